@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,7 +14,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import database
-from eclose.store.ledger.database import WriterLock, make_engine
+from eclose.store.ledger.database import WriterLock, detect_network_file_system, make_engine
 
 
 class FakeWindows(ModuleType):
@@ -72,3 +73,18 @@ def test_a_statement_and_a_silent_connection_are_given_up():
     with own.connect() as connection:
         assert connection.connection.driver_connection.info.get_parameters()["tcp_user_timeout"] == "5000"
     own.dispose()
+
+
+def test_the_nearest_mount_decides(tmp_path):
+    shared, local = tmp_path / "a folder", tmp_path / "a folder" / "local"
+    local.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(shared)
+    escaped = str(shared).replace(" ", "\\040")
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {escaped} nfs4 rw 0 0\n/dev/sdb {escaped}/local xfs rw 0 0\n")
+    assert detect_network_file_system(shared / "run" / "ledger.sqlite", mounts) == "nfs4"
+    assert detect_network_file_system(tmp_path / "link" / "ledger.sqlite", mounts) == "nfs4"
+    assert detect_network_file_system(local / "ledger.sqlite", mounts) is None
+    assert detect_network_file_system(tmp_path / "ledger.sqlite", mounts) is None
+    assert detect_network_file_system(shared, tmp_path / "no list") is None
+    assert detect_network_file_system(Path("/proc")) is None

@@ -90,7 +90,7 @@ def test_what_is_queued_is_committed_together(place):
 
 
 def test_a_commit_takes_a_bounded_number_of_jobs(place, monkeypatch):
-    monkeypatch.setattr(commits_module, "_MOST", 10)
+    monkeypatch.setattr(commits_module, "_MAX_BATCH", 10)
 
     async def main(commits):
         await asyncio.gather(*(commits.run(add(number)) for number in range(100)))

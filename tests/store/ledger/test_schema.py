@@ -142,7 +142,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE photos (name TEXT)"))
     engine.dispose()
-    with pytest.raises(UserError, match=r"photos.db: is a database of something else\. Choose another file"):
+    with pytest.raises(UserError, match=r"photos.db: is the database of another program\. Choose another file"):
         asyncio.run(write_and_read(tmp_path / "photos.db"))
     assert inspect(engine).get_table_names() == ["photos"]
     engine.dispose()

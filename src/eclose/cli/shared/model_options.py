@@ -215,9 +215,7 @@ def warn_about_network_file(ledger: str | None, folder: Path) -> None:
     from eclose.store.ledger import database
 
     path = folder / "ledger.sqlite" if ledger is None else Path(ledger)
-    if (ledger is None or "://" not in ledger) and (
-        kind := database.detect_network_file_system(path)
-    ) is not None:
+    if (ledger is None or "://" not in ledger) and (kind := database.detect_network_file_system(path)) is not None:
         sys.stderr.write(
             f"eclose: {printable(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
             "name a local file with --ledger, or a postgresql:// URL.\n"

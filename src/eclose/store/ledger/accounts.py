@@ -1,9 +1,9 @@
-"""What a run has cost, what may be under way, and which openings of the ledger are alive.
+"""Cost totals of runs, sends in flight, and the leases of writers.
 
-The sums of a run are one row of the database, changed in the transaction that changes what they are sums of. A cap is
-held against that row, so it holds for all processes that work on the run. An opening whose lease has run out is dead:
-its open sends are marked as broken off, and count as possibly billed from then on. Everything here runs in the thread
-of the commits.
+A writer is one open ledger of one process. The totals of a run are one row of the database, updated in the transaction
+that changes the rows they sum up. The cap is compared with that row and so holds for all processes of the run. A writer
+whose lease ran out is dead: its open sends are marked as broken off and count as possibly billed. All methods run in
+the thread that commits.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 LEASE_SECONDS = 15.0
-"""How long an opening that says nothing is taken to be alive, and a record that it claimed to be its own."""
+"""Lifetime of a writer, and of its claims on records, after its last sign of life."""
 OUTAGE_SECONDS = 120.0
-"""How long the database may be away. Until an opening has watched it for a lease, nothing that may be due to an outage
-counts as a death."""
+"""Longest outage of the database. A writer that has not observed it for a full lease takes others for dead only after
+this time: their leases may have run out because of an outage."""
 
 
 class CapExceededError(UserError):
-    """The cap does not cover the worst case of a call on top of what the run has cost, or may have."""
+    """The cap does not cover the highest cost of a call on top of what the run has, or may have, cost."""
 
     def __init__(self, account: RunAccount) -> None:
         self.account = account
@@ -40,12 +40,12 @@ class CapExceededError(UserError):
 
 
 class CallInFlightError(RecordError):
-    """Another process that is alive has sent the same call, and waits for its answer."""
+    """Another live process has sent the same call and waits for its reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One send of a call, and what became of it."""
+    """One send of a call and how it ended."""
 
     seq: int
     run: bytes
@@ -53,168 +53,174 @@ class Send:
     reserved: int
     released: bool
     counted: int | None
-    """1 where it broke off and is counted, 0 where it broke off and is not, None where it may be under way."""
+    """1 where the send broke off and the budget includes it, 0 where it does not, None where it may be in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSends:
-    """All sends of a call, first to last, and its reply where there is one."""
+    """All sends of a call, first to last, and its reply."""
 
     sends: tuple[Send, ...]
     reply: tuple[bytes, bytes, int] | None = None
-    """The writer whose last send it settles, the run that got it, and its cost."""
+    """Writer whose last send the reply settles, run that got it, and cost; None without a reply."""
 
     def open(self) -> list[Send]:
-        """Return the sends that were neither answered nor released."""
+        """Return the sends that were neither settled by the reply nor released."""
         writer = None if self.reply is None else self.reply[0]
-        answered = max((send.seq for send in self.sends if send.writer == writer), default=None)
-        return [send for send in self.sends if not send.released and send.seq != answered]
+        settled = max((send.seq for send in self.sends if send.writer == writer), default=None)
+        return [send for send in self.sends if not send.released and send.seq != settled]
 
     def amounts(self) -> Mapping[bytes, RunAccount]:
-        """Return what the call adds to the sums of each run."""
+        """Return what the call adds to the totals of each run."""
         totals: dict[bytes, Counter[str]] = {}
         for send in self.open():
             total = totals.setdefault(send.run, Counter())
             if send.counted is None:
                 total["reserved"] += send.reserved
             elif send.counted:
+                # A later reply shows the real cost of the same request, which bounds that of the broken send.
                 total["assumed"] += send.reserved if self.reply is None else self.reply[2]
         if self.reply is not None:
             totals.setdefault(self.reply[1], Counter())["spent"] += self.reply[2]
         return {run: RunAccount(total["spent"], total["reserved"], total["assumed"]) for run, total in totals.items()}
 
     def changed(self, send: Send, **changes: Any) -> CallSends:
-        """Return the same with one send changed."""
+        """Return the sends with one of them changed."""
         return replace(self, sends=tuple(replace(each, **changes) if each == send else each for each in self.sends))
 
 
 class RunAccounting:
-    """The sums of the run of one opening, and its lease."""
+    """The totals of one writer's run, and the writer's lease."""
 
-    def __init__(self, run: bytes, writer: bytes, place: str, *, shared: bool) -> None:
+    def __init__(self, run: bytes, writer: bytes, label: str, *, shared: bool) -> None:
         self._run = run
         self._writer = writer
-        self._place = place
+        self._label = label
+        """The ledger's name in messages."""
         self._shared = shared
-        """Whether other processes may be at work. A file has one writer at a time, so all others are dead."""
+        """Whether other processes may be alive. A file has one writer at a time, so all others are dead."""
         self._priced = False
-        """Whether anything of this run costs anything. If not, the sums stay 0 and are left alone."""
-        self._seen = -inf
-        """The database's clock at the last beat."""
-        self._seen_at = -inf
-        """This process's clock at the last beat."""
-        self._since = inf
-        """The database's clock when this opening began to be seen without a gap."""
+        """Whether the run has a cost. If not, the totals stay 0 and are not updated."""
+        self._beat_server_time = -inf
+        """Time of the last heartbeat by the database's clock, in seconds."""
+        self._beat_local_time = -inf
+        """Time of the last heartbeat by this process's monotonic clock, in seconds."""
+        self._observed_since = inf
+        """Start of the gap-free observation of the database, by the database's clock."""
 
-    # --- who is alive ------------------------------------------------------------------------------------------------
+    # --- leases of writers --------------------------------------------------------------------------------------------
 
     def join(self, connection: Connection) -> None:
-        """Be alive from now on, and settle the affairs of those that died."""
+        """Start the lease of this writer, and mark the sends of dead writers as broken off."""
         self.beat(connection)
-        known = connection.execute(sql.ACCOUNT, {"run": self._run}).one_or_none()
-        if self.bury(connection) or known is None:
+        account = connection.execute(sql.ACCOUNT, {"run": self._run}).one_or_none()
+        if self.bury_dead(connection) or account is None:
             self._priced = any(self.derive(connection))
         else:
-            self._priced = any(known)
+            self._priced = any(account)
 
     def beat(self, connection: Connection) -> None:
         """Renew the lease."""
         now = read_server_time(connection)
-        if now - self._seen > LEASE_SECONDS / 2:
-            self._since = now
-        self._seen, self._seen_at = now, time.monotonic()
+        # A gap between two beats means an outage, or a process that was suspended.
+        if now - self._beat_server_time > LEASE_SECONDS / 2:
+            self._observed_since = now
+        self._beat_server_time, self._beat_local_time = now, time.monotonic()
         times = {"now": now, "expires": now + LEASE_SECONDS}
         connection.execute(sql.JOIN, {"writer": self._writer, "run": self._run, **times})
 
     def leave(self, connection: Connection) -> None:
-        """Give the lease up: nothing is under way any more."""
+        """End the lease: this writer has nothing in flight any more."""
         connection.execute(sql.LEAVE, {"writer": self._writer})
 
     def horizon(self, connection: Connection) -> float:
-        """Return the moment at which the lease of a dead opening had run out.
+        """Return the time before which the lease of a dead writer ran out, by the database's clock.
 
-        After an outage all leases have run out. Those that beat late must not be taken for dead by those that beat
-        first, so every opening waits for one lease after a gap of its own.
+        After an outage all leases have run out. Writers that renew late must not be taken for dead by those that renew
+        first, so every writer waits for one lease after a gap of its own.
         """
         if not self._shared:
             return inf
-        if time.monotonic() - self._seen_at > LEASE_SECONDS / 2:
+        if time.monotonic() - self._beat_local_time > LEASE_SECONDS / 2:
             self.beat(connection)
-        now = self._seen + time.monotonic() - self._seen_at
-        return now if now - self._since >= LEASE_SECONDS else now - OUTAGE_SECONDS
+        # The database's time without a query: the local clock measures what has passed since the last beat.
+        now = self._beat_server_time + time.monotonic() - self._beat_local_time
+        return now if now - self._observed_since >= LEASE_SECONDS else now - OUTAGE_SECONDS
 
     def is_alive(self, connection: Connection, writer: bytes) -> bool:
-        """Return whether another opening may still get the answer to what it sent."""
-        given = {"writer": writer, "horizon": self.horizon(connection)}
-        return connection.execute(sql.WRITER_ALIVE, given).one_or_none() is not None
+        """Return whether another writer may still get the reply to its send."""
+        parameters = {"writer": writer, "horizon": self.horizon(connection)}
+        return connection.execute(sql.WRITER_ALIVE, parameters).one_or_none() is not None
 
-    def _dead(self, connection: Connection, run: bytes | None = None) -> list[bytes]:
-        given = {"run": run or self._run, "writer": self._writer, "horizon": self.horizon(connection)}
-        return [bytes(writer) for writer in connection.execute(sql.DEAD_WRITERS, given).scalars()]
+    def _find_dead(self, connection: Connection, run: bytes | None = None) -> list[bytes]:
+        parameters = {"run": run or self._run, "writer": self._writer, "horizon": self.horizon(connection)}
+        return [bytes(writer) for writer in connection.execute(sql.DEAD_WRITERS, parameters).scalars()]
 
-    def bury(self, connection: Connection, run: bytes | None = None) -> bool:
-        """Mark what the dead had under way as broken off; return whether there were any."""
-        dead = self._dead(connection, run)
-        for writer in dead:
+    def bury_dead(self, connection: Connection, run: bytes | None = None) -> bool:
+        """Mark the open sends of dead writers as broken off; return whether there was a dead writer."""
+        dead_writers = self._find_dead(connection, run)
+        for writer in dead_writers:
             connection.execute(sql.BREAK_ALL, {"run": run or self._run, "dead": writer})
             connection.execute(sql.BURY, {"dead": writer})
-        return bool(dead)
+        return bool(dead_writers)
 
     def release_orphans(self, connection: Connection, older_than: float) -> tuple[int, int]:
-        """Stop counting what the dead had under way; return how many sends, and the amount that is free again."""
+        """Exclude the open sends of dead writers from the budget; return their number and the amount set free."""
         count = amount = 0
         before = read_server_time(connection) - older_than
         for run in [bytes(run) for run in connection.execute(sql.RUNS).scalars()]:
-            self.bury(connection, run)
+            self.bury_dead(connection, run)
             assumed = self.derive(connection, run).assumed
-            given = {"run": run, "writer": self._writer, "before": before}
-            count += connection.execute(sql.RELEASE_BROKEN, given).rowcount
+            parameters = {"run": run, "writer": self._writer, "before": before}
+            count += connection.execute(sql.RELEASE_BROKEN, parameters).rowcount
             amount += assumed - self.derive(connection, run).assumed
         return count, amount
 
     def claim(
         self, connection: Connection, stage: bytes, record_ids: Sequence[str], worker: bytes, lease_seconds: float
     ) -> set[str]:
-        """Claim records for a worker; return those that are its own now."""
+        """Claim records for a worker; return the ids of those that it has now."""
+        # Serialised by an advisory lock: two processes that claim the same records in different orders would deadlock.
         if self._shared:
             connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_lock_number("claims", self._run)})
         now = read_server_time(connection)
-        given = {"run": self._run, "stage": stage, "worker": worker, "now": now, "expires": now + lease_seconds}
+        parameters = {"run": self._run, "stage": stage, "worker": worker, "now": now, "expires": now + lease_seconds}
         ids = ((encode_text(record_id), record_id) for record_id in record_ids)
-        return {name for raw, name in ids if connection.execute(sql.CLAIM, {**given, "record_id": raw}).rowcount}
+        return {name for raw, name in ids if connection.execute(sql.CLAIM, {**parameters, "record_id": raw}).rowcount}
 
     def give_back(self, connection: Connection, stage: bytes, record_ids: Sequence[bytes]) -> None:
-        """Delete this opening's claims on records."""
+        """Delete this writer's claims on records."""
         if self._shared:
             connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_lock_number("claims", self._run)})
-        given = {"run": self._run, "stage": stage, "worker": self._writer}
+        parameters = {"run": self._run, "stage": stage, "worker": self._writer}
         if record_ids:
-            connection.execute(sql.GIVE_BACK, [{**given, "record_id": record_id} for record_id in record_ids])
+            connection.execute(sql.GIVE_BACK, [{**parameters, "record_id": record_id} for record_id in record_ids])
 
-    # --- sums --------------------------------------------------------------------------------------------------------
+    # --- cost totals --------------------------------------------------------------------------------------------------
 
     def derive(self, connection: Connection, run: bytes | None = None) -> RunAccount:
-        """Compute the sums of a run from its rows, and keep them."""
-        given = {"run": run or self._run}
-        connection.execute(sql.OPEN_ACCOUNT, given)
-        spent = int(connection.execute(sql.COST, given).scalar_one())
-        reserved, assumed = map(int, connection.execute(sql.RESERVED, given).one())
+        """Compute the totals of a run from its rows, store and return them."""
+        parameters = {"run": run or self._run}
+        connection.execute(sql.OPEN_ACCOUNT, parameters)
+        spent = int(connection.execute(sql.COST, parameters).scalar_one())
+        reserved, assumed = map(int, connection.execute(sql.RESERVED, parameters).one())
         amounts = {"spent": spent, "reserved": reserved, "assumed": assumed}
-        return RunAccount(*connection.execute(sql.SET_ACCOUNT, {**given, **amounts}).one())
+        return RunAccount(*connection.execute(sql.SET_ACCOUNT, {**parameters, **amounts}).one())
 
     def reserve(self, connection: Connection, amount: int, cap: int | None) -> RunAccount | None:
-        """Set an amount aside; None where the run costs nothing. Raises where the cap does not cover it."""
+        """Reserve an amount and return the totals, None where the run has no cost; raise where the cap is exceeded."""
         if not amount and cap is None:
             return None
         self._priced = True
-        given = {"run": self._run, "amount": amount, "cap": cap}
-        row = connection.execute(sql.RESERVE, given).one_or_none()
+        parameters = {"run": self._run, "amount": amount, "cap": cap}
+        row = connection.execute(sql.RESERVE, parameters).one_or_none()
         if row is None:
-            self.bury(connection)
+            # The totals in the message should include what dead writers left behind.
+            self.bury_dead(connection)
             raise CapExceededError(self.derive(connection))
         return RunAccount(*row)
 
-    def sends(self, connection: Connection, key: str) -> CallSends:
+    def read_sends(self, connection: Connection, key: str) -> CallSends:
         """Return all sends of a call."""
         rows = connection.execute(sql.SENDS, {"key": encode_key(key)}).all()
         reply = None
@@ -227,8 +233,9 @@ class RunAccounting:
         return CallSends(tuple(sends), reply)
 
     def apply(self, connection: Connection, before: CallSends, after: CallSends) -> None:
-        """Change the sums of all runs from what a call added to them before to what it adds now."""
+        """Update the totals of all runs by the difference between the sends of a call before and after a change."""
         old, new, nothing = before.amounts(), after.amounts(), RunAccount(0, 0, 0)
+        # Sorted, so that two transactions lock the rows of runs in the same order.
         for run in sorted({*old, *new}):
             pairs = zip(new.get(run, nothing), old.get(run, nothing), strict=True)
             difference = RunAccount(*(now - then for now, then in pairs))
@@ -239,26 +246,26 @@ class RunAccounting:
     def intend(
         self, connection: Connection, key: str, row: Mapping[str, Any], cap: int | None, *, again: bool
     ) -> RunAccount | None:
-        """Note an intent and set its worst case aside; ``again`` where the job was run before."""
-        if again and find_last_open(self.sends(connection, key), self._writer) is not None:
-            return None  # the connection was lost at the commit, which was made
+        """Write an intent and reserve its highest cost; ``again`` where the transaction is repeated."""
+        if again and find_last_open(self.read_sends(connection, key), self._writer) is not None:
+            return None  # the connection was lost after the commit took effect
         account = self.reserve(connection, row["reserved"], cap)
-        known = not connection.execute(sql.ADD_CALL, row).rowcount
-        busy = known and self.is_under_way(connection, key)
-        if not busy and connection.execute(sql.ADD_INTENT, row).rowcount:
+        exists = not connection.execute(sql.ADD_CALL, row).rowcount
+        in_flight = exists and self.is_in_flight(connection, key)
+        if not in_flight and connection.execute(sql.ADD_INTENT, row).rowcount:
             return account
         if account is not None:
             self.reserve(connection, -row["reserved"], None)
-        if busy:
-            raise CallInFlightError("is under way in another process.", path=self._place, record=key)
+        if in_flight:
+            raise CallInFlightError("is under way in another process.", path=self._label, record=key)
         problem = "was answered before, and would be paid twice. Use the reply there is."
-        raise RecordError(problem, path=self._place, record=key)
+        raise RecordError(problem, path=self._label, record=key)
 
-    def is_under_way(self, connection: Connection, key: str) -> bool:
-        """Return whether another opening waits for the answer to a call; mark what the dead sent as broken off."""
+    def is_in_flight(self, connection: Connection, key: str) -> bool:
+        """Return whether another live writer waits for the reply to a call; mark sends of dead ones as broken off."""
         if self._shared:
             connection.execute(sql.LOCK_CALL, {"key": encode_key(key)})
-        sends = self.sends(connection, key)
+        sends = self.read_sends(connection, key)
         if sends.reply is not None:
             return False
         for send in sends.open():
@@ -272,16 +279,17 @@ class RunAccounting:
         return False
 
     def settle(self, connection: Connection, key: str, cost: int, add: Callable[[], bool]) -> None:
-        """Put what a call cost in the place of what was set aside for it, where its reply is new."""
-        before = self.sends(connection, key) if cost or self._priced else None
+        """Replace the reservation of a call by its cost, where ``add`` reports that the reply is new."""
+        before = self.read_sends(connection, key) if cost or self._priced else None
         if add() and before is not None:
-            own = any(send.writer == self._writer for send in before.sends)
-            writer = self._writer if own else before.sends[-1].writer
+            # As in ADD_REPLY: the reply settles this writer's own send, or else the latest one.
+            has_own_send = any(send.writer == self._writer for send in before.sends)
+            writer = self._writer if has_own_send else before.sends[-1].writer
             self.apply(connection, before, replace(before, reply=(writer, self._run, cost)))
 
 
 def find_last_open(sends: CallSends, writer: bytes | None) -> Send | None:
-    """Return the last send that may be under way: of one opening, or, without one, of any, broken off or not."""
+    """Return the last send that a writer has in flight; without a writer the last open one, broken off or not."""
     candidates: Sequence[Send] = [
         send for send in sends.open() if writer is None or (send.writer == writer and send.counted is None)
     ]

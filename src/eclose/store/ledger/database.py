@@ -1,6 +1,6 @@
-"""A database by its place: a file is SQLite, a URL is PostgreSQL. Durable once committed, brought up to date by name.
+"""Database engines, writer locks and migrations: a file is SQLite, a ``postgresql://`` URL is PostgreSQL.
 
-Knows engines, locks and migrations, nothing of what the tables mean.
+A commit is on disk when it returns. Migrations are applied in order, each once, and recorded by name.
 """
 
 from __future__ import annotations
@@ -27,10 +27,16 @@ if TYPE_CHECKING:
 
 Migration: TypeAlias = "Callable[[Connection], None]"
 
-# What a power cut takes back is paid for twice: FULL waits for the disk, and fullfsync is what that takes on a Mac.
+_MOUNTS = Path("/proc/self/mounts")
+# SQLite's locks are unreliable on these.
+_NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "ceph", "cifs", "davfs", "glusterfs", "nfs", "nfs4", "smb3", "smbfs", "fuse.sshfs"}
+)
+
+# A reply that a power cut undoes is paid for twice: FULL waits for the disk, and macOS needs fullfsync for that.
 _PRAGMAS = ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON")
 _STATEMENT_SECONDS = 120
-"""What a statement may take on a server that sets no limit of its own; migrations take as long as they need."""
+"""Time limit of a statement on a server without a limit of its own; migrations have none."""
 _TRANSPORT = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -39,67 +45,71 @@ _TRANSPORT = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""Seconds, and milliseconds for the last, until a connection whose other end is gone is given up."""
+"""Time limits of connections, in seconds; tcp_user_timeout in milliseconds. They detect a server that vanished."""
 _LOCK_BYTE = 2**30
-"""The byte that is locked on Windows, where a locked one cannot be read: far behind the holder's name."""
-# Any number will do, so long as all workers that open one database at once agree on it.
+"""The byte that is locked on Windows, where locked bytes cannot be read: far behind the holder's name."""
+# An arbitrary number that all processes opening one database agree on.
 _MIGRATION_LOCK = 0x65636C6F
 
 
-_NO_URL = "this is no URL of a database. Write postgresql://user@host/name, or name a file."
-# What a message may repeat of a URL's query. A list of secrets would never be complete: pgpassword, options, …
-_SAYABLE = ("host", "hostaddr", "port", "user", "dbname", "service", "sslmode")
+_NO_URL = "this is not the URL of a database. Write postgresql://user@host/name, or name a file."
+# Parameters of a URL that messages may repeat. A list of secret ones would never be complete: pgpassword, options, …
+_PUBLIC_PARAMETERS = ("host", "hostaddr", "port", "user", "dbname", "service", "sslmode")
 
 
-def is_url(where: Path | str) -> bool:
-    """Return whether this is a URL and not a file. A URL with a slip in its head is refused, not taken for a file."""
-    if isinstance(where, str) and "://" not in where and where.startswith("postgres") and "@" in where:
-        raise SettingError(_NO_URL)  # its password would become the name of a folder
-    return isinstance(where, str) and "://" in where
+def is_url(location: Path | str) -> bool:
+    """Return whether a location is a URL and not a file; raise on a mistyped PostgreSQL URL."""
+    if isinstance(location, str) and "://" not in location and location.startswith("postgres") and "@" in location:
+        raise SettingError(_NO_URL)  # as a path, its password would become the name of a folder
+    return isinstance(location, str) and "://" in location
 
 
-def describe_location(where: Path | str) -> str:
-    """Return the file or URL as a message may name it: without a password or anything else that may be secret."""
-    if not is_url(where):
-        return str(where)
-    url = _url(str(where))
+def describe_location(location: Path | str) -> str:
+    """Return the file or URL for messages, without a password or other secrets."""
+    if not is_url(location):
+        return str(location)
+    url = _parse_url(str(location))
     server = url.set(query={}).render_as_string()
-    query = "&".join(f"{name}={value}" for name in _SAYABLE for value in url.normalized_query.get(name, ()))
+    query = "&".join(f"{name}={value}" for name in _PUBLIC_PARAMETERS for value in url.normalized_query.get(name, ()))
     return f"{server}?{query}" if query else server
 
 
-def has_password(where: str) -> bool:
-    """Return whether a URL holds a password, before the host or in its query."""
-    url = _url(where)
+def has_password(location: str) -> bool:
+    """Return whether a URL contains a password, before the host or in its query."""
+    url = _parse_url(location)
     return bool(url.password) or any("password" in name.lower() for name in url.query)
 
 
 WRITE_OPTION = "eclose_writes"
-"""An option of a connection that will write. Of two readers of a file that both turn writers, one is turned away."""
+"""Execution option of a connection that will write: SQLite refuses one of two readers that both start to write."""
 
 
-def make_engine(where: Path | str, *, connections: int = 1) -> Engine:
-    """The engine of a place, for so many at once. Nothing is opened yet."""
-    return _postgresql(_url(str(where)), connections) if is_url(where) else _sqlite(Path(where), connections)
+def make_engine(location: Path | str, *, connections: int = 1) -> Engine:
+    """Return the engine of a file or URL with a pool of connections. Nothing is opened yet."""
+    if is_url(location):
+        return _make_postgresql_engine(_parse_url(str(location)), connections)
+    return _make_sqlite_engine(Path(location), connections)
 
 
-def _url(where: str) -> URL:
+def _parse_url(location: str) -> URL:
     try:
-        url = make_url(where)
+        url = make_url(location)
     except (ArgumentError, ValueError):
-        raise SettingError(_NO_URL) from None  # the error repeats the URL, and with it the password
+        raise SettingError(_NO_URL) from None  # the original error repeats the URL with its password
     if "@" in (url.host or ""):
         raise SettingError("the URL of the database holds @ in its password. Write %40 for it, or set PGPASSWORD.")
     if not all(port.isdigit() for ports in url.normalized_query.get("port", ()) for port in ports.split(",")):
-        raise SettingError("the URL of the database has a port that is no number.")
+        raise SettingError("the URL of the database has a port that is not a number.")
     if url.get_backend_name() != "postgresql":
         name = url.get_backend_name()
-        raise SettingError(f"{name}://: is no database known here. Write postgresql://user@host/name, or name a file.")
+        raise SettingError(
+            f"{name}://: is not a supported database. Write postgresql://user@host/name, or name a file."
+        )
     return url.set(drivername="postgresql+psycopg")
 
 
-def _postgresql(url: URL, connections: int) -> Engine:
-    # What the URL says itself is left as it is.
+def _make_postgresql_engine(url: URL, connections: int) -> Engine:
+    # Parameters of the URL take precedence.
     transport = {name: value for name, value in _TRANSPORT.items() if name not in url.query}
     try:
         engine = create_engine(url, pool_size=connections, pool_pre_ping=True, connect_args=transport)
@@ -108,7 +118,7 @@ def _postgresql(url: URL, connections: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # A server may be set to answer before the disk has. Settings that ask for more, such as a replica, are left.
+        # "off" confirms commits before they are on disk. Stricter settings, such as waiting for a replica, are kept.
         if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
             connection.execute("SET synchronous_commit = on")
         if connection.execute("SHOW statement_timeout").fetchone()[0] == "0":
@@ -118,37 +128,38 @@ def _postgresql(url: URL, connections: int) -> Engine:
     return engine
 
 
-def _sqlite(path: Path, connections: int) -> Engine:
+def _make_sqlite_engine(path: Path, connections: int) -> Engine:
     engine = create_engine(URL.create("sqlite+pysqlite", database=str(path)), pool_size=connections)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # Python's own idea of when a transaction begins leaves out changes of the schema.
+        # The sqlite3 module would start transactions by itself, but not before changes of the schema.
         connection.isolation_level = None
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
 
+    # Device and inode of the file at the first transaction.
     opened: list[tuple[int, int]] = []
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        _refuse_another_file(path, opened)
+        _refuse_replaced_file(path, opened)
         writes = connection.get_execution_options().get(WRITE_OPTION)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
 
-def _refuse_another_file(path: Path, opened: list[tuple[int, int]]) -> None:
-    """Raise where a database's file is not the one that was opened: what is written then is in no file."""
+def _refuse_replaced_file(path: Path, opened: list[tuple[int, int]]) -> None:
+    """Raise where the file was removed or replaced since it was opened: writes would go to a file without a name."""
     try:
         status = os.stat(path)
     except OSError:
         status = None
-    known = None if status is None else (status.st_dev, status.st_ino)
-    if known is not None and not opened:
-        opened.append(known)
-    elif not opened or known != opened[0]:
+    identity = None if status is None else (status.st_dev, status.st_ino)
+    if identity is not None and not opened:
+        opened.append(identity)
+    elif not opened or identity != opened[0]:
         raise UserError(
             f"{path}: was removed or replaced while it was in use, so nothing more can be written to it. Put it back "
             "from a copy before you run the same command again: without it, everything is asked and paid again."
@@ -156,7 +167,7 @@ def _refuse_another_file(path: Path, opened: list[tuple[int, int]]) -> None:
 
 
 class WriterLock:
-    """At most one process, and one opening in it, writes to a file. The system lets go when the process dies."""
+    """A lock that gives one writer access to a file. The system releases it when the process ends."""
 
     def __init__(self, path: Path, purpose: str) -> None:
         if path.is_dir():
@@ -173,25 +184,25 @@ class WriterLock:
             raise UserError(
                 f"{path}: this system has no file locks. Keep the ledger in PostgreSQL, --ledger postgresql://..."
             ) from missing
-        except OSError as taken:
-            holder = self._holder()
+        except OSError as locked:
+            holder = self._describe_holder()
             self.release()
-            raise UserError(f"{path}: {holder}. Wait until it ends, or choose another file.") from taken
-        self._sign(purpose)
+            raise UserError(f"{path}: {holder}. Wait until it ends, or choose another file.") from locked
+        self._write_holder(purpose)
 
     def release(self) -> None:
-        """Let others write. The lock's file stays: were it removed, two could hold two files of one name."""
+        """Release the lock. Its file stays: after a removal, two processes could lock two files of one name."""
         os.close(self._file)
 
-    def _sign(self, purpose: str) -> None:
+    def _write_holder(self, purpose: str) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"process": os.getpid(), "host": platform.node(), "purpose": purpose, "since": now}
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
         os.write(self._file, json.dumps(holder).encode() + b"\n")
 
-    def _holder(self) -> str:
-        """Return who has the lock: between taking and signing, the one before, or none that is known."""
+    def _describe_holder(self) -> str:
+        """Return the holder of the lock; until it has written its name, the previous one or "another process"."""
         name = "another process"
         with suppress(ValueError, KeyError, TypeError):
             os.lseek(self._file, 0, os.SEEK_SET)
@@ -201,7 +212,7 @@ class WriterLock:
 
 
 def _lock(file: int) -> None:
-    """Lock an open file for this process; OSError where it is taken, ImportError where the system cannot."""
+    """Lock an open file; raise OSError where another process has the lock, ImportError on systems without locks."""
     try:
         fcntl: Any = import_module("fcntl")
     except ImportError:
@@ -213,39 +224,59 @@ def _lock(file: int) -> None:
 
 
 def read_server_time(connection: Connection) -> float:
-    """Return seconds since 1970 by the one clock that all processes at a database share."""
+    """Return the time in seconds since 1970, by the clock that all processes of a database share."""
     if connection.dialect.name == "sqlite":
         return time.time()
     return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
 
 def execute_all(connection: Connection, statements: Sequence[str], types: Mapping[str, Mapping[str, str]]) -> None:
-    """Execute statements in which the names of types stand in braces, by the words of the database at hand."""
+    """Execute statements with type names in braces, replaced by the types of the connection's database."""
     for statement in statements:
         connection.execute(text(statement.format_map(types[connection.dialect.name])))
 
 
-def migrate(connection: Connection, migrations: Sequence[Migration], table: str, place: str) -> None:
-    """Apply, in order, what was not applied yet; each is known by its name and done once."""
+def migrate(connection: Connection, migrations: Sequence[Migration], table: str, label: str) -> None:
+    """Apply the migrations that ``table`` does not list, in order; ``label`` names the database in messages."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-    done = _applied(connection, table, place)
-    if unknown := done - {migration.__name__ for migration in migrations}:
+    applied = _read_applied(connection, table, label)
+    if unknown := applied - {migration.__name__ for migration in migrations}:
         names = ", ".join(sorted(unknown))
-        raise UserError(f"{place}: was written by another version of eclose ({names}). Install the newest one.")
+        raise UserError(f"{label}: was written by another version of eclose ({names}). Install the newest one.")
     for migration in migrations:
-        if migration.__name__ not in done:
+        if migration.__name__ not in applied:
             migration(connection)
             connection.execute(text(f"INSERT INTO {table} (name) VALUES (:name)"), {"name": migration.__name__})
 
 
-def _applied(connection: Connection, table: str, place: str) -> set[str]:
+def _read_applied(connection: Connection, table: str, label: str) -> set[str]:
     tables = inspect(connection).get_table_names()
     if table in tables:
         return set(connection.execute(text(f"SELECT name FROM {table}")).scalars())
-    # A server's database may serve many; a file with other tables in it is somebody's.
+    # A server's database may hold tables of several programs; a file with other tables belongs to another program.
     if tables and connection.dialect.name == "sqlite":
-        raise UserError(f"{place}: is a database of something else. Choose another file.")
+        raise UserError(f"{label}: is the database of another program. Choose another file.")
     connection.execute(text(f"CREATE TABLE {table} (name VARCHAR(200) PRIMARY KEY)"))
     return set()
+
+
+def detect_network_file_system(path: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Return the kind of network file system that holds a path; None for a local one or without a list of mounts."""
+    try:
+        lines = mounts.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    kinds = {_unescape_mount(mount): kind for _, mount, kind, *_ in map(str.split, lines)}
+    path = path.resolve()
+    # The longest mount point above the path is the one that holds it.
+    nearest = next((kinds[str(folder)] for folder in (path, *path.parents) if str(folder) in kinds), None)
+    return nearest if nearest in _NETWORK_FILE_SYSTEMS else None
+
+
+def _unescape_mount(mount: str) -> str:
+    """Return a mount point as a path: the list writes blanks and backslashes in octal."""
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        mount = mount.replace(code, character)
+    return mount

@@ -1,8 +1,7 @@
-"""Group commits: many tasks write, one thread commits for all of them at once.
+"""Group commit: one thread commits the writes of many tasks in shared transactions.
 
-A commit that reaches the disk takes milliseconds, however little it holds. A writer therefore waits for the next
-commit, which takes everything that has queued up meanwhile. A server that goes away is waited for, and what was queued
-is written when it is back. Knows connections and jobs, nothing of what they write.
+A commit that reaches the disk takes milliseconds, however little it contains. Jobs are therefore queued, and every
+commit takes all jobs that are waiting. While a server is away the jobs stay queued, and are committed when it is back.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ T = TypeVar("T")
 DatabaseJob: TypeAlias = "Callable[[Connection], T]"
 
 MAX_OUTAGE_SECONDS = 120.0
-"""Seconds a server that answered before may stay away or silent until a run on it stops."""
+"""Longest outage or silence of a server that answered before, in seconds; then the run stops."""
 MAX_OUTAGE_SECONDS_AFTER_STOP = 10.0
-"""The same once a run was asked to stop."""
+"""The same after the run was asked to stop."""
 _SILENCE = 10.0
-"""Seconds without an answer after which a warning is given."""
+"""Seconds without an answer until a warning is logged."""
 _PAUSE = 0.5
 """Seconds between two attempts to reach a server."""
-# Bounds how long a commit takes, and with it how long a writer waits for one: about 0.2 s when all of them write.
-_MOST = 512
-# Workers wrote the same keys in different orders, and one transaction was ended for the other's sake (serialization
-# failure, deadlock). Jobs that go alone, one by one, cannot get entangled.
-_ENTANGLED = {"40001", "40P01"}
-# Of a database's errors, those that are the job's own. With the others no job would fare better.
-_FAULTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
-# A server that shuts down, starts up, has no connection free, or gave up on a statement. Class 08 is the connection.
+# Bounds the duration of a commit, and so the wait for one: about 0.2 s where all 512 jobs write.
+_MAX_BATCH = 512
+# Serialization failure and deadlock: processes wrote the same keys in different orders, and the server rolled one
+# transaction back. Jobs that are committed one by one cannot deadlock.
+_CONFLICTS = {"40001", "40P01"}
+# Errors that a job causes itself. All others would hit every job alike.
+_JOB_ERRORS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+# The server shuts down, starts up, has no free connection, or cancelled a statement. Class 08: connection errors.
 _AWAY = {"57P01", "57P02", "57P03", "57P05", "53300", "57014"}
 
 _log = logging.getLogger("eclose.ledger")
@@ -55,7 +54,7 @@ _log = logging.getLogger("eclose.ledger")
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A job that is repeated for as long as the commits are open, whether or not anything else is written."""
+    """A job that is repeated until the committer is closed."""
 
     job: DatabaseJob[None]
     seconds: float
@@ -64,16 +63,16 @@ class Heartbeat:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Queued(Generic[T]):
     job: DatabaseJob[T]
-    done: asyncio.Future[T] | None
-    """None for a beat, which has no waiter."""
+    future: asyncio.Future[T] | None
+    """Future of the waiting task; None for a heartbeat."""
 
     @property
     def withdrawn(self) -> bool:
-        return self.done is not None and self.done.cancelled()
+        return self.future is not None and self.future.cancelled()
 
 
 class _FaultyJobError(Exception):
-    """A job that cannot be done, in the midst of others that can."""
+    """One job of a batch failed by itself; the others can be committed without it."""
 
     def __init__(self, queued: _Queued[Any], error: Exception) -> None:
         self.queued = queued
@@ -81,39 +80,39 @@ class _FaultyJobError(Exception):
 
 
 class GroupCommitter:
-    """Runs jobs in the order they came, in transactions of many, in a thread that has the database to itself.
+    """Runs jobs in the order of their arrival, many in a transaction, in a thread of its own.
 
-    A job may be run more than once: in transactions that were rolled back, and after a connection that was lost at its
-    commit, which may have been made. It refuses by a UserError, which is for its own waiter; what it wrote stays. A
-    PostgreSQL server that has answered once may then stay away for ``patience`` seconds.
+    A job may be executed more than once: after a rollback, and after a connection that was lost at the commit, which
+    may have taken effect. A job refuses by raising a UserError for its own waiter; what it wrote before is committed.
+    After its first answer, a PostgreSQL server may be away for ``patience`` seconds.
     """
 
-    def __init__(self, engine: Engine, place: str, *, patience: float = 0.0, beat: Heartbeat | None = None) -> None:
+    def __init__(self, engine: Engine, label: str, *, patience: float = 0.0, beat: Heartbeat | None = None) -> None:
         self._engine = engine
-        self._place = place
+        self._label = label
         self._queue: SimpleQueue[_Queued[Any] | None] = SimpleQueue()
         self._open = True
-        self._outage = _Outage(engine, place, patience)
+        self._outage = _Outage(engine, label, patience)
         self._beat = beat
         self._beat_at = time.monotonic() + (beat.seconds if beat else 0.0)
-        # A daemon: a job without a waiter must not keep a dying process alive.
-        self._thread = Thread(target=self._work, name=f"commits of {place}", daemon=True)
+        # A daemon thread: a heartbeat must not keep a process alive whose main thread has ended.
+        self._thread = Thread(target=self._work, name=f"commits of {label}", daemon=True)
         self._thread.start()
 
     async def run(self, job: DatabaseJob[T]) -> T:
-        """Return the job's result once committed. A waiter that is cancelled withdraws a job that has not begun."""
+        """Return the job's result once it is committed. Cancelling the wait withdraws a job that has not started."""
         return await self._put(job)
 
     async def run_anyway(self, job: DatabaseJob[T]) -> T:
-        """Do the same for what must not be lost: it is done even when the waiter is cancelled."""
+        """Run a job that must not be lost: it is committed even when the wait is cancelled."""
         return await asyncio.shield(self._put(job))
 
     def shorten_waits(self) -> None:
-        """Wait only a short time more for a server that is away: the run was asked to stop."""
+        """Shorten the wait for a server that is away: the run was asked to stop."""
         self._outage.shorten_waits()
 
     def close(self) -> None:
-        """Finish what is queued. Blocks, so that no cancellation comes between."""
+        """Commit all queued jobs. Blocks the event loop, so that no cancellation can interrupt it."""
         if self._open:
             self._open = False
             self._queue.put(None)
@@ -122,26 +121,26 @@ class GroupCommitter:
 
     def _put(self, job: DatabaseJob[T]) -> asyncio.Future[T]:
         if not self._open:
-            raise RuntimeError(f"{self._place} is closed")
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Queued(job, done))
-        return done
+            raise RuntimeError(f"{self._label} is closed")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Queued(job, future))
+        return future
 
     def _work(self) -> None:
         while self._open or not self._queue.empty():
             batch = [queued for queued in self._take() if not queued.withdrawn]
             try:
                 self._commit(batch)
-            except Exception as error:  # every waiter must hear of it
-                _tell(batch, [error] * len(batch))
+            except Exception as error:  # every waiting task must get it, or it would wait forever
+                _deliver_results(batch, [error] * len(batch))
         self._engine.dispose()
 
     def _take(self) -> list[_Queued[Any]]:
-        """Return everything queued, once there is anything, and the beat where it is due."""
+        """Wait for jobs; return all that are queued, after the heartbeat where it is due."""
         batch: list[_Queued[Any] | None] = []
         with suppress(Empty):
             batch.append(self._queue.get(timeout=None if self._beat is None else self._until_beat()))
-            while len(batch) < _MOST:
+            while len(batch) < _MAX_BATCH:
                 batch.append(self._queue.get_nowait())
         if self._beat is not None and self._until_beat() == 0 and self._open:
             self._beat_at = time.monotonic() + self._beat.seconds
@@ -154,22 +153,22 @@ class GroupCommitter:
     def _commit(self, batch: list[_Queued[Any]]) -> None:
         while batch:
             if (end := self._outage.end_of_run) is not None:
-                return _tell(batch, [end] * len(batch))
+                return _deliver_results(batch, [end] * len(batch))
             try:
                 self._outage.begin()
                 results = self._transact(batch)
                 self._outage.end()
-                return _tell(batch, results)
+                return _deliver_results(batch, results)
             except _FaultyJobError as faulty:
                 self._outage.end()
                 batch.remove(faulty.queued)
-                _tell([faulty.queued], [faulty.error])
+                _deliver_results([faulty.queued], [faulty.error])
             except DBAPIError as error:
                 if self._outage.waits_after(error):
                     batch = [queued for queued in batch if not queued.withdrawn]
                     continue
-                if len(batch) == 1 or _sqlstate(error) not in _ENTANGLED:
-                    return _tell(batch, [self._outage.failure(error) for _ in batch])
+                if len(batch) == 1 or _sqlstate(error) not in _CONFLICTS:
+                    return _deliver_results(batch, [self._outage.failure(error) for _ in batch])
                 for queued in batch:
                     self._commit([queued])
                 return None
@@ -181,54 +180,54 @@ class GroupCommitter:
 
 
 class _Outage:
-    """How long a server has been away, and whether it is waited for.
+    """Measures the outage of a server, and decides whether to wait for it.
 
-    A server that is frozen keeps its sockets open and says nothing, which no time-out of the transport notices. A
-    thread warns of the silence, and hangs up when it has lasted too long.
+    A frozen server keeps its sockets open and sends nothing, which no timeout of the transport detects. A thread logs
+    a warning about the silence, and closes the connection when it has lasted too long.
     """
 
-    def __init__(self, engine: Engine, place: str, patience: float) -> None:
-        self._place = place
+    def __init__(self, engine: Engine, label: str, patience: float) -> None:
+        self._label = label
         self._patience = patience if engine.dialect.name == "postgresql" else 0.0
         self._answered = False
-        """Whether the database ever answered: one that never did is a mistake in its name, and not waited for."""
+        """Whether the database ever answered; one that never did probably has a wrong URL, and is not waited for."""
         self._since: float | None = None
-        """When the first transaction began that got no answer."""
-        self._hurried = inf
+        """Start of the first transaction without an answer."""
+        self._stop_requested = inf
         """When the run was asked to stop."""
         self._began: float | None = None
-        """When the transaction under way began."""
+        """Start of the current transaction."""
         self._warned = False
         self.end_of_run: Resumable | None = None
-        """Set once the server is given up: nothing is tried any more, and the run ends without further delay."""
+        """The error that ends the run, set once the server is given up; all further jobs fail with it at once."""
         self._closed = Event()
         self._driver: Any = None
         if self._patience:
             event.listen(engine, "connect", self._connected)
-            Thread(target=self._watch, name=f"silence of {place}", daemon=True).start()
+            Thread(target=self._watch, name=f"silence of {label}", daemon=True).start()
 
     def _connected(self, driver: Any, _record: Any) -> None:
         self._driver = driver
 
     def begin(self) -> None:
-        """Note that a transaction begins."""
+        """Record the start of a transaction."""
         self._began = time.monotonic()
 
     def end(self) -> None:
-        """Note that the database answered."""
+        """Record an answer of the database."""
         if self._warned:
-            _log.warning("%s: answers again.", self._place)
+            _log.warning("%s: answers again.", self._label)
         self._answered, self._began, self._since, self._warned = True, None, None, False
 
     def shorten_waits(self) -> None:
-        """Give a server that is away a short time from now on."""
-        self._hurried = min(self._hurried, time.monotonic())
+        """Shorten the wait for the server from now on."""
+        self._stop_requested = min(self._stop_requested, time.monotonic())
 
     def close(self) -> None:
         self._closed.set()
 
     def waits_after(self, error: DBAPIError) -> bool:
-        """Pause and return True where the same transaction should be tried again."""
+        """Pause and return True where the transaction should be repeated; return False where it failed for good."""
         if self._since is None and _is_away(error):
             self._since = self._began
         self._began = None
@@ -239,35 +238,35 @@ class _Outage:
         return True
 
     def failure(self, error: DBAPIError) -> UserError:
-        """Return what the waiters are told."""
+        """Return the error for the waiting tasks."""
         if self._patience and self._answered and _is_away(error):
             seconds = time.monotonic() - (self._since or time.monotonic())
             self.end_of_run = Resumable(
-                f"{self._place}: did not answer for {seconds:.0f} s ({_sentence(error)}). What is done is kept: run "
+                f"{self._label}: did not answer for {seconds:.0f} s ({_sentence(error)}). What is done is kept: run "
                 "the same command again to go on once the database is back."
             )
             return self.end_of_run
         kind = Resumable if self._answered else UserError
         return kind(
-            f"{self._place}: cannot be read or written now ({_sentence(error)}). Put that right and start again: "
+            f"{self._label}: cannot be read or written now ({_sentence(error)}). Put that right and start again: "
             "what was finished before is kept."
         )
 
     def _end(self) -> float:
-        """Return when the server is given up."""
+        """Return the time at which the server is given up."""
         since = self._since if self._since is not None else self._began
         since = time.monotonic() if since is None else since
-        return min(since + self._patience, max(since, self._hurried) + MAX_OUTAGE_SECONDS_AFTER_STOP)
+        return min(since + self._patience, max(since, self._stop_requested) + MAX_OUTAGE_SECONDS_AFTER_STOP)
 
     def _warn(self, problem: str) -> None:
         if not self._warned:
             self._warned = True
-            left = max(0.0, self._end() - time.monotonic())
+            remaining = max(0.0, self._end() - time.monotonic())
             _log.warning(
                 "%s: %s. Waiting up to %.0f s for it; replies that have come back are kept meanwhile.",
-                self._place,
+                self._label,
                 problem,
-                left,
+                remaining,
             )
 
     def _watch(self) -> None:
@@ -282,16 +281,16 @@ class _Outage:
                 self._hang_up()
 
     def _hang_up(self) -> None:
-        """End the connection, so that the thread that waits for its answer wakes up with an error."""
-        with suppress(Exception):  # the connection may be closed by now
+        """Shut the socket down, so that the thread that waits for an answer gets an error."""
+        with suppress(Exception):  # the connection may be closed already
             if self._driver is not None and not self._driver.closed:
                 with socket.socket(fileno=os.dup(self._driver.fileno())) as line:
                     line.shutdown(socket.SHUT_RDWR)
 
 
 def _is_away(error: DBAPIError) -> bool:
-    """Return whether the server, and not the statement, is the problem."""
-    if isinstance(error, _FAULTS):
+    """Return whether the error is due to the server and not to the statement."""
+    if isinstance(error, _JOB_ERRORS):
         return False
     state = _sqlstate(error)
     return state is None or state.startswith("08") or state in _AWAY
@@ -307,30 +306,32 @@ def _attempt(queued: _Queued[T], connection: Connection) -> T | UserError:
     except UserError as refusal:
         return refusal
     except Exception as error:
-        if isinstance(error, DBAPIError) and not isinstance(error, _FAULTS):
+        if isinstance(error, DBAPIError) and not isinstance(error, _JOB_ERRORS):
             raise
         raise _FaultyJobError(queued, error) from error
 
 
-def _tell(batch: list[_Queued[Any]], results: list[Any]) -> None:
-    """Wake the waiters, all at once: what they ask for next is then queued together too."""
-    pairs = [(queued.done, result) for queued, result in zip(batch, results, strict=True) if queued.done is not None]
+def _deliver_results(batch: list[_Queued[Any]], results: list[Any]) -> None:
+    """Wake all waiting tasks in one callback: their next jobs are then queued together, too."""
+    pairs = [
+        (queued.future, result) for queued, result in zip(batch, results, strict=True) if queued.future is not None
+    ]
     if pairs:
-        # A loop that is gone has no waiters left.
+        # A closed event loop has no waiting tasks.
         with suppress(RuntimeError):
-            pairs[0][0].get_loop().call_soon_threadsafe(_deliver, pairs)
+            pairs[0][0].get_loop().call_soon_threadsafe(_resolve_futures, pairs)
 
 
-def _deliver(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for done, result in pairs:
-        if done.done():
+def _resolve_futures(pairs: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in pairs:
+        if future.done():
             continue
         if isinstance(result, Exception):
-            done.set_exception(result)
+            future.set_exception(result)
         else:
-            done.set_result(result)
+            future.set_result(result)
 
 
 def _sentence(error: DBAPIError) -> str:
-    """Return what the database says, in one line."""
+    """Return the message of the database in one line."""
     return " ".join(str(error.orig).split())

@@ -1,8 +1,8 @@
-"""The call ledger: every model call of a run, the intent before it is sent and the reply after, on disk.
+"""The call ledger: every model call of a run on disk, its intent before it is sent and its reply afterwards.
 
-A run that is killed at any moment goes on where it was and pays for nothing twice. Calls are known by the hash of
-their request and shared by all runs of a ledger; outcomes belong to one run. Nothing is changed or deleted unasked.
-Knows keys, JSON and bytes, nothing of chat models.
+A run that is killed at any moment can be resumed and pays for no call twice. A call is identified by the hash of its
+request and shared by all runs of a ledger; outcomes of records belong to one run. Rows are deleted only by ``prune``
+and ``reopen_quarantined``.
 """
 
 from __future__ import annotations
@@ -65,37 +65,41 @@ __all__ = [
 ]
 
 _BEATS = 6
-"""Renewals of a lease within its time."""
+"""Renewals of a writer's lease per lifetime."""
 _FILE_BEAT = 60.0
-"""Seconds between two notes that the writer of a file is alive, which tell how old its orphans are."""
+"""Seconds between two heartbeats of a file's writer; they date its orphans for ``release_orphans``."""
 
 
 class Ledger:
-    """Calls and outcomes of a run. An asynchronous context manager, used from the event loop it was entered in."""
+    """Calls and outcomes of a run. An asynchronous context manager, used from the event loop it was entered in.
 
-    def __init__(self, where: Path | str, *, run: str) -> None:
-        self._where = where
-        self._place = describe_location(where)
+    An entered ledger is a *writer* with an id of its own. Amounts are in millionths of the currency. Every method that
+    writes returns once its transaction is on disk.
+    """
+
+    def __init__(self, location: Path | str, *, run: str) -> None:
+        self._location = location
+        self._label = describe_location(location)
         self._run = run
-        # Tells this opening's intents from those of one that was killed.
+        # Distinguishes the intents of this writer from those of a killed one.
         self._writer = secrets.token_bytes(8)
         self._lock: WriterLock | None = None
-        self._leases: GroupCommitter | None = None
-        self.shared = is_url(where)
-        """Whether other processes may work on the same run at the same time."""
-        self._accounts = RunAccounting(encode_text(run), self._writer, self._place, shared=self.shared)
+        self._claim_commits: GroupCommitter | None = None
+        self.shared = is_url(location)
+        """Whether other processes may work on the same run at the same time (PostgreSQL)."""
+        self._accounts = RunAccounting(encode_text(run), self._writer, self._label, shared=self.shared)
 
     @classmethod
-    def open(cls, where: Path | str, *, run: str) -> Ledger:
+    def open(cls, location: Path | str, *, run: str) -> Ledger:
         """Return a ledger in a file (SQLite, one process at a time) or at a ``postgresql://`` URL (many)."""
-        return cls(where, run=run)
+        return cls(location, run=run)
 
     async def __aenter__(self) -> Self:
-        """Open the place, and bring its tables up to date."""
-        engine = make_engine(self._where)
+        """Connect, apply missing migrations, and start the lease of this writer."""
+        engine = make_engine(self._location)
         if not self.shared:
-            self._lock = WriterLock(Path(self._where), f"run {self._run}")
-        self._commits = GroupCommitter(engine, self._place, patience=MAX_OUTAGE_SECONDS, beat=self._beat())
+            self._lock = WriterLock(Path(self._location), f"run {self._run}")
+        self._commits = GroupCommitter(engine, self._label, patience=MAX_OUTAGE_SECONDS, beat=self._beat())
         try:
             await self._commits.run(self._join)
         except BaseException:
@@ -106,7 +110,7 @@ class Ledger:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what is queued, and let others in."""
+        """Commit what is queued, end the lease and release the lock."""
         with suppress(UserError, asyncio.CancelledError):
             await self._commits.run_anyway(self._accounts.leave)
         self._close()
@@ -115,11 +119,11 @@ class Ledger:
         return Heartbeat(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
 
     def _join(self, connection: Connection) -> None:
-        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, self._place)
+        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, self._label)
         self._accounts.join(connection)
 
     def _close(self) -> None:
-        for commits in (self._leases, self._commits):
+        for commits in (self._claim_commits, self._commits):
             if commits is not None:
                 commits.close()
         if self._lock is not None:
@@ -127,45 +131,46 @@ class Ledger:
             self._lock = None
 
     def shorten_waits(self) -> None:
-        """Wait only a short time more for a database that is away: the run was asked to stop."""
-        for commits in (self._leases, self._commits):
+        """Shorten the wait for a database that is away: the run was asked to stop."""
+        for commits in (self._claim_commits, self._commits):
             if commits is not None:
                 commits.shorten_waits()
 
     async def find_reply(self, key: str) -> LedgerReply | None:
-        """The reply to a request, if there is one. A damaged one raises: it is neither used nor paid again unasked."""
+        """Return the reply to a request, None where there is none. Raise where the stored reply is damaged."""
         return await self._commits.run(lambda connection: self._find(connection, key))
 
     async def intend(self, intent: CallIntent, *, cap: int | None = None) -> RunAccount | None:
-        """Note what is about to be sent, and set its worst case aside; on disk on return.
+        """Write the intent of a call that is about to be sent, and reserve its highest cost.
 
-        Another intent for a call counts another attempt. Returns the sums of the run, None where it costs nothing.
+        A second intent for the same call is another attempt. Returns the totals of the run, None where it has no cost.
 
         Raises:
-            RecordError: There is a reply: take it with ``find``.
-            UnderWayError: Another process has the same call under way. Ask again in a while.
-            NotCoveredError: The cap does not cover the worst case. Calls under way may make room.
+            RecordError: There is a reply; read it with ``find_reply``.
+            CallInFlightError: Another process has the same call in flight; try again later.
+            CapExceededError: The cap does not cover the highest cost; calls in flight may free a part of it.
         """
         request = encode_request(intent)
-        runs = 0
+        executions = 0
 
         def job(connection: Connection) -> RunAccount | None:
-            nonlocal runs
-            runs += 1
+            nonlocal executions
+            executions += 1  # the committer repeats a job after a rollback or a lost connection
             row = build_intent_row(intent, request, self._writer, self._run)
-            return self._accounts.intend(connection, intent.key, row, cap, again=runs > 1)
+            return self._accounts.intend(connection, intent.key, row, cap, again=executions > 1)
 
         return await self._commits.run(job)
 
     async def release(self, key: str, *, any_writer: bool = False) -> None:
-        """Note that what was intended last for a call was certainly not billed: it never went out or was turned away.
+        """Release the last send of a call that was certainly not billed: it was never sent, or was refused.
 
-        That is what this opening has under way, or, with ``any_writer``, the last that is open (a batch that was adopted).
+        This is the send that this writer has in flight, or, with ``any_writer``, the last open one (a batch that
+        another process submitted).
         """
         await self._end(key, None if any_writer else self._writer, sql.RELEASE, released=True)
 
     async def break_off(self, key: str) -> None:
-        """Note that what this opening has under way for a call ended without an answer, and may have been billed."""
+        """Mark the send that this writer has in flight as ended without a reply; it may have been billed."""
         await self._end(key, self._writer, sql.BREAK, counted=1)
 
     async def _end(self, key: str, writer: bytes | None, statement: TextClause, **changes: Any) -> None:
@@ -173,45 +178,46 @@ class Ledger:
 
         def job(connection: Connection) -> None:
             nonlocal target
-            sends = self._accounts.sends(connection, key)
-            target = target or find_last_open(sends, writer)  # the same again where the commit was in doubt
+            sends = self._accounts.read_sends(connection, key)
+            # Kept between executions: a repeated job must end the same send, not the one before it.
+            target = target or find_last_open(sends, writer)
             if target is not None and connection.execute(statement, {"intent": target.seq}).rowcount:
                 self._accounts.apply(connection, sends, sends.changed(target, **changes))
 
         await self._commits.run_anyway(job)
 
-    async def settle(self, settled: LedgerReply, outcome: RecordOutcome | None = None) -> None:
-        """Note what came back, and in the same transaction what became of its record; on disk on return.
+    async def settle(self, reply: LedgerReply, outcome: RecordOutcome | None = None) -> None:
+        """Write the reply to a call, and in the same transaction the outcome of its record.
 
-        A call is settled once; the same again is no harm, another reply is refused. It is written even when the task
-        that waits is cancelled, since it is paid for. When the outcome is refused, the reply is kept.
+        A call has one reply: writing the same again does nothing, another reply raises. The reply is written even when
+        the waiting task is cancelled, since it is paid for, and stays where the outcome is refused.
         """
 
         def job(connection: Connection) -> None:
-            row = build_reply_row(settled, self._writer, self._run)
+            row = build_reply_row(reply, self._writer, self._run)
 
             def add() -> bool:
                 return bool(connection.execute(sql.ADD_REPLY, row).rowcount) or self._check_same_reply(
-                    connection, settled
+                    connection, reply
                 )
 
-            self._accounts.settle(connection, settled.key, settled.cost, add)
+            self._accounts.settle(connection, reply.key, reply.cost, add)
             if outcome is not None:
                 self._conclude(connection, outcome)
 
         await self._commits.run_anyway(job)
 
     async def conclude(self, outcome: RecordOutcome) -> None:
-        """Note where a record went; on disk on return. The same again is no harm, anything else is refused."""
+        """Write the outcome of a record. The same again does nothing; another outcome raises."""
         await self._commits.run_anyway(lambda connection: self._conclude(connection, outcome))
 
     async def find_last_outcome(self, stages: Sequence[str], record_id: str) -> RecordOutcome | None:
-        """What became of a record in the last of these stages of this run that it has been through."""
-        given = {"run": encode_text(self._run), "record_id": encode_text(record_id)}
+        """Return the outcome of a record in the last of these stages that it has passed; None where in none."""
+        parameters = {"run": encode_text(self._run), "record_id": encode_text(record_id)}
 
         def job(connection: Connection) -> RecordOutcome | None:
             for stage in reversed(stages):
-                row = connection.execute(sql.FIND_OUTCOME, {**given, "stage": encode_text(stage)}).one_or_none()
+                row = connection.execute(sql.FIND_OUTCOME, {**parameters, "stage": encode_text(stage)}).one_or_none()
                 if row is not None:
                     return self._read_outcome(row)
             return None
@@ -219,36 +225,40 @@ class Ledger:
         return await self._commits.run(job)
 
     async def count_outcomes(self, stage: str) -> dict[tuple[str, str | None], int]:
-        """How many records of a stage of this run went where, by kind and reason."""
-        given = {"run": encode_text(self._run), "stage": encode_text(stage)}
-        rows = await self._commits.run(lambda c: c.execute(sql.COUNT_OUTCOMES, given).all())
+        """Return the number of records in a stage of this run, by kind and reason of their outcome."""
+        parameters = {"run": encode_text(self._run), "stage": encode_text(stage)}
+        rows = await self._commits.run(lambda connection: connection.execute(sql.COUNT_OUTCOMES, parameters).all())
         return {(kind, None if reason is None else decode_text(reason)): count for kind, reason, count in rows}
 
     async def reopen_quarantined(self, stage: str) -> int:
-        """Forget where the quarantined records of a stage went, so that they are tried again; how many there were."""
-        given = {"run": encode_text(self._run), "stage": encode_text(stage)}
-        return await self._commits.run(lambda c: c.execute(sql.REOPEN, given).rowcount)
+        """Delete the outcomes of quarantined records in a stage, so that they are retried; return their number."""
+        parameters = {"run": encode_text(self._run), "stage": encode_text(stage)}
+        return await self._commits.run(lambda connection: connection.execute(sql.REOPEN, parameters).rowcount)
 
     async def read_concluded_ids(self, stage: str) -> AsyncIterator[str]:
-        """The ids of the records that are done in a stage of this run, in order."""
-        given = {"run": encode_text(self._run), "stage": encode_text(stage), "first": b"", "most": sql.PAGE_ROWS}
-        while ids := await self._commits.run(lambda c: list(c.execute(sql.IDS, given).scalars())):
+        """Yield the ids of the records with an outcome in a stage of this run, in order."""
+        parameters = {"run": encode_text(self._run), "stage": encode_text(stage), "first": b"", "most": sql.PAGE_ROWS}
+        while ids := await self._commits.run(
+            lambda connection: list(connection.execute(sql.IDS, parameters).scalars())
+        ):
             for record_id in ids:
                 yield decode_text(record_id)
-            given["first"] = _after(ids[-1])
+            parameters["first"] = _after(ids[-1])
 
     async def read_outcomes(self, stage: str) -> AsyncIterator[RecordOutcome]:
-        """The outcomes of a stage of this run, in the order of their records' ids."""
-        given = {"run": encode_text(self._run), "stage": encode_text(stage)}
-        async for row in self._rows(sql.OUTCOMES, b"", given):
+        """Yield the outcomes of a stage of this run, in the order of record ids."""
+        parameters = {"run": encode_text(self._run), "stage": encode_text(stage)}
+        async for row in self._rows(sql.OUTCOMES, b"", parameters):
             yield self._read_outcome(row)
 
     async def list_orphans(self) -> list[CallIntent]:
-        """What this run intended and neither settled nor released, and may have been billed for, one for each send.
+        """Return the open intents of this run, one for each send: neither settled nor released, so possibly billed.
 
-        On a ledger of many workers, what others have in flight is among it.
+        On a shared ledger these include the calls that other processes have in flight.
         """
-        rows = await self._commits.run(lambda c: c.execute(sql.ORPHANS, {"run": encode_text(self._run)}).all())
+        rows = await self._commits.run(
+            lambda connection: connection.execute(sql.ORPHANS, {"run": encode_text(self._run)}).all()
+        )
         intents = [(row, read_intent(row)) for row in rows]
         for row, intent in intents:
             if intent is None:
@@ -256,29 +266,29 @@ class Ledger:
         return [intent for _, intent in intents if intent is not None]
 
     async def compute_account(self) -> RunAccount:
-        """Compute what this run's replies cost, what is under way and what broke off, over all its processes."""
+        """Return the cost totals of this run over all its processes, computed from the rows."""
 
         def job(connection: Connection) -> RunAccount:
-            self._accounts.bury(connection)
+            self._accounts.bury_dead(connection)
             return self._accounts.derive(connection)
 
         return await self._commits.run(job)
 
     async def compute_spending(self) -> tuple[int, int]:
-        """Return what this run's replies cost, and what its unsettled sends count for in the budget."""
+        """Return the cost of this run's replies, and the amount that its open sends take from the budget."""
         account = await self.compute_account()
         return account.spent, account.reserved + account.assumed
 
     async def release_orphans(self, *, older_than: float = 0.0) -> tuple[int, int]:
-        """Give back to the budgets of all runs what they hold for sends of processes that ended.
+        """Release the amounts that the budgets of all runs reserve for sends of processes that ended.
 
-        Only what ended more than ``older_than`` seconds ago. The sends stay listed by ``orphans``, since they may have
-        been billed. Returns how many sends, and the amount in millionths of the currency.
+        Only processes that ended more than ``older_than`` seconds ago count. ``list_orphans`` still returns the sends,
+        since they may have been billed. Returns the number of sends and the amount.
         """
-        return await self._commits.run(lambda c: self._accounts.release_orphans(c, older_than))
+        return await self._commits.run(lambda connection: self._accounts.release_orphans(connection, older_than))
 
     async def compute_usage(self) -> RunUsage:
-        """What this run has asked and got so far, over all its openings."""
+        """Return the usage of this run so far, over all its processes."""
         run = {"run": encode_text(self._run)}
 
         def job(connection: Connection) -> RunUsage:
@@ -289,69 +299,74 @@ class Ledger:
         return await self._commits.run(job)
 
     async def compute_usage_by(self, group: Callable[[str, str], str]) -> dict[str, RunUsage]:
-        """What this run has asked and got, by what a stage and a record's id belong to; what is open is not in it."""
+        """Return the usage of this run by ``group(stage, record_id)``, without open sends."""
 
         def job(connection: Connection) -> dict[str, RunUsage]:
-            found: dict[str, RunUsage] = {}
+            usage: dict[str, RunUsage] = {}
             for stage, record_id, *amounts in connection.execute(sql.USAGE_BY_RECORD, {"run": encode_text(self._run)}):
                 name = group(decode_text(stage), decode_text(record_id))
-                before = found.get(name, RunUsage(0, 0, 0, 0, 0))
-                more = (*map(int, amounts), 0)
-                found[name] = RunUsage(*(one + other for one, other in zip(before, more, strict=True)))
-            return found
+                total = usage.get(name, RunUsage(0, 0, 0, 0, 0))
+                amounts_of_record = (*map(int, amounts), 0)
+                usage[name] = RunUsage(*map(sum, zip(total, amounts_of_record, strict=True)))
+            return usage
 
         return await self._commits.run(job)
 
     async def claim(
         self, stage: str, record_ids: Iterable[str], worker: str | None = None, lease_seconds: float = LEASE_SECONDS
     ) -> list[str]:
-        """Return those of the records that are now this worker's: not done, and not another's whose lease still runs.
+        """Claim records for a worker; return the ids of those that it has now.
 
-        Claiming again renews a lease, and claiming for no seconds gives a record back. The worker is this opening
-        unless it is named.
+        Refused are finished records and those that another worker claimed with a lease that still runs. Claiming again
+        renews the lease, and a lease of 0 seconds gives the record back. The worker is this writer by default.
         """
         ids = list(dict.fromkeys(record_ids))
         name = self._writer if worker is None else encode_text(worker)
-        ours = await self._claims().run(lambda c: self._accounts.claim(c, encode_text(stage), ids, name, lease_seconds))
-        return [record_id for record_id in ids if record_id in ours]
+        claimed = await self._get_claim_commits().run(
+            lambda connection: self._accounts.claim(connection, encode_text(stage), ids, name, lease_seconds)
+        )
+        return [record_id for record_id in ids if record_id in claimed]
 
     async def give_back(self, stage: str, record_ids: Iterable[str]) -> None:
-        """Give up this opening's claims on records."""
+        """Give back this writer's claims on records."""
         ids = sorted(map(encode_text, record_ids))
-        await self._claims().run_anyway(lambda c: self._accounts.give_back(c, encode_text(stage), ids))
+        await self._get_claim_commits().run_anyway(
+            lambda connection: self._accounts.give_back(connection, encode_text(stage), ids)
+        )
 
-    def _claims(self) -> GroupCommitter:
-        """Return where claims are written: on a server in transactions of their own.
+    def _get_claim_commits(self) -> GroupCommitter:
+        """Return the committer for claims: on a server one with its own connection.
 
-        All processes claim the same records, and must not wait for each other's books, nor these for a claim.
+        All processes claim the same records under one lock, and neither claims nor calls should wait for the other.
         """
         if not self.shared:
             return self._commits
-        if self._leases is None:
-            self._leases = GroupCommitter(make_engine(self._where), self._place, patience=MAX_OUTAGE_SECONDS)
-        return self._leases
+        if self._claim_commits is None:
+            self._claim_commits = GroupCommitter(make_engine(self._location), self._label, patience=MAX_OUTAGE_SECONDS)
+        return self._claim_commits
 
     async def verify(self) -> AsyncIterator[str]:
-        """Everything that is wrong with what is stored, of all runs: every key and checksum is computed again."""
+        """Yield every problem of the stored rows of all runs; keys and checksums are computed again."""
         try:
             for problem in await self._commits.run(find_database_problems):
-                yield f"{self._place}: {problem}"
-            for what, pages, sound in ROW_CHECKS:
-                async for row in self._rows(pages, 0, {}):
-                    if not sound(row):
-                        yield f"{self._place}: {what} {describe_row(row)} is damaged."
+                yield f"{self._label}: {problem}"
+            for name, query, is_sound in ROW_CHECKS:
+                async for row in self._rows(query, 0, {}):
+                    if not is_sound(row):
+                        yield f"{self._label}: {name} {describe_row(row)} is damaged."
         except UserError as error:
             yield str(error)
 
     async def prune(self, *, calls: Iterable[str] = (), runs: Iterable[str] = ()) -> int:
-        """Delete these calls with all their attempts, and the outcomes of these runs; how many rows that were.
+        """Delete calls with all their attempts, and the outcomes of runs; return the number of rows.
 
-        A call that is deleted is asked, and paid, again when it is needed.
+        A deleted call is sent, and paid, again when it is needed.
         """
         keys, names = [encode_key(key) for key in calls], [encode_text(run) for run in runs]
 
         def job(connection: Connection) -> int:
             deleted = [connection.execute(part, {"key": key}) for key in keys for part in sql.PRUNE_CALL]
+            # Deleted calls may have counted in the totals of any run.
             for run in [bytes(run) for run in connection.execute(sql.RUNS).scalars()] if keys else []:
                 self._accounts.derive(connection, run)
             deleted += [connection.execute(part, {"run": run}) for run in names for part in sql.PRUNE_RUN]
@@ -363,51 +378,51 @@ class Ledger:
         row = connection.execute(sql.FIND, {"key": encode_key(key)}).one_or_none()
         if row is None:
             return None
-        if (settled := read_reply(row)) is None:
+        if (reply := read_reply(row)) is None:
             raise self._damaged(f"the reply to {key}")
-        return settled
+        return reply
 
     def _read_outcome(self, row: Row[Any]) -> RecordOutcome:
         if (outcome := read_outcome(row)) is None:
             raise self._damaged(f"the outcome of {describe_row(row)}")
         return outcome
 
-    def _check_same_reply(self, connection: Connection, settled: LedgerReply) -> bool:
-        """Return False, for there is nothing new, where the reply is the one that is kept."""
-        known = self._find(connection, settled.key)
-        if known is None:
-            raise self._error(settled.key, "has a reply but was never intended. Note the intent before sending.")
-        if known != settled:
-            raise self._error(settled.key, "was settled before with another reply. Use the one there is.")
+    def _check_same_reply(self, connection: Connection, reply: LedgerReply) -> bool:
+        """Return False, as for a row that was not added, where the reply equals the stored one; raise otherwise."""
+        stored = self._find(connection, reply.key)
+        if stored is None:
+            raise self._error(reply.key, "has a reply but was never intended. Note the intent before sending.")
+        if stored != reply:
+            raise self._error(reply.key, "was settled before with another reply. Use the one there is.")
         return False
 
     def _conclude(self, connection: Connection, outcome: RecordOutcome) -> None:
         row = build_outcome_row(outcome, self._run)
         if connection.execute(sql.ADD_OUTCOME, row).rowcount:
             return
-        known = read_outcome(connection.execute(sql.FIND_OUTCOME, row).one())
-        if known != outcome:
-            before = "damaged" if known is None else known.kind
+        stored = read_outcome(connection.execute(sql.FIND_OUTCOME, row).one())
+        if stored != outcome:
+            before = "damaged" if stored is None else stored.kind
             problem = f"is {before} in stage {outcome.stage} already, and now {outcome.kind} with other content."
             raise self._error(outcome.record_id, f"{problem} Name another run to do it anew.")
 
-    async def _rows(self, pages: sql.PagedQuery, first: Any, given: dict[str, Any]) -> AsyncIterator[Row[Any]]:
-        given = {**given, "first": first}
-        while page := await self._commits.run(lambda connection: pages.next(connection, given)):
+    async def _rows(self, query: sql.PagedQuery, first: Any, parameters: dict[str, Any]) -> AsyncIterator[Row[Any]]:
+        parameters = {**parameters, "first": first}
+        while page := await self._commits.run(lambda connection: query.read_page(connection, parameters)):
             for row in page:
                 yield row
-            given["first"] = _after(page[-1].place)
+            parameters["first"] = _after(page[-1].position)
 
     def _error(self, record: str, problem: str) -> RecordError:
-        return RecordError(problem, path=self._place, record=record)
+        return RecordError(problem, path=self._label, record=record)
 
-    def _damaged(self, what: str) -> UserError:
+    def _damaged(self, name: str) -> UserError:
         return UserError(
-            f"{self._place}: {what} is damaged. Restore the ledger from a copy, or delete what is damaged: "
-            f"eclose ledger prune {self._place} --damaged"
+            f"{self._label}: {name} is damaged. Restore the ledger from a copy, or delete what is damaged: "
+            f"eclose ledger prune {self._label} --damaged"
         )
 
 
-def _after(place: Any) -> Any:
-    """The next place there can be."""
-    return place + 1 if isinstance(place, int) else place + b"\0"
+def _after(position: Any) -> Any:
+    """Return the smallest position after this one: a number, or the bytes of a record id."""
+    return position + 1 if isinstance(position, int) else position + b"\0"

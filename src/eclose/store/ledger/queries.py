@@ -1,4 +1,4 @@
-"""What the call ledger asks of its database, in SQL that SQLite and PostgreSQL both read."""
+"""SQL statements of the call ledger, in the dialect that SQLite and PostgreSQL share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, TextClause, text
 
 from eclose.core.identity import hash_rank
 
-# Rows are read a page at a time, so that memory is bounded and writers get their turn.
+# Rows are read in pages, which bounds memory and lets writers commit in between.
 PAGE_ROWS = 1_000
 _PAGE_BYTES = 4 * 2**20
 
@@ -19,7 +19,8 @@ ADD_INTENT = text("""
     SELECT seq, :writer, :run, :stage, :record_id, :reserved, :seal FROM ledger_calls
     WHERE key = :key AND NOT EXISTS (SELECT 1 FROM ledger_replies WHERE call = ledger_calls.seq)
 """)
-# A reply settles this opening's own intents, or, when they were another's (a batch that was adopted), the latest.
+# A reply settles the intents of the writer that got it, or, where another wrote them (a batch that was collected by a
+# later process), the latest intent.
 ADD_REPLY = text("""
     INSERT INTO ledger_replies (call, writer, run, body, prompt_tokens, completion_tokens, cost, attempts, seal)
     SELECT i.call, i.writer, :run, :body, :prompt_tokens, :completion_tokens, :cost, :attempts, :seal
@@ -30,7 +31,7 @@ ADD_REPLY = text("""
 FIND = text("SELECT c.key, r.* FROM ledger_replies AS r JOIN ledger_calls AS c ON c.seq = r.call WHERE c.key = :key")
 RELEASE = text("INSERT INTO ledger_releases (intent) VALUES (:intent) ON CONFLICT (intent) DO NOTHING")
 BREAK = text("INSERT INTO ledger_breaks (intent, counted) VALUES (:intent, 1) ON CONFLICT (intent) DO NOTHING")
-# The sends of one call with what became of each, first to last.
+# The sends of one call and how each ended, first to last.
 SENDS = text("""
     SELECT i.seq, i.run, i.writer, i.reserved, g.intent IS NOT NULL AS released, b.counted,
         r.writer AS settled_writer, r.run AS settled_run, r.cost
@@ -41,7 +42,7 @@ SENDS = text("""
     LEFT JOIN ledger_replies AS r ON r.call = c.seq
     WHERE c.key = :key ORDER BY i.seq
 """)
-# Only PostgreSQL needs it: two processes that send a call again must not both find that nothing is under way.
+# For PostgreSQL only: two processes that retry a call must not both find that none is in flight.
 LOCK_CALL = text("SELECT seq FROM ledger_calls WHERE key = :key FOR UPDATE")
 ADD_OUTCOME = text("""
     INSERT INTO ledger_outcomes (run, stage, record_id, kind, reason, body, seal)
@@ -49,8 +50,8 @@ ADD_OUTCOME = text("""
     ON CONFLICT (run, stage, record_id) DO NOTHING
 """)
 FIND_OUTCOME = text("SELECT * FROM ledger_outcomes WHERE run = :run AND stage = :stage AND record_id = :record_id")
-# Of what one opening intended for a call, its reply settles the last. The others stay listed unless they were released,
-# and so does what an opening that died had intended: all of them may have been billed.
+# A reply settles the last intent of its writer for the call. The earlier ones stay open unless they were released, and
+# so do those of a writer that died: all of them may have been billed.
 _OPEN = """
     NOT EXISTS (SELECT 1 FROM ledger_releases AS g WHERE g.intent = i.seq)
     AND NOT (
@@ -65,7 +66,7 @@ USAGE = text("""
     SELECT count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0)
     FROM ledger_replies WHERE run = :run
 """)
-# A call that several records share is on whose behalf it was first intended.
+# A call that several records share is counted for the record that intended it first.
 USAGE_BY_RECORD = text("""
     SELECT i.stage, i.record_id, count(*), sum(r.prompt_tokens), sum(r.completion_tokens), sum(r.cost)
     FROM ledger_replies AS r
@@ -75,7 +76,7 @@ USAGE_BY_RECORD = text("""
 """)
 UNSETTLED_COUNT = text(f"SELECT count(*) {_UNSETTLED}")
 COST = text("SELECT coalesce(sum(cost), 0) FROM ledger_replies WHERE run = :run")
-# What is under way counts at its worst. What broke off does too, until the call is answered: then at the same cost.
+# Calls in flight count with their highest cost; so do those that broke off, until a later reply gives the real cost.
 RESERVED = text(f"""
     SELECT coalesce(sum(CASE WHEN b.intent IS NULL THEN i.reserved ELSE 0 END), 0) AS reserved,
         coalesce(sum(CASE WHEN b.counted = 1 THEN coalesce(r.cost, i.reserved) ELSE 0 END), 0) AS assumed
@@ -99,7 +100,7 @@ SET_ACCOUNT = text(f"""
     ON CONFLICT (run) DO UPDATE
     SET spent = excluded.spent, reserved = excluded.reserved, assumed = excluded.assumed {_AMOUNTS}
 """)
-# A sum that others change must not be computed while they do: the row is locked first.
+# Locks the row of the run, so that no other process changes the totals while they are recomputed.
 OPEN_ACCOUNT = text("""
     INSERT INTO ledger_accounts (run, spent, reserved, assumed) VALUES (:run, 0, 0, 0)
     ON CONFLICT (run) DO UPDATE SET spent = ledger_accounts.spent
@@ -160,38 +161,41 @@ IDS = text("""
 
 
 def compute_lock_number(purpose: str, run: bytes) -> int:
-    """Return the number of an advisory lock, the same in every process."""
+    """Return the number of an advisory lock, equal in every process."""
     return int(hash_rank(purpose, run.hex())[:15], 16)
 
 
 @dataclass(frozen=True, slots=True)
 class PagedQuery:
-    """How to read rows in order: first the places and sizes of the next ones, then those that fit into a page."""
+    """A query that reads rows in the order of a column, a page of bounded size at a time.
+
+    The sizes of the next rows are read first, then the rows that fit into a page.
+    """
 
     sizes: TextClause
     rows: TextClause
 
     @classmethod
-    def of(cls, columns: str, source: str, *, place: str, size: str, condition: str = "true") -> PagedQuery:
-        """Rows of a source in the order of a column, with another that says how large each is."""
-        where = f"FROM {source} WHERE {condition} AND {place} >= :first"
+    def of(cls, columns: str, source: str, *, order_by: str, size: str, condition: str = "true") -> PagedQuery:
+        """Return the query of a source; ``size`` is an SQL expression for the bytes of a row."""
+        where = f"FROM {source} WHERE {condition} AND {order_by} >= :first"
         return cls(
-            text(f"SELECT {place} AS place, {size} AS size {where} ORDER BY {place} LIMIT :most"),
-            text(f"SELECT {columns}, {place} AS place {where} AND {place} <= :last ORDER BY {place}"),
+            text(f"SELECT {order_by} AS position, {size} AS size {where} ORDER BY {order_by} LIMIT :most"),
+            text(f"SELECT {columns}, {order_by} AS position {where} AND {order_by} <= :last ORDER BY {order_by}"),
         )
 
-    def next(self, connection: Connection, given: dict[str, Any]) -> list[Row[Any]]:
-        """The next rows: as many as fit into a page, and at least one."""
+    def read_page(self, connection: Connection, parameters: dict[str, Any]) -> list[Row[Any]]:
+        """Return the next rows from ``parameters["first"]``: as many as fit into a page, and at least one."""
         last, total = None, 0
-        for place, size in connection.execute(self.sizes, {**given, "most": PAGE_ROWS}):
+        for position, size in connection.execute(self.sizes, {**parameters, "most": PAGE_ROWS}):
             total += size
             if last is not None and total > _PAGE_BYTES:
                 break
-            last = place
-        return [] if last is None else list(connection.execute(self.rows, {**given, "last": last}))
+            last = position
+        return [] if last is None else list(connection.execute(self.rows, {**parameters, "last": last}))
 
 
 BODY_SIZE = "coalesce(length(body), 0)"
 OUTCOMES = PagedQuery.of(
-    "*", "ledger_outcomes", place="record_id", size=BODY_SIZE, condition="run = :run AND stage = :stage"
+    "*", "ledger_outcomes", order_by="record_id", size=BODY_SIZE, condition="run = :run AND stage = :stage"
 )

@@ -1,7 +1,6 @@
-"""Every call of a ledger with its request, its reply and the records it was made for, for a person to read.
+"""Read-only access to a ledger: its calls with requests, replies and the records they were made for.
 
-Opens the ledger for reading only, so it can be used while a run writes to the same ledger. Knows keys, JSON and bytes,
-nothing of chat models.
+Nothing is written, so a ledger can be read while a run writes to it.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 LEDGER_FILE = "ledger.sqlite"
-"""What a run calls the ledger in its folder."""
+"""Name of the ledger in a run's folder."""
 _STORED = PagedQuery.of(
     "c.seq, c.key, c.request, r.body, r.run, r.prompt_tokens, r.completion_tokens, r.cost, r.attempts, r.seal",
     "ledger_calls AS c LEFT JOIN ledger_replies AS r ON r.call = c.seq",
-    place="c.seq",
+    order_by="c.seq",
     size="length(c.request) + coalesce(length(r.body), 0)",
 )
 _PURPOSES = text("""
@@ -47,47 +46,47 @@ _RUNS = text("SELECT DISTINCT run FROM ledger_intents ORDER BY run")
 
 @dataclass(frozen=True, slots=True)
 class CallPurpose:
-    """A record that a call was made for, and where that record went."""
+    """A record that a call was made for, and the record's outcome."""
 
     run: str
     stage: str
     record_id: str
     outcome: OutcomeKind | None
-    """None while the record is not done."""
+    """None while the record is not finished."""
     reason: str | None
     body: Any
-    """What was made of the record, as JSON; None where there is nothing."""
+    """Result of the record as JSON; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:
-    """A call as the ledger holds it."""
+    """A call with its request, its reply and its purposes."""
 
     key: str
     request: dict[str, Any] | None
-    """None where it is damaged."""
+    """None where the row is damaged."""
     settled: LedgerReply | None
-    """The reply; None where there is none, or where it is damaged."""
+    """The reply; None where there is none, or where its row is damaged."""
     damaged: bool
     purposes: tuple[CallPurpose, ...]
-    """One for each send. A record that found the reply in the ledger is not among them."""
+    """One for each send. Records that reused the reply from the ledger are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerDamage:
-    """Rows that do not fit their checksums: the calls and the runs they belong to."""
+    """Damaged rows, whose content does not match its checksum: the calls and runs they belong to."""
 
     calls: frozenset[str]
     runs: frozenset[str]
     lost: int
-    """Rows of which neither a call nor a run can be told."""
+    """Number of damaged rows whose call or run cannot be decoded."""
 
 
-def find_ledger(place: Path | str) -> Path | str:
-    """Return the ledger at a place: a ``postgresql://`` URL, a file, or a run's folder with ledger.sqlite in it."""
-    if is_url(place):
-        return str(place)
-    path = Path(place)
+def find_ledger(location: Path | str) -> Path | str:
+    """Return the ledger at a location: a ``postgresql://`` URL, a file, or a run's folder with ledger.sqlite."""
+    if is_url(location):
+        return str(location)
+    path = Path(location)
     if path.is_dir():
         path /= LEDGER_FILE
     if not path.is_file():
@@ -95,32 +94,33 @@ def find_ledger(place: Path | str) -> Path | str:
     return path
 
 
-def read_calls(where: Path | str) -> Iterator[StoredCall]:
-    """Yield the calls of a ledger in the order they were first made."""
-    with _reading(where) as connection:
-        given = {"first": 0}
-        while page := _STORED.next(connection, given):
-            purposes = _purposes(connection, page[0].seq, page[-1].seq)
+def read_calls(location: Path | str) -> Iterator[StoredCall]:
+    """Yield the calls of a ledger in the order of their first intents."""
+    with _connect_read_only(location) as connection:
+        parameters = {"first": 0}
+        while page := _STORED.read_page(connection, parameters):
+            purposes = _read_purposes(connection, page[0].seq, page[-1].seq)
             for row in page:
-                yield _stored(row, tuple(purposes[row.seq]))
-            given["first"] = page[-1].seq + 1
+                yield _build_call(row, tuple(purposes[row.seq]))
+            parameters["first"] = page[-1].seq + 1
 
 
-def list_runs(where: Path | str) -> list[str]:
+def list_runs(location: Path | str) -> list[str]:
     """Return the ids of all runs that intended a call."""
-    with _reading(where) as connection:
+    with _connect_read_only(location) as connection:
         return [decode_text(run) for run in connection.execute(_RUNS).scalars()]
 
 
-def find_damage(where: Path | str) -> LedgerDamage:
-    """Check every row against its checksum, and return what is damaged."""
+def find_damage(location: Path | str) -> LedgerDamage:
+    """Check every row against its checksum; return the damaged ones."""
     calls, runs, lost = set(), set(), 0
-    with _reading(where) as connection:
-        for _, pages, sound in ROW_CHECKS:
-            for row in _rows(connection, pages):
-                if sound(row):
+    with _connect_read_only(location) as connection:
+        for _, query, is_sound in ROW_CHECKS:
+            for row in _read_rows(connection, query):
+                if is_sound(row):
                     continue
                 try:
+                    # Only outcomes have a record id and no key: they belong to a run, all other rows to a call.
                     if "record_id" in row._fields and "key" not in row._fields:
                         runs.add(decode_text(row.run))
                     else:
@@ -130,21 +130,21 @@ def find_damage(where: Path | str) -> LedgerDamage:
     return LedgerDamage(frozenset(calls), frozenset(runs), lost)
 
 
-def _rows(connection: Connection, pages: PagedQuery) -> Iterator[Row[Any]]:
-    given = {"first": 0}
-    while page := pages.next(connection, given):
+def _read_rows(connection: Connection, query: PagedQuery) -> Iterator[Row[Any]]:
+    parameters = {"first": 0}
+    while page := query.read_page(connection, parameters):
         yield from page
-        given["first"] = page[-1].place + 1
+        parameters["first"] = page[-1].position + 1
 
 
-def _purposes(connection: Connection, first: int, last: int) -> dict[int, list[CallPurpose]]:
+def _read_purposes(connection: Connection, first: int, last: int) -> dict[int, list[CallPurpose]]:
     purposes: dict[int, list[CallPurpose]] = defaultdict(list)
     for row in connection.execute(_PURPOSES, {"first": first, "last": last}):
-        purposes[row.call].append(_purpose(row))
+        purposes[row.call].append(_build_purpose(row))
     return purposes
 
 
-def _purpose(row: Row[Any]) -> CallPurpose:
+def _build_purpose(row: Row[Any]) -> CallPurpose:
     reason, body = (None if value is None else bytes(value) for value in (row.reason, row.body))
     return CallPurpose(
         _readable(row.run),
@@ -152,11 +152,11 @@ def _purpose(row: Row[Any]) -> CallPurpose:
         _readable(row.record_id),
         row.kind,
         None if reason is None else _readable(reason),
-        _unpacked(body),
+        _decompress(body),
     )
 
 
-def _unpacked(body: bytes | None) -> Any:
+def _decompress(body: bytes | None) -> Any:
     if body is None:
         return None
     try:
@@ -169,7 +169,7 @@ def _readable(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
 
 
-def _stored(row: Row[Any], purposes: tuple[CallPurpose, ...]) -> StoredCall:
+def _build_call(row: Row[Any], purposes: tuple[CallPurpose, ...]) -> StoredCall:
     request = read_request(row)
     settled = None if row.body is None else read_reply(row)
     damaged = request is None or (row.body is not None and settled is None)
@@ -177,15 +177,16 @@ def _stored(row: Row[Any], purposes: tuple[CallPurpose, ...]) -> StoredCall:
 
 
 @contextmanager
-def _reading(where: Path | str) -> Iterator[Connection]:
-    """Open a connection to a ledger that is only read."""
-    engine = make_engine(where)
+def _connect_read_only(location: Path | str) -> Iterator[Connection]:
+    """Open a connection to a ledger for reading."""
+    engine = make_engine(location)
     try:
         with engine.connect() as connection:
+            # Fails here, before the first row, where the file is not a ledger.
             connection.execute(text("SELECT 1 FROM ledger_calls LIMIT 1"))
             yield connection
     except DBAPIError as error:
         sentence = " ".join(str(error.orig).split())
-        raise UserError(f"{describe_location(where)}: cannot be read as a call ledger ({sentence}).") from error
+        raise UserError(f"{describe_location(location)}: cannot be read as a call ledger ({sentence}).") from error
     finally:
         engine.dispose()

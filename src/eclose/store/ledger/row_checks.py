@@ -1,4 +1,4 @@
-"""What is checked of every row of the call ledger, and how a damaged row is named."""
+"""Integrity checks of the rows of the call ledger, and the description of damaged rows in messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _WITH_KEY = "LEFT JOIN ledger_calls AS c ON c.seq = call"
-# No seal covers whose intents a reply settles: that is only known when it is written. So they must be there.
+# The seal of a reply does not cover its writer, which is only known in the INSERT. So its intent must exist instead.
 _INTENDED = "(SELECT max(i.seq) FROM ledger_intents AS i WHERE i.call = r.call AND i.writer = r.writer) AS intended"
-_CALLS = PagedQuery.of("*", "ledger_calls", place="seq", size="length(request)")
-_INTENTS = PagedQuery.of("i.*, c.key", f"ledger_intents AS i {_WITH_KEY}", place="i.seq", size="length(record_id)")
-_REPLIES = PagedQuery.of(f"r.*, c.key, {_INTENDED}", f"ledger_replies AS r {_WITH_KEY}", place="call", size=BODY_SIZE)
-_ALL_OUTCOMES = PagedQuery.of("*", "ledger_outcomes", place="seq", size=BODY_SIZE)
+_CALLS = PagedQuery.of("*", "ledger_calls", order_by="seq", size="length(request)")
+_INTENTS = PagedQuery.of("i.*, c.key", f"ledger_intents AS i {_WITH_KEY}", order_by="i.seq", size="length(record_id)")
+_REPLIES = PagedQuery.of(
+    f"r.*, c.key, {_INTENDED}", f"ledger_replies AS r {_WITH_KEY}", order_by="call", size=BODY_SIZE
+)
+_ALL_OUTCOMES = PagedQuery.of("*", "ledger_outcomes", order_by="seq", size=BODY_SIZE)
+# Name in messages, query, and whether a row is sound.
 ROW_CHECKS: tuple[tuple[str, PagedQuery, Callable[[Row[Any]], bool]], ...] = (
     ("the request of", _CALLS, lambda row: read_request(row) is not None),
     ("an intent of", _INTENTS, lambda row: read_intent(row) is not None),
@@ -28,18 +31,19 @@ ROW_CHECKS: tuple[tuple[str, PagedQuery, Callable[[Row[Any]], bool]], ...] = (
 
 
 def find_database_problems(connection: Connection) -> list[str]:
-    """Return what the database finds wrong with itself; only SQLite can be asked."""
+    """Return the problems that the database itself reports; only SQLite has such a check."""
     if connection.dialect.name != "sqlite":
         return []
     problems = [str(row[0]) for row in connection.execute(text("PRAGMA integrity_check"))]
-    lost = [
-        f"row {row[1]} of {row[0]} belongs to nothing" for row in connection.execute(text("PRAGMA foreign_key_check"))
+    orphaned = [
+        f"row {row[1]} of {row[0]} refers to a missing row"
+        for row in connection.execute(text("PRAGMA foreign_key_check"))
     ]
-    return [problem for problem in problems if problem != "ok"] + lost
+    return [problem for problem in problems if problem != "ok"] + orphaned
 
 
 def describe_row(row: Row[Any]) -> str:
-    """Return what a row is called in a message, as far as it can still be read."""
+    """Return the name of a row for messages, as far as it can still be decoded."""
     fields = row._asdict()
     names = ["key"] if "key" in fields else ["record_id", "stage", "run"]
     return " of ".join(_readable(fields[name], name) for name in names)

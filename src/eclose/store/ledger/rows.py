@@ -1,6 +1,6 @@
-"""What the call ledger keeps, and the form it has in a row: packed, and sealed by a checksum over all the row says.
+"""Values of the call ledger and their database rows: compressed, with a checksum (seal) over the content of the row.
 
-A row that does not fit its seal is damaged, whatever else it may look like, and reads as None.
+A row whose content does not match its seal is damaged and is read as None.
 """
 
 from __future__ import annotations
@@ -21,65 +21,68 @@ if TYPE_CHECKING:
 OutcomeKind: TypeAlias = Literal["accepted", "rejected", "quarantined"]
 
 _TAG = "sha256:"
-# What damaged bytes can give rise to on their way to a value.
+# The exceptions that decoding damaged bytes can raise.
 _DAMAGE = (zlib.error, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class CallIntent:
-    """What is about to be sent."""
+    """A model call that is about to be sent."""
 
     key: str
     """``sha256:...``, the content hash of the request."""
     request: dict[str, Any]
     """The fully rendered request as plain JSON; never holds a secret."""
     stage: str
-    """For reports, as is the record: neither is part of the key."""
+    """Job on whose behalf the call is made; like the record id, not part of the key."""
     record_id: str
     reserved: int = 0
-    """What it may cost at worst, in millionths of a currency unit."""
+    """Highest possible cost, in millionths of the currency."""
     spelled: bytes | None = None
-    """The request as its key was made of it; spelled anew where whoever made the key does not say."""
+    """The canonical bytes that the key is the hash of; computed from the request where None."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerReply:
-    """What came back."""
+    """The reply to a model call."""
 
     key: str
     body: bytes
     """The raw reply, or the failure, as JSON."""
     usage: tuple[int, int]
-    """Tokens read and written."""
+    """Prompt tokens and completion tokens."""
     cost: int
+    """Millionths of the currency."""
     attempts: int
-    """The sends it took, this one included."""
+    """Number of sends until this reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """Where a record went in a stage."""
+    """The outcome of a record in a stage of a run."""
 
     stage: str
     record_id: str
     kind: OutcomeKind
     reason: str | None
+    """Why the record was rejected or quarantined; None where it was accepted."""
     body: bytes | None
+    """The result, or details of the reason, as JSON."""
 
 
 class RunAccount(NamedTuple):
-    """The sums of a run, in millionths of the currency."""
+    """Cost totals of a run, in millionths of the currency."""
 
     spent: int
-    """What its replies cost."""
+    """Cost of its replies."""
     reserved: int
-    """What its calls under way cost at worst."""
+    """Highest possible cost of its calls in flight."""
     assumed: int
-    """What calls that broke off may have cost: the worst case, or the same as the answer that a later attempt got."""
+    """Cost of calls that broke off and may have been billed: the highest possible, or that of a later reply."""
 
 
 class RunUsage(NamedTuple):
-    """What a run has asked and got."""
+    """Numbers of replies and tokens of a run, and their cost."""
 
     replies: int
     prompt_tokens: int
@@ -87,34 +90,34 @@ class RunUsage(NamedTuple):
     cost: int
     """Millionths of the currency."""
     unsettled: int
-    """Sends whose end nobody knows; they may have been billed."""
+    """Sends without a known end, which may have been billed."""
 
 
 def encode_text(value: str) -> bytes:
-    """A text as it is kept; lone surrogates too, for files hold them."""
+    """Return a text as UTF-8 bytes; lone surrogates, which occur in users' files, are encoded too."""
     return value.encode("utf-8", "surrogatepass")
 
 
 def decode_text(value: bytes) -> str:
-    """A text from what is kept."""
+    """Return the text of ``encode_text``."""
     return value.decode("utf-8", "surrogatepass")
 
 
 def encode_key(key: str) -> bytes:
-    """The 32 bytes of a key."""
+    """Return the 32 bytes of a key ``sha256:...``."""
     digest = bytes.fromhex(key.removeprefix(_TAG)) if key.startswith(_TAG) else b""
     if len(digest) != 32:
-        raise ValueError(f"{key!r} is no content hash")
+        raise ValueError(f"{key!r} is not a content hash")
     return digest
 
 
 def decode_key(digest: bytes) -> str:
-    """The key of 32 bytes."""
+    """Return the key ``sha256:...`` of 32 bytes."""
     return _TAG + digest.hex()
 
 
 def encode_request(intent: CallIntent) -> bytes:
-    """The bytes the key was made of."""
+    """Return the canonical bytes of a request; raise ValueError where they do not match the key."""
     raw = canonical_bytes(intent.request) if intent.spelled is None else intent.spelled
     if hashlib.sha256(raw).digest() != encode_key(intent.key):
         raise ValueError(f"{intent.key} is not the content hash of its request")
@@ -122,9 +125,9 @@ def encode_request(intent: CallIntent) -> bytes:
 
 
 def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str) -> dict[str, Any]:
-    """An intent as it is kept."""
+    """Return the columns of an intent, and of its call."""
     return {
-        "request": _packed(request),
+        "request": _compress(request),
         "key": encode_key(intent.key),
         "writer": writer,
         "run": encode_text(run),
@@ -136,7 +139,7 @@ def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str
 
 
 def read_intent(row: Row[Any]) -> CallIntent | None:
-    """An intent, with its request if the row has that."""
+    """Return the intent of a row, with its request where the row has it; None where it is damaged."""
     try:
         key, stage, record_id = decode_key(row.key), decode_text(row.stage), decode_text(row.record_id)
         facts = [key, row.writer.hex(), decode_text(row.run), stage, record_id, row.reserved]
@@ -148,7 +151,7 @@ def read_intent(row: Row[Any]) -> CallIntent | None:
 
 
 def read_request(row: Row[Any]) -> dict[str, Any] | None:
-    """The request of a call, if it is what its key was made of."""
+    """Return the request of a call; None where it does not match its key."""
     try:
         raw = zlib.decompress(row.request)
         sound = hashlib.sha256(raw).digest() == row.key
@@ -157,23 +160,23 @@ def read_request(row: Row[Any]) -> dict[str, Any] | None:
         return None
 
 
-def build_reply_row(settled: LedgerReply, writer: bytes, run: str) -> dict[str, Any]:
-    """A reply as it is kept."""
+def build_reply_row(reply: LedgerReply, writer: bytes, run: str) -> dict[str, Any]:
+    """Return the columns of a reply."""
     return {
-        "key": encode_key(settled.key),
+        "key": encode_key(reply.key),
         "writer": writer,
         "run": encode_text(run),
-        "body": _packed(settled.body),
-        "prompt_tokens": settled.usage[0],
-        "completion_tokens": settled.usage[1],
-        "cost": settled.cost,
-        "attempts": settled.attempts,
-        "seal": _seal([settled.key, run, *settled.usage, settled.cost, settled.attempts], settled.body),
+        "body": _compress(reply.body),
+        "prompt_tokens": reply.usage[0],
+        "completion_tokens": reply.usage[1],
+        "cost": reply.cost,
+        "attempts": reply.attempts,
+        "seal": _seal([reply.key, run, *reply.usage, reply.cost, reply.attempts], reply.body),
     }
 
 
 def read_reply(row: Row[Any]) -> LedgerReply | None:
-    """A reply."""
+    """Return the reply of a row; None where it is damaged."""
     try:
         key, body, usage = decode_key(row.key), zlib.decompress(row.body), (row.prompt_tokens, row.completion_tokens)
         sound = row.seal == _seal([key, decode_text(row.run), *usage, row.cost, row.attempts], body)
@@ -183,7 +186,7 @@ def read_reply(row: Row[Any]) -> LedgerReply | None:
 
 
 def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:
-    """An outcome as it is kept."""
+    """Return the columns of an outcome."""
     facts = [run, outcome.stage, outcome.record_id, outcome.kind, outcome.reason]
     return {
         "run": encode_text(run),
@@ -191,13 +194,13 @@ def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:
         "record_id": encode_text(outcome.record_id),
         "kind": outcome.kind,
         "reason": None if outcome.reason is None else encode_text(outcome.reason),
-        "body": None if outcome.body is None else _packed(outcome.body),
+        "body": None if outcome.body is None else _compress(outcome.body),
         "seal": _seal(facts, outcome.body),
     }
 
 
 def read_outcome(row: Row[Any]) -> RecordOutcome | None:
-    """An outcome."""
+    """Return the outcome of a row; None where it is damaged."""
     try:
         stage, record_id = decode_text(row.stage), decode_text(row.record_id)
         reason = None if row.reason is None else decode_text(row.reason)
@@ -208,12 +211,12 @@ def read_outcome(row: Row[Any]) -> RecordOutcome | None:
     return RecordOutcome(stage, record_id, row.kind, reason, body) if sound else None
 
 
-def _packed(body: bytes) -> bytes:
-    # The quickest level: on texts of a few kilobytes the others save 3 % of the room and take half as long again.
+def _compress(body: bytes) -> bytes:
+    # The fastest level: on texts of a few kilobytes the others save 3 % of the space and take 50 % longer.
     return zlib.compress(body, 1)
 
 
 def _seal(facts: Sequence[object], body: bytes | None = None) -> bytes:
-    # Canonical JSON says where it ends, so no two rows run together into the same bytes.
+    # Canonical JSON is self-delimiting, so different rows never concatenate to the same bytes.
     head = canonical_bytes([*facts, body is None])
     return hashlib.blake2b(head + (body or b""), digest_size=16).digest()

@@ -1,7 +1,7 @@
-"""The tables of the call ledger, as the list of steps that made them. A step that was published never changes.
+"""Tables of the call ledger, as a list of migrations. A published migration never changes.
 
-Texts are kept as the bytes of their UTF-8: every text a user's file may hold has such bytes, and they sort the same
-everywhere. The order is that of code points.
+Texts are stored as UTF-8 bytes: these can represent every text of a user's file, and sort by code points on every
+database.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MIGRATIONS_TABLE = "ledger_migrations"
 
 _TYPES = {
-    # A key that is the row's own number makes the one index by hash a small one.
+    # With the row number as primary key, other tables refer to a call by a number instead of a hash of 32 bytes.
     "sqlite": {"number": "INTEGER PRIMARY KEY", "reference": "INTEGER", "bytes": "BLOB"},
     "postgresql": {
         "number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -35,7 +35,7 @@ _CALLS = (
         request {bytes} NOT NULL
     )
     """,
-    # Nothing is ever changed here: another attempt is another row. The writer is one opening of the ledger.
+    # Rows never change: another attempt is another row. A writer is one open ledger of one process.
     """
     CREATE TABLE ledger_intents (
         seq {number},
@@ -49,7 +49,7 @@ _CALLS = (
     )
     """,
     "CREATE INDEX ledger_intents_by_call ON ledger_intents (call)",
-    # The writer is the one whose intents this reply settles.
+    # The writer whose intent this reply settles.
     """
     CREATE TABLE ledger_replies (
         call {reference} PRIMARY KEY REFERENCES ledger_calls (seq),
@@ -100,7 +100,7 @@ _RELEASES = (
 )
 
 _SHARES = (
-    # What a worker may use of a limit that all workers of a run share, and until when.
+    # The share of a worker in a rate limit that all workers of a run have in common, and its expiry.
     """
     CREATE TABLE ledger_shares (
         run {bytes} NOT NULL,
@@ -116,7 +116,7 @@ _SHARES = (
 )
 
 _ACCOUNTS = (
-    # An opening of the ledger: alive while its lease runs. Buried once its open sends are marked as broken off.
+    # A writer is alive while its lease runs, and buried once its open sends are marked as broken off.
     """
     CREATE TABLE ledger_writers (
         writer {bytes} PRIMARY KEY,
@@ -127,14 +127,14 @@ _ACCOUNTS = (
     )
     """,
     "CREATE INDEX ledger_writers_by_run ON ledger_writers (run)",
-    # A send that ended without an answer and may have been billed; whether the budget still counts it.
+    # A send that ended without a reply and may have been billed; counted = 1 while the budget includes it.
     """
     CREATE TABLE ledger_breaks (
         intent {reference} PRIMARY KEY REFERENCES ledger_intents (seq),
         counted SMALLINT NOT NULL CHECK (counted IN (0, 1))
     )
     """,
-    # The sums of a run, kept up to date by every transaction that changes them: no call waits for a scan.
+    # Cost totals of a run, updated by every transaction that changes them, so that no call waits for a scan.
     """
     CREATE TABLE ledger_accounts (
         run {bytes} PRIMARY KEY,
@@ -145,7 +145,7 @@ _ACCOUNTS = (
     """,
     "CREATE INDEX ledger_intents_by_run ON ledger_intents (run)",
     "CREATE INDEX ledger_replies_by_run ON ledger_replies (run)",
-    # Openings of before were not listed. Those that are alive today cannot read this schema, so all have ended.
+    # Earlier versions did not list writers. None of theirs is alive: they could not read this schema.
     """
     INSERT INTO ledger_writers (writer, run, seen, expires, buried)
     SELECT DISTINCT writer, run, 0, 0, 0 FROM ledger_intents
@@ -154,27 +154,27 @@ _ACCOUNTS = (
 
 
 def calls_and_outcomes(connection: Connection) -> None:
-    """What was asked, what came back, and where every record went."""
+    """Create the tables of calls, intents, replies and outcomes."""
     execute_all(connection, _CALLS, _TYPES)
 
 
 def leases(connection: Connection) -> None:
-    """Who works on which record, and until when."""
+    """Create the table of claims on records, with their expiry."""
     execute_all(connection, _LEASES, _TYPES)
 
 
 def releases(connection: Connection) -> None:
-    """Which intents were certainly not billed."""
+    """Create the table of intents that were certainly not billed."""
     execute_all(connection, _RELEASES, _TYPES)
 
 
 def shares(connection: Connection) -> None:
-    """Who uses how much of a limit, and until when."""
+    """Create the table of the workers' shares in rate limits."""
     execute_all(connection, _SHARES, _TYPES)
 
 
 def accounts(connection: Connection) -> None:
-    """Add who is alive, which sends broke off, what a run has cost so far, and indexes by run."""
+    """Create the tables of writers, broken sends and cost totals, and indexes by run."""
     execute_all(connection, _ACCOUNTS, _TYPES)
 
 
