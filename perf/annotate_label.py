@@ -22,7 +22,7 @@ import numpy as np
 from eclose.annotation.label_sample import draw_sample
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.verdict import Verdict
-from eclose.demo import answered
+from eclose.demo import make_demo_cases
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validate import build_validation
 from eclose.metrics.judge_agreement import JudgedLabel, encode_hits
@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("--labels", type=int, default=100)
     parser.add_argument("--repetitions", type=int, default=100, help="the record is of 400")
     given = parser.parse_args()
-    everything = chain.from_iterable(answered((given.responses + 1) // 2))
+    everything = chain.from_iterable(make_demo_cases((given.responses + 1) // 2))
     truths = [one.truth for one in everything if None not in (getattr(one.truth.verdict, name) for name in LABELS)]
     started, worst = time.perf_counter(), 1.0
     print(f"{len(truths):,} responses with all labels known, {given.labels} labelled, {given.repetitions} repetitions")

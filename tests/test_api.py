@@ -14,7 +14,7 @@ import eclose
 from eclose.cli.main import app
 from eclose.core.instance import Instance
 from eclose.core.response import Response
-from eclose.demo import Run
+from eclose.demo import DemoRun
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.make.instances import make_items
 from eclose.world.roles.registry import build_world_registry
@@ -45,7 +45,7 @@ def server():
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("api") / "demo"
-    Run(folder, QUESTIONS).write()
+    DemoRun(folder, QUESTIONS).write()
     return folder
 
 

@@ -16,7 +16,7 @@ from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Source, Trace
-from eclose.demo import PEOPLE, Run
+from eclose.demo import PEOPLE, DemoRun
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records import jsonl
 from eclose.store.records.counts import Counts
@@ -46,7 +46,7 @@ def put(folder, *cases):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "run"
-    Run(folder, questions=QUESTIONS).write()
+    DemoRun(folder, questions=QUESTIONS).write()
     return folder
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.demo import CUT_OFF, LOST, SYSTEMS, WorldJudge, answered
+from eclose.demo import CUT_OFF_RATE, RETRIEVAL_FAILURE_RATE, SYSTEMS, WorldJudge, make_demo_cases
 from eclose.judging.judge_response import judge_response
 from eclose.models.interface import ReplySchema, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -21,7 +21,7 @@ from eclose.world.oracle.view_relations import find_answers
 
 @pytest.fixture(scope="module")
 def rows():
-    return list(answered(240))
+    return list(make_demo_cases(240))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_retrieval_fails_now_and_then_and_the_passages_keep_their_places(rows):
     lacking = [
         row[0].instance for row in rows if len(find_answers(row[0].instance.question, row[0].instance.evidence)) != 1
     ]
-    assert 0.3 * LOST < len(lacking) / len(rows) < 2 * LOST
+    assert 0.3 * RETRIEVAL_FAILURE_RATE < len(lacking) / len(rows) < 2 * RETRIEVAL_FAILURE_RATE
     for instance in lacking:
         assert len(instance.passage_ids) == len(instance.evidence)
         assert set(instance.support_ids) < instance.passage_ids
@@ -87,17 +87,17 @@ def test_retrieval_fails_now_and_then_and_the_passages_keep_their_places(rows):
 
 def test_a_response_that_breaks_off_has_no_answer_and_no_label_for_it(every):
     cut = [one for one in every if one.response.cut_off]
-    assert 0 < len(cut) / len(every) < 4 * CUT_OFF
+    assert 0 < len(cut) / len(every) < 4 * CUT_OFF_RATE
     assert all(one.response.answer is None and one.truth.verdict.correct is None for one in cut)
 
 
 def test_a_judge_that_does_not_err_says_what_is_true(every):
-    exact = WorldJudge(errs=0.0)
+    exact = WorldJudge(error_rate=0.0)
     assert [one.response.id for one in every[::7] if judged(one, exact).verdict != one.truth.verdict] == []
 
 
 def test_a_judge_that_errs_does_so_as_often_as_is_said(every):
-    model = WorldJudge(errs=0.2)
+    model = WorldJudge(error_rate=0.2)
     some = every[::3]
     wrong = sum(judged(one, model).verdict.aligned is not one.truth.verdict.aligned for one in some)
     # 160 times one in five: three standard deviations are 9.5 points.
@@ -116,7 +116,7 @@ def test_what_the_judge_cannot_read_is_no_judgement(every):
 
 
 def test_the_judge_says_in_words_what_is_wrong(every):
-    exact = WorldJudge(errs=0.0)
+    exact = WorldJudge(error_rate=0.0)
 
     def first(failure):
         return next(one for one in every if one.truth.verdict.failure_class is failure and one.truth.verdict.in_gap)

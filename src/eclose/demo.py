@@ -1,7 +1,7 @@
-"""A run to look around in: two systems answer made-up questions and fail in every way, and a judge that errs says so.
+"""A demonstration run: two systems answer questions of the world, fail in every way, and a judge with errors judges.
 
-All of it comes from the world, so it needs no network, no key and no model; what is true of every response is known.
-The judge is asked as any other is, with the same guidelines and the same disclosure, only in this process.
+All of it comes from the world, so it needs no network, no key and no model, and the truth of every response is known.
+The judge is called like any other, with the same guidelines and the same disclosure, but in this process.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.protocol.judging import MATERIAL, Question
-from eclose.protocol.material_json import read_material
+from eclose.protocol.judging import MATERIAL_TYPES, JudgeQuestion
+from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.step import RunStep
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from eclose.core.judgment import Judgment
 
 T = TypeVar("T")
-Track: TypeAlias = Callable[[Iterable[T], str, int], Iterable[T]]
-"""Passes things on, and may tell how far it is: the things, what is done with them, and how many there are."""
+ProgressWrapper: TypeAlias = Callable[[Iterable[T], str, int], Iterable[T]]
+"""Wraps an iterable to show progress: gets the items, a label and their number."""
 
 PEOPLE = "people.jsonl"
-"""What people said of some of the responses."""
+"""File of people's verdicts on some of the responses."""
 PLANTED = "planted.jsonl"
-"""What is true of all of them; nobody but a made-up world can tell."""
+"""File of the true verdicts on all responses, which only a made-up world has."""
 QUESTIONS = 300
 LABELLED = 100
-ERRS = 0.03
-"""How often the judge says the opposite of what is so, for each of the things it is asked."""
+JUDGE_ERROR_RATE = 0.03
+"""Error rate of the judge, for each label."""
 SEED = 42
 PROFILES = ("2wiki", "musique", "hotpot")
 
@@ -61,7 +61,7 @@ FAILURES: Mapping[str, tuple[FailurePlan, ...]] = {
     **{link.value: (FailurePlan(None, link),) for link in _LINKS},
     "step and link": tuple(FailurePlan(code, link) for code in LocalFailure for link in _LINKS),
 }
-"""The ways to fail, each with the plans to choose from."""
+"""Ways to fail, each with the plans to draw from."""
 
 SYSTEMS: Mapping[str, Mapping[str, float]] = {
     "baseline": {
@@ -72,7 +72,7 @@ SYSTEMS: Mapping[str, Mapping[str, float]] = {
         "answer_decoupling": 0.03,
         "step and link": 0.02,
     },
-    # As often right as the other, and its steps hold more often; but they add up to the answer less often.
+    # As accurate as the baseline and with more sound steps, but its steps establish the answer less often.
     "candidate": {
         "harmless step": 0.04,
         "fatal step": 0.03,
@@ -82,67 +82,70 @@ SYSTEMS: Mapping[str, Mapping[str, float]] = {
         "step and link": 0.02,
     },
 }
-"""Who answers, and how often in which way wrongly."""
-LOST = 0.07
-"""How often retrieval brings another passage in the place of one that the answer needs."""
-CUT_OFF = 0.01
-"""How often a response breaks off before its answer."""
+"""The systems, with the rate of each way to fail."""
+RETRIEVAL_FAILURE_RATE = 0.07
+"""Share of questions in which retrieval replaces a needed passage by one of another question."""
+CUT_OFF_RATE = 0.01
+"""Share of responses that are cut off before their answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A question with a system's response to it, and what is true of that."""
+class DemoCase:
+    """A question, the response of a system, and the true verdict on it."""
 
     instance: Instance
     response: Response
     truth: SettledVerdict
 
 
-def answered(questions: int = QUESTIONS, seed: int = SEED) -> Iterator[list[Answered]]:
-    """What every system says to a question, question by question."""
-    share, more = divmod(questions, len(PROFILES))
-    before: Instance | None = None
-    for place, profile in enumerate(PROFILES):
-        for item in islice(make_items(profile, seed), share + (place < more)):
-            instance = item.instance if before is None else _retrieved(item, before)
-            yield [_answer(item, instance, system) for system in SYSTEMS]
-            before = item.instance
+def make_demo_cases(questions: int = QUESTIONS, seed: int = SEED) -> Iterator[list[DemoCase]]:
+    """Yield the cases of all systems, question by question."""
+    share, remainder = divmod(questions, len(PROFILES))
+    previous: Instance | None = None
+    for index, profile in enumerate(PROFILES):
+        for item in islice(make_items(profile, seed), share + (index < remainder)):
+            instance = item.instance if previous is None else _retrieve(item, previous)
+            yield [_make_case(item, instance, system) for system in SYSTEMS]
+            previous = item.instance
 
 
-def _retrieved(item: WorldItem, other: Instance) -> Instance:
-    """The question as the systems are given it: now and then another question's passage stands for one it needs."""
+def _retrieve(item: WorldItem, other: Instance) -> Instance:
+    """Return the question as the systems see it: sometimes with a passage of another question for a needed one."""
     instance, rng = item.instance, Random(f"{item.seed}/retrieval")
-    if rng.random() >= LOST:
+    if rng.random() >= RETRIEVAL_FAILURE_RATE:
         return instance
     needed = instance.support_ids or ()
-    lost, found = rng.choice(needed), rng.choice(other.evidence)
+    lost, wrong = rng.choice(needed), rng.choice(other.evidence)
+    # The wrong passage takes the id of the lost one, so that ids do not reveal it.
     return replace(
         instance,
-        evidence=tuple(replace(found, id=one.id) if one.id == lost else one for one in instance.evidence),
-        support_ids=tuple(one for one in needed if one != lost),
+        evidence=tuple(replace(wrong, id=lost) if passage.id == lost else passage for passage in instance.evidence),
+        support_ids=tuple(passage_id for passage_id in needed if passage_id != lost),
     )
 
 
-def _answer(item: WorldItem, instance: Instance, system: str) -> Answered:
+def _make_case(item: WorldItem, instance: Instance, system: str) -> DemoCase:
     rng = Random(f"{item.seed}/{system}")
     made = next(
-        found for plan in _plans(system, rng) if (found := break_response(item, plan, f"demo/{system}")) is not None
+        found
+        for plan in _draw_plans(system, rng)
+        if (found := break_response(item, plan, f"demo/{system}")) is not None
     )
     text = made.response.completion or ""
-    cut_off = rng.random() < CUT_OFF
+    cut_off = rng.random() < CUT_OFF_RATE
     if cut_off:
         text = text[: text.rindex("\n", 0, -1)]
     response = Response.from_completion(f"{instance.id}/{system}", instance.id, text, Source(system), cut_off=cut_off)
-    # What was planted is true of the whole response to all the passages; the rest is read out of the words.
+    # The planted verdict holds for a complete response to all passages; other responses are judged by the oracle.
     planted = not cut_off and instance is item.instance
     verdict = made.verdict if planted else oracle.judge(instance, response).verdict
-    return Answered(
+    return DemoCase(
         instance, response, SettledVerdict(response.id, instance.id, verdict, instance.benchmark, response.source)
     )
 
 
-def _plans(system: str, rng: Random) -> Iterator[FailurePlan]:
-    """How a response is to fail, at best; not every question admits every failure, and none is always possible."""
+def _draw_plans(system: str, rng: Random) -> Iterator[FailurePlan]:
+    """Yield the plans for a response in order of preference; the last, not to fail, is always possible."""
     roll = rng.random()
     for kind, rate in SYSTEMS[system].items():
         if roll < rate:
@@ -153,111 +156,114 @@ def _plans(system: str, rng: Random) -> Iterator[FailurePlan]:
 
 
 class WorldJudge:
-    """The world's judge as a ``ChatModel`` that asks nobody."""
+    """The world's judge as a ``ChatModel`` in this process."""
 
     name = "world/judge"
 
-    def __init__(self, errs: float = ERRS, seed: int = SEED) -> None:
-        self.identity = {"model": self.name, "errs": errs, "seed": seed}
+    def __init__(self, error_rate: float = JUDGE_ERROR_RATE, seed: int = SEED) -> None:
+        self.identity = {"model": self.name, "errs": error_rate, "seed": seed}
         self._registry = HandlerRegistry()
-        register_judge(self._registry, noise=errs, seed=seed)
+        register_judge(self._registry, noise=error_rate, seed=seed)
 
     async def complete(self, request: Request) -> Reply:
-        """What the judge says, in the shape that was asked for."""
+        """Return the judgment as JSON in the requested schema; raise where the judge cannot read the texts."""
         schema = request.schema
         assert schema is not None
-        asked = ChatRequest.of({
+        chat_request = ChatRequest.of({
             "model": self.name,
             "messages": [dict(message) for message in request.messages],
             "response_format": {"type": "json_schema", "json_schema": {"name": schema.name, "schema": schema.schema}},
         })  # fmt: skip
-        said = self._registry.handler(schema.name)(asked).content
-        if not isinstance(said, Mapping) or set(said) != set(schema.schema["required"]):
+        labels = self._registry.handler(schema.name)(chat_request).content
+        if not isinstance(labels, Mapping) or set(labels) != set(schema.schema["required"]):
             raise CallFailure(FailureKind.INVALID, "the judge cannot read this.")
-        text = json.dumps({**said, **_in_words(Question(schema.name), request, said)}, ensure_ascii=False)
-        return Reply(text, FinishReason.STOP, Usage(asked.prompt_tokens, len(text.split())))
+        text = json.dumps(
+            {**labels, **_explain_labels(JudgeQuestion(schema.name), request, labels)}, ensure_ascii=False
+        )
+        return Reply(text, FinishReason.STOP, Usage(chat_request.prompt_tokens, len(text.split())))
 
 
-def _in_words(question: Question, request: Request, said: Mapping[str, Any]) -> dict[str, Any]:
-    """What a judge says beside its labels, for those who read it."""
-    if question not in (Question.SOUNDNESS, Question.ALIGNMENT, Question.CLOSURE):
+def _explain_labels(question: JudgeQuestion, request: Request, labels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the explanations that a judge gives beside its labels."""
+    if question not in (JudgeQuestion.SOUNDNESS, JudgeQuestion.ALIGNMENT, JudgeQuestion.CLOSURE):
         return {}
-    shown = read_material(MATERIAL[question], request.messages[-1]["content"])
-    trace = Trace.of(*(step.text for step in shown.steps))
-    if question is Question.ALIGNMENT:
-        return {"pursued": explain_target(shown.question, trace) or ""}
-    if question is Question.CLOSURE:
-        return {"established": explain_answer(shown.question, trace, shown.answer)}
-    passages = [Passage(str(one.index), one.title, one.text) for one in shown.evidence]
-    told = enumerate(said["steps"].items())
-    return {"steps": {number: _quoted(step, passages, trace, place) for place, (number, step) in told}}
+    material = parse_material(MATERIAL_TYPES[question], request.messages[-1]["content"])
+    trace = Trace.of(*(step.text for step in material.steps))
+    if question is JudgeQuestion.ALIGNMENT:
+        return {"pursued": explain_target(material.question, trace) or ""}
+    if question is JudgeQuestion.CLOSURE:
+        return {"established": explain_answer(material.question, trace, material.answer)}
+    passages = [Passage(str(passage.index), passage.title, passage.text) for passage in material.evidence]
+    steps = enumerate(labels["steps"].items())
+    return {"steps": {number: _quote_support(step, passages, trace, index) for index, (number, step) in steps}}
 
 
-def _quoted(step: Mapping[str, Any], passages: Sequence[Passage], trace: Trace, number: int) -> Mapping[str, Any]:
-    """The step with no more of a passage than it takes."""
+def _quote_support(
+    step: Mapping[str, Any], passages: Sequence[Passage], trace: Trace, number: int
+) -> Mapping[str, Any]:
+    """Return the step with a quote of its passage, no longer than needed."""
     if step["support"] is None:
         return step
-    place = step["support"]["passage"]
-    return {**step, "support": {"passage": place, "quote": find_quote(passages[place], trace, number)}}
+    index = step["support"]["passage"]
+    return {**step, "support": {"passage": index, "quote": find_quote(passages[index], trace, number)}}
 
 
-def _quietly(things: Iterable[T], _doing: str, _total: int) -> Iterable[T]:
-    return things
+def _without_progress(items: Iterable[T], _label: str, _total: int) -> Iterable[T]:
+    return items
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """The stages of a run in its folder: what was said, and what a judge said of it."""
+class DemoRun:
+    """The steps of the demonstration in the folder of a run."""
 
     folder: Path
     questions: int = QUESTIONS
     seed: int = SEED
 
     @property
-    def made(self) -> tuple[RunStep, ...]:
-        """Questions, responses, what is true of them, and what people said of some."""
-        told = {"questions": self.questions, "seed": self.seed}
+    def data_steps(self) -> tuple[RunStep, ...]:
+        """Steps that write questions, responses, true verdicts, and people's verdicts on some."""
+        settings = {"questions": self.questions, "seed": self.seed}
         names = (INSTANCES, RESPONSES, PLANTED, PEOPLE)
-        return tuple(RunStep(f"demo {Path(name).stem}", told, (), self.folder / name) for name in names)
+        return tuple(RunStep(f"demo {Path(name).stem}", settings, (), self.folder / name) for name in names)
 
-    def judged(self, model: WorldJudge, settings: JudgeSettings) -> RunStep:
-        """What the judge said."""
+    def judge_step(self, model: WorldJudge, settings: JudgeSettings) -> RunStep:
+        """Return the step that writes the judgments."""
         inputs = (self.folder / INSTANCES, self.folder / RESPONSES)
         return RunStep("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS)
 
-    def write(self, track: Track[Any] = _quietly, *, force: bool = False) -> bool:
-        """Write what is not there yet; whether there was anything to do."""
-        known = [stage.claim(force=force) for stage in self.made]
-        to_make = None in known
+    def write(self, track: ProgressWrapper[Any] = _without_progress, *, force: bool = False) -> bool:
+        """Write the files that are missing; return whether there were any."""
+        to_make = None in [step.claim(force=force) for step in self.data_steps]
         if to_make:
-            self._make(track)
+            self._write_data(track)
         model, settings = WorldJudge(seed=self.seed), JudgeSettings()
-        judged = self.judged(model, settings)
-        to_judge = judged.claim(force=force) is None
+        step = self.judge_step(model, settings)
+        to_judge = step.claim(force=force) is None
         if to_judge:
-            judged.write(self._judgments(model, settings, track))
+            step.write(self._judgments(model, settings, track))
         return to_make or to_judge
 
-    def _make(self, track: Track[Any]) -> None:
-        rows = list(track(answered(self.questions, self.seed), "making questions", self.questions))
-        every = [one for row in rows for one in row]
-        labelled = sorted(every, key=_drawn)[:LABELLED]
-        questions, responses, planted, people = self.made
+    def _write_data(self, track: ProgressWrapper[Any]) -> None:
+        rows = list(track(make_demo_cases(self.questions, self.seed), "making questions", self.questions))
+        cases = [case for row in rows for case in row]
+        labelled = sorted(cases, key=_rank_case)[:LABELLED]
+        questions, responses, planted, people = self.data_steps
         questions.write(ReadRecord(row[0].instance.id, value=row[0].instance) for row in rows)
-        responses.write(ReadRecord(one.response.id, value=one.response) for one in every)
-        planted.write(ReadRecord(one.response.id, value=one.truth) for one in every)
-        people.write(ReadRecord(one.response.id, value=one.truth) for one in labelled)
+        responses.write(ReadRecord(case.response.id, value=case.response) for case in cases)
+        planted.write(ReadRecord(case.response.id, value=case.truth) for case in cases)
+        people.write(ReadRecord(case.response.id, value=case.truth) for case in labelled)
 
     def _judgments(
-        self, model: WorldJudge, settings: JudgeSettings, track: Track[Any]
+        self, model: WorldJudge, settings: JudgeSettings, track: ProgressWrapper[Any]
     ) -> Iterator[ReadRecord[Judgment]]:
-        questions = {one.id: one for one in read_records(self.folder / INSTANCES, Instance)}
+        questions = {question.id: question for question in read_records(self.folder / INSTANCES, Instance)}
         responses = list(read_records(self.folder / RESPONSES, Response))
         for response in track(responses, "judging responses", len(responses)):
-            said = asyncio.run(judge_response(questions[response.instance_id], response, model, settings))
-            yield ReadRecord(response.id, value=said)
+            judgment = asyncio.run(judge_response(questions[response.instance_id], response, model, settings))
+            yield ReadRecord(response.id, value=judgment)
 
 
-def _drawn(one: Answered) -> str:
-    """Sorts responses at random, in the same way each time."""
-    return hash_rank("people", one.response.id)
+def _rank_case(case: DemoCase) -> str:
+    """Return the rank of a case in a fixed random order."""
+    return hash_rank("people", case.response.id)

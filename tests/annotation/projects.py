@@ -12,7 +12,7 @@ from eclose.annotation.create_tasks import assign_questions, assign_responses
 from eclose.annotation.forms import TaskKind
 from eclose.annotation.material import add_questions, add_responses
 from eclose.annotation.project import Project, ProjectSettings, create_project
-from eclose.demo import answered
+from eclose.demo import make_demo_cases
 from eclose.protocol.auditing import MARKS
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -21,7 +21,7 @@ _keys = count()
 
 def material(questions=4):
     """Instances and responses: two systems answer each question."""
-    made = list(answered(questions))
+    made = list(make_demo_cases(questions))
     return [pair[0].instance for pair in made], [one.response for one in chain.from_iterable(made)]
 
 

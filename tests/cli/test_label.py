@@ -14,7 +14,7 @@ from eclose.annotation.label_sample import ME
 from eclose.cli import label
 from eclose.cli.main import app
 from eclose.core.response import Response
-from eclose.demo import Run
+from eclose.demo import DemoRun
 from eclose.errors import UserError
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import hash_files, read_manifest
@@ -23,7 +23,7 @@ from eclose.store.runs.manifest import hash_files, read_manifest
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "run"
-    Run(folder, questions=8).write()
+    DemoRun(folder, questions=8).write()
     return folder
 
 

@@ -92,7 +92,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
     assert 0 < totals["paid"] <= len(refused)  # what was answered well is not asked again
     after = list(jsonl.read_records(folder / "judgments.jsonl", Judgment))
     assert not [judgment for judgment in after if "invalid" in judgment.unjudged.values()]
-    assert "every row fits" in command("ledger", "verify", ledger)
+    assert "all rows match" in command("ledger", "verify", ledger)
 
 
 REQUEST = Request(({"role": "user", "content": "evil \x1b]0;title\x07 \u202e text\nsecond line"},))
@@ -170,7 +170,7 @@ def test_damage_is_told_with_the_command_that_mends_it(tmp_path, table):
     calls = 1 if table == "replies" else 0
     assert f"{calls} call" in command("ledger", "prune", tmp_path, "--damaged")
     asyncio.run(use())
-    assert "every row fits" in command("ledger", "verify", tmp_path)
+    assert "all rows match" in command("ledger", "verify", tmp_path)
     assert "1 call printed" in command("ledger", "show", tmp_path, "--key", compute_call_key("house/ab", REQUEST))
 
 

@@ -184,7 +184,7 @@ def test_the_help_explains_the_columns():
 def test_examples_are_written_whole_or_not_at_all(tmp_path):
     (tmp_path / "example-verdicts.jsonl").mkdir()
     result = run("data", "example", "--out", str(tmp_path))
-    assert (result.returncode, "exists and is something else" in result.stderr) == (2, True)
+    assert (result.returncode, "exists with other content" in result.stderr) == (2, True)
     assert list((tmp_path / "example-verdicts.jsonl").iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""``eclose data``: files of questions in, instances out; draw samples, describe and check them."""
+"""``eclose data``: convert, sample, describe and check files of questions; import and export logs of Inspect."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Read benchmarks and other tools' files, draw samples, describe and check them.",
+    help="Convert benchmarks and files of other tools, draw samples, describe and check them.",
 )
 
 EXAMPLES = ("example-instances.jsonl", "example-verdicts.jsonl")
-WRONG = 2
+INVALID = 2
+"""Exit code of validate where a record is wrong."""
 
 File = Annotated[Path, typer.Argument(help="JSON Lines, a JSON array or Parquet; gzip is recognised.")]
-Layout = Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="JSON Lines to write; packed if the name ends in .gz.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what other work has written.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Layout = Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", help="File to write, JSON Lines; compressed where its name ends in .gz.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 @app.command()
@@ -42,11 +45,13 @@ def convert(
     file: File,
     out: Out,
     layout: Layout = RecordLayout.AUTO,
-    aliases: Annotated[Path | None, typer.Option(help="2WikiMultiHopQA's id_aliases.json.")] = None,
-    responses: Annotated[Path | None, typer.Option(help="Also write the responses found beside the questions.")] = None,
+    aliases: Annotated[Path | None, typer.Option(help="File id_aliases.json of 2WikiMultiHopQA.")] = None,
+    responses: Annotated[
+        Path | None, typer.Option(help="File for the responses beside the questions, JSON Lines.")
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Turn a file in any known layout into instances."""
+    """Convert a file in any known layout into instances."""
     from eclose.benchmarks.load import detect_layout, scan_responses
     from eclose.errors import SettingError
     from eclose.store.runs.step import RunStep, refuse_shared_files
@@ -56,12 +61,12 @@ def convert(
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
     inputs = (file,) if aliases is None else (file, aliases)
     work: list[tuple[RunStep, Iterator[ReadRecord[Any]]]] = [
-        (RunStep("data convert", {"format": layout.value}, inputs, out), _instances(file, layout, aliases))
+        (RunStep("data convert", {"format": layout.value}, inputs, out), _scan(file, layout, aliases))
     ]
     if responses is not None:
         stage = RunStep("data convert responses", {"format": layout.value}, (file,), responses)
         work.append((stage, scan_responses(file, layout=layout)))
-    # Every refusal comes before any work.
+    # Both outputs are claimed before the first is written, so that a refusal costs no work.
     refuse_shared_files(stage for stage, _ in work)
     finished = [stage.claim(force=force) for stage, _ in work]
     quarantined = False
@@ -76,14 +81,16 @@ def convert(
 def sample(
     file: File,
     out: Out,
-    n: Annotated[int, typer.Option("-n", help="How many instances to draw.")] = 300,
-    seed: Annotated[int, typer.Option(help="Another seed gives another order.")] = 42,
-    kind: Annotated[list[str] | None, typer.Option(help="Only questions of this type; may be repeated.")] = None,
-    hops: Annotated[list[int] | None, typer.Option(help="Only questions of this many hops; may be repeated.")] = None,
+    n: Annotated[int, typer.Option("-n", help="Number of questions to draw.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the order of questions.")] = 42,
+    kind: Annotated[list[str] | None, typer.Option(help="Draw only questions of this type; repeatable.")] = None,
+    hops: Annotated[
+        list[int] | None, typer.Option(help="Draw only questions with this number of hops; repeatable.")
+    ] = None,
     layout: Layout = RecordLayout.AUTO,
     force: Force = False,
 ) -> None:
-    """Draw a seeded sample; a larger one begins with the smaller one."""
+    """Draw a seeded sample; a larger sample begins with the smaller one."""
     from eclose.benchmarks.load import detect_layout
     from eclose.benchmarks.sampling import draw_sample
     from eclose.store.runs.step import RunStep
@@ -94,7 +101,7 @@ def sample(
     stage = RunStep("data sample", settings, (file,), out)
     manifest = stage.claim(force=force)
     if manifest is None:
-        records = count_progress(_instances(file, layout), f"reading {file.name}")
+        records = count_progress(_scan(file, layout), f"reading {file.name}")
         counts = stage.write(*draw_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
@@ -110,12 +117,12 @@ def intersect(
     eligible: Annotated[
         Path | None,
         typer.Option(
-            help="Screening records with id and eligible, or ids alone; others are left out.", show_default=False
+            help="File of screening records (id, eligible) or of ids; other questions are left out.", show_default=False
         ),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Keep the questions to which every run has a complete response: the pool over which models are compared.
+    """Keep the questions to which every run has a complete response, for comparing models.
 
     A question that a model did not finish is left out for all, so that every model is measured on the same ones.
     """
@@ -147,12 +154,12 @@ def intersect(
         [
             (
                 str(run),
-                f"{found.responses:,}",
-                f"{found.responses - sum(found.incomplete.values()):,}",
-                *(f"{found.incomplete.get(reason, 0):,}" for reason in reasons),
-                f"{sum(id_ in pool for id_ in found.complete):,}",
+                f"{counts.responses:,}",
+                f"{counts.responses - sum(counts.incomplete.values()):,}",
+                *(f"{counts.incomplete.get(reason, 0):,}" for reason in reasons),
+                f"{sum(id_ in pool for id_ in counts.complete):,}",
             )
-            for run, found in zip(runs, answers, strict=True)
+            for run, counts in zip(runs, answers, strict=True)
         ],
     )
 
@@ -163,14 +170,14 @@ def stats(
     layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
 ) -> None:
-    """Print what the questions look like: support, distractors, length, types."""
+    """Print characteristics of the questions: support, distractors, length and types."""
     from eclose.benchmarks.characteristics import characterize
     from eclose.store.records.jsonl import unwrap_records
 
     rows = characterize(
         instance
         for file in files
-        for instance in unwrap_records(count_progress(_instances(file, layout), f"reading {file.name}"))
+        for instance in unwrap_records(count_progress(_scan(file, layout), f"reading {file.name}"))
     )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -183,24 +190,24 @@ def validate(
     file: File,
     layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
-    limit: Annotated[int, typer.Option(min=0, help="How many problems to print.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Number of problems to print.")] = 20,
 ) -> None:
-    """Read a whole file and print everything that is wrong with it."""
+    """Check all records of a file and print the problems."""
     from eclose.benchmarks.load import check_file
 
-    found = check_file(count_progress(_instances(file, layout), f"checking {file.name}"), limit=limit)
+    check = check_file(count_progress(_scan(file, layout), f"checking {file.name}"), limit=limit)
     if as_json:
-        typer.echo(json.dumps(_as_dict(file, found), indent=2))
+        typer.echo(json.dumps(_check_to_json(file, check), indent=2))
     else:
-        _print_examination(file, found)
-    raise typer.Exit(0 if found.passed else WRONG)
+        _print_check(file, check)
+    raise typer.Exit(0 if check.passed else INVALID)
 
 
 @app.command()
 def example(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.", file_okay=False)] = Path(),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the files.", file_okay=False)] = Path(),
 ) -> None:
-    """Write two small files to start from: questions with passages, and verdicts on responses to them."""
+    """Write two small example files: questions with passages, and verdicts on responses to them."""
     from importlib.resources import files
 
     from eclose.errors import UserError
@@ -210,7 +217,7 @@ def example(
         content = (files("eclose.cli") / "examples" / name).read_bytes()
         path = out / name
         if path.exists() and not (path.is_file() and path.read_bytes() == content):
-            raise UserError(f"{path}: exists and is something else. Choose another folder with --out.")
+            raise UserError(f"{path}: exists with other content. Choose another folder with --out.")
         with AtomicFile(path) as file:
             file.write(content)
         say(path)
@@ -218,12 +225,12 @@ def example(
 
 @app.command(name="from-inspect")
 def from_inspect(
-    log: Annotated[Path, typer.Argument(help="A log of Inspect AI, .eval or .json.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder to write to.", file_okay=False)],
-    score: Annotated[str, typer.Option(help="The name under which the log keeps our scorer's results.")] = "lgg",
+    log: Annotated[Path, typer.Argument(help="Log of Inspect AI, .eval or .json.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)],
+    score: Annotated[str, typer.Option(help="Name of the score in the log that holds the judgments.")] = "lgg",
     force: Force = False,
 ) -> None:
-    """Turn a log of Inspect AI into a run's folder: questions, responses and judgments."""
+    """Convert a log of Inspect AI into the folder of a run: questions, responses and judgments."""
     from eclose.integrations.inspect.import_log import import_log
 
     written = import_log(log, out, score=score, force=force)
@@ -234,24 +241,25 @@ def from_inspect(
 
 @app.command(name="to-inspect")
 def to_inspect(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False, file_okay=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write logs to.", file_okay=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False, file_okay=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the logs.", file_okay=False)],
     force: Force = False,
     allow_stale: AllowStale = False,
 ) -> None:
-    """Turn a run's folder into logs that Inspect AI opens, one for each model."""
+    """Convert the folder of a run into logs for Inspect AI, one for each model."""
     from eclose.integrations.inspect.export_log import export_run
 
-    done = export_run(run, out, force=force, allow_stale=allow_stale)
-    for sentence in done.stale:
+    result = export_run(run, out, force=force, allow_stale=allow_stale)
+    for sentence in result.stale:
         say(f"STALE: {sentence}")
-    for path in done.logs:
+    for path in result.logs:
         say(path)
     for name in ("instances", "responses", "judgments"):
-        say(f"{name}: {getattr(done, name)}")
+        say(f"{name}: {getattr(result, name)}")
 
 
-def _instances(file: Path, layout: RecordLayout, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
+def _scan(file: Path, layout: RecordLayout, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
+    """Return the questions of a file, with the aliases of 2WikiMultiHopQA where given."""
     from eclose.benchmarks.load import scan_instances
     from eclose.benchmarks.two_wiki import read_aliases
 
@@ -266,7 +274,7 @@ def _print_characteristics(rows: list[Characteristics]) -> None:
             (
                 row.benchmark or "-",
                 f"{row.n:,}",
-                *map(_shown, (row.supporting, row.distractors, row.support_density, row.context_words)),
+                *map(_format_quartiles, (row.supporting, row.distractors, row.support_density, row.context_words)),
             )
             for row in rows
         ],
@@ -284,31 +292,31 @@ def _print_characteristics(rows: list[Characteristics]) -> None:
     )
 
 
-def _shown(quartiles: Quartiles | None) -> str:
-    """``897 [733-1,065]``; a dash where nothing is known."""
+def _format_quartiles(quartiles: Quartiles | None) -> str:
+    """Return ``897 [733-1,065]``; a hyphen where unknown."""
     if quartiles is None:
         return "-"
     median, low, high = (f"{value:,.1f}".removesuffix(".0") for value in quartiles)
     return f"{median} [{low}-{high}]"
 
 
-def _print_examination(file: Path, found: FileCheck) -> None:
-    for problem in found.problems:
+def _print_check(file: Path, check: FileCheck) -> None:
+    for problem in check.problems:
         say(problem)
-    hidden = sum(found.counts.quarantined.values()) - len(found.problems)
+    hidden = sum(check.counts.quarantined.values()) - len(check.problems)
     if hidden:
         typer.echo(f"... and {hidden:,} more; raise --limit to see them")
-    if found.stopped is not None:
-        say(found.stopped)
-    if found.counts.received:
-        say(f"{file}: {found.counts}")
+    if check.stopped is not None:
+        say(check.stopped)
+    if check.counts.received:
+        say(f"{file}: {check.counts}")
 
 
-def _as_dict(file: Path, found: FileCheck) -> dict[str, object]:
+def _check_to_json(file: Path, check: FileCheck) -> dict[str, object]:
     return {
         "file": str(file),
-        "fine": found.passed,
-        "counts": asdict(found.counts),
-        "problems": [{"where": problem.record, "problem": problem.problem} for problem in found.problems],
-        "stopped": str(found.stopped) if found.stopped else None,
+        "fine": check.passed,
+        "counts": asdict(check.counts),
+        "problems": [{"where": problem.record, "problem": problem.problem} for problem in check.problems],
+        "stopped": str(check.stopped) if check.stopped else None,
     }

@@ -1,4 +1,4 @@
-"""``eclose demo``: from nothing to a report in seconds, without a key, a model or a network."""
+"""``eclose demo``: write a demonstration run and its report, without a key, a model or a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eclose.cli.shared.output import percent_with_interval, print_table, say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eclose.demo import Run
+    from eclose.demo import DemoRun
 
 T = TypeVar("T")
 
@@ -22,42 +22,42 @@ TITLE = "A demonstration: which responses are unreliable, and why"
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder.", file_okay=False)] = Path("demo"),
-    questions: Annotated[int, typer.Option(min=60, help="How many questions are asked.")] = 300,
-    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)] = Path("demo"),
+    questions: Annotated[int, typer.Option(min=60, help="Number of questions.")] = 300,
+    force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
 ) -> None:
-    """See a whole diagnosis in seconds: no key, no model, no network.
+    """Show a complete diagnosis in seconds, without a key, a model or a network.
 
-    Two systems answer questions of a made-up world and fail now and then in every way there is. A judge that errs in 3
-    of 100 cases judges them, under the guidelines that any model would be given; a random hundred responses are
-    labelled as people would. Writes a run's folder like any other, with a report, so every other command works on it.
+    Two systems answer questions of a made-up world and sometimes fail, in every possible way. A judge with an error
+    rate of 3 % judges them under the same guidelines as any model; a random hundred responses have true labels, as
+    people would give them. Writes the folder of a run with its report; every other command works on it.
     """
-    from eclose.demo import Run
+    from eclose.demo import DemoRun
     from eclose.store.runs.folder import REPORT
 
-    run = Run(out, questions)
-    new = run.write(_tracked, force=force)
+    run = DemoRun(out, questions)
+    new = run.write(_track, force=force)
     page = out / REPORT / PAGE
     if new or not page.exists():
-        _report(run)
+        _print_report(run)
     else:
         say(f"{out}: done before, nothing to do")
-    _say_next(out, page)
+    _print_next_steps(out, page)
 
 
-def _tracked(things: Iterable[T], doing: str, total: int) -> Iterable[T]:
-    """A bar on a terminal, a line off it."""
+def _track(items: Iterable[T], label: str, total: int) -> Iterable[T]:
+    """Show a progress bar on a terminal; print one line elsewhere."""
     if not sys.stderr.isatty():
-        say(f"{doing}: {total:,}")
-        return things
+        say(f"{label}: {total:,}")
+        return items
     from rich.console import Console
     from rich.progress import track
 
-    return track(things, doing, total, console=Console(stderr=True), transient=True)
+    return track(items, label, total, console=Console(stderr=True), transient=True)
 
 
-def _report(run: Run) -> None:
-    """Hold the judge against the labelled hundred, and diagnose: as two commands do that every user has."""
+def _print_report(run: DemoRun) -> None:
+    """Validate the judge by the labels and diagnose the run, as ``judge validate`` and ``diagnose`` do."""
     from eclose.cli import diagnose, judge
     from eclose.demo import PEOPLE
 
@@ -65,32 +65,32 @@ def _report(run: Run) -> None:
     say("")
     diagnose.diagnose([run.folder], title=TITLE)
     say("")
-    _say_truth(run)
+    _print_truth(run)
 
 
-def _say_truth(run: Run) -> None:
-    """What the judge made of the responses beside what is true of them."""
-    from eclose.demo import ERRS, PLANTED
+def _print_truth(run: DemoRun) -> None:
+    """Print the judge's rates, the corrected rates and the true ones."""
+    from eclose.demo import JUDGE_ERROR_RATE, PLANTED
     from eclose.judging.validate import read_validation, read_verdicts
     from eclose.metrics.judge_agreement import LABEL_METRICS, JudgedLabel
     from eclose.store.runs.folder import VALIDATION
 
-    found = read_validation(run.folder / VALIDATION)
+    validation = read_validation(run.folder / VALIDATION)
     verdicts = [row.verdict for row in read_verdicts(run.folder / PLANTED)]
     rows = []
     for label in (JudgedLabel.RELIABILITY, JudgedLabel.GAP):
-        known = [hit for verdict in verdicts if (hit := LABEL_METRICS[label].hit(verdict)) is not None]
-        rate = found.corrected[label]
-        truth = sum(known) / len(known)
+        hits = [hit for verdict in verdicts if (hit := LABEL_METRICS[label].hit(verdict)) is not None]
+        rate = validation.corrected[label]
+        truth = sum(hits) / len(hits)
         corrected = percent_with_interval(rate.value, rate.interval)
         rows.append(
             (str(label), percent_with_interval(rate.judge, None), corrected, percent_with_interval(truth, None))
         )
-    title = f"The judge errs in {ERRS:.0%} of what it is asked; a hundred labels show how far to trust it"
+    title = f"The judge errs in {JUDGE_ERROR_RATE:.0%} of its labels; a hundred true labels correct its rates"
     print_table(title, ("rate", "judge", "corrected", "in truth"), rows)
 
 
-def _say_next(out: Path, page: Path) -> None:
+def _print_next_steps(out: Path, page: Path) -> None:
     say("")
     say(f"Open {page} in a browser: {page.resolve().as_uri()}")
     say("Would these responses pass in CI?")

@@ -20,7 +20,7 @@ def _limit(flag: str, text: str) -> typer.models.OptionInfo:
 
 
 def gate(
-    run: Annotated[Path, typer.Argument(help="A judged run's folder.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False)],
     *,
     min_trr: Annotated[float | None, _limit("--min-trr", "Smallest share of reliable traces (0 to 1).")] = None,
     min_accuracy: Annotated[

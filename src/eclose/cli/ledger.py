@@ -22,37 +22,33 @@ app = typer.Typer(
     help="Check the ledger of model calls, read its requests and replies, and prune what should be asked again.",
 )
 
-Place = Annotated[
+LedgerLocation = Annotated[
     str,
     typer.Argument(
         metavar="LEDGER",
-        help="A run's folder with ledger.sqlite in it, a ledger's file, or a postgresql:// URL.",
+        help="Folder of a run with ledger.sqlite, file of a ledger, or postgresql:// URL.",
         show_default=False,
     ),
 ]
-Key = Annotated[
-    str | None, typer.Option(help="The key of a call (sha256:...), or the beginning of one.", show_default=False)
-]
-Record = Annotated[str | None, typer.Option(help="The id of the record a call was made for.", show_default=False)]
+Key = Annotated[str | None, typer.Option(help="Key of a call (sha256:...), or its beginning.", show_default=False)]
+Record = Annotated[str | None, typer.Option(help="Id of the record that a call was made for.", show_default=False)]
 StageName = Annotated[
-    str | None, typer.Option("--stage", help="The stage a call was made in, such as judge.", show_default=False)
+    str | None, typer.Option("--stage", help="Step that a call was made in, such as judge.", show_default=False)
 ]
 Kind = Annotated[
     str | None,
     typer.Option(
-        help="answered, refused, unanswered or damaged; or why a reply was refused: refusal, length, empty, invalid.",
+        help="State: answered, refused, unanswered or damaged; or why refused: refusal, length, empty, invalid.",
         show_default=False,
     ),
 ]
-Reason = Annotated[
-    str | None, typer.Option(help="A part of the sentence that says why a reply was refused.", show_default=False)
-]
+Reason = Annotated[str | None, typer.Option(help="Part of the message why a reply was refused.", show_default=False)]
 
 
 @app.command()
-def verify(place: Place) -> None:
-    """Compute every key and checksum of a ledger again; exits with 3 when something is damaged."""
-    where = _where(place)
+def verify(location: LedgerLocation) -> None:
+    """Check every key and checksum of a ledger; exit with 3 where a row is damaged."""
+    where = _find_ledger(location)
     from eclose.calls.ledger_tools import verify_ledger
     from eclose.store.ledger.database import describe_location
 
@@ -60,31 +56,30 @@ def verify(place: Place) -> None:
     for problem in problems:
         say(problem)
     if problems:
-        say(
-            f"{plural(len(problems), 'problem')}. To delete them: eclose ledger prune {describe_location(where)} --damaged"
-        )
+        remedy = f"eclose ledger prune {describe_location(where)} --damaged"
+        say(f"{plural(len(problems), 'problem')}. To delete the rows: {remedy}")
         raise typer.Exit(QUARANTINED)
-    say(f"{describe_location(where)}: every row fits its checksum")
+    say(f"{describe_location(where)}: all rows match their checksums")
 
 
 @app.command()
 def show(
-    place: Place,
+    location: LedgerLocation,
     *,
     key: Key = None,
     record: Record = None,
     stage: StageName = None,
     kind: Kind = None,
     reason: Reason = None,
-    limit: Annotated[int, typer.Option(min=0, help="Calls to print at most; 0 for all.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Most calls to print (0 = all).")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Print calls with their request, their reply, and why the reply was refused. Changes nothing."""
-    where = _where(place)
+    """Print calls with request, reply, and the reason why a reply was refused. The ledger is not changed."""
+    where = _find_ledger(location)
     from eclose.calls.ledger_tools import CallFilter, find_calls
 
-    wanted = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
-    calls = find_calls(where, wanted)
+    call_filter = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
+    calls = find_calls(where, call_filter)
     printed = 0
     for view in islice(calls, limit or None):
         printed += 1
@@ -130,7 +125,7 @@ def _print_text(title: str, text: str) -> None:
 
 @app.command()
 def prune(
-    place: Place,
+    location: LedgerLocation,
     *,
     key: Key = None,
     record: Record = None,
@@ -138,40 +133,40 @@ def prune(
     kind: Kind = None,
     reason: Reason = None,
     damaged: Annotated[
-        bool, typer.Option("--damaged", help="Delete every row that does not fit its checksum.")
+        bool, typer.Option("--damaged", help="Delete every row that does not match its checksum.")
     ] = False,
     orphans: Annotated[
         bool,
         typer.Option(
             "--orphans",
-            help="Count calls that broke off as not billed, so that they use up no budget. No run may be under way.",
+            help="Count calls that broke off as not billed, so that they use no budget. No run may be active.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be deleted; delete nothing.")] = False,
 ) -> None:
-    """Delete calls with their replies, so that they are sent, and paid, again when they are needed.
+    """Delete calls with their replies, so that they are sent, and paid for, again when needed.
 
-    What the runs that made these calls had concluded is forgotten too. Run their command again with --force: it takes
-    every reply that is still in the ledger, and sends only what was deleted.
+    The outcomes of the runs that made these calls are deleted as well. Run their command again with --force: it uses
+    every reply that is still in the ledger, and sends only the deleted calls.
     """
-    where = _where(place)
+    where = _find_ledger(location)
     from eclose.calls.ledger_tools import CallFilter, release_orphans
     from eclose.errors import SettingError
 
-    wanted = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
+    call_filter = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
     if orphans:
-        if damaged or not wanted.empty:
+        if damaged or not call_filter.empty:
             raise SettingError("--orphans releases the calls of all runs that broke off. Leave the other options out.")
         count = asyncio.run(release_orphans(where, dry_run=dry_run))
         say(f"{plural(count, 'call')} that broke off " + ("would be released" if dry_run else "released"))
         return
-    _prune(where, wanted, damaged=damaged, dry_run=dry_run)
+    _prune(where, call_filter, damaged=damaged, dry_run=dry_run)
 
 
-def _prune(where: Path | str, wanted: CallFilter, *, damaged: bool, dry_run: bool) -> None:
+def _prune(where: Path | str, call_filter: CallFilter, *, damaged: bool, dry_run: bool) -> None:
     from eclose.calls.ledger_tools import plan_prune, prune_ledger
 
-    plan = plan_prune(where, wanted, damaged=damaged)
+    plan = plan_prune(where, call_filter, damaged=damaged)
     deleted = f"{plural(len(plan.calls), 'call')} and the outcomes of {plural(len(plan.runs), 'run')}"
     if dry_run:
         say(f"{deleted} would be deleted")
@@ -182,12 +177,12 @@ def _prune(where: Path | str, wanted: CallFilter, *, damaged: bool, dry_run: boo
         say("  to ask again, run the same command with --force: replies still in the ledger are not paid again")
 
 
-def _where(place: str) -> Path | str:
-    """Return the ledger at a place; called before anything that needs what only its extra installs."""
+def _find_ledger(location: str) -> Path | str:
+    """Return the path or URL of a ledger; raise with the install command where the extra is missing."""
     from eclose.errors import UserError
 
     try:
         from eclose.store.ledger.reader import find_ledger
     except ImportError as missing:
         raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
-    return find_ledger(place)
+    return find_ledger(location)

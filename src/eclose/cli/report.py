@@ -1,6 +1,6 @@
-"""``eclose report``: the files of a diagnosis, without the tables on the screen.
+"""``eclose report``: write the report of judged runs, without tables on the screen.
 
-What ``diagnose_cases`` and ``report`` share is here: reading runs, counting, and writing.
+Also holds the options that ``diagnose`` and ``report`` share.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class EngineName(StrEnum):
 
 
 def select(
-    run: Annotated[Path, typer.Argument(help="The folder of a training run.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a training run.", show_default=False)],
     families: Annotated[Path, typer.Option(help="Held-out families, one JSON object a line.", show_default=False)],
     model: Annotated[
         str | None,
@@ -62,7 +62,7 @@ def select(
     from eclose.training.api import select as select_checkpoint
 
     values, counts = read_families(families)
-    with _progress() as (on_checkpoint, on_replies):
+    with _show_progress() as (on_checkpoint, on_replies):
         selection = select_checkpoint(
             run,
             values,
@@ -77,12 +77,12 @@ def select(
     say(f"{families}: {counts}")
     for name in selection.interrupted:
         say(f"  {name}: has no complete.json, so its writing was interrupted; skipped")
-    _print(selection, len(values))
+    _print_selection(selection, len(values))
     raise typer.Exit(QUARANTINED if counts.quarantined or not selection.has_answers else 0)
 
 
 @contextmanager
-def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
+def _show_progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
     """Show the checkpoint and the number of its replies on standard error, on a terminal only."""
     if not sys.stderr.isatty():
         yield (lambda _name: None), (lambda _count, _total: None)
@@ -104,7 +104,7 @@ def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], No
         yield on_checkpoint, on_replies
 
 
-def _print(selection: Selection, families: int) -> None:
+def _print_selection(selection: Selection, families: int) -> None:
     rows = []
     for scored in selection.checkpoints:
         accuracy = scored.accuracy

@@ -112,7 +112,7 @@ def test_audit_finds_what_was_changed(study):
     folder, _ = study
     assert run("verify-audit", folder) == (
         0,
-        f"{folder}: 3 events, every one as it was written, and every submission with them\n",
+        f"{folder}: 3 events, all unchanged, and all submissions with them\n",
     )
     with closing(sqlite3.connect(folder / "project.sqlite")) as connection:
         connection.execute("DROP TRIGGER annotate_events_no_UPDATE")

@@ -67,8 +67,8 @@ def test_a_sample_says_what_it_drew_and_where_there_was_less(built, tmp_path):
     shown = lines(output)
     for row in ("A training 12 9 9", "A development 2 1 1", "B training 12 9 9", "B development 0 1 0"):
         assert row in shown
-    assert "B, development: 1 were asked for, and there are only 0" in shown
-    assert "drawn in all: 19 of 20" in shown
+    assert "B, development: 1 were requested, and there are only 0" in shown
+    assert "drawn in total: 19 of 20" in shown
     assert sorted(path.name for path in (tmp_path / "audit").iterdir()) == [
         "audit.json", "audit_family.md", "forms-1.jsonl", "forms-2.jsonl",
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def test_again_gives_the_same_bytes_and_leaves_forms_alone(built, tmp_path):
         assert path.read_bytes() == (folders[1] / path.name).read_bytes()
     answer(folders[0] / "forms-1.jsonl")
     filled = (folders[0] / "forms-1.jsonl").read_bytes()
-    assert "forms-1.jsonl: was there, left as it is" in run(
+    assert "forms-1.jsonl: exists, left as it is" in run(
         "families", "audit", "sample", built, "--out", folders[0], "-n", 10
     )
     assert (folders[0] / "forms-1.jsonl").read_bytes() == filled
@@ -104,7 +104,7 @@ def test_all_pass(audit):
     assert "1 and 2 Family 19 19 100.0 1.000" in shown
     assert any(line.startswith("A 10 100.0 % [72.2, 100.0]") for line in shown)
     assert any(line.startswith("corpus-weighted 19 100.0 % [100.0, 100.0]") for line in shown)
-    assert "resampling them shows no spread" in output
+    assert "resampling shows no spread" in output
     assert told["weighted"]["Family"]["constant"]
     assert not (audit / "disagreements.jsonl").exists()
 
@@ -129,7 +129,7 @@ def test_disagreements_go_to_a_third_person_and_come_back(audit):
     output, told = report(audit, "--adjudicated", blank)
     assert blank.read_bytes() == filled
     assert "people disagree on 2 of 19 families; 2 settled" in output
-    assert "is being filled in, left as it is" in output
+    assert "has answers, left as it is" in output
     assert told["failing"] == {one.family_id: ["Gold"]}
     assert told["datasets"]["A"]["Family"]["value"] == 0.9
 
@@ -150,7 +150,7 @@ def test_what_was_not_answered_is_named(audit):
     first = json.loads((audit / "forms-2.jsonl").read_text().splitlines()[0])["id"]
     assert f"annotator 2, blank: {first}" in output
     assert "and 9 more" in output
-    assert "of 19 families answers are missing; rates stay open until they are there" in output
+    assert "answers are missing for 19 families; their rates stay open" in output
     assert "1 and 2 Family 0 0 - -" in lines(output)
 
 

@@ -10,13 +10,13 @@ import pytest
 from tests.diagnosis.report.families.family_making import full_family, hostile_family
 from tests.diagnosis.report.hostile import PAYLOADS
 
-from eclose.cli.families.lines import WIDTH, family_lines, plain, print_family
+from eclose.cli.families.lines import WIDTH, family_lines, format_plain, print_family
 from eclose.core.instance import Passage
 from eclose.diagnosis.report.families.view import make_family_display
 
 
 def text(family, **options):
-    return "\n".join(plain(line) for line in family_lines(make_family_display(family), **options))
+    return "\n".join(format_plain(line) for line in family_lines(make_family_display(family), **options))
 
 
 def test_everything_is_told():
@@ -33,9 +33,9 @@ def test_everything_is_told():
         "  [2] Ana Ruiz  supports every view · changed in Evidence-CF 1\n"
         "      Ana Ruiz, born in [-Arica-]{+Iquique+}, left [-Arica-]{+Iquique+} early. The Arica Prize is hers.\n",
         "  Is it a clean change of the evidence?  Evidence-CF 2\n"
-        "    screen_evidence by house/judge: against it: original_after\n",
+        "    screen_evidence by house/judge: objections: original_after\n",
         "      closure: original yes, edited yes, original_to_edited no, edited_to_original no - because\n",
-        "verify_question by house/second, once more: nothing against it\n",
+        "verify_question by house/second, once more: no objection\n",
         "  attempts: target 1, evidence 2\n",
     ):
         assert part in told
@@ -52,8 +52,8 @@ def test_a_bare_family_is_told_without_empty_parts():
     family = full_family()
     edits = tuple(replace(edit, intervention=None, view=replace(edit.view, proof=())) for edit in family.evidence_edits)
     told = text(replace(family, findings=(), provenance=None, evidence_edits=edits))
-    assert "which claim it is about is not told" in told
-    assert "what the steps rest on is not known" in told
+    assert "the changed claim is not recorded" in told
+    assert "what the steps rest on is not recorded" in told
     assert "Findings" not in told
     assert "Provenance" not in told
 

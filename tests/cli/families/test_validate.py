@@ -39,7 +39,7 @@ def test_what_is_wrong_is_told_by_gate_and_place(tmp_path, families):
     assert "6 received = 4 passed + 2 failed + 0 unreadable" in output
     assert "question edit: the question asks the same in the same words" in output
     assert "repeated_id" in output
-    assert "stands in record 2 already" in output
+    assert "is the id of record 2 as well" in output
 
 
 def test_what_is_too_long_or_unreadable_is_told(tmp_path, families):
@@ -53,5 +53,5 @@ def test_what_is_too_long_or_unreadable_is_told(tmp_path, families):
 def test_a_few_problems_are_named_and_all_on_request(tmp_path, families):
     many = [replace(families[0], id=f"f{number}", evidence_edits=()) for number in range(25)]
     jsonl.write_records(tmp_path / "f.jsonl", many)
-    assert "and 5 problems more" in validated(tmp_path / "f.jsonl", code=1)
+    assert "and 5 more problems" in validated(tmp_path / "f.jsonl", code=1)
     assert validated(tmp_path / "f.jsonl", "--all", code=1).count("there is no evidence edit") == 25

@@ -1,4 +1,4 @@
-"""``eclose annotate``: the human protocol, with disclosure that the server enforces."""
+"""``eclose annotate``: set up and serve a project in which people label responses; agreement, export, import."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Let people label responses: each decision sees what it may rest on and no more.",
+    help="Let people label responses; each decision is shown only what it may rest on.",
 )
 
 app.command(name="agree")(results.agree)
@@ -32,18 +32,24 @@ app.command(name="import")(results.import_labels)
 
 PORT = 8300
 BROKEN = 3
-"""The exit code where the log is not as it was written."""
+"""Exit code where the log was changed."""
 
-Folder = Annotated[Path, typer.Argument(help="The project's folder.", show_default=False)]
-Names = Annotated[str, typer.Option(metavar="NAMES", help="Who labels responses, with commas between.")]
-Adjudicators = Annotated[str, typer.Option(metavar="NAMES", help="Who looks again where annotators differ.")]
-Screeners = Annotated[str, typer.Option(metavar="NAMES", help="Who says which questions can be used.")]
-ScreeningAdjudicators = Annotated[str, typer.Option(metavar="NAMES", help="Who looks again where screeners differ.")]
-PerResponse = Annotated[int, typer.Option(min=1, help="How many annotators label each response.")]
-Short = Annotated[bool, typer.Option("--short", help="Three passes without single steps.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port on this machine; 0 takes a free one.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the project.", show_default=False)]
+Names = Annotated[str, typer.Option(metavar="NAMES", help="Names of annotators, separated by commas.")]
+Adjudicators = Annotated[
+    str, typer.Option(metavar="NAMES", help="Names of adjudicators, who settle disagreements of annotators.")
+]
+Screeners = Annotated[
+    str, typer.Option(metavar="NAMES", help="Names of screeners, who decide which questions are eligible.")
+]
+ScreeningAdjudicators = Annotated[
+    str, typer.Option(metavar="NAMES", help="Names of adjudicators, who settle disagreements of screeners.")
+]
+PerResponse = Annotated[int, typer.Option(min=1, help="Number of annotators who label each response.")]
+Short = Annotated[bool, typer.Option("--short", help="Label each response in three passes, without its single steps.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine (0 = any free port).")]
 PublicUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="Where a proxy before the server is reached, such as https://...")
+    str | None, typer.Option(metavar="URL", help="URL of a proxy in front of the server, such as https://...")
 ]
 
 
@@ -51,41 +57,47 @@ PublicUrl = Annotated[
 def init(
     folder: Folder,
     responses: Annotated[
-        Path | None, typer.Argument(help="A run's folder, or a file of responses.", show_default=False)
+        Path | None, typer.Argument(help="Folder of a run, or file of responses.", show_default=False)
     ] = None,
     *,
-    instances: Annotated[Path | None, typer.Option(help="The questions, where they are in a file apart.")] = None,
+    instances: Annotated[Path | None, typer.Option(help="File of the questions, where it is not in the run.")] = None,
     audit: Annotated[
-        Path | None, typer.Option(help="Instead of responses, the folder that eclose families audit sample wrote.")
+        Path | None,
+        typer.Option(help="Folder of eclose families audit sample, to audit families instead of responses."),
     ] = None,
     annotators: Names = "",
     adjudicators: Adjudicators = "",
     screeners: Screeners = "",
     screening_adjudicators: ScreeningAdjudicators = "",
-    lead: Annotated[str, typer.Option(help="Who sees the dashboard.")] = "lead",
+    lead: Annotated[str, typer.Option(help="Name of the lead, who sees the dashboard.")] = "lead",
     per_response: PerResponse = 2,
     short: Short = False,
-    name: Annotated[str | None, typer.Option(help="What people see as the name of the project.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the assignment and of everybody's order.")] = 42,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the project on its pages.  [default: that of the folder]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the assignment and of the order of tasks.")] = 42,
     share_questions: Annotated[
-        bool, typer.Option("--share-questions", help="Let an annotator meet several responses to one question.")
+        bool, typer.Option("--share-questions", help="Let an annotator label several responses to one question.")
     ] = False,
     hide_evidence: Annotated[
-        bool, typer.Option("--hide-evidence", help="Take the evidence out of sight after the first pass.")
+        bool, typer.Option("--hide-evidence", help="Hide the evidence after the first pass.")
     ] = False,
     labels_to_adjudicator: Annotated[
-        bool, typer.Option("--labels-to-adjudicator", help="Show an adjudicator what annotators said, pass by pass.")
+        bool, typer.Option("--labels-to-adjudicator", help="Show adjudicators the labels of annotators, pass by pass.")
     ] = False,
     database: Annotated[
-        str | None, typer.Option(metavar="URL", help="A PostgreSQL database for many people; else a file.")
+        str | None,
+        typer.Option(
+            metavar="URL", help="URL of a PostgreSQL database, for many people.  [default: a file in the folder]"
+        ),
     ] = None,
-    layout: Annotated[RecordLayout, typer.Option("--format", help="The layout of the records.")] = RecordLayout.AUTO,
+    layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     port: Port = PORT,
     public_url: PublicUrl = None,
 ) -> None:
-    """Begin a project: take in responses, invite people and give them their tasks.
+    """Create a project: import responses, invite people and assign their tasks.
 
-    Prints one link for each person, with which they choose a password. Work begins with: eclose annotate serve
+    Prints one link for each person, to choose a password. Then run: eclose annotate serve
     """
     from eclose.annotation import setup
     from eclose.annotation.project import ProjectSettings, create_project
@@ -93,9 +105,9 @@ def init(
 
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is None:
-        add_material = _responses(responses, folder, instances, layout)
+        add_material = _response_importer(responses, folder, instances, layout)
     else:
-        add_material, crew = _audited(audit, responses, crew)
+        add_material, crew = _family_importer(audit, responses, crew)
     settings = ProjectSettings(
         name or folder.resolve().name,
         seed,
@@ -106,15 +118,15 @@ def init(
 
     def begin(connection: Connection) -> None:
         say(f"{folder}: {add_material(connection)}")
-        _say_begun(setup.invite_and_assign(connection, settings, crew), folder, server_url(public_url, port))
+        _print_start(setup.invite_and_assign(connection, settings, crew), folder, server_url(public_url, port))
 
     create_project(folder, settings, database, begin).close()
 
 
-def _responses(
-    given: Path | None, folder: Path, instances: Path | None, layout: RecordLayout
+def _response_importer(
+    responses: Path | None, folder: Path, instances: Path | None, layout: RecordLayout
 ) -> Callable[[Connection], str]:
-    """What puts responses in, and says how many."""
+    """Return a function that adds the responses to a database and describes them."""
     from eclose.annotation.setup import add_material
     from eclose.core.instance import Instance
     from eclose.core.response import Response
@@ -122,23 +134,21 @@ def _responses(
     from eclose.judging.inputs import find_run_inputs
     from eclose.store.records.jsonl import read_records
 
-    if given is None:
-        raise SettingError(
-            "name the responses to label: a run's folder or a file; or an audit of families, with --audit."
-        )
-    sources = find_run_inputs(given, folder / "material", instances, layout)
+    if responses is None:
+        raise SettingError("name the responses to label (the folder of a run, or a file), or an audit with --audit.")
+    sources = find_run_inputs(responses, folder / "material", instances, layout)
 
-    def put(connection: Connection) -> str:
+    def add(connection: Connection) -> str:
         counts = add_material(
             connection, read_records(sources.instances, Instance), read_records(sources.responses, Response)
         )
         return f"{plural(counts[0], 'question')}, {plural(counts[1], 'response')}"
 
-    return put
+    return add
 
 
-def _audited(audit: Path, responses: Path | None, crew: Crew) -> tuple[Callable[[Connection], str], Crew]:
-    """What puts the families of an audit in, and who looks at them."""
+def _family_importer(audit: Path, responses: Path | None, crew: Crew) -> tuple[Callable[[Connection], str], Crew]:
+    """Return a function that adds the families of an audit to a database, and the people who check them."""
     from dataclasses import replace
 
     from eclose.annotation.forms import TaskKind
@@ -148,16 +158,16 @@ def _audited(audit: Path, responses: Path | None, crew: Crew) -> tuple[Callable[
 
     key = read_key(audit)
     if responses is not None or crew.screeners:
-        raise SettingError("--audit: families are looked at in a project of their own, without responses or screeners.")
+        raise SettingError("--audit: a project of families has no responses and no screeners. Leave them out.")
     if len(crew.annotators) != key.annotators:
-        asked = plural(key.annotators, "annotator")
-        raise SettingError(f"--annotators: this sample has forms for {asked}, and {len(crew.annotators)} are named.")
+        expected = plural(key.annotators, "annotator")
+        raise SettingError(f"--annotators: this sample has forms for {expected}, and {len(crew.annotators)} are named.")
 
-    def put(connection: Connection) -> str:
+    def add(connection: Connection) -> str:
         count = add_family_material(connection, ((item.forms, item.shown) for item in key.items))
         return plural(count, "family", "families")
 
-    return put, replace(crew, kind=TaskKind.FAMILY)
+    return add, replace(crew, kind=TaskKind.FAMILY)
 
 
 @app.command()
@@ -173,9 +183,9 @@ def assign(
     port: Port = PORT,
     public_url: PublicUrl = None,
 ) -> None:
-    """Invite people and give them their tasks, where that was not done when the project began.
+    """Invite people and assign their tasks, where the project was created without them.
 
-    Everybody gets the same share of responses, of systems and of colleagues; nobody meets a question twice.
+    Annotators get equal shares of responses, systems and co-annotators; no annotator sees a question twice.
     """
     from eclose.annotation import setup
     from eclose.annotation.project import open_project
@@ -184,7 +194,7 @@ def assign(
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
     project = open_project(folder)
     with project.writing() as connection:
-        _say_begun(setup.invite_and_assign(connection, project.settings, crew), folder, server_url(public_url, port))
+        _print_start(setup.invite_and_assign(connection, project.settings, crew), folder, server_url(public_url, port))
     project.record_head()
     project.close()
 
@@ -192,67 +202,64 @@ def assign(
 @app.command()
 def invite(
     folder: Folder,
-    name: Annotated[str, typer.Argument(help="Who.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the person.", show_default=False)],
     *,
-    role: Annotated[str, typer.Option(help="lead or adjudicator; of those who have tasks it is known.")] = "",
+    role: Annotated[str, typer.Option(help="Role of a new person: lead or adjudicator.")] = "",
     port: Port = PORT,
     public_url: PublicUrl = None,
 ) -> None:
-    """A new link for somebody: another lead or adjudicator, or one who lost their password."""
+    """Print a new link for a person: a new lead or adjudicator, or someone who lost their password."""
     from eclose.annotation import setup
     from eclose.annotation.project import open_project
     from eclose.annotation.web.serve import server_url
 
     project = open_project(folder)
     with project.writing() as connection:
-        taken = setup.invite(connection, name, role or None)
+        invitee = setup.invite(connection, name, role or None)
     project.record_head()
     project.close()
-    say(f"{taken.person.name} ({taken.person.role}): {server_url(public_url, port)}/invitation/{taken.token}")
+    say(f"{invitee.person.name} ({invitee.person.role}): {server_url(public_url, port)}/invitation/{invitee.token}")
 
 
 @app.command()
 def serve(folder: Folder, *, port: Port = PORT, public_url: PublicUrl = None) -> None:
-    """Answer on this machine until stopped with Ctrl+C. Others reach it through a proxy that speaks TLS."""
+    """Serve the project on this machine until Ctrl+C. Other machines need a proxy with TLS in front of it."""
     from eclose.annotation.project import open_project
     from eclose.annotation.web.dependencies import ServerState
-    from eclose.annotation.web.serve import serve as serve_house
+    from eclose.annotation.web.serve import serve as serve_project
 
     project = open_project(folder)
     try:
-        serve_house(ServerState(project), port=port, public_url=public_url, ready=lambda url: say(f"{folder}: {url}"))
+        serve_project(ServerState(project), port=port, public_url=public_url, ready=lambda url: say(f"{folder}: {url}"))
     finally:
         project.close()
 
 
 @app.command()
 def status(folder: Folder) -> None:
-    """Who is how far, and what waits. Never a label."""
+    """Print the progress of people and the state of the tasks, without any label."""
     from eclose.annotation import dashboard
     from eclose.annotation.project import open_project
     from eclose.annotation.reopening import list_requests
 
     project = open_project(folder)
     with project.reading() as connection:
-        people, queues, asked = (
-            dashboard.read_people(connection),
-            dashboard.read_queues(connection),
-            list_requests(connection),
-        )
+        people, queues = dashboard.read_people(connection), dashboard.read_queues(connection)
+        requests = list_requests(connection)
     project.close()
-    rows = [[one.name, one.role, _joined(one), f"{one.finished:,}", f"{one.total:,}"] for one in people]
+    rows = [[row.name, row.role, _describe_state(row), f"{row.finished:,}", f"{row.total:,}"] for row in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)
     if queues:
         typer.echo()
-        heads = ["kind", "in all", "finished by all", "in adjudication", "adjudicated", "settled"]
-        print_table("Work", heads, [[one.kind, *(f"{count:,}" for count in one[1:])] for one in queues])
-    if asked:
-        say(f"{plural(len(asked), 'request')} to change a submitted pass: see the dashboard.")
+        heads = ["kind", "total", "finished by all", "in adjudication", "adjudicated", "settled"]
+        print_table("Work", heads, [[queue.kind, *(f"{count:,}" for count in queue[1:])] for queue in queues])
+    if requests:
+        say(f"{plural(len(requests), 'request')} to change a submitted pass: see the dashboard.")
 
 
 @app.command(name="verify-audit")
 def verify_audit(folder: Folder) -> None:
-    """Work the whole log out again: find what was changed, taken out or cut off. Exits with 3 where something was."""
+    """Check the log of a project for changed, removed or truncated entries; exit with 3 where there are any."""
     from eclose.annotation import audit_log
     from eclose.annotation.project import open_project
 
@@ -265,7 +272,7 @@ def verify_audit(folder: Folder) -> None:
         say(f"{folder}: {problem}")
     if problems:
         raise typer.Exit(BROKEN)
-    say(f"{folder}: {plural(count, 'event')}, every one as it was written, and every submission with them")
+    say(f"{folder}: {plural(count, 'event')}, all unchanged, and all submissions with them")
 
 
 def _crew(
@@ -282,39 +289,40 @@ def _crew(
     from eclose.annotation.setup import Crew
 
     return Crew(
-        annotators=_names(annotators),
-        adjudicators=_names(adjudicators),
-        screeners=_names(screeners),
-        screening_adjudicators=_names(screening_adjudicators),
-        leads=_names(lead),
+        annotators=_split_names(annotators),
+        adjudicators=_split_names(adjudicators),
+        screeners=_split_names(screeners),
+        screening_adjudicators=_split_names(screening_adjudicators),
+        leads=_split_names(lead),
         per_response=per_response,
         kind=TaskKind.SHORT if short else TaskKind.RESPONSE,
     )
 
 
-def _names(given: str) -> list[str]:
-    return [name for part in given.split(",") if (name := part.strip())]
+def _split_names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
-def _say_begun(begun: ProjectStart, folder: Path, where: str) -> None:
-    for kind, made in begun.assignments:
-        found = made.summary()
-        each, shared = _spread(found.load_spread), _spread(found.group_spread)
-        say(f"{kind}: {plural(len(made.tasks), 'task')}, {each} for each of {len(made.annotators)}")
-        if 1 < made.per_response < len(made.annotators):
-            say(f"  every {made.per_response} of them share {shared}")
-    if begun.invitees:
-        say("Links with which people choose a password, each good for one use within 7 days:")
-    for one in begun.invitees:
-        say(f"  {one.person.name} ({one.person.role}): {where}/invitation/{one.token}")
+def _print_start(start: ProjectStart, folder: Path, url: str) -> None:
+    """Print the tasks of each kind and the invitation links."""
+    for kind, assignment in start.assignments:
+        summary = assignment.summary()
+        each, shared = _format_range(summary.load_spread), _format_range(summary.group_spread)
+        say(f"{kind}: {plural(len(assignment.tasks), 'task')}, {each} for each of {len(assignment.annotators)}")
+        if 1 < assignment.per_response < len(assignment.annotators):
+            say(f"  every {assignment.per_response} of them share {shared}")
+    if start.invitees:
+        say("Links to choose a password, each valid once within 7 days:")
+    for invitee in start.invitees:
+        say(f"  {invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
     say(f"Then: eclose annotate serve {folder}")
 
 
-def _spread(found: CountRange) -> str:
-    return f"{found.least:,}" if found.least == found.most else f"{found.least:,} to {found.most:,}"
+def _format_range(counts: CountRange) -> str:
+    return f"{counts.least:,}" if counts.least == counts.most else f"{counts.least:,} to {counts.most:,}"
 
 
-def _joined(one: PersonRow) -> str:
-    if not one.active:
+def _describe_state(row: PersonRow) -> str:
+    if not row.active:
         return "inactive"
-    return "joined" if one.joined else "invited"
+    return "joined" if row.joined else "invited"

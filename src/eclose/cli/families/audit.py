@@ -1,4 +1,4 @@
-"""``eclose families audit``: let people look at a sample of families, and report what they found."""
+"""``eclose families audit``: draw families for people to check, and report the results."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.cli.shared.output import percent, percent_span, percent_with_interval, print_table, say
-from eclose.construction.audit.file_names import REPORT, FormFormat
+from eclose.construction.audit.file_names import FormFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.construction.audit.report import AnnotatorForms, AuditReport, PassRate, WeightedPassRate
+    from eclose.construction.audit.report import AuditReport, PassRate, WeightedPassRate
     from eclose.construction.audit.sample import AuditKey
-
-DISAGREEMENTS = "disagreements"
+    from eclose.construction.audit.write_report import AuditFiles
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Let people look at a sample of families (appendix B.6)."
+    no_args_is_help=True, rich_markup_mode=None, help="Let people check a sample of families (appendix B.6)."
 )
 
 
@@ -28,201 +27,164 @@ def sample(
     run: Annotated[
         Path,
         typer.Argument(
-            help="A construct run's folder, with train.jsonl and development.jsonl, or one file of families.",
+            help="Folder of a construct run, with train.jsonl and development.jsonl, or a file of families.",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the forms and their key.", show_default=False)],
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Families to look at, as many of every dataset.")] = 300,
-    seed: Annotated[int, typer.Option(help="Another seed draws other families.")] = 42,
-    annotators: Annotated[int, typer.Option(min=1, help="People who look at every family, each alone.")] = 2,
-    layout: Annotated[FormFormat, typer.Option("--format", help="How the forms are written.")] = FormFormat.JSONL,
+    n: Annotated[
+        int, typer.Option("--n", "-n", min=1, help="Number of families to draw, equally many of every dataset.")
+    ] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 42,
+    annotators: Annotated[int, typer.Option(min=1, help="Number of people who check every family independently.")] = 2,
+    layout: Annotated[FormFormat, typer.Option("--format", help="Format of the forms.")] = FormFormat.JSONL,
 ) -> None:
-    """Draw families for people to look at, and write a file of forms for each of them.
+    """Draw families for people to check, and write a file of forms for each person.
 
     \b
-    forms-1.jsonl    one file for each annotator, in an order of its own
-    audit_family.md  the guideline: what is asked, with examples; hand it out
-    audit.json       the key: which form is which family. Keep it to yourself
+    forms-1.jsonl    one file for each annotator, each in another order
+    audit_family.md  the guideline with examples; give it to the annotators
+    audit.json       the key: which form is which family; keep it private
 
     \b
-    csv    recommended where people fill in the forms by hand, in a
-           spreadsheet: a row a family, yes or no in the empty cells
-    jsonl  recommended where a tool of yours shows them: every text exactly
-           as it is, null to be replaced by true or false
+    csv    for people who fill in the forms in a spreadsheet: one row a
+           family, yes or no in the empty cells
+    jsonl  for a tool of your own: texts are exact, and null is to be
+           replaced by true or false
 
-    Of every dataset the same number is drawn, nine tenths from training and one tenth from development, and of every
-    family one evidence edit. A form tells neither the family nor the dataset, and nothing that models said. The same
-    seed gives the same files; forms that are already there are left as they are.
+    The same number is drawn from every dataset, nine tenths from training and one tenth from development, with one
+    evidence edit of each family. A form names neither the family nor the dataset, and hides the findings of models.
+    The same seed gives the same files; existing forms are not overwritten.
     """
     from eclose.construction.audit.sample import draw_sample, read_corpus, write_audit
 
     key = draw_sample(read_corpus(run), n=n, seed=seed, annotators=annotators)
     written = write_audit(out, key, layout)
-    _say_drawn(key, n)
+    _print_sample(key, n)
     for path, new in written.items():
-        say(f"{path}: {'written' if new else 'was there, left as it is'}")
+        say(f"{path}: {'written' if new else 'exists, left as it is'}")
 
 
-def _say_drawn(key: AuditKey, n: int) -> None:
-    rows = [(one.dataset, one.split, f"{one.families:,}", f"{one.asked:,}", f"{one.drawn:,}") for one in key.strata]
-    print_table("Families to look at", ("dataset", "part", "families", "asked for", "drawn"), rows)
-    for one in key.strata:
-        if one.drawn < one.asked:
-            say(f"{one.dataset}, {one.split}: {one.asked:,} were asked for, and there are only {one.families:,}")
+def _print_sample(key: AuditKey, n: int) -> None:
+    rows = [(row.dataset, row.split, f"{row.families:,}", f"{row.asked:,}", f"{row.drawn:,}") for row in key.strata]
+    print_table("Families to check", ("dataset", "split", "families", "requested", "drawn"), rows)
+    for row in key.strata:
+        if row.drawn < row.asked:
+            say(f"{row.dataset}, {row.split}: {row.asked:,} were requested, and there are only {row.families:,}")
     if len(key.items) < n:
-        say(f"drawn in all: {len(key.items):,} of {n:,}")
+        say(f"drawn in total: {len(key.items):,} of {n:,}")
     for reason, count in key.set_aside.items():
-        say(f"set aside and not drawn from: {count:,} ({reason})")
+        say(f"left out of the sample: {count:,} ({reason})")
 
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder with the key, audit.json.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Folder with the key, audit.json.", show_default=False)],
     forms: Annotated[
-        list[Path], typer.Argument(help="The forms as they came back, a file for each annotator.", show_default=False)
+        list[Path], typer.Argument(help="Files of filled forms, one for each annotator.", show_default=False)
     ],
     adjudicated: Annotated[
-        Path | None, typer.Option(help="The forms of a third person on what the others disagree about.")
+        Path | None, typer.Option(help="File of a third person's forms on the families on which the others disagree.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For the intervals.")] = 42,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2_000,
+    seed: Annotated[int, typer.Option(help="Seed of the intervals.")] = 42,
+    resamples: Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples.")] = 2_000,
 ) -> None:
-    """Report how far people agree and how many families pass.
+    """Report the agreement of annotators and the share of families that pass.
 
-    A view passes when all that is asked of it is answered with yes, a family when its three views pass. Families on
-    which people disagree are written as blank forms, disagreements.jsonl or .csv, for a third person; until these come
-    back with --adjudicated, and while answers are missing, rates stay open and bounds are shown.
+    A view passes where all its questions are answered with yes, a family where its three views pass. Families on which
+    annotators disagree are written as blank forms, disagreements.jsonl or .csv, for a third person. Until those are
+    given with --adjudicated, and while answers are missing, rates stay open and bounds are shown.
 
-    By dataset: rate and Wilson interval. For the corpus: rates weighted by the datasets' shares of it, with percentiles
-    of a bootstrap within datasets. Everything is written to audit-report.json.
+    By dataset: rate and Wilson interval. For the corpus: rates weighted by the sizes of the datasets, with percentiles
+    of a bootstrap within datasets. The report is written to audit-report.json.
     """
-    from pydantic import TypeAdapter
+    from eclose.construction.audit.write_report import report_audit
 
-    from eclose.construction.audit.report import AuditReport
-    from eclose.construction.audit.report import build_audit_report as report_on
-    from eclose.construction.audit.sample import read_key
-    from eclose.protocol.auditing import GUIDELINE
-    from eclose.protocol.prompts import load_text
-    from eclose.store.records.atomic import AtomicFile
-
-    key = read_key(folder)
-    sheets = [_sheet(key, path) for path in forms]
-    third = None if adjudicated is None else _sheet(key, adjudicated)
-    found = report_on(key, sheets, third, seed=seed, resamples=resamples)
-    with AtomicFile(folder / REPORT) as file:
-        file.write(TypeAdapter(AuditReport).dump_json(found, indent=1) + b"\n")
-    _say_handed(found)
-    _say_agreement(found)
-    _say_rates(found)
-    if key.guideline != load_text(GUIDELINE).hash:
-        say("the guideline of this version is another than the one that was handed out")
-    _say_open(found, key, folder, forms[0])
-    say(f"{folder / REPORT}: written")
+    files = report_audit(folder, forms, adjudicated, seed=seed, resamples=resamples)
+    _print_returned_forms(files.report)
+    _print_agreement(files.report)
+    _print_rates(files.report)
+    if not files.same_guideline:
+        say("the guideline that was handed out is not the one of this version")
+    _print_open(files)
+    say(f"{files.path}: written")
 
 
-def _sheet(key: AuditKey, path: Path) -> AnnotatorForms:
-    from eclose.construction.audit.forms import read_forms
-    from eclose.construction.audit.report import match_forms
-
-    return match_forms(key, path, read_forms(path))
-
-
-def _say_handed(found: AuditReport) -> None:
+def _print_returned_forms(report: AuditReport) -> None:
     head = ("annotator", "expected", "complete", "half-filled", "blank", "missing")
     rows = []
-    for one in found.handed:
-        counts = (one.expected, one.complete, len(one.half_filled), len(one.blank), len(one.missing))
-        rows.append((str(one.annotator), *(f"{count:,}" for count in counts)))
+    for sheet in report.handed:
+        counts = (sheet.expected, sheet.complete, len(sheet.half_filled), len(sheet.blank), len(sheet.missing))
+        rows.append((str(sheet.annotator), *(f"{count:,}" for count in counts)))
     print_table("Forms", head, rows)
-    for one in found.handed:
+    for sheet in report.handed:
         for name in ("half_filled", "blank", "missing"):
-            if ids := getattr(one, name):
-                say(f"annotator {one.annotator}, {name.replace('_', '-')}: {_listed(ids)}")
-        if one.surplus:
-            say(f"annotator {one.annotator}, not in dispute and not used: {_listed(one.surplus)}")
+            if ids := getattr(sheet, name):
+                say(f"annotator {sheet.annotator}, {name.replace('_', '-')}: {_join_ids(ids)}")
+        if sheet.surplus:
+            say(f"annotator {sheet.annotator}, not disputed and not used: {_join_ids(sheet.surplus)}")
 
 
-def _listed(ids: Sequence[str], most: int = 10) -> str:
+def _join_ids(ids: Sequence[str], most: int = 10) -> str:
     more = f" and {len(ids) - most:,} more" if len(ids) > most else ""
     return ", ".join(ids[:most]) + more
 
 
-def _say_agreement(found: AuditReport) -> None:
-    if not found.agreement:
+def _print_agreement(report: AuditReport) -> None:
+    if not report.agreement:
         say("agreement is undefined: there is one annotator")
         return
     head = ("annotators", "view", "n", "agreed", "percent", "AC1")
     rows = [
         (
-            " and ".join(map(str, one.annotators)),
-            one.what,
-            f"{one.n:,}",
-            f"{one.agreed:,}",
-            percent(one.raw),
-            "-" if one.ac1 is None else f"{one.ac1:.3f}",
+            " and ".join(map(str, pair.annotators)),
+            pair.what,
+            f"{pair.n:,}",
+            f"{pair.agreed:,}",
+            percent(pair.raw),
+            "-" if pair.ac1 is None else f"{pair.ac1:.3f}",
         )
-        for one in found.agreement
+        for pair in report.agreement
     ]
-    print_table("Agreement before anybody settles anything", head, rows)
+    print_table("Agreement before disagreements are settled", head, rows)
 
 
-def _say_rates(found: AuditReport) -> None:
+def _print_rates(report: AuditReport) -> None:
     from eclose.construction.audit.report import COLUMNS
 
     rows = [
-        (name, f"{found.audited[name]:,}", *(_shown(row[what]) for what in COLUMNS))
-        for name, row in found.datasets.items()
+        (name, f"{report.audited[name]:,}", *(_format_rate(row[what]) for what in COLUMNS))
+        for name, row in report.datasets.items()
     ]
-    total = f"{sum(found.audited.values()):,}"
-    rows.append(("unweighted", total, *(_shown(found.unweighted[what]) for what in COLUMNS)))
-    rows.append(("corpus-weighted", total, *(_shown(found.weighted[what]) for what in COLUMNS)))
+    total = f"{sum(report.audited.values()):,}"
+    rows.append(("unweighted", total, *(_format_rate(report.unweighted[what]) for what in COLUMNS)))
+    rows.append(("corpus-weighted", total, *(_format_rate(report.weighted[what]) for what in COLUMNS)))
     print_table("Passing, in percent", ("dataset", "audited", *COLUMNS), rows)
-    if constant := [what for what in COLUMNS if found.weighted[what].constant]:
+    if constant := [what for what in COLUMNS if report.weighted[what].constant]:
         say(
-            f"{', '.join(constant)}: all audited families of a dataset say the same, so resampling them shows no "
-            "spread; see the datasets' own intervals for what that leaves open"
+            f"{', '.join(constant)}: all audited families of a dataset have the same label, so resampling shows no "
+            "spread; use the intervals of the datasets instead"
         )
-    if None in (found.weighted[what].bounds for what in COLUMNS):
-        missing = [name for name, count in found.audited.items() if not count]
+    if None in (report.weighted[what].bounds for what in COLUMNS):
+        missing = [name for name, count in report.audited.items() if not count]
         say(f"corpus-weighted is undefined: no family was audited of {', '.join(missing)}")
 
 
-def _shown(rate: PassRate | WeightedPassRate) -> str:
-    """``97.3 % [95.3, 98.9]``; what is open by its bounds, what is undefined by a dash."""
+def _format_rate(rate: PassRate | WeightedPassRate) -> str:
+    """Return ``97.3 % [95.3, 98.9]``; bounds where the rate is open, a hyphen where it is undefined."""
     if rate.value is not None:
         return percent_with_interval(rate.value, rate.interval)
     return "-" if rate.bounds is None else f"open: {percent_span(rate.bounds)}"
 
 
-def _say_open(found: AuditReport, key: AuditKey, folder: Path, example: Path) -> None:
-    """What is left to do, and the blank forms for whoever is to do it."""
-    if found.disputed:
-        settled = len(found.disputed) - len(found.unresolved)
-        say(f"people disagree on {len(found.disputed):,} of {len(key.items):,} families; {settled:,} settled")
-        say(
-            _write_disagreements(
-                found, key, folder, FormFormat.CSV if example.suffix.lower() == ".csv" else FormFormat.JSONL
-            )
-        )
-    if unanswered := len(set(found.open) - set(found.unresolved)):
-        say(f"of {unanswered:,} families answers are missing; rates stay open until they are there")
-
-
-def _write_disagreements(found: AuditReport, key: AuditKey, folder: Path, layout: FormFormat) -> str:
-    """Write the blank forms, unless somebody has begun to fill them in; says which."""
-    from eclose.construction.audit.forms import encode_forms, read_forms
-    from eclose.store.records.atomic import AtomicFile
-
-    path = folder / f"{DISAGREEMENTS}.{layout}"
-    disputed = set(found.disputed)
-    third = key.annotators + 1
-    blank = [item.form(third) for item in key.items if item.family_id in disputed]
-    blank.sort(key=lambda form: form.id)
-    if path.exists() and any(not form.blank or form.note for form in read_forms(path)):
-        listed = {form.id for form in read_forms(path)}
-        lacking = sum(form.id not in listed for form in blank)
-        return f"{path}: is being filled in, left as it is" + (f"; it lacks {lacking:,} of them" if lacking else "")
-    with AtomicFile(path) as file:
-        file.write(encode_forms(blank, layout))
-    return f"{path}: blank forms for a third person"
+def _print_open(files: AuditFiles) -> None:
+    """Print how many families are disputed or lack answers, and the file of forms for the third person."""
+    report, disagreements = files.report, files.disagreements
+    if disagreements is not None:
+        settled = len(report.disputed) - len(report.unresolved)
+        say(f"people disagree on {len(report.disputed):,} of {len(files.key.items):,} families; {settled:,} settled")
+        lacking = f"; it lacks {disagreements.lacking:,} of them" if disagreements.lacking else ""
+        state = "blank forms for a third person" if disagreements.written else f"has answers, left as it is{lacking}"
+        say(f"{disagreements.path}: {state}")
+    if unanswered := len(set(report.open) - set(report.unresolved)):
+        say(f"answers are missing for {unanswered:,} families; their rates stay open")

@@ -1,4 +1,4 @@
-"""``eclose families``: what can be done with a file of families without a model."""
+"""``eclose families``: show, validate, audit and export families, without a model."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from eclose.protocol.response_prompt import ResponsePrompt
     from eclose.store.records.jsonl import ReadRecord
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at families and take them elsewhere.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, validate, audit and export families.")
 app.command()(show)
 app.command()(validate)
 app.add_typer(audit.app, name="audit")
 
 
 class RowFormat(StrEnum):
-    """What a row looks like."""
+    """Formats of an export."""
 
     TRL_SFT = "trl-sft"
     TRL_PREFERENCE = "trl-preference"
     DATASETS = "datasets"
 
 
-_OF_PROMPTS = ("edits", "demonstrations", "order")
-"""Options that decide how a prompt looks, and mean nothing where a family is written as it is."""
+_PROMPT_OPTIONS = ("edits", "demonstrations", "order")
+"""Options of prompts; families that are exported as they are have none."""
 
 
 @app.command()
@@ -44,21 +44,25 @@ def export(
     context: typer.Context,
     families: Annotated[
         Path,
-        typer.Argument(help="Families, one JSON object a line; for datasets also a run's folder.", show_default=False),
+        typer.Argument(help="File of families, JSON Lines; for datasets also the folder of a run.", show_default=False),
     ],
-    layout: Annotated[RowFormat, typer.Option("--format", help="What to write.", show_default=False)],
+    layout: Annotated[RowFormat, typer.Option("--format", help="Format to write.", show_default=False)],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="JSON Lines to write, packed if the name ends in .gz; for datasets a folder."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="File to write, JSON Lines, compressed where its name ends in .gz; for datasets a folder.",
+        ),
     ],
     edits: Annotated[
-        EditChoice, typer.Option(help="The evidence edit of the switch test, or all that a family has.")
+        EditChoice, typer.Option(help="Evidence edits: the first one, which the switch test uses, or all of a family.")
     ] = EditChoice.FIRST,
-    demonstrations: Annotated[int, typer.Option(min=0, help="Worked examples in the prompt.")] = 2,
+    demonstrations: Annotated[int, typer.Option(min=0, help="Number of worked examples in the prompt.")] = 2,
     order: Annotated[PromptOrder, typer.Option(help="What comes first in the prompt.")] = PromptOrder.EVIDENCE_FIRST,
-    force: Annotated[bool, typer.Option("--force", help="Replace what other work has written.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
 ) -> None:
-    """Write families for other tools: whole as tables, or as rows for TRL, to train baselines on the same prompts.
+    """Export families for other tools: complete as tables, or as rows for TRL, to train baselines on the same prompts.
 
     \b
     datasets        a folder for the datasets library and for hubs: Parquet with
@@ -70,11 +74,11 @@ def export(
                     full-response margin (RM), two with each evidence edit,
                     two with the question edit.
 
-    Each row for TRL has its family_id, its weight within the family, and what TRL must tell the chat template. Most
+    Each row for TRL has its family_id, its weight within the family, and the arguments of the chat template. Most
     trainers ignore the weight.
 
-    RM and SFT only: the margins on S, T and C prefer a step, a trace or an answer given part of a response, and that
-    cannot be expressed as preference rows over whole responses. For those there is eclose train.
+    RM and SFT only: the margins on S, T and C compare steps, traces or answers after part of a response, which
+    preference rows over complete responses cannot express. Use eclose train for those.
     """
     from eclose.protocol.response_prompt import ResponsePrompt
     from eclose.store.runs.step import RunStep
@@ -85,7 +89,7 @@ def export(
     settings = {"format": layout.value, "edits": edits.value, "prompt": prompt.hash}
     stage = RunStep("families export", settings, (families,), out)
     manifest = stage.claim(force=force)
-    rows = _rows(families, layout, prompt, edits)
+    rows = _make_rows(families, layout, prompt, edits)
     counts = manifest.counts if manifest else stage.write(count_progress(rows, f"writing {out.name}"))
     print_step_result(stage, counts, again=manifest is not None, doubt="is this a file of families")
     raise typer.Exit(QUARANTINED if counts.quarantined else 0)
@@ -95,10 +99,10 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
     from eclose.construction.publishing.dataset import QUARANTINE, export_dataset
     from eclose.errors import SettingError
 
-    for name in _OF_PROMPTS:
+    for name in _PROMPT_OPTIONS:
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
-            raise SettingError(f"--{name}: is for rows with a prompt; here families stay as they are. Leave it out.")
+            raise SettingError(f"--{name}: is for rows with a prompt, which datasets do not have. Leave it out.")
     exported = export_dataset(families, out, force=force)
     counts = exported.manifest.counts
     say(f"{out}: {counts}" + (" (done before, nothing to do)" if exported.again else ""))
@@ -107,16 +111,16 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
     return QUARANTINED if counts.quarantined else 0
 
 
-def _rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:
-    """The rows of each family in turn; what is no family is passed on as it is."""
+def _make_rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:
+    """Yield the rows of each family; unreadable and rejected records are passed on."""
     from eclose.store.records.families import scan_families
     from eclose.store.records.jsonl import ReadRecord
     from eclose.training.trl_rows import make_preference_rows, make_sft_rows
 
-    write = make_sft_rows if layout is RowFormat.TRL_SFT else make_preference_rows
+    make_rows = make_sft_rows if layout is RowFormat.TRL_SFT else make_preference_rows
     for record in scan_families(path):
         if record.value is None:
             yield record
             continue
-        for row in write(record.value, prompt, edits):
+        for row in make_rows(record.value, prompt, edits):
             yield ReadRecord(record.where, value=row)

@@ -1,7 +1,7 @@
-"""A family as lines of text: what ``families show`` prints.
+"""A family as lines of text, for ``eclose families show``.
 
-On a terminal lines are folded and words that changed are coloured, struck out when they are gone and bold when they
-are new. Elsewhere a paragraph is a line, and changed words stand in ``[-old-]`` and ``{+new+}``.
+On a terminal, lines are folded, and changed words are coloured: struck out where removed, bold where new. Elsewhere a
+paragraph is one line, and changed words are written as ``[-old-]`` and ``{+new+}``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.report.word_diff import MarkedText
 
 WIDTH = 100
-"""Wider lines are hard to read."""
+"""Widest line in columns; wider ones are hard to read."""
 
 HEAD, SOFT = "head", "soft"
 _MARKS: dict[str, str] = {DiffMark.OLD: "[-{}-]", DiffMark.NEW: "{{+{}+}}"}
@@ -47,35 +47,35 @@ _COLOURS: dict[str, str] = {
 }
 
 Spans: TypeAlias = "tuple[tuple[str, str], ...]"
-"""Stretches of text, each with what it is."""
+"""Pieces of text, each with its kind: a ``DiffMark``, a tone, ``HEAD`` or ``SOFT``."""
 
 
 class Line(NamedTuple):
-    """A paragraph: what it begins with, where the rest of it is folded to, and its text."""
+    """A paragraph: its indentation, a label, and its text. Folded lines begin below the text."""
 
     indent: int
     label: str
     spans: Spans
     style: str = ""
-    """Of the label."""
+    """Style of the label."""
 
 
 def print_family(family: FamilyDisplay, *, everything: bool = False) -> None:
-    """Print it all; the passages that do not matter in full only when asked for."""
+    """Print a family; ``everything`` also prints the text of passages that no answer rests on."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    # A terminal that can show no style would show old and new words alike.
+    # On a terminal without styles, old and new words would look alike.
     styled = sys.stdout.isatty() and console.color_system is not None
     for line in family_lines(family, everything=everything):
         if styled:
             _print_styled(console, line)
         else:
-            typer.echo(plain(line))
+            typer.echo(format_plain(line))
 
 
-def plain(line: Line) -> str:
-    """The line with marks in place of colours."""
+def format_plain(line: Line) -> str:
+    """Return the line with marks in place of colours."""
     text = "".join(_MARKS.get(kind, "{}").format(printable(text)) for text, kind in line.spans)
     return (" " * line.indent + printable(line.label) + text).rstrip()
 
@@ -88,7 +88,7 @@ def _print_styled(console: Console, line: Line) -> None:
     text, label = Text(), " " * line.indent + printable(line.label)
     before = ""
     for part, kind in line.spans:
-        # Beside each other the two would read as one word.
+        # Without a blank between them, the old and the new word would read as one.
         text.append(" " if (before, kind) == (DiffMark.OLD, DiffMark.NEW) else "")
         text.append(printable(part), _COLOURS.get(kind, ""))
         before = kind
@@ -100,11 +100,11 @@ def _print_styled(console: Console, line: Line) -> None:
     console.print(folded, width=min(console.width, WIDTH))
 
 
-# --- what is told, in order ----------------------------------------------------------------------------------------
+# --- the paragraphs, in order ----------------------------------------------------------------------------------------
 
 
 def family_lines(family: FamilyDisplay, *, everything: bool = False) -> Iterator[Line]:
-    """All of a family, paragraph by paragraph."""
+    """Yield a family paragraph by paragraph."""
     yield _line(0, "", (family.id, HEAD))
     yield _line(0, "", (" · ".join(f"{name} {value}" for name, value in family.facts), SOFT))
     for failure in family.failures:
@@ -130,22 +130,22 @@ def _line(indent: int, label: str = "", *spans: tuple[str, str], style: str = ""
 
 
 def _text(indent: int, label: str, words: MarkedText, *, quiet: bool = False) -> Iterator[Line]:
-    """A text of a record."""
+    """Return the lines of a text with its marks; ``quiet`` dims unchanged words."""
     spans = ((piece.text, SOFT if quiet and piece.mark is DiffMark.SAME else piece.mark) for piece in words)
     return _broken(indent, label, spans)
 
 
 def _broken(indent: int, label: str, spans: Iterable[tuple[str, str]]) -> Iterator[Line]:
-    """Line breaks of a text begin new lines, indented like its first: none of them can pass for one of ours."""
+    """Yield a line for each line of a text, indented like the first: a text cannot imitate a heading."""
     rows: list[list[tuple[str, str]]] = [[]]
     for text, kind in spans:
         first, *more = text.replace("\r\n", "\n").split("\n")
         rows[-1].append((first, kind))
         rows += ([(row, kind)] for row in more)
     for number, row in enumerate(rows):
-        shown = tuple(span for span in row if span[0])
-        if number == 0 or shown:
-            yield Line(indent, label if number == 0 else " " * len(label), shown, SOFT)
+        pieces = tuple(span for span in row if span[0])
+        if number == 0 or pieces:
+            yield Line(indent, label if number == 0 else " " * len(label), pieces, SOFT)
 
 
 def _view(view: ViewDisplay) -> Iterator[Line]:
@@ -157,7 +157,7 @@ def _view(view: ViewDisplay) -> Iterator[Line]:
     for step in view.steps:
         yield from _step(step, quiet=quiet)
     if not any(step.support_recorded for step in view.steps):
-        yield _line(5, "", ("what the steps rest on is not known", SOFT))
+        yield _line(5, "", ("what the steps rest on is not recorded", SOFT))
     for number in view.omitted_steps:
         yield _line(5, "", (f"step {number} of Gold has no counterpart here", SOFT))
     yield from _text(2, "Answer    ", view.answer)
@@ -170,31 +170,32 @@ def _change(change: ChangeDisplay) -> Iterator[Line]:
     elif change.component:
         yield _line(2, "Changed   ", (change.component, ""), style=SOFT)
     if not change.claim_recorded:
-        yield _line(12, "", ("which claim it is about is not told", SOFT))
+        yield _line(12, "", ("the changed claim is not recorded", SOFT))
     if change.claim:
         yield from _text(12, "claim: ", mark_same(change.claim))
-    for one in change.replacements:
-        yield _line(12, "", (one.old, DiffMark.OLD), (" became ", SOFT), (one.new, DiffMark.NEW))
-    for kept in change.keep:
-        yield _line(12, "kept: ", (kept, ""), style=SOFT)
+    for replacement in change.replacements:
+        old, new = (replacement.old, DiffMark.OLD), (replacement.new, DiffMark.NEW)
+        yield _line(12, "", old, (" became ", SOFT), new)
+    for constraint in change.keep:
+        yield _line(12, "kept: ", (constraint, ""), style=SOFT)
 
 
 def _step(step: StepDisplay, *, quiet: bool) -> Iterator[Line]:
     quiet = quiet and step.unchanged
     yield from _text(2, f"{step.number}. ", step.words, quiet=quiet)
-    told = [f"rests on {resting(step)}"] if step.support_recorded else []
+    notes = [f"rests on {describe_support(step)}"] if step.support_recorded else []
     if step.counterpart not in {None, step.number}:
-        told.append(f"step {step.counterpart} of Gold")
+        notes.append(f"step {step.counterpart} of Gold")
     if step.first_affected:
-        told.append("the first step that depends on the change")
-    if told:
-        yield _line(5, "", (" · ".join(told), SOFT))
+        notes.append("the first step that depends on the change")
+    if notes:
+        yield _line(5, "", (" · ".join(notes), SOFT))
 
 
-def resting(step: StepDisplay) -> str:
-    """What a step rests on, in words."""
+def describe_support(step: StepDisplay) -> str:
+    """Return the passages and steps that a step rests on, in words."""
     parts = [*map(str, step.passages), *(f"step {number}" for number in step.premises)]
-    return ", ".join(parts) or "nothing that is named"
+    return ", ".join(parts) or "no passage or step"
 
 
 def _listed(references: Iterable[PassageReference]) -> str:
@@ -204,7 +205,7 @@ def _listed(references: Iterable[PassageReference]) -> str:
 def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[Line]:
     if family.relevant_passages:
         yield _line(0)
-        yield _line(0, "", ("Passages that matter", HEAD))
+        yield _line(0, "", ("Passages that answers rest on, and changed ones", HEAD))
     for passage in family.relevant_passages:
         yield from _passage(passage)
     others = family.other_passages
@@ -230,9 +231,9 @@ def _passage(passage: PassageDisplay) -> Iterator[Line]:
 
 
 def _finding(finding: FindingDisplay) -> Iterator[Line]:
-    verdict = ("nothing against it", GOOD)
+    verdict = ("no objection", GOOD)
     if finding.objections:
-        verdict = (f"against it: {', '.join(finding.objections)}", BAD)
+        verdict = (f"objections: {', '.join(finding.objections)}", BAD)
     again = ", once more" if finding.again else ""
     yield _line(2, "", (finding.question, HEAD), (f"  {finding.subject}", SOFT))
     yield _line(4, "", (f"{finding.role} by {finding.judge}{again}: ", SOFT), verdict)

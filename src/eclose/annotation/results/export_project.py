@@ -1,0 +1,109 @@
+"""Export of a project's folder: its labels for other commands, or the filled forms of a family audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from eclose.annotation.audit_log import append_event
+from eclose.annotation.family_audit import read_filled_forms
+from eclose.annotation.material import read_material
+from eclose.annotation.project import LEAD, Project, guideline_hashes, open_project
+from eclose.annotation.read_annotations import read_annotations
+from eclose.annotation.results.export import ExportResult, export_annotations
+from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, ExportFormat
+from eclose.annotation.results.import_labels import read_labels
+from eclose.construction.audit.file_names import FormFormat
+from eclose.construction.audit.forms import encode_forms
+from eclose.store.records.atomic import AtomicFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from eclose.annotation.annotations import Annotations
+    from eclose.protocol.auditing import AuditForm
+
+
+class ProjectExport(NamedTuple):
+    """The files of an export: labels, or the forms of a family audit."""
+
+    labels: ExportResult | None
+    """None for a family audit."""
+    forms: Mapping[Path, int]
+    """Number of forms in each file of a family audit."""
+
+
+def export_project(
+    folder: Path,
+    out: Path,
+    *,
+    formats: Sequence[ExportFormat] = (ExportFormat.JSONL,),
+    for_label_studio: bool = False,
+    names: bool = False,
+    judge: str = "people",
+) -> ProjectExport:
+    """Write the labels of a project into a folder, and record the export in the project's log.
+
+    Args:
+        folder: Folder of the project.
+        out: Folder of the files.
+        formats: File formats to write.
+        for_label_studio: Also write tasks for Label Studio.
+        names: Write the names of people instead of A1, A2, S1.
+        judge: Name of the judge in the settled judgments.
+    """
+    project = open_project(folder)
+    try:
+        with project.reading() as connection:
+            annotations, material = read_annotations(connection, names=names), read_material(connection)
+            forms = read_filled_forms(connection)
+        if forms:
+            return ProjectExport(None, _write_forms(out, forms))
+        result = export_annotations(
+            annotations,
+            out,
+            stage="annotate export",
+            settings={"project": project.settings.name, "names": names, "guidelines": guideline_hashes()},
+            material=material,
+            judge=judge,
+            formats=formats,
+            for_label_studio=for_label_studio,
+        )
+        if not result.again:
+            _record_export(project, result, names=names)
+    finally:
+        project.close()
+    return ProjectExport(result, {})
+
+
+def _record_export(project: Project, result: ExportResult, *, names: bool) -> None:
+    """Record the export in the log: its files tell who gave which label to which model."""
+    detail = {"files": dict(result.manifest.outputs), "names": names}
+    with project.writing() as connection:
+        append_event(connection, LEAD, "exported", detail=detail)
+    project.record_head()
+
+
+def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[AuditForm]]) -> dict[Path, int]:
+    """Write the forms of a family audit as ``eclose families audit report`` reads them."""
+    counts = {}
+    for number, forms in forms_by_annotator.items():
+        path = out / f"forms-{number}.jsonl"
+        with AtomicFile(path) as file:
+            file.write(encode_forms(forms, FormFormat.JSONL))
+        counts[path] = len(forms)
+    return counts
+
+
+def find_annotations(path: Path) -> Annotations:
+    """Return the annotations in the folder of a project, in an export of one, or in a file."""
+    if not path.is_dir():
+        return read_labels([path]).annotations
+    if files := [path / name for name in (ANNOTATIONS, SCREENING_ANNOTATIONS) if (path / name).is_file()]:
+        return read_labels(files).annotations
+    project = open_project(path)
+    try:
+        with project.reading() as connection:
+            return read_annotations(connection)
+    finally:
+        project.close()

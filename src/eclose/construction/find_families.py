@@ -1,0 +1,102 @@
+"""Families of a file by id, or its first ones. Families that fail a gate are included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from heapq import nsmallest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eclose.core.family import Family
+from eclose.errors import RecordError, UserError
+from eclose.store.records.jsonl import scan_records
+from eclose.store.runs.folder import FAMILIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+_NEAREST = 3
+"""Number of similar ids that an error suggests."""
+
+
+@dataclass
+class FamilySelection:
+    """Families selected from a file."""
+
+    path: Path
+    families: list[Family] = field(default_factory=list)
+    total: int = 0
+    """Number of families in the file."""
+    unreadable: list[RecordError] = field(default_factory=list)
+
+
+def select_families(
+    path: Path,
+    ids: Sequence[str] = (),
+    *,
+    limit: int = 50,
+    wrap: Callable[[Iterable[Any], str], Iterable[Any]] = lambda records, _label: records,
+) -> FamilySelection:
+    """Select families by their ids or those of their sources, in the order given; without ids the first by id.
+
+    Args:
+        path: File of families, or folder of a run.
+        ids: Ids of families or of their sources. An id of a family takes precedence over the same id of a source.
+        limit: Number of families without ids.
+        wrap: Wraps the records with a label, for a progress display.
+
+    Raises:
+        UserError: The file has no family, or none with one of the ids.
+    """
+    selection = FamilySelection(_families_file(path))
+    families = _read(selection, wrap)
+    if ids:
+        selection.families = _find(selection.path, families, ids)
+    else:
+        selection.families = nsmallest(limit, families, key=lambda family: family.id)
+    return selection
+
+
+def _families_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    file = path / FAMILIES
+    if not file.exists():
+        raise UserError(f"{path}: there is no {FAMILIES} in this folder. Name a file of families.")
+    return file
+
+
+def _read(selection: FamilySelection, wrap: Callable[[Iterable[Any], str], Iterable[Any]]) -> Iterator[Family]:
+    """Yield every family and count it; raise at the end where there was none."""
+    path = selection.path
+    for record in wrap(scan_records(path, Family), f"reading {path.name}"):
+        if record.error is not None:
+            selection.unreadable.append(record.error)
+        if record.value is not None:
+            selection.total += 1
+            yield record.value
+    if not selection.total:
+        reason = f": {selection.unreadable[0]}" if selection.unreadable else ""
+        raise UserError(f"{path}: there is no family in this file{reason}")
+
+
+def _find(path: Path, families: Iterable[Family], ids: Sequence[str]) -> list[Family]:
+    requested = set(ids)
+    by_id: dict[str, list[Family]] = {}
+    by_source: dict[str, list[Family]] = {}
+    existing: dict[str, None] = {}  # a dict keeps the order of the file, a set would not
+    for family in families:
+        existing |= {family.id: None, family.source.id: None}
+        if family.id in requested:
+            by_id.setdefault(family.id, []).append(family)
+        if family.source.id in requested:
+            by_source.setdefault(family.source.id, []).append(family)
+    if unknown := [id_ for id_ in ids if id_ not in existing]:
+        raise UserError(" ".join(_unknown_id(path, id_, list(existing)) for id_ in unknown))
+    return [family for id_ in dict.fromkeys(ids) for family in by_id.get(id_) or by_source[id_]]
+
+
+def _unknown_id(path: Path, id_: str, existing: Sequence[str]) -> str:
+    nearest = get_close_matches(id_, existing, n=_NEAREST, cutoff=0)
+    return f"{path}: no family and no source has the id {id_!r}. Nearest: {', '.join(nearest)}."

@@ -1,0 +1,92 @@
+"""Checks of a file of families: their form, the gates, repeated ids, and whether they are short enough to train on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eclose.construction.token_lengths import length_for
+from eclose.core.family import Family
+from eclose.core.gates import check_family
+from eclose.store.records.jsonl import ReadRecord, encode, scan_records
+from eclose.store.records.seen_ids import SeenIds
+from eclose.store.runs.folder import FAMILIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+class FamilyProblem(NamedTuple):
+    """A problem of a record: where it is, the gate that it fails, and the detail."""
+
+    where: str
+    gate: str
+    detail: str
+
+
+@dataclass
+class FamilyValidation:
+    """The counts and problems of a file of families."""
+
+    path: Path
+    passed: int = 0
+    failed: int = 0
+    unreadable: int = 0
+    problems: list[FamilyProblem] = field(default_factory=list)
+
+    @property
+    def received(self) -> int:
+        """Number of records in the file."""
+        return self.passed + self.failed + self.unreadable
+
+
+def validate_families(
+    path: Path,
+    *,
+    tokenizer: str | None = None,
+    max_length: int = 8_192,
+    wrap: Callable[[Iterable[Any], str], Iterable[Any]] = lambda records, _label: records,
+) -> FamilyValidation:
+    """Check all that code can check in a file of families, or in ``families.jsonl`` of a run's folder.
+
+    Args:
+        path: File of families, or folder of a run.
+        tokenizer: Folder or name of the model to train, to count tokens exactly; estimated by default.
+        max_length: Longest path in tokens.
+        wrap: Wraps the records with a label, for a progress display.
+    """
+    path = path / FAMILIES if path.is_dir() else path
+    validation = FamilyValidation(path)
+    for record, problems in _check(wrap(scan_records(path, Family), f"reading {path.name}"), tokenizer, max_length):
+        if record.error is not None:
+            validation.unreadable += 1
+        elif problems:
+            validation.failed += 1
+        else:
+            validation.passed += 1
+        validation.problems += problems
+    return validation
+
+
+def _check(
+    records: Iterable[ReadRecord[Family]], tokenizer: str | None, max_length: int
+) -> Iterator[tuple[ReadRecord[Family], list[FamilyProblem]]]:
+    """Yield every record with its problems."""
+    length, ids = length_for(tokenizer), SeenIds()
+    for number, record in enumerate(records, start=1):
+        family = record.value
+        if family is None:
+            yield record, [FamilyProblem(record.where, "unreadable", str(record.error or record.rejected))]
+            continue
+        problems = [
+            FamilyProblem(record.where, failure.gate.value, f"{failure.where}: {failure.detail}")
+            for failure in check_family(family)
+        ]
+        if first := ids.add(family.id, encode(family), number):
+            detail = f"{family.id!r} is the id of record {first[0]} as well"
+            problems.append(FamilyProblem(record.where, "repeated_id", detail))
+        if (tokens := length.of_family(family)) > max_length:
+            detail = f"{tokens:,} tokens are more than {max_length:,}"
+            problems.append(FamilyProblem(record.where, "too_long", detail))
+        yield record, problems
