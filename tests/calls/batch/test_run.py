@@ -130,7 +130,7 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches:
             asked = records(5)
             submitted = await batches.submit(asked)
-            assert submitted == SubmittedBatches(asked=5, sent=5, batches=["batch_000001"])
+            assert submitted == SubmittedBatches(received=5, sent=5, batches=["batch_000001"])
             assert at.ledger is not None
             assert len(await at.ledger.list_orphans()) == 5
             collected = await batches.collect()
@@ -174,7 +174,7 @@ def test_nothing_that_is_answered_or_under_way_is_sent_again(tmp_path):
             async with at.open() as batches:
                 assert (await batches.submit(records(5))).under_way == 5
                 assert (await batches.collect()).answered == 5
-                assert await batches.submit(records(5)) == SubmittedBatches(asked=5, answered=5)
+                assert await batches.submit(records(5)) == SubmittedBatches(received=5, answered=5)
             assert len(await at.provider()) == 2
             assert at.paid() == {1: 5}
 
@@ -595,7 +595,7 @@ def test_another_model_needs_another_folder(tmp_path):
                 await batches.submit(records(1))
             other = Route(at.server.base_url, "second", SecretStr(CANARY))
             async with Batches(other, at.ledger, at.folder, stage="x", settings=quick()) as batches:
-                with pytest.raises(SettingError, match="its own folder"):
+                with pytest.raises(SettingError, match="one folder per model"):
                     await batches.submit(records(1))
 
     run(main())
@@ -706,5 +706,5 @@ def test_settings_that_let_nothing_through_are_refused(tmp_path):
     for wrong in ({"requests": 0}, {"bytes": 0}, {"poll": -1.0}, {"deadline": 0.0}):
         with pytest.raises(SettingError):
             BatchSettings(**wrong)
-    with pytest.raises(SettingError, match="which model"):
+    with pytest.raises(SettingError, match="no model is named"):
         Batches(Route("http://127.0.0.1:1/v1", ""), None, tmp_path, stage="x")  # type: ignore[arg-type]

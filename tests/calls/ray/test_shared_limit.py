@@ -25,7 +25,7 @@ WHOLE = LimitShare(8)
 # A worker in a process of its own, to be killed: it holds what it gets, and says how much that is.
 CHILD = f"""
 import asyncio, sys
-from eclose.calls.ray.shared_limit import Share, share_limit
+from eclose.calls.ray.shared_limit import LimitShare, share_limit
 
 class Told:
     in_flight = 0
@@ -34,7 +34,7 @@ class Told:
         print(ceiling, flush=True)
 
 async def main():
-    async with share_limit(Told(), Share(8), sys.argv[1], run="a", model="m", lease_seconds={LEASE}):
+    async with share_limit(Told(), LimitShare(8), sys.argv[1], run="a", model="m", lease_seconds={LEASE}):
         await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -363,5 +363,5 @@ def test_a_file_is_refused(tmp_path):
         async with sharing(Told(), tmp_path / "ledger.db"):
             pass
 
-    with pytest.raises(SettingError, match="in a PostgreSQL database only"):
+    with pytest.raises(SettingError, match="only in a PostgreSQL database"):
         asyncio.run(main())

@@ -65,7 +65,7 @@ def test_the_work_of_a_shard_needs_no_cluster():
 
 
 def test_a_ledger_in_a_file_is_refused(tmp_path):
-    with pytest.raises(SettingError, match=r"ledger\.db: .* a file takes one writer\. Name a PostgreSQL database"):
+    with pytest.raises(SettingError, match=r"ledger\.db: .* a file takes one writer\. Pass a PostgreSQL database"):
         run_on_ray(nothing, tmp_path / "ledger.db", RaySettings())
 
 
@@ -76,7 +76,7 @@ def test_without_ray_one_is_told_how_to_get_it(monkeypatch):
 
 
 def test_settings_are_checked_together():
-    with pytest.raises(SettingError, match=r"workers is .* restarts is .* cpus_per_worker is "):
+    with pytest.raises(SettingError, match=r"workers must .* restarts must .* cpus_per_worker must "):
         RaySettings(workers=0, restarts=-1, cpus_per_worker=0)
 
 

@@ -789,7 +789,7 @@ def test_the_only_model_of_a_server_needs_no_name():
             for status in (200, 403, 502):
                 with pytest.raises(SettingError, match="cannot list its models"):
                     await open_endpoint(Route(f"{url}/{status}".replace("/v1/", "/s/"), ""))
-        with pytest.raises(SettingError, match="which model"):
+        with pytest.raises(SettingError, match="no model is named"):
             Endpoint(Route(OWN, ""))
 
     run(main())

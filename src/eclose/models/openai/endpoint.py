@@ -246,7 +246,7 @@ class Endpoint:
 
     def __init__(self, route: Route, settings: EndpointSettings | None = None) -> None:
         if not route.model:
-            raise SettingError(f"{route.base_url}: which model? Name one of those it serves.")
+            raise SettingError(f"{route.base_url}: no model is named. Name one of the models of this server.")
         self._route = route
         self._settings = settings or EndpointSettings()
         self._dialect = Dialect()
