@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from eclose.construction import check_replies, roles, stages
-from eclose.construction.draft import FamilyDraft, FailedSource
+from eclose.construction.draft import FailedSource, FamilyDraft
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.token_lengths import estimate_lengths
 from eclose.core.family import Family, FamilyFinding

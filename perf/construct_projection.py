@@ -22,7 +22,7 @@ from pathlib import Path
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import estimate_expected_tokens
-from eclose.construction.run import resolve_models, construct_families
+from eclose.construction.run import construct_families, resolve_models
 from eclose.construction.settings import ConstructionStage
 from eclose.protocol.construction import SeedScreen, build_construction_prompt
 from eclose.protocol.material_json import disclose_passages
@@ -78,7 +78,9 @@ async def measure(folder: Path, count: int) -> Measured:
     with serving("--latency", "0.02") as url:
         models = await resolve_models(url, url)
         start = time.process_time()
-        done = await construct_families(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True))
+        done = await construct_families(
+            folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True)
+        )
         cpu = time.process_time() - start
     entered = {part: counts.received for part, counts in done.manifest.funnel.items()}
     print(f"{entered['screen']:,} sources, {done.manifest.counts.accepted:,} families, "
@@ -98,7 +100,10 @@ async def measure(folder: Path, count: int) -> Measured:
         )
     calls = done.manifest.calls["replies"]
     size = (folder / "run" / "ledger.sqlite").stat().st_size
-    texts = [build_construction_prompt(SeedScreen(one.question, disclose_passages(one.evidence), one.reference_answer or "")) for one in sources]
+    texts = [
+        build_construction_prompt(SeedScreen(one.question, disclose_passages(one.evidence), one.reference_answer or ""))
+        for one in sources
+    ]
     words = sum(len(message["content"].split()) for text in texts for message in text.messages)
     tokens = sum(estimate_expected_tokens(message["content"]) for text in texts for message in text.messages)
     return Measured(parts, cpu / calls, size / calls, tokens / words)

@@ -27,9 +27,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.judging.inputs import Sources
+from eclose.judging.inputs import RunInputs
 from eclose.judging.settings import JudgeSettings
-from eclose.protocol.judging import Question
+from eclose.protocol.judging import JudgeQuestion
 from eclose.store.records import jsonl
 from eclose.world.faulty.hostile_cases import VISIBLE_SLOTS, HostileCase, find_breaches, make_hostile_cases
 from eclose.world.faulty.injections import InjectedCase, Injection, InjectionSlot, insert_text, load_injections
@@ -45,16 +45,18 @@ SEED = 20_267
 BASES = 12
 """Cases into which the texts are put in turn; every third has lost the evidence for its answer."""
 ASKED = {
-    "L": (Question.SOUNDNESS, "locally_sound"),
-    "A": (Question.ALIGNMENT, "aligned"),
-    "C": (Question.CLOSURE, "closed"),
-    "K": (Question.COMPLETENESS, "complete"),
-    "Acc": (Question.CORRECTNESS, "correct"),
+    "L": (JudgeQuestion.SOUNDNESS, "locally_sound"),
+    "A": (JudgeQuestion.ALIGNMENT, "aligned"),
+    "C": (JudgeQuestion.CLOSURE, "closed"),
+    "K": (JudgeQuestion.COMPLETENESS, "complete"),
+    "Acc": (JudgeQuestion.CORRECTNESS, "correct"),
 }
 NUL = "\0"
 """No record with it is taken: such cases are set aside with a reason, and no judge sees them."""
 SUFFICIENT = "evidence"
-CRITERIA: dict[str, Question] = {SUFFICIENT: Question.SUFFICIENCY} | {name: one for name, (one, _) in ASKED.items()}
+CRITERIA: dict[str, JudgeQuestion] = {SUFFICIENT: JudgeQuestion.SUFFICIENCY} | {
+    name: one for name, (one, _) in ASKED.items()
+}
 
 
 # --- structure -------------------------------------------------------------------------------------------------------
@@ -102,8 +104,8 @@ def structure(count: int) -> int:
         plain += read_lines("\n".join(label + text for label, text in told)) != told
     for problem, times in found.most_common(20):
         print(f"  {problem}: {times:,}")
-    prompts = 2 * count * len(Question)
-    print(f"{count:,} hostile cases, {prompts:,} prompts of {len(Question)} kinds: {found.total()} breaches")
+    prompts = 2 * count * len(JudgeQuestion)
+    print(f"{count:,} hostile cases, {prompts:,} prompts of {len(JudgeQuestion)} kinds: {found.total()} breaches")
     print(f"  the same section forged in a prompt of labelled lines: {plain:,} of {count:,}", flush=True)
     return found.total()
 
@@ -133,13 +135,13 @@ def base_cases(count: int) -> list[InjectedCase]:
     return found
 
 
-def write_cases(folder: Path, cases: Iterable[tuple[str, InjectedCase]]) -> Sources:
+def write_cases(folder: Path, cases: Iterable[tuple[str, InjectedCase]]) -> RunInputs:
     folder.mkdir(parents=True)
     named = [
         (replace(instance, id=name), replace(response, id=name, instance_id=name))
         for name, (instance, response) in cases
     ]
-    sources = Sources(folder / "instances.jsonl", folder / "responses.jsonl")
+    sources = RunInputs(folder / "instances.jsonl", folder / "responses.jsonl")
     jsonl.write_records(sources.instances, (instance for instance, _ in named))
     jsonl.write_records(sources.responses, (response for _, response in named))
     return sources

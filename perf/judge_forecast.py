@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.calls.client import CallSettings
 from eclose.calls.prices import Price
-from eclose.judging.run import forecast
+from eclose.judging.run import forecast_judging
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Usage
 from eclose.models.resolve import resolve_model
@@ -84,7 +84,7 @@ def compare(world: World, responses: int, folder: Path) -> Compared:
     with serving() as base_url:
         model = asyncio.run(resolve_model(base_url, 30.0))
         prices.write_text(json.dumps({model.name: {"input": 1.25, "output": 10}}))
-        expected = forecast(sources, model, world.settings, CallSettings(prices=prices))
+        expected = forecast_judging(sources, model, world.settings, CallSettings(prices=prices))
         judged(sources, base_url, folder / f"judged-{world.seed}", world.settings)
         totals = bill(base_url)["totals"]
     return Compared(expected, totals["paid"], Usage(totals["prompt_tokens"], totals["completion_tokens"]))

@@ -33,11 +33,11 @@ import openai
 from eclose.calls.client import CallSettings
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.judging.inputs import Sources
-from eclose.judging.judge_response import requests
+from eclose.judging.inputs import RunInputs
+from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
-from eclose.judging.validate import read as read_validation
+from eclose.judging.validate import read_validation
 from eclose.metrics.judge_agreement import DIRECT_LABELS
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
@@ -99,11 +99,11 @@ def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
         yield from {one.response.id: Planted(item.instance, one) for one in made if one is not None}.values()
 
 
-def write_run(folder: Path, planted: Iterable[Planted]) -> Sources:
+def write_run(folder: Path, planted: Iterable[Planted]) -> RunInputs:
     """Questions, responses and planted verdicts, as ``eclose world make`` writes them."""
     folder.mkdir(parents=True)
     cases = list(planted)
-    sources = Sources(folder / "instances.jsonl", folder / "responses.jsonl")
+    sources = RunInputs(folder / "instances.jsonl", folder / "responses.jsonl")
     jsonl.write_records(sources.instances, {case.instance.id: case.instance for case in cases}.values())
     jsonl.write_records(sources.responses, (case.made.response for case in cases))
     jsonl.write_records(folder / "planted.jsonl", map(settled, cases))
@@ -115,7 +115,7 @@ def settled(case: Planted) -> SettledVerdict:
 
 
 def judged(
-    sources: Sources, base_url: str, out: Path, settings: JudgeSettings | None = None, *, refused: int = 0
+    sources: RunInputs, base_url: str, out: Path, settings: JudgeSettings | None = None, *, refused: int = 0
 ) -> list[Judgment]:
     """What the server's judge says, through runner and ledger; so many records are expected not to be taken."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True)
@@ -157,21 +157,20 @@ def _labels(verdict: Verdict) -> list[bool | None]:
     return [getattr(verdict, name) for name in LABELS]
 
 
-def exact(folder: Path, sources: Sources, planted: Sequence[Planted]) -> Differences:
+def exact(folder: Path, sources: RunInputs, planted: Sequence[Planted]) -> Differences:
     with serving() as base_url:
         found = differences(planted, judged(sources, base_url, folder / "exact"))
     failing = Counter(plan_name(case.made.plan) for case in planted)
     steps = sum(len(case.made.steps) for case in planted)
     questions = len({case.instance.id for case in planted})
     print(f"exact judge: {len(planted):,} responses to {questions:,} questions, {5 * len(planted):,} labels,")
-    print(
-        f"  {steps:,} steps, {len(failing) - 1} of {len(FAILURE_PLANS)} ways to fail and {failing['reliable']:,} reliable"
-    )
+    ways = f"{len(failing) - 1} of {len(FAILURE_PLANS)} ways to fail"
+    print(f"  {steps:,} steps, {ways} and {failing['reliable']:,} reliable")
     print(f"  {found}", flush=True)
     return found
 
 
-def noisy(folder: Path, sources: Sources, noise: float) -> int:
+def noisy(folder: Path, sources: RunInputs, noise: float) -> int:
     """How many of the five intervals hold p."""
     place = folder / f"noise-{noise}"
     with serving("--judge-noise", str(noise), "--seed", str(NOISE.index(noise) + 1)) as base_url:
@@ -196,7 +195,7 @@ def noisy(folder: Path, sources: Sources, noise: float) -> int:
 
 def distinct(planted: Iterable[Planted], settings: JudgeSettings) -> list[Request]:
     """What is asked. A question that several responses share, such as that about their evidence, is asked once."""
-    every = (one for case in planted for one in requests(case.instance, case.made.response, settings))
+    every = (one for case in planted for one in build_judge_requests(case.instance, case.made.response, settings))
     return list({json.dumps([one.messages, one.replica]): one for one in every}.values())
 
 
@@ -226,7 +225,7 @@ async def bare(base_url: str, asked: Sequence[Request]) -> int:
     return done
 
 
-async def ours(sources: Sources, base_url: str, out: Path) -> int:
+async def ours(sources: RunInputs, base_url: str, out: Path) -> int:
     """The same through runner, ledger and exports."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
     done = await judge_responses(sources, base_url, out, calls=calls)

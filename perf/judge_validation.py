@@ -21,7 +21,7 @@ import numpy as np
 
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.coefficients import MISSING
-from eclose.stats.intervals import Z_95, Interval, wilson
+from eclose.stats.intervals import Z_95, Interval, wilson_interval
 from eclose.stats.rate_correction import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 
 if TYPE_CHECKING:
@@ -128,9 +128,9 @@ def repetition(rng: np.random.Generator, design: Design, rate: float, noise: flo
     ours = corrected_rate(run.judge, run.human, run.question, rng=rng, weight=weight, draws=DRAWS)
     intervals: Intervals = {
         OURS: (rate, ours.interval),
-        PEOPLE: (rate, wilson(int(found.sum()), len(found))),
+        PEOPLE: (rate, wilson_interval(int(found.sum()), len(found))),
         TEXTBOOK: (rate, textbook(run)),
-        JUDGE: (rate, wilson(int(run.judge.sum()), RESPONSES)),
+        JUDGE: (rate, wilson_interval(int(run.judge.sum()), RESPONSES)),
         DISPUTED: (noise, clustered_rate(disputed, run.question).interval),
     }
     if design.by_stratum:
@@ -146,7 +146,7 @@ def carried_over(rng: np.random.Generator, rate: float, noise: float) -> Interva
     corrected = carried_over_rate(other.judge, other.question, errors, rng=rng, draws=DRAWS)
     return {
         OURS: (rate, corrected.interval),
-        JUDGE: (rate, wilson(int(other.judge.sum()), RESPONSES)),
+        JUDGE: (rate, wilson_interval(int(other.judge.sum()), RESPONSES)),
     }
 
 

@@ -32,7 +32,7 @@ from eclose.models.interface import Decoding
 from eclose.models.local.transformers_model import TransformersModel
 from eclose.models.weights import load_adapter, load_model, load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.stats.intervals import wilson
+from eclose.stats.intervals import wilson_interval
 from eclose.store.records.jsonl import ReadRecord
 from eclose.training.checkpoint_replies import CheckpointReply, build_questions
 from eclose.training.config import EClosureConfig
@@ -157,7 +157,7 @@ def ask_for_answers(experiment: Experiment, method: str, seed: int | None, demon
         found.append(
             {
                 "view": one.view,
-                "correct": answered.correct(one),
+                "correct": answered.is_correct(one),
                 "complete": answered.answer is not None,
                 "text": reply.text,
             }
@@ -191,7 +191,7 @@ def run(experiment: Experiment) -> None:
 
 
 def _percent(hits: int, n: int) -> str:
-    interval = wilson(hits, n)
+    interval = wilson_interval(hits, n)
     return "-" if interval is None else f"{100 * hits / n:.1f} [{100 * interval.low:.0f}-{100 * interval.high:.0f}]"
 
 

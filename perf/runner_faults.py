@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreS
 
 from eclose.calls.client import CallSettings, open_connection
 from eclose.core.instance import Instance
-from eclose.models.interface import Decoding, Request
+from eclose.models.interface import Decoding, Reply, Request
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.group_commit import GroupCommitter
@@ -48,6 +48,8 @@ from eclose.world.server.chat_requests import compute_request_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from eclose.models.openai.failures import CallFailure
 
 STAGES = ("draft", "check", "final")
 CONCURRENCY = 16
@@ -141,10 +143,10 @@ def _around_sends(point: str, reached: Callable[[], None]) -> None:
 
     send = Endpoint._send
 
-    async def watched(self: Any, body: dict[str, Any]) -> Any:
+    async def watched(self: Endpoint, request: Request) -> Reply | CallFailure:
         if point == "pre-send":
             reached()
-        sending = asyncio.ensure_future(send(self, body))
+        sending = asyncio.ensure_future(send(self, request))
         if point == "post-send":
             await asyncio.sleep(0.02)  # the server has it and works on it, or has answered already
             reached()

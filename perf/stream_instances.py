@@ -40,8 +40,7 @@ def instance(number: int) -> dict[str, object]:
 
 def validate(path: Path) -> None:
     """What ``eclose data validate`` does, then the peak memory in bytes and the seconds taken."""
-    from eclose.benchmarks.load import check_file  # noqa: PLC0415 - belongs to the child alone
-    from eclose.benchmarks.load import scan_instances  # noqa: PLC0415
+    from eclose.benchmarks.load import check_file, scan_instances  # noqa: PLC0415 - belongs to the child alone
 
     start = time.perf_counter()
     found = check_file(scan_instances(path), limit=20)

@@ -182,7 +182,7 @@ def comments(modules: list[Module]) -> Figure:
     """Count comment lines per 100 lines of code."""
     count = code = 0
     for module in modules:
-        marked = set()
+        marked: set[int] = set()
         for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
             if token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:", "# fmt:")):
                 count += 1
@@ -274,7 +274,7 @@ def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
             elif target in stack:
                 low[node] = min(low[node], index[target])
         if low[node] == index[node]:
-            component = []
+            component: list[str] = []
             while not component or component[-1] != node:
                 component.append(stack.pop())
             if len(component) > 1:

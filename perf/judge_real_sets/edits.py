@@ -107,7 +107,9 @@ def read_edits(path: Path = EDITS) -> list[Edit]:
     for raw in read_objects(path):
         if raw.value is None:
             raise raw.error or RecordError("cannot be read.", path=path, record=raw.where)
-        edits.append(parse_record(Edit, {("broken" if name == "class" else name): value for name, value in raw.value.items()}))
+        edits.append(
+            parse_record(Edit, {("broken" if name == "class" else name): value for name, value in raw.value.items()})
+        )
     return edits
 
 

@@ -52,7 +52,10 @@ class JudgedSet:
 
 
 def _labels_or_reasons(judgment: Judgment) -> bool:
-    return all((LABEL_METRICS[label].hit(judgment.verdict) is None) == (Criterion(label) in judgment.unjudged) for label in DIRECT_LABELS)
+    return all(
+        (LABEL_METRICS[label].hit(judgment.verdict) is None) == (Criterion(label) in judgment.unjudged)
+        for label in DIRECT_LABELS
+    )
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,10 @@ def _say_groups(one: JudgedSet) -> None:
 
 
 def _cell(label: JudgedLabel, members: Sequence[Labelled], said: Mapping[str, Verdict]) -> str:
-    pairs = [(LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said.get(case.response.id, Verdict()))) for case in members]
+    pairs = [
+        (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said.get(case.response.id, Verdict())))
+        for case in members
+    ]
     labelled = [(truth, told) for truth, told in pairs if truth is not None]
     judged = [truth == told for truth, told in labelled if told is not None]
     return f"{sum(judged)} / {len(judged)} / {len(labelled)}" if labelled else "-"
@@ -201,7 +207,9 @@ def _shuffled(judged: Sequence[JudgedSet]) -> tuple[int, int]:
     cases = [case for one in judged for case in one.chosen if case.response.id in said]
     rng, called, tried = np.random.default_rng(SEED), 0, 0
     for label in DIRECT_LABELS:
-        pairs = [(LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said[case.response.id])) for case in cases]
+        pairs = [
+            (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said[case.response.id])) for case in cases
+        ]
         both = [(truth, told) for truth, told in pairs if truth is not None and told is not None]
         if len({truth for truth, _ in both}) < 2:
             continue

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from eclose.api import aconstruct, aevaluate, agenerate, ajudge, construct, evaluate, generate, judge, resolve
     from eclose.benchmarks.layouts import RecordLayout
     from eclose.calls.client import CallSettings
-    from eclose.calls.run import RunResult
+    from eclose.calls.run import RunOptions, RunResult
     from eclose.construction.settings import ConstructSettings
     from eclose.core.answers import match_answer, match_any_answer, normalize_answer
     from eclose.core.edges import Comparison, Direction, Edge
@@ -51,7 +51,7 @@ _HOMES = {
     ),
     "eclose.benchmarks.layouts": ("RecordLayout",),
     "eclose.calls.client": ("CallSettings",),
-    "eclose.calls.run": ("RunResult",),
+    "eclose.calls.run": ("RunOptions", "RunResult"),
     "eclose.construction.settings": ("ConstructSettings",),
     "eclose.core.answers": ("match_answer", "match_any_answer", "normalize_answer"),
     "eclose.core.edges": ("Comparison", "Direction", "Edge"),
@@ -103,6 +103,7 @@ __all__ = [
     "ReportFormat",
     "Response",
     "Results",
+    "RunOptions",
     "RunResult",
     "Selection",
     "SettingError",

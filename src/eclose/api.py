@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.calls.client import CallSettings
-from eclose.calls.run import RunOptions, RunResult
 from eclose.construction.run import construct_families, resolve_models
 from eclose.construction.settings import ConstructSettings
 from eclose.core.instance import Instance
@@ -37,6 +36,7 @@ from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from eclose.calls.run import RunOptions, RunResult
     from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
 
@@ -75,8 +75,8 @@ def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *
     if not isinstance(name, str):
         return name
     if name.startswith(PREFIX):
-        url = getattr(base_url, "url", base_url)
-        return InspectModelRef(name.removeprefix(PREFIX), url, server=getattr(base_url, "name", None))
+        url, server = (base_url, None) if isinstance(base_url, str | None) else (base_url.url, base_url.name)
+        return InspectModelRef(name.removeprefix(PREFIX), url, server=server)
     return find_model(name, base_url=base_url, keyless=keyless)
 
 
@@ -96,15 +96,15 @@ async def aevaluate(
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
-    **options: Any,
+    options: RunOptions | None = None,
 ) -> Results:
     """Judge responses and diagnose them; see ``evaluate``."""
     with TemporaryDirectory(prefix="eclose-") as scratch:
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
         path = as_path(data, folder)
         sources = find_run_inputs(path, folder, None if questions is None else Path(questions), layout)
-        model = resolve(judge, base_url, keyless=bool(options.get("replay")))
-        await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), RunOptions(**options))
+        model = resolve(judge, base_url, keyless=options is not None and options.replay)
+        await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), options)
         results = diagnose(folder)
     return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
 
@@ -120,7 +120,7 @@ def evaluate(
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
-    **options: Any,
+    options: RunOptions | None = None,
 ) -> Results:
     """Judge responses with a model and diagnose them: which are unreliable, how often, and why.
 
@@ -139,7 +139,7 @@ def evaluate(
         budget: The most that the run may cost, in the currency of the prices.
         base_url: Address of an OpenAI-compatible server.
         layout: Layout of ``data``; found out by default.
-        **options: ``ledger``, ``retry``, ``replay`` and ``force``, as the options of ``eclose judge``.
+        options: Ledger, retry, replay and force, as the options of ``eclose judge``.
 
     Returns:
         Rates with intervals, one row a response, and the report.
@@ -165,7 +165,7 @@ def evaluate(
             budget=budget,
             base_url=base_url,
             layout=layout,
-            **options,
+            options=options,
         )
     )
 
@@ -269,7 +269,7 @@ async def agenerate(
     calls: CallSettings | None = None,
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
-    **options: Any,
+    options: RunOptions | None = None,
 ) -> RunResult:
     """Generate responses; see ``generate``."""
     adapter_folder = None if adapter is None else Path(adapter)
@@ -284,16 +284,14 @@ async def agenerate(
             recipes=recipes,
             labels=labels,
             base_url=base_url,
-            keyless=bool(options.get("replay")),
+            keyless=options is not None and options.replay,
         )
         if isinstance(model, str)
         else model
     )
     settings = (settings or GenerateSettings()).as_trained(recipes)
     path = as_path(instances, Path(out), "questions.jsonl")
-    return await generate_responses(
-        path, generator, out, settings, _call_settings(calls, budget), RunOptions(**options)
-    )
+    return await generate_responses(path, generator, out, settings, _call_settings(calls, budget), options)
 
 
 def generate(
@@ -311,7 +309,7 @@ def generate(
     calls: CallSettings | None = None,
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
-    **options: Any,
+    options: RunOptions | None = None,
 ) -> RunResult:
     """Let a model answer questions over passages, and write ``responses.jsonl`` into a run's folder.
 
@@ -331,7 +329,7 @@ def generate(
         calls: Concurrency, rate limits, deadlines and prices of the calls.
         budget: The most that the run may cost, in the currency of the prices.
         base_url: Address of an OpenAI-compatible server.
-        **options: ``ledger``, ``retry``, ``replay`` and ``force``, as the options of ``eclose generate``.
+        options: Ledger, retry, replay and force, as the options of ``eclose generate``.
 
     Returns:
         The manifest of the run, with counts of records and calls.
@@ -363,7 +361,7 @@ def generate(
             calls=calls,
             budget=budget,
             base_url=base_url,
-            **options,
+            options=options,
         )
     )
 
@@ -381,21 +379,19 @@ async def aconstruct(
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
     limit: int | None = None,
-    **options: Any,
+    options: RunOptions | None = None,
 ) -> RunResult:
     """Build counterfactual families; see ``construct``."""
     settings, calls = settings or ConstructSettings(), _call_settings(calls, budget)
     if reverifier is not None and not settings.reverify:
         raise SettingError("reverifier: the settings say not to verify finished families again. Leave one of them out.")
     names = [
-        None if name is None else resolve(name, base_url, keyless=bool(options.get("replay")))
+        None if name is None else resolve(name, base_url, keyless=options is not None and options.replay)
         for name in (constructor, verifier, reverifier)
     ]
     models = await resolve_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
     path = as_path(instances, Path(out), "questions.jsonl")
-    return await construct_families(
-        path, models, out, settings, calls, RunOptions(**options), layout=layout, limit=limit
-    )
+    return await construct_families(path, models, out, settings, calls, options, layout=layout, limit=limit)
 
 
 def construct(
@@ -411,7 +407,7 @@ def construct(
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
     limit: int | None = None,
-    **options: Any,
+    options: RunOptions | None = None,
 ) -> RunResult:
     """Build counterfactual families to train on, and write them into a run's folder.
 
@@ -429,7 +425,7 @@ def construct(
         base_url: Address of an OpenAI-compatible server.
         layout: Layout of the questions; found out by default.
         limit: Number of sources to process, the first in seeded order; None for all.
-        **options: ``ledger``, ``retry``, ``replay`` and ``force``, as the options of ``eclose construct``.
+        options: Ledger, retry, replay and force, as the options of ``eclose construct``.
 
     Returns:
         The manifest of the run, with counts of sources and calls.
@@ -459,6 +455,6 @@ def construct(
             base_url=base_url,
             layout=layout,
             limit=limit,
-            **options,
+            options=options,
         )
     )

@@ -15,7 +15,7 @@ pytest.importorskip("peft", reason="needs the train extra")
 from tests.models import tiny
 
 from eclose.cli.main import app
-from eclose.cli.select import _progress
+from eclose.cli.select import _show_progress
 from eclose.models.local.transformers_model import TransformersModel
 from eclose.store.records.jsonl import write_records
 from eclose.world.make.families import make_families
@@ -159,7 +159,7 @@ def test_progress_is_for_terminals(monkeypatch):
 
     for stream in (io.StringIO(), Terminal()):
         monkeypatch.setattr(sys, "stderr", stream)
-        with _progress() as (tell, count):
+        with _show_progress() as (tell, count):
             tell("checkpoint-4")
             count(3, 12)
         assert bool(stream.getvalue()) == stream.isatty()
