@@ -42,7 +42,9 @@ def command(*arguments, code=0):
 
 
 def replace_answers(run):
-    responses = [replace(response, answer="WRONG") for response in jsonl.read_records(run / "responses.jsonl", Response)]
+    responses = [
+        replace(response, answer="WRONG") for response in jsonl.read_records(run / "responses.jsonl", Response)
+    ]
     jsonl.write_records(run / "responses.jsonl", responses)
 
 

@@ -72,9 +72,8 @@ def test_inconsistent_responses_are_pointed_at(tmp_path):
 
     assert "1 response is reliable by every label and yet wrong: check it again (r0)." in shown(1)
     assert "1 response to 1 question\n" in shown(1)
-    assert (
-        "7 responses are reliable by every label and yet wrong: check them again (r0, r1, r2, r3, r4, ...)"
-        in shown(7)
+    assert "7 responses are reliable by every label and yet wrong: check them again (r0, r1, r2, r3, r4, ...)" in shown(
+        7
     )
     assert "reliable by every label" not in shown(0)
 

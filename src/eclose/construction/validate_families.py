@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.construction.token_lengths import length_for
+from eclose.construction.token_lengths import make_path_length
 from eclose.core.family import Family
 from eclose.core.gates import check_family
 from eclose.store.records.jsonl import ReadRecord, encode, scan_records
@@ -73,7 +73,7 @@ def _check(
     records: Iterable[ReadRecord[Family]], tokenizer: str | None, max_length: int
 ) -> Iterator[tuple[ReadRecord[Family], list[FamilyProblem]]]:
     """Yield every record with its problems."""
-    length, ids = length_for(tokenizer), SeenIds()
+    length, ids = make_path_length(tokenizer), SeenIds()
     for number, record in enumerate(records, start=1):
         family = record.value
         if family is None:
