@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+@cache
+def _module_header(path: Path) -> str:
+    return _header(path.read_text("utf-8"))
+
+
 def _header(text: str) -> str:
     """Return the imports at the top of a module."""
     return text.partition("\ndef ")[0]
@@ -72,13 +78,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ]
         sources = [_source(function) for function in (item.function, *fixtures)]
         text = "\n".join([*sources, item.nodeid])
-        header = _header(Path(item.path).read_text("utf-8"))
+        header = _module_header(Path(item.path))
         for lane, pattern in LANES.items():
             if pattern.search(text) or (lane in _WHOLE_MODULE and pattern.search(header)):
                 item.add_marker(lane)
 
 
+@cache
 def _source(function: object) -> str:
+    """Return the source of a test or fixture; empty for what has none. Cached: thousands of tests share fixtures."""
     try:
         return inspect.getsource(function)  # type: ignore[arg-type]
     except (OSError, TypeError):
