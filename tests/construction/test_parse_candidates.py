@@ -116,7 +116,7 @@ def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reas
 
 
 @pytest.mark.parametrize(
-    ("made", "kind"),
+    ("parse", "kind"),
     [
         (lambda: find_support_ids(SOURCE, [3]), "no such passage"),
         (lambda: find_support_ids(SOURCE, [-1]), "no such passage"),
