@@ -92,7 +92,7 @@ def test_a_server_that_is_started_again_is_waited_for_and_nothing_is_paid_twice(
 
 
 def test_a_server_that_stays_away_ends_the_run_with_75(server, monkeypatch):
-    monkeypatch.setattr(ledger_module, "PATIENCE", 3.0)
+    monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 3.0)
 
     async def stop(_):
         await asyncio.to_thread(server.stop)
@@ -118,7 +118,7 @@ def test_a_frozen_server_is_named_and_the_run_goes_on_with_it(server, monkeypatc
 
 
 def test_a_server_that_stays_frozen_ends_the_run_with_75(server, monkeypatch):
-    monkeypatch.setattr(ledger_module, "PATIENCE", 4.0)
+    monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 4.0)
 
     async def freeze(_):
         server.signal_all(signal.SIGSTOP)
