@@ -162,7 +162,7 @@ def test_a_commit_in_doubt_is_made_once(monkeypatch):
 
     def lose(self, batch):
         results = transact(self, batch)
-        if any(queued.done is not None for queued in batch) and next(losses, False):
+        if any(queued.future is not None for queued in batch) and next(losses, False):
             raise OperationalError("COMMIT", None, Exception("the connection was lost"))
         return results
 
