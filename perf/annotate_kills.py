@@ -85,7 +85,7 @@ def die_at(point: str, occurrence: int) -> None:
     elif point == "before the head":
         _before(audit_log.LogHead, "advance", lambda *_: reached())
     else:
-        _after(submissions, "submit_once", reached)
+        _after(submissions, "submit_and_commit", reached)
 
 
 def _before(place: Any, name: str, reached: Callable[..., None]) -> None:

@@ -61,7 +61,7 @@ def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
 def test_forms_are_for_so_many(tmp_path, audit):
     with pytest.raises(SettingError, match="forms for 2 annotators, and 3 are named"):
         run("annotate", "init", tmp_path / "study", "--audit", audit, "--annotators", "ann,bob,cyd")
-    with pytest.raises(SettingError, match="project of their own"):
+    with pytest.raises(SettingError, match="a project of families has no responses"):
         run("annotate", "init", tmp_path / "study", audit, "--audit", audit, "--annotators", "ann,bob")
     with pytest.raises(SettingError, match="name the responses"):
         run("annotate", "init", tmp_path / "study")

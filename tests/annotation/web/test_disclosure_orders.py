@@ -36,12 +36,12 @@ def test_two_who_submit_at_once_make_one_row(tmp_path):
 def _any_task_is_open(connection, row):
     submitted = connection.execute(submissions._DONE, {"task": row.id}).scalars().all()
     return submissions.next_pass(
-        submissions.passes_named(submissions.Kind(row.kind), row.passes, row.unasked.split(",")), submitted
+        submissions.select_passes(submissions.TaskKind(row.kind), row.passes, row.unasked.split(",")), submitted
     )
 
 
 def _last_pass_is_open(connection, row):
-    return submissions.passes_named(submissions.Kind(row.kind), row.passes, row.unasked.split(","))[-1]
+    return submissions.select_passes(submissions.TaskKind(row.kind), row.passes, row.unasked.split(","))[-1]
 
 
 def _anybody_owns(connection, person, task):
@@ -50,14 +50,14 @@ def _anybody_owns(connection, person, task):
 
 
 def _answer_in_the_reasoning(row, evidence):
-    return visible._answered(row, evidence)
+    return visible._with_answer(row, evidence)
 
 
 MUTANTS = {
-    "any task is open": (submissions, "_open", _any_task_is_open),
-    "any pass is open": (submissions, "_open", _last_pass_is_open),
-    "anybody owns a task": (submissions, "_own", _anybody_owns),
-    "a submission is not known again": (submissions, "_again", lambda *_: None),
+    "any task is open": (submissions, "_open_pass", _any_task_is_open),
+    "any pass is open": (submissions, "_open_pass", _last_pass_is_open),
+    "anybody owns a task": (submissions, "_find_task", _anybody_owns),
+    "a submission is not known again": (submissions, "_find_repeated", lambda *_: None),
 }
 
 
@@ -70,6 +70,6 @@ def test_a_server_without_a_lock_is_found_out(name, tmp_path, monkeypatch):
 
 def test_an_answer_that_is_shown_early_is_found_out(tmp_path, monkeypatch):
     monkeypatch.setattr(visible, "QUERIES", {**visible.QUERIES, "B": visible.QUERIES["C"]})
-    monkeypatch.setattr(visible, "_SHOWN", {**visible._SHOWN, "B": _answer_in_the_reasoning})
+    monkeypatch.setattr(visible, "_BUILDERS", {**visible._BUILDERS, "B": _answer_in_the_reasoning})
     tally = run_orders(tmp_path, range(8), REQUESTS)
     assert any("answer of" in one for one in tally.disclosures)
