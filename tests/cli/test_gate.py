@@ -19,7 +19,7 @@ from eclose.store.records import jsonl
 @pytest.fixture(autouse=True)
 def _forgotten():
     yield
-    testing.heard.clear()
+    testing.gate_lines.clear()
 
 
 def gate(*arguments):
@@ -77,7 +77,7 @@ def test_gate_report_and_pytest_print_one_figure(tmp_path):
     assert re.search(r"; \[[\d., ]+\] whatever the 3 responses without a label are", output)
     with pytest.raises(AssertionError, match=re.escape(figure)):
         testing.assert_reliable(run, min_trr=0.5)
-    assert f"TRR {figure}" in testing.heard[-1]
+    assert f"TRR {figure}" in testing.gate_lines[-1]
     assert CliRunner().invoke(app, ["report", str(run), "-f", "json", "-f", "markdown"]).exit_code == 0
     rate = json.loads((run / "report" / "diagnosis.json").read_text())["groups"][0]["rates"]["TRR"]
     low, high = rate["interval"]
@@ -102,7 +102,7 @@ def test_limits_are_held_against_corrected_rates_where_there_are_enough_labels(t
     assert "corrected by 40 labels of people" in named
     testing.assert_reliable(run, min_trr=0.5)
     corrected = re.search(r"TRR at least 50.0 %: (\d\d\.\d % \[[\d., ]+\])", gate(run, "--min-trr", 0.5)[1])[1]
-    assert f"TRR {corrected} corrected" in testing.heard[-1]
+    assert f"TRR {corrected} corrected" in testing.gate_lines[-1]
 
 
 def test_a_drop_against_a_base_run_is_held_against_its_limit(tmp_path):

@@ -70,7 +70,9 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
     assert len(every) == calls > len(refused) > 0
     assert all("does not match the schema" in call["problem"] and "unexpected" in call["reply"] for call in refused)
     assert {call["records"][0]["record"] for call in refused} <= {judgment.response_id for judgment in before}
-    assert command("ledger", "show", ledger, "--kind", "refused", "--reason", "WANTED SHAPE", "--json", "--limit", 1)
+    assert command(
+        "ledger", "show", ledger, "--kind", "refused", "--reason", "MATCH THE SCHEMA", "--json", "--limit", 1
+    )
     open_labels = {judgment.response_id for judgment in before if judgment.unjudged}
     shown = next(call for call in refused if call["records"][0]["record"] in open_labels)
     record = shown["records"][0]["record"]

@@ -86,7 +86,7 @@ def _check(
         if first := ids.add(family.id, encode(family), number):
             detail = f"{family.id!r} is the id of record {first[0]} as well"
             problems.append(FamilyProblem(record.where, "repeated_id", detail))
-        if (tokens := length.of_family(family)) > max_length:
+        if (tokens := length.count_family(family)) > max_length:
             detail = f"{tokens:,} tokens are more than {max_length:,}"
             problems.append(FamilyProblem(record.where, "too_long", detail))
         yield record, problems

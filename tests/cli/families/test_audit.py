@@ -188,10 +188,10 @@ def test_another_guideline_is_said(audit):
         answer(audit / f"forms-{number}.jsonl")
     key = json.loads((audit / "audit.json").read_text())
     (audit / "audit.json").write_text(json.dumps(key | {"guideline": "sha256:0"}))
-    assert "the guideline of this version is another" in report(audit)[0]
+    assert "the guideline that was handed out is not the one of this version" in report(audit)[0]
 
 
 def test_the_help_says_which_format_is_for_whom():
     shown = " ".join(run("families", "audit", "sample", "--help").split())
-    assert "csv recommended where people fill in the forms by hand" in shown
-    assert "jsonl recommended where a tool of yours shows them" in shown
+    assert "csv for people who fill in the forms in a spreadsheet" in shown
+    assert "jsonl for a tool of your own" in shown

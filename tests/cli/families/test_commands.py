@@ -65,5 +65,5 @@ def test_what_is_no_family_is_counted_and_explained(families):
 
 def test_the_help_says_what_cannot_be_written():
     shown = " ".join(run("families", "export", "--help").output.split())
-    assert "S, T and C prefer a step, a trace or an answer" in shown
-    assert "cannot be expressed as preference rows" in shown
+    assert "S, T and C compare steps, traces or answers" in shown
+    assert "preference rows over complete responses cannot express" in shown

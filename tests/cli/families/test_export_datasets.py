@@ -142,7 +142,7 @@ def test_an_error_leaves_no_tables(folder, monkeypatch):
 
 def test_the_run_itself_is_never_written_to(folder):
     for given in (folder, folder / "train.jsonl"):
-        with pytest.raises(SettingError, match="where the families lie"):
+        with pytest.raises(SettingError, match="holds the families"):
             run("families", "export", given, "--format", "datasets", "--out", folder, "--force")
 
 

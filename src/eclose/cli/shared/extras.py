@@ -31,6 +31,9 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "yaml": ("chat", "train"),
 }
 
+# Packages whose extra has another name.
+_PACKAGE_EXTRAS = {"annotation": "annotate", "training": "train"}
+
 # These come with Python, except on Windows.
 _POSIX = frozenset({"fcntl", "grp", "pwd", "resource", "termios"})
 
@@ -49,5 +52,6 @@ def install_line(error: ImportError) -> str | None:
         return None
     files = [frame.filename.replace("\\", "/") for frame in traceback.extract_tb(error.__traceback__)]
     modules = [file.rpartition("/eclose/")[2].removesuffix(".py").split("/") for file in files if "/eclose/" in file]
-    importing = [extra for extra in extras if any(extra in parts for parts in modules)]
+    packages = {_PACKAGE_EXTRAS.get(part, part) for parts in modules for part in parts}
+    importing = [extra for extra in extras if extra in packages]
     return f"this command needs {module}, which is not installed. Run: pip install 'eclose[{[*importing, *extras][0]}]'"
