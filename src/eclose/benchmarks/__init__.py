@@ -1,1 +1,1 @@
-"""A file of questions becomes instances: three benchmarks, other tools' columns, and our own."""
+"""Readers of benchmarks and of other tools' files, which become instances and responses."""

@@ -1,1 +1,1 @@
-"""Parse, call, print: one file per verb."""
+"""The command line: one file a verb; each parses, calls and prints."""

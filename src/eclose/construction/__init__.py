@@ -1,1 +1,1 @@
-"""Questions with passages -> families: a verified response, and what must change when a fact or the target does."""
+"""Construction of counterfactual families from questions with passages, each part verified."""

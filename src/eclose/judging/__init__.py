@@ -1,1 +1,1 @@
-"""Response -> Judgment, by a model under the locked guidelines."""
+"""Judging of responses by a model under the locked guidelines, and validation of the judge."""

@@ -1,1 +1,1 @@
-"""Files, calls and runs: core values on disk, and the record of how they came about."""
+"""Files of records, resumable runs, and the ledger of model calls."""

@@ -1,1 +1,1 @@
-"""Families to an adapter: objectives as tables of comparisons, inside a Trainer that people know."""
+"""Training with E-Closure: families to an adapter, inside a Transformers Trainer; selection and the switch test."""

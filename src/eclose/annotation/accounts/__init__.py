@@ -1,1 +1,1 @@
-"""Who may get in: people and their invitations, passwords, sessions, and how often somebody may try."""
+"""Accounts: people and their invitations, passwords, sessions, and limits on login attempts."""

@@ -1,1 +1,1 @@
-"""What comes of annotation: how far people agree, which labels hold, and files that others read."""
+"""Results of annotation: agreement, final labels, and files that other tools read."""

@@ -1,1 +1,1 @@
-"""The annotation server: pages over HTTP, made of what a pass may show."""
+"""The annotation server: pages over HTTP that show each pass no more than it may show."""
