@@ -230,7 +230,7 @@ def test_a_replay_needs_no_server_and_writes_the_same_bytes(instances, tmp_path)
     assert first == second
     missing = ran(instances, *other, "--demonstrations", 0)
     assert missing.returncode == 2
-    assert "a replay sends nothing" in missing.stderr
+    assert "replay sends nothing" in missing.stderr
 
 
 def test_a_dry_run_sends_and_writes_nothing(instances, tmp_path):
@@ -256,7 +256,7 @@ def test_a_budget_stops_the_run_and_a_larger_one_lets_it_go_on(instances, tmp_pa
         words += ["--prices", tmp_path / "prices.json", "--concurrency", 2, "--budget"]
         first = ran(*words, 15)
         assert first.returncode == 75, first.stderr
-        assert "Raise the budget and run the same command again" in first.stderr
+        assert "Raise --budget and run the same command again" in first.stderr
         spent = float(re.search(r"([\d.]+) of 15\.00 USD spent", first.stderr)[1])
         assert 0 < spent <= 15
         assert 0 < paid(model) < 40
