@@ -356,9 +356,8 @@ def connection(failed=0, limit=64, **sums):
     for name, amount in sums.items():
         setattr(budget, name, amount)
     limiter = SimpleNamespace(in_flight=limit, limit=limit)
-    return SimpleNamespace(
-        model=SimpleNamespace(limiter=limiter, met=Counter(failed=failed), trouble=None), budget=budget
-    )
+    model = SimpleNamespace(failures=Counter(failed=failed), trouble=None)
+    return SimpleNamespace(model=model, limiter=limiter, budget=budget)
 
 
 def test_a_line_says_what_was_spent_apart_from_what_may_be_billed():
