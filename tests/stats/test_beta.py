@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from eclosure.stats import beta
 from eclosure.stats.beta import beta_survival, beta_upper
 
 PARAMETERS = np.array([
@@ -29,3 +30,15 @@ def test_the_chance_of_a_greater_value():
     mean = a / (a + b)
     x = mean + np.array([[0.01], [0.3], [0.9]]) * (1 - mean)
     assert beta_survival(x, a, b) == pytest.approx(stats.beta.sf(x, a, b), rel=1e-8, abs=1e-300)
+
+
+def test_a_million_responses_converge():
+    assert beta_upper(5e5, 5e5, 0.025) == pytest.approx(stats.beta.isf(0.025, 5e5, 5e5), abs=1e-9)
+
+
+def test_what_does_not_converge_is_an_error_and_not_a_number(monkeypatch):
+    with pytest.raises(ArithmeticError, match="incomplete beta function"):
+        beta_survival(0.5 + 1e-9, 1e9, 1e9)
+    monkeypatch.setattr(beta, "_PRECISION", -1.0)
+    with pytest.raises(ArithmeticError, match="quantile"):
+        beta_upper(3.0, 3.0, 0.025)

@@ -19,7 +19,8 @@ Number = TypeVar("Number", float, Floats)
 _LOG_GAMMA = np.frompyfunc(lgamma, 1, 1)
 _NEGLIGIBLE, _PRECISION = 1e-13, 1e-12
 _STEPS, _STRIDE = 4_000, 8
-"""Steps of the continued fraction at most, and after how many it is looked at."""
+"""Largest number of terms of the continued fraction, and the number of terms between two checks for convergence."""
+_NEWTON_STEPS = 50
 
 
 def beta_survival(x: Number, a: Number, b: Number) -> Number:
@@ -34,9 +35,9 @@ def beta_survival(x: Number, a: Number, b: Number) -> Number:
     fraction: Any = last
     ratio: Any = 1.0
     for step in range(1, _STEPS):
-        place = b + 2 * step
-        even = step * (a - step) * rest / ((place - 1) * place)
-        odd = -(b + step) * (total + step) * rest / (place * (place + 1))
+        index = b + 2 * step
+        even = step * (a - step) * rest / ((index - 1) * index)
+        odd = -(b + step) * (total + step) * rest / (index * (index + 1))
         last, ratio = 1 / (1 + even * last), 1 + even / ratio
         factor = last * ratio
         last, ratio = 1 / (1 + odd * last), 1 + odd / ratio
@@ -44,6 +45,8 @@ def beta_survival(x: Number, a: Number, b: Number) -> Number:
         fraction = fraction * factor
         if step % _STRIDE == 0 and np.max(np.abs(factor - 1)) < _NEGLIGIBLE:
             break
+    else:
+        raise ArithmeticError(f"the incomplete beta function did not converge in {_STEPS} steps")
     survival: Number = _density(x, a, b) * x * rest / b * fraction
     return survival
 
@@ -52,7 +55,7 @@ def beta_upper(a: Number, b: Number, tail: float) -> Number:
     """Return the value that is exceeded with the chance ``tail``; ``a`` is at least 1, so it lies above the mean."""
     x: Any = _first_guess(a, b, tail)
     least = a / (a + b)
-    for _ in range(50):
+    for _ in range(_NEWTON_STEPS):
         survival, rest = beta_survival(x, a, b), 1 - x
         # Newton's step for the logarithm of the chance as a function of that of the rest: nearly straight in the tail.
         step = survival / (_density(x, a, b) * rest) * np.log(survival / tail)
@@ -61,6 +64,8 @@ def beta_upper(a: Number, b: Number, tail: float) -> Number:
         x = better if np.ndim(better) else float(better)
         if near:
             break
+    else:
+        raise ArithmeticError(f"the quantile of the beta distribution did not converge in {_NEWTON_STEPS} steps")
     upper: Number = x
     return upper
 
