@@ -9,7 +9,8 @@ from eclosure.core.choice import fixed_edit
 from eclosure.core.response import parse_completion
 from eclosure.protocol.response import Order, ResponsePrompt
 from eclosure.store.records import encode
-from eclosure.train.export import Edits, preference_rows, sft_rows
+from eclosure.train.export import preference_rows, sft_rows
+from eclosure.train.formats import Edits
 from eclosure.world.families import make_families
 
 PROMPT = ResponsePrompt()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,6 +87,8 @@ def construct(
     Run it on a few hundred sources first, drawn by eclosure data sample: then --dry-run --pilot RUN tells what all of
     them will cost.
     """
+    import asyncio
+
     from eclosure.construct.run import Plan, cast, make_inquiry
     from eclosure.construct.run import construct as run
     from eclosure.construct.settings import ConstructSettings

@@ -13,7 +13,7 @@ from eclosure.cli.families_show import show
 from eclosure.cli.families_validate import validate
 from eclosure.cli.output import QUARANTINED, counted, say, say_written
 from eclosure.protocol.response import Order
-from eclosure.train.export import Edits
+from eclosure.train.formats import Edits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -118,6 +117,8 @@ def generate(
     --training-seed. Who is asked and how is also read from variables named after the flags, such as
     ECLOSURE_MODEL, ECLOSURE_BUDGET and ECLOSURE_LEDGER, in the environment or in .env.
     """
+    import asyncio
+
     from eclosure.errors import SettingError
     from eclosure.generate import GenerateSettings, make_inquiry, one_completion
     from eclosure.generate import generate as run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,6 +94,8 @@ def judge(
     code is 3 when there are too many. Stop it at any moment, and run the same command again: it goes on, and nothing
     that was answered is asked or paid twice.
     """
+    import asyncio
+
     from eclosure.judge.run import judge_responses, kin
     from eclosure.judge.settings import JudgeSettings
     from eclosure.judge.sources import find_sources

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -53,6 +52,8 @@ Reason = Annotated[
 def verify(place: Place) -> None:
     """Compute every key and checksum of a ledger again; exits with 3 when something is damaged."""
     where = _where(place)
+    import asyncio
+
     from eclosure.chat.ledger_tools import verify_ledger
     from eclosure.store.database import shown
 
@@ -153,6 +154,8 @@ def prune(
     every reply that is still in the ledger, and sends only what was deleted.
     """
     where = _where(place)
+    import asyncio
+
     from eclosure.chat.ledger_tools import CallFilter, release_orphans
     from eclosure.errors import SettingError
 
@@ -167,6 +170,8 @@ def prune(
 
 
 def _prune(where: Path | str, wanted: CallFilter, *, damaged: bool, dry_run: bool) -> None:
+    import asyncio
+
     from eclosure.chat.ledger_tools import plan_prune, prune_ledger
 
     plan = plan_prune(where, wanted, damaged=damaged)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,6 +36,8 @@ def screen(
 
     Writes screening.jsonl, which eclosure data intersect --eligible reads.
     """
+    import asyncio
+
     from eclosure.chat.forecast import forecast_usage, habits_of
     from eclosure.chat.inquiry import price_of_model
     from eclosure.judge.screen import requests, screen_questions

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclosure.core.choice import fixed_edit
 from eclosure.core.edges import Direction
 from eclosure.protocol.response import completion_text
+from eclosure.train.formats import Edits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from eclosure.protocol.response import ResponsePrompt
 
 Messages: TypeAlias = tuple[Mapping[str, object], ...]
-
-
-class Edits(StrEnum):
-    """Which evidence edits of a family are written."""
-
-    FIRST = "first"
-    """The one of the switch test."""
-    ALL = "all"
 
 
 def _no_thinking() -> dict[str, bool]:
