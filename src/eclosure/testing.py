@@ -9,7 +9,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclosure.cases import CaseSet, LeftOut, read_cases, refuse_other_questions
+from eclosure.cases import CaseSet, read_cases, refuse_other_questions
 from eclosure.core.judgment import NEVER_ASKED
 from eclosure.diagnose import Case, Diagnosis, broken_link, diagnose
 from eclosure.gate import Baseline, GateReport, Limits, Outcome, PairedRate, Undecided, figure, gate
@@ -36,11 +36,17 @@ _FAILS: dict[Metric, Callable[[Case], Label]] = {
 
 
 class JudgedCases(NamedTuple):
-    """The cases of a run, the responses that make none, and the folder they come from."""
+    """The cases of a run with what a reader must be told of them, and the folder they come from."""
 
-    cases: Sequence[Case]
-    left_out: Sequence[LeftOut] = ()
+    read: CaseSet
     folder: Path | None = None
+
+    @classmethod
+    def of(cls, run: Path | str | Iterable[Case], *, allow_stale: bool = False) -> JudgedCases:
+        """Read the folder of a judged run, or take cases as they are."""
+        if isinstance(run, str | Path):
+            return cls(read_cases(Path(run), allow_stale=allow_stale), Path(run))
+        return cls(CaseSet(tuple(run)))
 
     @property
     def name(self) -> str:
@@ -55,6 +61,8 @@ class HeldRun(NamedTuple):
     report: GateReport
     corrected: Mapping[Metric, CorrectedRate]
     """The rates that labels of people correct; limits are held against these."""
+    stale: tuple[str, ...] = ()
+    """Files of the run and of its base that are not those that were judged, a sentence each."""
 
 
 def hold(
@@ -69,11 +77,13 @@ def hold(
         validation: A file that ``eclosure judge validate`` wrote, instead of the one in the folder.
         seed: Draws the intervals of corrected rates and of differences.
     """
-    diagnosis = diagnose(run.cases)
+    diagnosis = diagnose(run.read.cases)
     corrected = _corrected(run, validation, seed)
     compared = None if base is None else _baseline(run, base, seed)
-    report = gate(diagnosis.overall, diagnosis.unjudged, limits, run.left_out, corrected=corrected, base=compared)
-    return HeldRun(diagnosis, report, corrected)
+    left_out = run.read.left_out
+    report = gate(diagnosis.overall, diagnosis.unjudged, limits, left_out, corrected=corrected, base=compared)
+    stale = (*run.read.stale, *(() if base is None else base.read.stale))
+    return HeldRun(diagnosis, report, corrected, stale)
 
 
 def _corrected(run: JudgedCases, validation: Path | None, seed: int) -> Mapping[Metric, CorrectedRate]:
@@ -83,7 +93,7 @@ def _corrected(run: JudgedCases, validation: Path | None, seed: int) -> Mapping[
 
     from eclosure.judge.correction import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
 
-    judgments, responses = [case.judgment for case in run.cases], [case.response for case in run.cases]
+    judgments, responses = [case.judgment for case in run.read.cases], [case.response for case in run.read.cases]
     rng = np.random.default_rng(seed)
     return correct_runs([run.folder], judgments, responses, validation, rng=rng).rates
 
@@ -93,14 +103,14 @@ def _baseline(run: JudgedCases, base: JudgedCases, seed: int) -> Baseline:
 
     from eclosure.compare import compare  # noqa: PLC0415
 
-    refuse_other_questions(run.cases, base.cases)
-    rows = ([case.row for case in side.cases] for side in (run, base))
+    refuse_other_questions(run.read.cases, base.read.cases)
+    rows = ([case.row for case in side.read.cases] for side in (run, base))
     overall = compare(*rows, rng=np.random.default_rng(seed)).overall
     rates = {
         metric: PairedRate(difference.run, difference.base, difference.estimate, overall.questions)
         for metric, difference in overall.differences.items()
     }
-    return Baseline(base.name, rates, len(base.left_out))
+    return Baseline(base.name, rates, len(base.read.left_out))
 
 
 def assert_reliable(
@@ -160,18 +170,13 @@ def assert_reliable(
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
     )
-    folder = run if isinstance(run, (str, Path)) else None
-    read = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, (str, Path)) else CaseSet(tuple(run))
-    mine = JudgedCases(read.cases, read.left_out, None if folder is None else Path(folder))
-    base_read = None if against is None else read_cases(Path(against), allow_stale=allow_stale)
-    base = None
-    if base_read is not None and against is not None:
-        base = JudgedCases(base_read.cases, base_read.left_out, Path(against))
-    held = hold(mine, limits, base=base, seed=seed)
-    stale = [f"STALE: {sentence}" for sentence in (*read.stale, *(base_read.stale if base_read is not None else ()))]
-    heard.append(" ".join([_line(held, mine), *stale]))
+    judged = JudgedCases.of(run, allow_stale=allow_stale)
+    base = None if against is None else JudgedCases.of(against, allow_stale=allow_stale)
+    held = hold(judged, limits, base=base, seed=seed)
+    stale = [f"STALE: {sentence}" for sentence in held.stale]
+    heard.append(" ".join([_line(held, judged), *stale]))
     if held.report.decide(undecided) is not Outcome.PASSED:
-        message = _message(held, mine, list(_suspects(read.cases, limits)), worst)
+        message = _message(held, judged, list(_suspects(judged.read.cases, limits)), worst)
         raise AssertionError("\n".join([*stale, *message]))
     return held.diagnosis
 

@@ -68,7 +68,6 @@ def gate(
     With --against, the difference to a base run is held against limits of its own, on the questions that both answer:
     --max-trr-drop 0.02 passes where the whole interval of the difference lies above -2 points.
     """
-    from eclosure.cases import read_cases
     from eclosure.gate import Limits, Outcome
     from eclosure.testing import JudgedCases, hold
 
@@ -83,24 +82,22 @@ def gate(
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
     )
-    read = read_cases(run, allow_stale=allow_stale)
-    say_notices(read)
-    base_read = None if against is None else read_cases(against, allow_stale=allow_stale)
-    base = None
-    if base_read is not None:
-        say_notices(base_read)
-        base = JudgedCases(base_read.cases, base_read.left_out, against)
-    cases = JudgedCases(read.cases, read.left_out, run)
-    diagnosis, report, _ = hold(cases, limits, base=base, validation=validation, seed=seed)
-    if read.left_out:
-        first, reason = read.left_out[0]
-        say(f"{plural(len(read.left_out), 'response')} of the run left out: {first}: {reason}")
+    judged = JudgedCases.of(run, allow_stale=allow_stale)
+    say_notices(judged.read)
+    base = None if against is None else JudgedCases.of(against, allow_stale=allow_stale)
+    if base is not None:
+        say_notices(base.read)
+    held = hold(judged, limits, base=base, validation=validation, seed=seed)
+    report, left_out = held.report, judged.read.left_out
+    if left_out:
+        first, reason = left_out[0]
+        say(f"{plural(len(left_out), 'response')} of the run left out: {first}: {reason}")
     for check in report.checks:
         say(check)
     if report.multiplicity is not None:
         say(report.multiplicity)
     outcome = report.decide(undecided)
     taken = f" (--undecided {undecided})" if outcome is not report.outcome else ""
-    stale = ", by stale judgments" if read.stale or (base_read is not None and base_read.stale) else ""
-    say(f"{run}: {report.outcome}{taken}{stale}, {plural(diagnosis.overall.responses, 'response')}")
+    stale = ", by stale judgments" if held.stale else ""
+    say(f"{run}: {report.outcome}{taken}{stale}, {plural(held.diagnosis.overall.responses, 'response')}")
     raise typer.Exit({Outcome.PASSED: 0, Outcome.FAILED: FAILED, Outcome.UNDECIDED: UNDECIDED}[outcome])

@@ -224,8 +224,9 @@ def validate(
     path = out or run / VALIDATION
     write(path, validation)
     say_validation(validation)
+    judgments = read_judgments(run / JUDGMENTS) if others else []
     for name, other in others.items():
-        judgments, judged_again = read_judgments(run / JUDGMENTS), read_judgments(other / JUDGMENTS)
+        judged_again = read_judgments(other / JUDGMENTS)
         _say_comparison(name, compare(judgments, judged_again, people, rng=rng, resamples=resamples))
     say(f"{path}: written")
 
