@@ -86,7 +86,7 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[Case], notes: Notes) -> Iterato
     for statement in headline(diagnosis, notes):
         yield from _statement(statement)
     own_rates = " All other counts and rates are the judge's own." if notes.corrected else ""
-    yield f"\nBrackets are 95 % intervals; questions are resampled, not responses.{own_rates}"
+    yield f"\nBrackets are 95 % intervals over questions.{own_rates}"
     yield "\n## Where responses are lost\n"
     for stage in flow(diagnosis):
         yield _stage(stage)
