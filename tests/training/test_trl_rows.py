@@ -9,7 +9,8 @@ from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import parse_completion
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import encode
-from eclose.training.trl_rows import EditChoice, make_preference_rows, make_sft_rows
+from eclose.training.row_formats import EditChoice
+from eclose.training.trl_rows import make_preference_rows, make_sft_rows
 from eclose.world.make.families import make_families
 
 PROMPT = ResponsePrompt()

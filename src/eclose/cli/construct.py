@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,6 +98,8 @@ def construct(
     Run it on a few hundred sources first, drawn by eclose data sample: --dry-run --pilot RUN then estimates the cost of
     all of them.
     """
+    import asyncio
+
     from eclose.construction.run import ConstructionRun, build_construction_run, construct_families, resolve_models
     from eclose.construction.settings import ConstructSettings
     from eclose.errors import SettingError

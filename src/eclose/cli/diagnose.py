@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_report
 from eclose.cli.shared.output import AllowStale, percent_span, percent_with_interval, plural, print_table, say
-from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
@@ -55,6 +54,7 @@ def diagnose(
 
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
+    from eclose.core.judgment import MAX_UNJUDGED_SHARE
     from eclose.diagnosis.report.headline import format_corrected_rate
     from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate
     from eclose.diagnosis.report.summary import list_cautions
@@ -76,13 +76,11 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     heads = ["rate", "to the judge", "n", *(["not judged", "bounds, %"] if missing else [])]
     print_table(title, [*heads, *(["corrected"] if notes.corrected else [])], rows)
     if missing:
-        say(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {_LIMIT}")
+        limit = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
+        say(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {limit}")
     say(notes.trust)
     for caution in list_cautions(diagnosis, notes):
         say(f"  {caution}")
-
-
-_LIMIT = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
 
 
 def _print_comparison(against: BaseComparison) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -121,6 +120,8 @@ def generate(
     --training-seed. The model and the call options are also read from variables named after the flags, such as
     ECLOSE_MODEL, ECLOSE_BUDGET and ECLOSE_LEDGER, in the environment or in .env.
     """
+    import asyncio
+
     from eclose.errors import SettingError
     from eclose.generation import (
         GenerateSettings,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,6 +115,8 @@ def judge(
     these, and the exit code is 3 where there are too many. After a stop, the same command continues the run; no reply
     is requested or paid for twice.
     """
+    import asyncio
+
     from eclose.judging.inputs import find_run_inputs
     from eclose.judging.run import find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings

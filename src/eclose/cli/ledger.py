@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -49,6 +48,8 @@ Reason = Annotated[str | None, typer.Option(help="Part of the message why a repl
 def verify(location: LedgerLocation) -> None:
     """Check every key and checksum of a ledger; exit with 3 where a row is damaged."""
     where = _find_ledger(location)
+    import asyncio
+
     from eclose.calls.ledger_tools import verify_ledger
     from eclose.store.ledger.database import describe_location
 
@@ -150,6 +151,8 @@ def prune(
     every reply that is still in the ledger, and sends only the deleted calls.
     """
     where = _find_ledger(location)
+    import asyncio
+
     from eclose.calls.ledger_tools import CallFilter, release_orphans
     from eclose.errors import SettingError
 
@@ -164,6 +167,8 @@ def prune(
 
 
 def _prune(where: Path | str, call_filter: CallFilter, *, damaged: bool, dry_run: bool) -> None:
+    import asyncio
+
     from eclose.calls.ledger_tools import plan_prune, prune_ledger
 
     plan = plan_prune(where, call_filter, damaged=damaged)

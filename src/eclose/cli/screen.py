@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +35,8 @@ def screen(
 
     Writes screening.jsonl, which eclose data intersect --eligible reads.
     """
+    import asyncio
+
     from eclose.judging.screen import forecast_screening, screen_questions
     from eclose.judging.settings import JudgeSettings
     from eclose.world.server.writing_habits import register_world_habits

@@ -9,28 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.edges import Direction
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.protocol.response_prompt import format_completion
+from eclose.store.records.families import scan_families
+from eclose.store.records.jsonl import ReadRecord
+from eclose.store.runs.step import RunStep
+from eclose.training.row_formats import EditChoice, RowFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from eclose.core.family import EvidenceEdit, Family, View
     from eclose.protocol.response_prompt import ResponsePrompt
 
 Messages: TypeAlias = tuple[Mapping[str, object], ...]
-
-
-class EditChoice(StrEnum):
-    """Evidence edits of a family that are written as rows."""
-
-    FIRST = "first"
-    """The edit of the switch test."""
-    ALL = "all"
 
 
 def _no_thinking() -> dict[str, bool]:
@@ -114,3 +110,20 @@ def _prompt(view: View, prompt: ResponsePrompt) -> Messages:
 
 def _reply(view: View) -> Messages:
     return ({"role": "assistant", "content": format_completion(view.trace, view.answer)},)
+
+
+def export_step(path: Path, out: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> RunStep:
+    """Return the step that writes the rows of a file of families, with the settings that its manifest records."""
+    settings = {"format": layout.value, "edits": edits.value, "prompt": prompt.hash}
+    return RunStep("families export", settings, (path,), out)
+
+
+def read_rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:
+    """Yield the rows of each family; unreadable and rejected records are passed on."""
+    make_rows = make_sft_rows if layout is RowFormat.TRL_SFT else make_preference_rows
+    for record in scan_families(path):
+        if record.value is None:
+            yield record
+            continue
+        for row in make_rows(record.value, prompt, edits):
+            yield ReadRecord(record.where, value=row)

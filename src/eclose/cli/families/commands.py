@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,26 +12,12 @@ from eclose.cli.families.show import show
 from eclose.cli.families.validate import validate
 from eclose.cli.shared.output import QUARANTINED, count_progress, print_step_result, say
 from eclose.protocol.response_prompt import PromptOrder
-from eclose.training.trl_rows import EditChoice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from eclose.protocol.response_prompt import ResponsePrompt
-    from eclose.store.records.jsonl import ReadRecord
+from eclose.training.row_formats import EditChoice, RowFormat
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, validate, audit and export families.")
 app.command()(show)
 app.command()(validate)
 app.add_typer(audit.app, name="audit")
-
-
-class RowFormat(StrEnum):
-    """Formats of an export."""
-
-    TRL_SFT = "trl-sft"
-    TRL_PREFERENCE = "trl-preference"
-    DATASETS = "datasets"
 
 
 _PROMPT_OPTIONS = ("edits", "demonstrations", "order")
@@ -81,17 +66,16 @@ def export(
     preference rows over complete responses cannot express. Use eclose train for those.
     """
     from eclose.protocol.response_prompt import ResponsePrompt
-    from eclose.store.runs.step import RunStep
+    from eclose.training.trl_rows import export_step, read_rows
 
     if layout is RowFormat.DATASETS:
         raise typer.Exit(_export_dataset(context, families, out, force=force))
     prompt = ResponsePrompt(demonstrations, order)
-    settings = {"format": layout.value, "edits": edits.value, "prompt": prompt.hash}
-    stage = RunStep("families export", settings, (families,), out)
-    manifest = stage.claim(force=force)
-    rows = _make_rows(families, layout, prompt, edits)
-    counts = manifest.counts if manifest else stage.write(count_progress(rows, f"writing {out.name}"))
-    print_step_result(stage, counts, again=manifest is not None, doubt="is this a file of families")
+    step = export_step(families, out, layout, prompt, edits)
+    manifest = step.claim(force=force)
+    rows = read_rows(families, layout, prompt, edits)
+    counts = manifest.counts if manifest else step.write(count_progress(rows, f"writing {out.name}"))
+    print_step_result(step, counts, again=manifest is not None, doubt="is this a file of families")
     raise typer.Exit(QUARANTINED if counts.quarantined else 0)
 
 
@@ -109,18 +93,3 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
     if counts.quarantined:
         say(f"  records that could not be read, with reasons: {out / QUARANTINE}")
     return QUARANTINED if counts.quarantined else 0
-
-
-def _make_rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:
-    """Yield the rows of each family; unreadable and rejected records are passed on."""
-    from eclose.store.records.families import scan_families
-    from eclose.store.records.jsonl import ReadRecord
-    from eclose.training.trl_rows import make_preference_rows, make_sft_rows
-
-    make_rows = make_sft_rows if layout is RowFormat.TRL_SFT else make_preference_rows
-    for record in scan_families(path):
-        if record.value is None:
-            yield record
-            continue
-        for row in make_rows(record.value, prompt, edits):
-            yield ReadRecord(record.where, value=row)
