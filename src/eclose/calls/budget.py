@@ -94,6 +94,7 @@ class Budget:
 
     def reserve(self, amount: int) -> None:
         """Reserve an amount; raise ``BudgetSpent`` where the cap does not cover it."""
+        # Interrupted calls count like paid ones: the provider may have billed them, and the cap must hold even then.
         if self.cap is not None and self.spent + self.assumed + self.reserved + amount > self.cap:
             raise self.refusal(amount)
         self.reserved += amount
@@ -116,6 +117,7 @@ class Budget:
 
     async def wait_for_room(self, amount: int) -> None:
         """Wait until a call of this process ends, at most ``POLL_SECONDS``; raise where waiting cannot help."""
+        # Waiting helps only while a call in flight may turn out cheaper than its reservation.
         if not self.reserved or (self.cap is not None and self.spent + self.assumed + amount > self.cap):
             raise self.refusal(amount)
         # A call of this process sets the event; calls of other processes are seen after the time-out.

@@ -93,6 +93,8 @@ class CachedModel(ModelWrapper):
         """Return the stored reply, or a new one."""
         # Always computed anew: the request may be a copy of one that was sent before, with another attempt or replica.
         call_key = _key_call(self.name, request)
+        # The lookup is under the lock, so that a second caller of the same request finds the reply that the first one
+        # stored.
         async with self._hold_key(call_key.key):
             if (settled := await self._ledger.find_reply(call_key.key)) is not None:
                 return decode_reply(settled)
@@ -154,6 +156,7 @@ class JournalingModel(ModelWrapper):
         except Resumable:
             await self._accounts.ledger.release(key)  # it was not sent
             raise
+        # Cancelled, or a bug after the request left: the provider may bill it, so its worst case stays in the account.
         except BaseException:
             await self._accounts.ledger.break_off(key)
             raise
@@ -168,6 +171,8 @@ class JournalingModel(ModelWrapper):
         ledger, budget = self._accounts.ledger, self._accounts.budget
         while True:
             try:
+                # One transaction checks the cap, reserves the cost and writes the intent: two processes cannot both
+                # take the last part of a budget.
                 account = await ledger.intend(intent, cap=budget.cap)
             except CapExceededError as refused:
                 budget.update(refused.account)
@@ -175,6 +180,8 @@ class JournalingModel(ModelWrapper):
             except CallInFlightError:
                 await asyncio.sleep(POLL_SECONDS)
             except RecordError:
+                # The ledger refuses an intent for a call that has a reply: another process answered it since the cache
+                # looked.
                 if (settled := await ledger.find_reply(call_key.key)) is None:
                     raise
                 raise AnsweredByOtherProcess(settled) from None
@@ -199,6 +206,7 @@ class SettlingModel(ModelWrapper):
         except AnsweredByOtherProcess as other:
             return decode_reply(other.settled)
         except CallFailure as failure:
+            # The service failed, so there is no answer to store: a later attempt sends the same key again.
             if not failure.kind.semantic:
                 await self._close(key, worst, unpaid=failure.unpaid)
                 raise
@@ -234,7 +242,7 @@ class NotRecordedError(UserError):
 
 
 class _MissingModel:
-    """Model of a replay: every call that reaches it is missing in the ledger."""
+    """Innermost model of a replay: a call reaches it only where the ledger has no reply, and raises."""
 
     def __init__(self, name: str) -> None:
         self.name = name

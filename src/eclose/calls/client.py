@@ -76,6 +76,8 @@ class CallSettings:
     def rate_limits(self) -> RateLimits:
         """Bounds of the rate limit."""
         return RateLimits(
+            # The capacity of the server is unknown at the start; from eight the limit doubles with every round of
+            # replies.
             start=min(8, self.concurrency) if self.slow_start else self.concurrency,
             ceiling=self.concurrency,
             requests_per_minute=self.requests_per_minute,
@@ -113,6 +115,7 @@ async def connect_model(
     """Put the layers around a model. Several models of one run share its ``budget``."""
     if price is None and settings.budget is not None:
         raise SettingError(f"{model.name}: --budget needs a price. Give one in a price file (--prices).")
+    # Loaded from the ledger and not started at zero: the cap applies to the whole run, with its earlier sessions.
     budget = budget or await load_budget(ledger, settings)
     accounts = CallAccounts(ledger, price, budget)
     policy = RetryPolicy(
@@ -120,6 +123,7 @@ async def connect_model(
         breaker_failures=settings.breaker_failures,
         breaker_seconds=settings.breaker_seconds,
     )
+    # The breaker knows the limiter, to let waiting requests pass when it opens; they then meet its error.
     limiter = Limiter(settings.rate_limits)
     breaker = CircuitBreaker(policy, limiter)
     journaled = JournalingModel(model, accounts)
@@ -142,6 +146,7 @@ def find_price(name: str, settings: CallSettings) -> Price | None:
     try:
         return find_listed_price(name, prices, settings.currency)
     except SettingError:
+        # A budget always needs a price: without one every call would count as free and the cap would never be reached.
         if settings.unpriced and settings.budget is None:
             return None
         raise

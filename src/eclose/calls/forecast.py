@@ -60,7 +60,7 @@ MODEL = WritingHabits(
     quoted=0.15,
     supported=0.5,
 )
-"""Habits of a language model behind a chat API. Assumed, not measured: models differ in length."""
+"""Habits of a language model behind a chat API. Assumed and not measured: the lengths of replies differ by model."""
 
 _registered: dict[str, WritingHabits] = {}
 
@@ -93,6 +93,7 @@ class UsageForecast:
 
 def expected_usage(request: Request, habits: WritingHabits) -> Usage:
     """Return the tokens of a request and of its expected reply."""
+    # Chat formats wrap every message into a role and separators, which providers bill as tokens.
     prompt = sum(habits.count(message["content"]) + habits.a_message for message in request.messages)
     if request.schema is None:
         # Without a schema only the largest length of the reply is known.

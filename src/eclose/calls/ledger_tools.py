@@ -143,6 +143,7 @@ class CallFilter:
 def find_calls(where: Path | str, call_filter: CallFilter | None = None) -> Iterator[CallView]:
     """Yield the calls of a ledger that match a filter, in the order of their first intent."""
     call_filter = call_filter or CallFilter()
+    # A generator: a ledger may hold millions of calls, and is read a page at a time.
     views = (CallView.of(stored) for stored in read_calls(where))
     return (view for view in views if call_filter.matches(view))
 
@@ -170,12 +171,15 @@ def plan_prune(where: Path | str, call_filter: CallFilter, *, damaged: bool = Fa
     runs: set[str] = set()
     if damaged:
         damage = find_damage(where)
+        # A damaged row without a readable call or run cannot be matched with the rows that depend on it.
         if damage.lost:
             raise UserError(f"{damage.lost} damaged rows belong to no known call. Restore the ledger from a copy.")
         calls, runs = set(damage.calls), set(damage.runs)
     for stored in read_calls(where):
         if stored.key in calls or (not call_filter.empty and call_filter.matches(CallView.of(stored))):
             calls.add(stored.key)
+            # The outcomes go with the call: they may have been computed from it, and would not be computed again
+            # otherwise.
             runs |= {purpose.run for purpose in stored.purposes}
     return PrunePlan(frozenset(calls), frozenset(runs))
 

@@ -72,7 +72,8 @@ class _Meter:
         self.free_at = max(self.free_at, now) + units * self._seconds
 
     def change(self, per_minute: int | None, now: float) -> None:
-        """Change the rate; units still to be waited for are waited for at the new rate."""
+        """Change the rate; units that were sent and are not yet paid off are paid off at the new rate."""
+        # In units and not in seconds: what is owed was sent already and has to be paid off whatever the rate is.
         pending = max(0.0, self.free_at - now) / self._seconds if self._seconds else 0.0
         self._seconds = _seconds_each(per_minute)
         self.free_at = now + pending * self._seconds
@@ -110,7 +111,7 @@ class Limiter:
 
     @property
     def limit(self) -> int:
-        """How many requests may be under way now."""
+        """Number of requests that may be in flight now."""
         return min(int(self._limit), self._ceiling)
 
     def __str__(self) -> str:
@@ -154,6 +155,8 @@ class Limiter:
         self._proven = True
         if not self.waiting or _now() < self._steady_from or self._limit >= self._ceiling:
             return
+        # One per reply doubles the limit with every round of replies (slow start); 1/limit per reply adds one per
+        # round.
         step = 1.0 if self._limit < self._quick_below else 1 / self._limit
         self._grown = True
         self._set(min(self._ceiling, self._limit + step), "answered")
@@ -195,6 +198,7 @@ class Limiter:
 
     def _cut(self) -> None:
         self._steady_from = max(self._steady_from, _now() + self.limits.cooldown)
+        # One overload refuses many requests in flight at once: these are one signal and cause one cut.
         if _now() < self._cut_from or not self._proven:
             return
         self._cut_from, self._proven = _now() + self.limits.cooldown, False

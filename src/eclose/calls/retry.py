@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from eclose.calls.rate_limit import Limiter
     from eclose.models.interface import ChatModel, Reply, Request
 
+# More attempts would select the replies that happen to match the schema, and so bias what is measured.
 MOST_SEMANTIC_ATTEMPTS = 3
+# Failures that say something about the server; many in a row stop the run.
 _SERVICE_FAILURES = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT})
+# Failures that say something about one request; the record is given up without a retry.
 _REQUEST_FAILURES = frozenset({FailureKind.PERMANENT, FailureKind.TOO_LONG})
+# Failures that waiting alone resolves and that say nothing about the record: they use up none of its attempts.
 _FREE_FAILURES = frozenset({FailureKind.RATE_LIMIT, FailureKind.CONNECTION})
 
 
@@ -100,7 +104,7 @@ class CircuitBreaker:
         self.last_success = _now()
 
     def record_failure(self, failure: CallFailure) -> None:
-        """Count a failure, and open the breaker where it is one too many."""
+        """Count a failure, and open the breaker where a limit is reached."""
         if failure.kind.semantic:
             self.record_success()  # the model answered, so the service works
         elif failure.kind is FailureKind.DENIED:
@@ -172,6 +176,7 @@ class RateLimitedModel(ModelWrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply once the request has had its turn."""
+        # Tokens are counted only where a limit needs them: counting reads the whole prompt.
         metered = self._limiter.limits.tokens_per_minute is not None
         async with self._limiter.slot(_count_tokens(request) if metered else 0):
             self._breaker.check()  # after the queue: nothing is sent once the breaker is open
@@ -223,6 +228,7 @@ class RetryingModel(ModelWrapper):
             except CallFailure as failure:
                 self.failures[failure.kind] += 1
                 wait = self._wait_after(failure, failures)
+                # The callback runs before the breaker raises, so that the last failure is logged as well.
                 self._note(request, failure, wait)
                 self._breaker.check()
                 if wait is None:
@@ -263,6 +269,8 @@ class RetryingModel(ModelWrapper):
         """Return a random wait with full jitter, so that calls that failed together are spread out."""
         if failures == 0:
             return 0.0
+        # The exponent is bounded at 30, since 2**1024 no longer fits into a float; the wait has reached its limit long
+        # before.
         longest = min(self._policy.longest_wait, self._policy.first_wait * 2 ** min(failures - 1, 30))
         return self._rng.uniform(0, longest)
 

@@ -95,6 +95,7 @@ class BatchShard:
         """Add a request."""
         name = format_custom_id(line.intent.key)
         self.lines[name] = line
+        # A list, since two records with the same request share a line: custom ids of a batch must be unique.
         self.records[name] = [line.intent.record_id]
         self.size += len(line.line)
 
@@ -117,6 +118,7 @@ class BatchFolder:
 
     def clear(self) -> None:
         """Delete the unfinished files of a killed process."""
+        # Names of ``AtomicFile`` before its rename. The folder is locked, so no other process is writing them.
         for path in self._path.glob(".*.json*"):
             path.unlink()
 

@@ -33,13 +33,16 @@ T = TypeVar("T")
 
 TAG = "eclose_shard"
 """Metadata field of a batch with the name of its shard."""
+# Final statuses of the OpenAI batch API.
 _FINAL_STATUSES = frozenset({"completed", "expired", "cancelled", "failed"})
 _PAGE = 100
 _WINDOW = "24h"
 _LONGEST_PAUSE = 900.0
 """Seconds; a longer ``Retry-After`` stops the run."""
 _RETRYABLE = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT, FailureKind.RATE_LIMIT})
+# A rate limit is answered before the request is executed, so repeating it cannot create a second batch.
 _NOT_EXECUTED = frozenset({FailureKind.RATE_LIMIT})
+# The parser of replies wants the request it belongs to; for failures only the response matters.
 _NO_REQUEST = Request(())
 
 
@@ -134,6 +137,8 @@ class BatchProvider:
 
         async def send() -> None:
             async with self._client.files.with_streaming_response.content(file_id) as response:
+                # A proxy may answer 200 with a login or error page, which would be stored as the results of a paid
+                # batch.
                 if response.headers.get("content-type", "").startswith("text/html"):
                     raise _MalformedAnswerError("the server sent an HTML page, not a file.")
                 await _save(response.iter_bytes(), path)
@@ -156,6 +161,8 @@ class BatchProvider:
         while isinstance(outcome := await self._try(send), CallFailure):
             wait = self._first_wait * 2**attempt if outcome.retry_after is None else outcome.retry_after
             attempt += 1
+            # Raised as ``ServiceDown`` and not as a failure of a record: no single record is at fault, and the command
+            # can be repeated.
             if outcome.kind not in retryable or attempt == self._attempts or wait > _LONGEST_PAUSE:
                 error = _NotFoundError if outcome.status == 404 else ServiceDown
                 raise error(f"{problem} ({outcome}). Finished work is kept: run the same command again to continue.")

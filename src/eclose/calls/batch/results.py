@@ -103,6 +103,8 @@ class BatchSettlement:
     async def run(self, requests: Path, files: Sequence[Path], collected: CollectedBatches) -> None:
         """Write all replies to the ledger, and count every request of the batch once."""
         results, expected = BatchResults(files, self._note.records), read_expected_replies(requests)
+        # Requests with a stored reply are counted as answered and skipped, so that a repeated collection settles
+        # nothing twice.
         open_names = await self._find_open()
         collected.answered += len(self._note.records) - len(open_names)
         unanswered: list[UnansweredRequest] = []
@@ -132,12 +134,14 @@ class BatchSettlement:
     ) -> UnansweredRequest | None:
         """Write the answer of a result to the ledger; return the reason where the result holds no answer."""
         key = parse_custom_id(result.custom_id)
+        # Not executed (expired or cancelled), so not billed. The batch may have been submitted by another process.
         if result.status is None:
             await self._ledger.release(key, any_writer=True)
             return build_unanswered(self._note, result.custom_id, result.error, result.problem)
         answer = expected.parse(result, self._secret)
         if isinstance(answer, CallFailure) and not answer.kind.semantic:
             self.dialect = self.dialect.after(answer) or self.dialect
+            # Otherwise the request may have been billed, and its reservation stays in the account.
             if answer.unpaid:
                 await self._ledger.release(key, any_writer=True)
             return build_unanswered(self._note, result.custom_id, str(answer.kind), str(answer))
@@ -190,6 +194,8 @@ def read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
 def _expect_reply(body: JsonObject) -> ExpectedReply:
     max_tokens = body.get("max_tokens") or body["max_completion_tokens"]
     decoding = Decoding(max_tokens=max_tokens, top_logprobs=body.get("top_logprobs"))
+    # The dialect that sent the request asked for the schema as a tool call or as a response format; the reply has that
+    # form.
     by_tool = "tools" in body
     schema = None
     if by_tool:
@@ -227,6 +233,7 @@ class BatchResults:
         self.strays: Counter[str] = Counter()
         self.contradicted: set[str] = set()
         self._paths = paths
+        # Hashes and not the results: the files have up to 4 GB and are read twice instead of being kept in memory.
         self._digests: dict[str, str] = {}
         for line in self._lines():
             name = None if line is None else line.get("custom_id")
@@ -277,6 +284,7 @@ def _parse_result(name: str, line: JsonObject) -> BatchResult:
     body = json.dumps(response.get("body"), sort_keys=True).encode("ascii")
     if type(status := response.get("status_code")) is int:
         return BatchResult(name, status, body)
+    # ``batch_expired`` and ``expired`` are the same reason for the counts.
     code = excerpt(str(error.get("code") or "not_executed")).removeprefix("batch_")
     return BatchResult(name, None, body, code, excerpt(str(error.get("message") or "")))
 

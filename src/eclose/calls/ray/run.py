@@ -53,6 +53,7 @@ def run_models_on_ray(
             f"--workers {ray.workers} is more than --concurrency {calls.concurrency}: some would be idle."
         )
     run = asyncio.run(_build(make_run))
+    # Every worker opens the model on its own machine, by its name; local weights are named by a path of this machine.
     if local := [model.name for model in run.model_refs if not isinstance(model, ServedModelRef)]:
         raise SettingError(f"{local[0]}: workers of a cluster need a served model. Give the base URL of its server.")
     if (result := find_finished_run(run, options)) is not None:
@@ -63,6 +64,7 @@ def run_models_on_ray(
     lock = WriterLock(run.stage.out, run.stage.name)
     try:
         asyncio.run(_begin(run, ledger, options))
+        # No event loop runs here: Ray's calls block, and Ctrl+C must reach the main thread.
         received = run_on_ray(partial(_work, make_run, calls, ledger), ledger, ray, tell=tell)
         manifest = asyncio.run(_finish(run, ledger, sum(received), calls.currency, force=options.force))
     finally:
@@ -80,6 +82,7 @@ async def _work(
     """Process one shard in one worker, and return the number of its records."""
     run = await make_run()
     work_id = run.stage.work_id
+    # Every worker knows the limit of the whole run; the database tells it which share of it is its own.
     total = LimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(Ledger.open(ledger_url, run=work_id))

@@ -93,6 +93,7 @@ def divide_limit(
     index, count = workers.index(worker), len(workers)
     # The first workers in order get the remainder of the division.
     target = _usable(_combine(lambda limit: limit // count + (index < limit % count), total))
+    # What others hold is subtracted although it may exceed their equal parts: they keep it until their next renewal.
     free = _combine(lambda limit, *shares: max(0, limit - sum(shares)), total, *others.values())
     granted = _usable(_combine(min, target, free))
     recorded = _combine(max, granted, using)
@@ -119,6 +120,7 @@ async def share_limit(
             f"{where}: workers can share a limit only in a PostgreSQL database. Pass --ledger postgresql://..."
         )
     worker = _Worker(limiter, total, where, run=run, model=model, lease_seconds=lease_seconds)
+    # Before the first query: the limiter was built with the limit of the whole run.
     worker.apply(worker.nothing)
     try:
         await worker.join()
@@ -204,6 +206,8 @@ class _Worker:
         # The granted share may be in use until it is withdrawn, and requests in flight cannot be withdrawn.
         using = replace(self._granted, ceiling=max(self._granted.ceiling, self._limiter.in_flight))
         division = await self._commits.run(lambda connection: self._divide(connection, using))
+        # From the time before the query: the lease in the database starts at some moment after it, so this one ends
+        # first.
         self._until = started + _CAUTION * self._lease
         self._stop_timer()
         # A timer of the event loop runs before any task that might send.
@@ -215,12 +219,14 @@ class _Worker:
     def _divide(self, connection: Connection, using: LimitShare) -> LimitDivision:
         connection.execute(_LOCK, {"lock": self._lock})
         now = float(connection.execute(_NOW).scalar_one())
+        # Deletes this worker's own expired row as well; the upsert below writes it anew.
         connection.execute(_DELETE_EXPIRED, {**self._row, "now": now})
         others = {
             bytes(worker): LimitShare(*amounts)
             for worker, *amounts in connection.execute(_SELECT_OTHERS, self._row).all()
         }
         division = divide_limit(self._total, others, self._name, using)
+        # The columns are NOT NULL; ``_combine`` ignores the 0 of a limit that the run does not have.
         ceiling, requests, tokens = (amount or 0 for amount in astuple(division.recorded))
         amounts = {"ceiling": ceiling, "requests_per_minute": requests, "tokens_per_minute": tokens}
         connection.execute(_UPSERT_SHARE, {**self._row, **amounts, "expires": now + self._lease})
@@ -259,6 +265,8 @@ async def _run_alongside(background: Coroutine[Any, Any, None]) -> AsyncIterator
     except asyncio.CancelledError:
         if not task.done() or task.cancelled():
             raise
+        # The cancellation came from this function and not from the caller: it is undone, and the real error raised
+        # instead.
         block.uncancel()
         task.result()
     finally:

@@ -45,6 +45,8 @@ class RecordShard:
 
     def contains(self, record_id: str) -> bool:
         """Return whether a record belongs to this shard."""
+        # By the hash of the id and not by position: all machines agree without counting, and the shards have similar
+        # sizes.
         return int(hash_rank("shard", record_id)[:16], 16) % self.of == self.index
 
     def __str__(self) -> str:
@@ -191,6 +193,7 @@ class _WorkerPool(Generic[T]):
 
     def _start_worker(self) -> Any:
         # Ray's own restarts are off, so that every death is seen and counted against its shard.
+        # Two concurrent calls per worker: ``run``, and ``stop`` beside it.
         options = {"num_cpus": self._settings.cpus_per_worker, "max_restarts": 0, "max_concurrency": 2}
         return self._ray.remote(_Worker).options(**options).remote()
 
@@ -275,8 +278,10 @@ def _connection(settings: RaySettings) -> dict[str, Any]:
     return {
         **quiet,
         "address": "local",
+        # Rounded up: a worker that waits for a CPU that never comes would wait forever.
         "num_cpus": max(1, round(settings.workers * settings.cpus_per_worker + 0.5)),
         "object_store_memory": _OBJECT_STORE_BYTES,
         "include_dashboard": False,
+        # A run on one machine opens no port to the network.
         "_node_ip_address": "127.0.0.1",
     }
