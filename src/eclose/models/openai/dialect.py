@@ -23,6 +23,7 @@ class Dialect:
 
     def after(self, failure: CallFailure) -> Dialect | None:
         """Return the variant to try after a refusal; None where the refusal has another cause."""
+        # Servers word refusals differently, but all name the field. Each change is made once, so the loop ends.
         message = (failure.raw or "") if failure.status in (400, 422) else ""
         if not self.by_tool and ("response_format" in message or "json_schema" in message):
             return replace(self, by_tool=True)
@@ -41,6 +42,7 @@ class Dialect:
             self.limit: decoding.max_tokens,
             "temperature": decoding.temperature,
         }
+        # Optional settings are sent only where they are set: the fewer fields, the fewer a server can refuse.
         if decoding.top_p != 1.0:
             body["top_p"] = decoding.top_p
         if (seed := request.seed) is not None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from eclose.models.interface import Reply, Request
 
 _CONNECT_SECONDS = 10.0
+# The client demands a key; servers without keys ignore this one.
 _NO_KEY = "none"
 # The only headers that are sent. The client would also describe this machine, and would send an organisation and
 # custom headers from the environment to any server.
@@ -204,14 +205,17 @@ def check_base_url(base_url: str) -> str:
     """Return the base URL without a slash at the end; raise where no key may be sent to it."""
     try:
         parts = urlsplit(base_url.strip())
+        # Reading the port is what makes urlsplit check it.
         _ = parts.port
     except ValueError as error:
         raise SettingError(f"--base-url is not a URL: {error}.") from None
     origin = excerpt(f"{parts.scheme}://{parts.hostname}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingError(f"{origin}: a base URL begins with http:// or https:// and names a host.")
+    # A key inside the URL would end up in records and messages, so the message quotes scheme and host only.
     if parts.username or parts.password or parts.query or parts.fragment:
         raise SettingError(f"{origin}: a base URL holds no user, query or fragment. Keys go into ECLOSE_API_KEY.")
+    # 169.254.169.254 hands out the credentials of a cloud machine to any process on it.
     if _link_local(parts.hostname):
         raise SettingError(f"{origin}: link-local addresses serve machine metadata, not models.")
     return base_url.strip().rstrip("/")
@@ -294,6 +298,7 @@ class Endpoint:
             by_tool = dialect.by_tool and request.schema is not None
             response = await self._post(dialect.body(self._route.model, request))
             outcome = parse_reply(response, request, by_tool=by_tool, now=time.time(), key=self._route.key)
+            # Compared with the dialect that was sent: a concurrent call may have changed the present one.
             if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
                 return outcome
             self._dialect = learned
@@ -361,7 +366,9 @@ def build_client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI
         bound_body(response, settings.largest_reply)
 
     http = openai.DefaultAioHttpClient(
+        # A redirect may lead to another host, which would receive the key.
         follow_redirects=False,
+        # Only connecting has its own limit. The deadline of the whole call is the timeout in complete.
         timeout=httpx2.Timeout(None, connect=min(_CONNECT_SECONDS, settings.deadline)),
         limits=httpx2.Limits(
             max_connections=settings.connections, max_keepalive_connections=settings.connections, keepalive_expiry=30.0

@@ -25,6 +25,7 @@ UNKNOWN_USAGE = Usage(0, 0)
 """Stands for a usage that the server did not report. Every real call has prompt tokens, so it is unambiguous."""
 _READ_FOR_PROBLEM = 20_000
 """Characters of a body that are searched for a message: HTML pages begin with long style sheets."""
+# Characters that are dropped where a text is cut, as many as a key may have.
 _LONG_KEY = 300
 _SHORTEST_KEY = 8
 """Shorter keys (``none``, ``EMPTY``) are placeholders; masking them would damage ordinary words."""
@@ -115,6 +116,7 @@ def scrub(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
     return window if len(text) <= most else window[: -max(len(secret), _LONG_KEY)]
 
 
+# Prefixes of the providers' keys, and any bearer token: a body may hold a key other than the one sent.
 _KEYLIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][A-Za-z0-9_\-]{16,}|(?<=Bearer )\S+", re.IGNORECASE)
 
 
@@ -158,6 +160,7 @@ def classify_exception(error: Exception, secret: str) -> CallFailure:
     # name, because two HTTP libraries lie below the client and classification should import neither.
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
     reason = excerpt(str(chain[-1]) or type(chain[-1]).__name__, secret)
+    # From the most specific class to the most general: the chain of nearly every failure has an APIConnectionError too.
     if "UnreadableBody" in names:
         return CallFailure(FailureKind.TRANSIENT, f"the reply cannot be read ({reason}).")
     if "ClientPayloadError" in names or "ReadError" in names:
@@ -178,6 +181,7 @@ def iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
+# 401 to 404 and 501 concern every request alike, so they stop a run: a wrong base URL or model name gives 404.
 _KIND_OF_STATUS = {
     401: FailureKind.DENIED,
     402: FailureKind.DENIED,
@@ -228,6 +232,7 @@ def classify_status(response: HttpResponse, now: float, secret: str) -> CallFail
 
 
 def _kind_of_status(status: int, text: str) -> FailureKind:
+    # An exhausted account and a request above the limit are answered with 429 too, but waiting helps neither.
     if status == 429 and _NO_MONEY.search(text):
         return FailureKind.DENIED
     if status == 429 and _TOO_LARGE.search(text):

@@ -70,6 +70,7 @@ _FINISH_REASONS = {
 _SERVICE_ABORTS = ("error", "abort")
 """Finish reasons of gateways and vLLM for a reply that the service, not the model, stopped."""
 _TOOL_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
+# White space, zero-width characters, direction marks and soft hyphens: a reply of these alone is empty.
 _INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad]*")
 
 
@@ -96,6 +97,7 @@ class _ReplyParser:
         reason = _FINISH_REASONS.get(finish, FinishReason.OTHER)
         if self._by_tool and finish in _TOOL_FINISHES:
             reason = FinishReason.STOP  # servers end a forced tool call with any of these
+        # Set before the checks, so that a refused reply is stored with its usage: it was paid for.
         self._reply = Reply(text or "", reason, _usage(envelope, self._request), logprobs)
         self._check_end(reason, finish, message)
         self._check_text(text, message)
@@ -103,6 +105,7 @@ class _ReplyParser:
 
     def _envelope(self) -> JsonObject:
         kind = self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        # A proxy may answer 200 with an HTML page.
         if kind != "application/json" and not kind.endswith("+json"):
             self._fail(FailureKind.TRANSIENT, f"the server sent {kind or 'no content type'}, not JSON")
         try:
@@ -116,11 +119,13 @@ class _ReplyParser:
     def _fail_inside(self, error: object) -> Never:
         """Raise the failure for a status of 200 with an error in the body; the error's code replaces the status."""
         code = error.get("code") if isinstance(error, dict) else None
+        # Without a usable code it is treated as a bad gateway, which is retried.
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
         raise classify_status(replace(self._response, status=status), self._now, self._secret)
 
     def _choice(self, envelope: JsonObject) -> JsonObject:
         choices = envelope.get("choices")
+        # One choice is requested; of several, none could be preferred.
         if not isinstance(choices, list) or len(choices) != 1:
             self._fail(FailureKind.TRANSIENT, "the body does not have exactly one choice, so it is not a completion")
         choice = choices[0]
@@ -239,9 +244,11 @@ def find_schema_error(text: str, schema: Mapping[str, Any]) -> str | None:
     except UserError as error:
         return str(error)
     try:
+        # JSON allows 1e999, which Python parses as infinity, and escapes of half a character; neither can be stored.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except ValueError:
         return "holds a number or a character that cannot be encoded (1e999, a lone surrogate)"
+    # By its text, because a mapping cannot be the key of a cache.
     validator = _validator(json.dumps(schema))
     try:
         validator.validate(value)

@@ -21,6 +21,7 @@ _GZIP = frozenset({"gzip", "x-gzip"})
 _DEFLATE = "deflate"
 _PIECE = 2**16
 """Decoded bytes per step of a decompressor."""
+# A negative window means deflate data without a zlib header.
 _RAW = -zlib.MAX_WBITS
 _READ_ERRORS = (UnreadableBody, httpx2.HTTPError, aiohttp.ClientError)
 
@@ -28,6 +29,7 @@ _READ_ERRORS = (UnreadableBody, httpx2.HTTPError, aiohttp.ClientError)
 def bound_body(response: httpx2.Response, most: int) -> None:
     """Replace the stream of a response by one that decodes it and ends after ``most`` decoded bytes."""
     assert isinstance(response.stream, httpx2.AsyncByteStream)
+    # The header is removed, or the client would decode the decoded body again.
     encoding = response.headers.pop("content-encoding", "identity").strip().lower()
     response.stream = _Body(response.stream, encoding, most, strict=response.is_success)
 
@@ -55,6 +57,7 @@ class _Body(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             for piece in decoder.decode(chunk):
                 size += len(piece)
+                # Checked piece by piece: 200 kB of gzip can hold 200 MB.
                 if size > self._most:
                     raise UnreadableBody(f"the body is longer than {self._most:,} bytes.")
                 yield piece
