@@ -35,12 +35,14 @@ def tokenize_prompt(tokenizer: Any, request: Request) -> list[int]:
     if request.decoding.top_logprobs is not None:
         raise SettingError("top_logprobs: a model in this process reports no log-probabilities. Use a model server.")
     text = render_conversation(tokenizer, request.messages)
+    # The rendered template holds the special tokens already; many tokenizers would add a second one at the start.
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids
 
 
 def limit_new_tokens(prompts: Sequence[Sequence[int]], requests: Sequence[Request], context: int) -> list[int]:
     """Return the limit of new tokens for each request: ``max_tokens``, or less where the context ends before."""
+    # All prompts are checked before any is answered: a batch fails before it costs time.
     for index, ids in enumerate(prompts):
         if len(ids) >= context:
             raise PromptTooLongError(index, len(ids), context)

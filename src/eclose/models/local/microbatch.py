@@ -53,6 +53,7 @@ class MicrobatchModel:
         while True:
             await self._arrived.wait()
             await self._linger()
+            # No await before the event is cleared: a request that arrived in between would wait for the next one.
             batch, self._queue = self._queue[: self._batch_size], self._queue[self._batch_size :]
             if not self._queue:
                 self._arrived.clear()
@@ -75,6 +76,7 @@ class MicrobatchModel:
                 problem = str(error).partition(": ")[2]  # without the position in the batch
                 _fail(batch[error.index], CallFailure(FailureKind.TOO_LONG, problem, unpaid=True))
                 batch = [pending for index, pending in enumerate(batch) if index != error.index]
+            # Every caller gets the error: an exception that ended this task would leave all of them waiting for ever.
             except Exception as error:
                 for pending in batch:
                     _fail(pending, error)

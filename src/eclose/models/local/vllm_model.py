@@ -69,6 +69,7 @@ class VllmModel:
 
         tokenizer = load_tokenizer(name, revision)
         stops = find_stop_ids(tokenizer, load_generation_settings(name, revision))
+        # A rank above the list is passed on unchanged, and vLLM refuses it.
         rank = next((accepted for accepted in _RANKS if accepted >= rank), rank)
         settings |= {"enable_lora": True, "max_lora_rank": rank, "max_model_len": context, "trust_remote_code": False}
         # generation_config="vllm" ignores the publisher's generation settings: the request holds all of them.
@@ -86,6 +87,7 @@ class VllmModel:
         request = _module("vllm.lora.request").LoRARequest(
             f"{folder.name}-{identity[:12]}", int(identity[:7], 16) + 1, str(folder.resolve())
         )
+        # An engine that ignores the adapter would answer as the base model does, without any error.
         adapted, bare = replace(self, adapter=request), self if self.adapter is None else replace(self, adapter=None)
         if adapted._fingerprint == bare._fingerprint:
             raise UserError(f"{folder}: the adapter changes no token of vLLM. Check that it was trained on this model.")
