@@ -18,6 +18,7 @@ from eclose.protocol.response_prompt import ResponsePrompt, load_demonstrations
 if TYPE_CHECKING:
     from eclose.models.interface import ChatModel, Reply
 
+# Enough tokens to show a difference; the three probes are paid for like any other call.
 PROBE_TOKENS = 16
 _UNABLE = frozenset({FailureKind.INVALID, FailureKind.PERMANENT})
 """Failures of servers that cannot report log-probabilities."""
@@ -50,6 +51,7 @@ async def _probe(model: ChatModel) -> Reply:
     except CallFailure as failure:
         if failure.kind not in _UNABLE:
             raise
+        # Without log-probabilities the texts are compared alone: an adapter that changes none of the words is refused.
         return await _reply(model, top_logprobs=None)
 
 

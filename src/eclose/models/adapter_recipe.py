@@ -16,6 +16,7 @@ RECIPE = "recipe.json"
 
 def read_recipe(folder: Path) -> dict[str, Any]:
     """Return the recipe beside an adapter's weights or in the folder of its run; empty where there is none."""
+    # Training writes the recipe into the folder of the run and beside every adapter in it.
     for parent in (folder, folder.resolve().parent):
         path = parent / RECIPE
         if not path.is_file():
@@ -66,6 +67,7 @@ def agree_on_setting(
     Raises:
         SettingError: Two of them differ.
     """
+    # The flag comes first: the message then names it as the value to take back.
     values = [(f"--{name}", flag)] if flag is not None else []
     values += [
         (f"the recipe of {folder}", recipe[name]) for folder, recipe in recipes.items() if recipe.get(name) is not None

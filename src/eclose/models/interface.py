@@ -96,6 +96,7 @@ class Request:
     @property
     def seed(self) -> int | None:
         """Seed to send: the setting for the first draw, a derived seed of 31 bits for every replica and attempt."""
+        # Sent unchanged, a fixed seed would make every repeat the same draw.
         seed, draw = self.decoding.seed, (self.replica, self.attempt)
         return seed if seed is None or draw == (0, 0) else int(hash_rank(seed, *draw)[:8], 16) >> 1
 
@@ -137,6 +138,7 @@ def identify_request(model: str, request: Request) -> dict[str, Any]:
         "model": model,
         "messages": [dict(message) for message in request.messages],
         "decoding": request.decoding.plain,
+        # A new entry here changes the key of every call, so replies that are already paid for would be paid again.
         "schema": None if request.schema is None else {"name": request.schema.name, "schema": request.schema.schema},
         "guideline": request.guideline,
         "replica": request.replica,

@@ -251,6 +251,7 @@ def find_model(
     if adapter is not None:
         require_adapter(adapter)
     recipe = recipe or {}
+    # The recipe's commit belongs to its own repository, so it applies only where the same weights are named.
     if revision is None and recipe.get("model") == weights:
         revision = recipe.get("revision")
     return LocalModelRef(engine, weights, adapter, recipe, dtype, revision, _hash_weights(weights), source)
@@ -279,6 +280,7 @@ def _parse_engine(name: str) -> tuple[str | None, str]:
     if colon and engine in _ENGINES:
         return engine, weights
     path = Path(name)
+    # Files and folders come before served models: a name such as vllm/model may be a folder here.
     if name.endswith(".gguf") or (path / "config.json").is_file():
         return TRANSFORMERS, name
     if path.is_dir():
@@ -297,4 +299,5 @@ def _hash_weights(weights: str) -> str:
     if path.is_file():
         return hash_file(path)
     files = sorted({file for pattern in _IDENTITY_PATTERNS for file in path.glob(pattern)}) if path.is_dir() else []
+    # By content, so that cached replies are found again when the folder moves, and not when its weights change.
     return content_hash(hash_files(files) if files else weights)

@@ -1,7 +1,7 @@
 """Load open weights by name or folder: tokenizer, chat template, model and adapter.
 
 Only safetensors are read, and no code from a model's repository is run. An adapter that changes no prediction is
-refused. Training, generation and length checks all render conversations here, so they see the same bytes.
+refused. Training, generation and length checks all render conversations here, so they use the same bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _MISTRAL = ("mistral", "ministral", "pixtral")
 _PROBE_TOKENS = 16
+# Shape of the timed product: rows of tokens, times the width of a layer.
 _TRIAL_ROWS, _TRIAL_WIDTH = 256, 2_048
 _CLEARLY_FASTER = 1.5
 """Ratio of times from which another precision is chosen: close results may depend on the load of the machine."""
@@ -78,6 +79,7 @@ def render_conversation(tokenizer: Any, messages: Sequence[Message]) -> str:
         if system is None:
             raise
         return _render(tokenizer, _merge_system(messages))
+    # Some templates drop the system turn without an error, and the instructions with it.
     return text if system is None or system.strip() in text else _render(tokenizer, _merge_system(messages))
 
 
@@ -130,11 +132,13 @@ def read_reply_turn(tokenizer: Any) -> ReplyTurn:
     user, reply = Message(role="user", content=_WORD), Message(role="assistant", content=_REPLY)
     prompt = _render(tokenizer, [user])
     conversation = _render(tokenizer, [user, reply], opened=False)
+    # From the last occurrence on: a template may write the word elsewhere before the turn.
     before = _WORD + prompt.rpartition(_WORD)[2]
     opening = conversation[len(prompt) : conversation.rindex(_REPLY)] if conversation.startswith(prompt) else ""
     tail = conversation.rpartition(_REPLY)[2]
     tokens = {token for token in _turn_tokens(tokenizer) if token in tail}
     if tokens:
+        # The first of them ends the turn; the text after it only separates turns.
         token = min(tokens, key=tail.index)
         end = tail[: tail.index(token) + len(token)]
     elif tokenizer.eos_token is not None:
@@ -242,6 +246,7 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     except (RuntimeError, ValueError) as refused:
         reason = " ".join(str(refused).split())
         raise UserError(f"{folder}: the adapter does not fit this model ({reason:.300}).") from refused
+    # An adapter to be trained may be new, and a new one changes nothing yet: its second factor is zero.
     if not trainable:
         refuse_unchanged_logits(folder, before, probe_logits(adapted))
     return adapted
@@ -264,6 +269,7 @@ def probe_logits(model: Any) -> Tensor:
     import torch  # noqa: PLC0415 - a reference to an adapter needs no torch
 
     device = next(model.parameters()).device
+    # Ids that every vocabulary has. Their meaning does not matter: only equality is tested.
     ids = torch.arange(1, _PROBE_TOKENS + 1, device=device)[None]
     with torch.no_grad():
         logits: Tensor = model(input_ids=ids, use_cache=False).logits
