@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,13 @@ class Price:
         """Convert amounts of the currency per million tokens, as printed in price lists."""
         return cls(to_millionths(prompt), to_millionths(completion))
 
+    def scaled(self, factor: float) -> Price:
+        """Return this share of the price, rounded up: 0.5 for half of it."""
+        return Price(ceil(self.prompt * factor), ceil(self.completion * factor))
+
     def cost(self, usage: Usage) -> int:
         """Return the cost of a call in millionths, rounded up."""
+        # Whole numbers throughout; the negated floor division rounds up.
         exact = usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion
         return -(-exact // MILLION)
 
@@ -106,6 +112,7 @@ def _load(path: Path) -> Any:
     text = path.read_text("utf-8")
     try:
         if path.suffix == ".json":
+            # As decimals, since 0.1 has no exact binary value and sums of money must be exact.
             return json.loads(text, parse_float=Decimal)
         return _parse_yaml(text)
     except ValueError as error:
@@ -132,8 +139,10 @@ def find_listed_price(name: str, prices: Mapping[str, Price], currency: str = US
     """
     bare = name.partition("@")[0]  # without the hash of local weights
     server, _, model = bare.partition("/")
+    # From the most to the least specific name, so that two servers may have different prices for the same model.
     names = (name, bare, f"{server.rpartition(':')[0]}/{model}", model)
     price = next((prices[listed] for listed in names if listed in prices), None)
+    # Published prices are in dollars; a sum of two currencies would be meaningless.
     if price is None and currency == USD:
         price = _find_published(bare)
     if price is None:

@@ -13,8 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+from eclose.calls.batch.prefetch import BatchModel, prefetch_replies
+from eclose.calls.batch.run import BatchSettings
 from eclose.calls.cache import replay_model
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
+from eclose.errors import SettingError
 from eclose.models.adapter_check import refuse_idle_adapter
 from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_by_name
@@ -45,6 +48,10 @@ def observe_nothing(
     return nullcontext()
 
 
+def _ignore_line(_line: str) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a run is executed. The options do not change the results."""
@@ -59,6 +66,10 @@ class RunOptions:
     """Whether to replace files that another run has written."""
     watch: RunObserver = observe_nothing
     """Observer of the run."""
+    batch: BatchSettings | None = None
+    """Batches in which requests are sent first; None to send every request as a single call."""
+    notify: Callable[[str], None] = _ignore_line
+    """Called with a line of progress about batches."""
 
 
 class Records(Protocol[T]):
@@ -150,16 +161,47 @@ async def run_models(
         ledger = await stack.enter_async_context(Ledger.open(where, run=stage.work_id))
         await begin_run(run, ledger, options)
         connections = {} if options.replay else await _connect_models(run, calls, ledger, stack)
+        if options.batch is not None:
+            await _prefetch(run, calls, options, options.batch, ledger)
+            for connection in connections.values():
+                connection.budget.update(await ledger.compute_account())
         models = [
             replay_model(ref.name, ledger) if options.replay else connections[ref.name].model for ref in run.model_refs
         ]
         with run.open_records() as records:
+            # The files were hashed before; a file that changed until it was opened would be recorded under the wrong
+            # hash.
             stage.refuse_changed_inputs()
             runner: Runner[Any] = Runner(ledger, bind_jobs(run, models), run.record_id, workers=calls.workers)
             with options.watch(runner, list(connections.values()), len(records)):
                 await runner.run(records)
         manifest = await finish_run(run, ledger, runner.progress.received, calls.currency, force=options.force)
     return RunResult(stage, manifest, again=False)
+
+
+async def _prefetch(
+    run: ModelRun[Any], calls: CallSettings, options: RunOptions, batch: BatchSettings, ledger: Ledger
+) -> None:
+    """Fetch replies in batches; raise where a model has no batches or nothing may be sent."""
+    if options.replay:
+        raise SettingError("--batch and --replay: a replay sends nothing. Leave one of them out.")
+    models = []
+    for ref in run.model_refs:
+        if not isinstance(ref, ServedModelRef):
+            raise SettingError(f"{ref.name}: --batch needs a provider's model. Run without --batch.")
+        models.append(BatchModel(ref.route, find_model_price(ref, calls)))
+    with run.open_records() as records:
+        await prefetch_replies(
+            models,
+            partial(bind_jobs, run),
+            lambda: records,
+            ledger,
+            run.stage.out.parent / "batches",
+            calls,
+            batch,
+            stage=run.stage.name,
+            notify=options.notify,
+        )
 
 
 def bind_jobs(run: ModelRun[Any], models: Sequence[ChatModel]) -> list[Job[Any, Any]]:
@@ -188,6 +230,7 @@ def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | No
     run.check_output(force=options.force)
     if _is_interrupted(run.stage, force=options.force):
         return None
+    # The manifest is written last and lists the hashes of the files, so it proves a complete and unchanged result.
     manifest = run.stage.claim(force=options.force)
     if manifest is None or (options.retry and manifest.counts.quarantined):
         return None
@@ -224,6 +267,7 @@ async def finish_run(
     names = [job.name for job in run.jobs]
     manifest = await export_run(ledger, run.stage, names, received, notes, run.source_counts)
     run.write_derived(force=force)
+    # Removed last: a process that is killed before this line finds its note again and continues.
     run.stage.remove_start_note()
     return manifest
 
@@ -233,6 +277,7 @@ async def _connect_models(
 ) -> dict[str, ModelConnection]:
     """Connect each different model of a run once, all within one budget."""
     refs = index_by_name(run.model_refs)
+    # By name: a model in two roles (constructor and verifier) has one connection and one rate limit.
     senders = {name: await _open_model(ref, calls, ledger, stack) for name, ref in refs.items()}
     budget = await load_budget(ledger, calls)  # after the adapter checks, which may have spent a part of it
     return {
@@ -244,6 +289,8 @@ async def _connect_models(
 async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack: AsyncExitStack) -> ChatModel:
     """Open a model; raise where it is a served adapter that the server does not apply."""
     sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
+    # Some servers answer a request for an unknown adapter with the base model: a trained model would be measured as
+    # untrained.
     if isinstance(ref, ServedModelRef) and ref.base is not None:
         base_ref = ref.base_ref()
         base = await stack.enter_async_context(base_ref.open(deadline=calls.deadline, concurrency=calls.concurrency))

@@ -115,6 +115,7 @@ def construct(
         max_length=max_length,
         tokenizer=tokenizer,
     )
+    # Conflicting flags are refused before a model is resolved, which may ask a server for its list of models.
     if pilot is not None and not options.dry_run:
         raise SettingError(
             "--pilot: is for --dry-run. To reuse the replies a pilot has paid for, pass its ledger with --ledger."
@@ -125,6 +126,7 @@ def construct(
     resolving = resolve_models(
         options.model(constructor), options.model(verifier), third, deadline=options.calls.deadline
     )
+    # Also before a forecast: only the server knows which model a base URL stands for, and so its price.
     models = asyncio.run(resolving)
     _print_warnings(models, settings, has_reverifier=reverifier is not None)
     if options.dry_run:
@@ -133,6 +135,7 @@ def construct(
     if engine is Engine.RAY:
         if options.replay:
             raise SettingError("--engine ray calls served models: leave --replay out.")
+        # Workers build the run on their own machines, from names and settings: clients and connections cannot be sent.
         names = (constructor, verifier, reverifier)
         where = (instances, names, options.base_url, out, settings, options.calls.deadline)
         make_run = partial(build_construction_run, *where, layout=layout, limit=limit)
@@ -142,6 +145,7 @@ def construct(
         result = asyncio.run(construct_families(*arguments, layout=layout, limit=limit))
     _print_funnel(result)
     print_run_summary(result)
+    # Rejection is a regular outcome of construction, so the exit code stays 0 even where no family was built.
     if not result.manifest.counts.accepted:
         say("  no family was built: the counts of rejected sources above say at which part")
     raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
@@ -178,6 +182,7 @@ def _print_funnel(result: RunResult) -> None:
 
     funnel: Mapping[str, Mapping[str, int]] = result.manifest.calls["funnel"]
     totals = sum_funnel(funnel)
+    # With a single dataset, the row of totals would repeat it.
     datasets = [*funnel.items(), *([("all", totals)] if len(funnel) > 1 else [])]
     rows = [(name, *(f"{count:,}" for count in counts.values())) for name, counts in datasets]
     print_table("Sources that passed each part", ("dataset", *totals), rows)

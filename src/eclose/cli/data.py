@@ -27,6 +27,7 @@ app = typer.Typer(
     help="Convert benchmarks and files of other tools, draw samples, describe and check them.",
 )
 
+# In the package folder cli/examples. README.md and the guide to data begin with them.
 EXAMPLES = ("example-instances.jsonl", "example-verdicts.jsonl")
 INVALID = 2
 """Exit code of validate where a record is wrong."""
@@ -57,6 +58,7 @@ def convert(
     from eclose.store.runs.step import RunStep, refuse_shared_files
 
     layout = detect_layout(file) if layout is RecordLayout.AUTO else layout
+    # Ignoring the file in silence would leave answers without aliases, and right answers would count as wrong.
     if aliases is not None and layout is not RecordLayout.TWO_WIKI:
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
     inputs = (file,) if aliases is None else (file, aliases)
@@ -96,6 +98,7 @@ def sample(
     from eclose.store.runs.step import RunStep
 
     layout = detect_layout(file) if layout is RecordLayout.AUTO else layout
+    # Sorted without repeats, because the settings decide whether an existing output is the same work.
     kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
     settings = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
     stage = RunStep("data sample", settings, (file,), out)
@@ -140,6 +143,7 @@ def intersect(
     inputs = (*paths, *([] if eligible is None else [eligible]))
     stage = RunStep("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
     manifest = stage.claim(force=force)
+    # Read also where the output exists already: the table below counts the responses of every run.
     answers = [read_answers(path) for path in paths]
     if manifest is None:
         counts = stage.write(match_questions(answers, *([] if eligible is None else [read_eligibility(eligible)])))
@@ -216,6 +220,7 @@ def example(
     for name in EXAMPLES:
         content = (files("eclose.cli") / "examples" / name).read_bytes()
         path = out / name
+        # The same content may be written again; an edited example is the user's own file.
         if path.exists() and not (path.is_file() and path.read_bytes() == content):
             raise UserError(f"{path}: exists with other content. Choose another folder with --out.")
         with AtomicFile(path) as file:
@@ -263,6 +268,7 @@ def _scan(file: Path, layout: RecordLayout, aliases: Path | None = None) -> Iter
     from eclose.benchmarks.load import scan_instances
     from eclose.benchmarks.two_wiki import read_aliases
 
+    # A generator: where the output exists already, neither the aliases nor the questions are read.
     yield from scan_instances(file, layout=layout, aliases=read_aliases(aliases) if aliases else None)
 
 
@@ -303,9 +309,11 @@ def _format_quartiles(quartiles: Quartiles | None) -> str:
 def _print_check(file: Path, check: FileCheck) -> None:
     for problem in check.problems:
         say(problem)
+    # All records are counted; only the first --limit problems are kept for printing.
     hidden = sum(check.counts.quarantined.values()) - len(check.problems)
     if hidden:
         typer.echo(f"... and {hidden:,} more; raise --limit to see them")
+    # The file could not be read to its end, for example because its compression is broken.
     if check.stopped is not None:
         say(check.stopped)
     if check.counts.received:

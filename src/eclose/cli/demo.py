@@ -23,6 +23,7 @@ TITLE = "A demonstration: which responses are unreliable, and why"
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.", file_okay=False)] = Path("demo"),
+    # Two systems answer each question: 60 questions give more responses than the hundred with true labels.
     questions: Annotated[int, typer.Option(min=60, help="Number of questions.")] = 300,
     force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
 ) -> None:
@@ -38,6 +39,7 @@ def demo(
     run = DemoRun(out, questions)
     new = run.write(_track, force=force)
     page = out / REPORT / PAGE
+    # A finished run without its report, as after an interruption, gets the report without being written again.
     if new or not page.exists():
         _print_report(run)
     else:
@@ -61,6 +63,7 @@ def _print_report(run: DemoRun) -> None:
     from eclose.cli import diagnose, judge
     from eclose.demo import PEOPLE
 
+    # Validated first: diagnose then finds validation.json in the run and prints corrected rates.
     judge.validate(run.folder, run.folder / PEOPLE)
     say("")
     diagnose.diagnose([run.folder], title=TITLE)

@@ -64,11 +64,13 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     rows = []
     for metric, rate in overall.rates.items():
         value = percent_with_interval(rate.value, overall.estimates[metric].interval)
+        # With too few judged responses a rate depends on which ones happened to be judged, so words replace it.
         value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(
             classify_rate(rate), value
         )
         corrected = format_corrected_rate(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
+        # The columns of missing labels and of corrections appear only where some rate needs them.
         row += [f"{rate.unjudged:,}", percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
         row += ["" if corrected is None else str(corrected)] if notes.corrected else []
         rows.append(row)

@@ -9,6 +9,8 @@ import typer
 
 from eclose.cli.shared.output import AllowStale, plural, say
 
+# Apart from the codes of every other command (0, 1, 2, 3, 75, 130), so that CI can tell a failed gate from a command
+# that could not run (decision 0009).
 FAILED, UNDECIDED = 100, 101
 """The exit codes of a gate that fails, and of one that cannot tell."""
 
@@ -101,6 +103,7 @@ def gate(
         say(check)
     if result.report.multiplicity is not None:
         say(result.report.multiplicity)
+    # --undecided changes the exit code only; the printed outcome stays what was measured.
     outcome = result.decide(undecided)
     decision = f" (--undecided {undecided})" if outcome is not result.outcome else ""
     stale = ", by stale judgments" if result.stale else ""

@@ -133,6 +133,7 @@ def generate(
     )
     from eclose.models.adapter_recipe import find_recipes
 
+    # The recipe of an adapter holds the prompt it was trained with; another prompt would measure something else.
     recipes, labels = find_recipes(adapter, adapter_recipe), SourceLabels(backbone, method, training_seed)
     generator = find_generator(
         model,
@@ -143,6 +144,7 @@ def generate(
         recipes=recipes,
         labels=labels,
         base_url=options.base_url,
+        # --dry-run and --replay send no call, so they work without an API key.
         keyless=options.sends_nothing,
     )
     _warn_about_unknown_seed(generator.source)
@@ -167,6 +169,7 @@ def generate(
             )
         arguments = (instances, model, options.base_url, out)
         make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
+        # One completion for each question: a reply without an answer is counted as such, and not asked for again.
         result = run_on_workers(make_run, single_attempt(options.calls), options, workers, ray_address)
     else:
         result = asyncio.run(
@@ -192,6 +195,7 @@ async def _print_forecast(
 
     planned = await plan_generation(instances, model, out, settings, deadline=calls.deadline)
     say(f"{planned.model.name}: {describe_estimate(forecast(planned, calls), calls.currency)}")
+    # claim() raises where other work wrote the files, so a dry run also tells that the real one would be refused.
     if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.claim():
         say(f"{planned.stage.out}: done before, so no call would be sent")
 

@@ -45,6 +45,7 @@ class _RunByDefault(TyperGroup):
         return super().parse_args(ctx, args if not args or args[0] in names else ["run", *args])
 
 
+# Judging is the usual command and validating the rare one, so `run` may be left out.
 app = typer.Typer(
     cls=_RunByDefault,
     no_args_is_help=True,
@@ -121,6 +122,7 @@ def judge(
     from eclose.judging.run import find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings
 
+    # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
     sources = find_run_inputs(responses, folder, instances, layout)
     settings = JudgeSettings(
@@ -136,11 +138,13 @@ def judge(
     if options.dry_run:
         asyncio.run(_print_forecast(sources, model, settings, options.calls))
         return
+    # A model tends to be lenient with texts of its own family; that is for people's labels to show, so it is only said.
     if related := find_same_family_models(sources, model.name):
         say(f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people")
     result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, options.run_options))
     print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
+    # The funnel counts the records of another tool's file from which questions and responses were taken.
     quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
     raise typer.Exit(QUARANTINED if too_many_unjudged or quarantined else 0)
 
@@ -167,6 +171,7 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     ]
     say("")
     print_table(f"Not judged, of {plural(labels.responses, 'response')}", ("label", "reason", "n", "share"), rows)
+    # One reason often explains several criteria: each example is printed once.
     for example in dict.fromkeys(row.example for row in labels.missing if row.example):
         say(f"  for example: {to_one_line(example)}")
     over = {criterion: share for criterion, share in labels.shares.items() if share > limit}
@@ -183,6 +188,7 @@ async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSe
     from eclose.models.resolve import resolve_model
     from eclose.world.server.writing_habits import register_world_habits
 
+    # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
     register_world_habits()
     model = await resolve_model(model, calls.deadline)
     say(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
@@ -242,6 +248,7 @@ def validate(
 
 def print_validation(validation: Validation) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
+    # Imported here and not above: it loads numpy, which the help text does not need.
     from eclose.judging.rate_correction import MIN_LABELS, explain_missing_rate
 
     say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
@@ -261,6 +268,7 @@ def print_validation(validation: Validation) -> None:
         [_agreement_row(row) for row in rows],
     )
     say("")
+    # Two narrow tables instead of a wide one: a table wider than the terminal is printed on its side.
     rates = {row.label: validation.corrected[row.label] for row in rows}
     print_table(
         "Missed failures, false alarms, and the rates of all responses",
@@ -280,6 +288,7 @@ def print_validation(validation: Validation) -> None:
     if validation.labelled < MIN_LABELS:
         say(f"Fewer than {MIN_LABELS} labels: the judge does not count as validated; reports do not correct its rates.")
     groups = {validation.judge: validation.overall, **validation.others}
+    # With --against, the other judges are rows of the same table.
     _print_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
     if len(validation.datasets) > 1:
         _print_groups("By dataset", "dataset", validation.datasets)
@@ -289,6 +298,7 @@ def _agreement_row(row: LabelRow) -> tuple[str, ...]:
     scores = row.scores
     return (
         str(row.label),
+        # n counts the labelled responses that the judge has judged too.
         f"{row.n:,}" + (f" of {row.labelled:,}" if row.unjudged else ""),
         f"{row.failures:,}",
         # This interval keeps its width where the two hardly ever disagree; a bootstrap would shrink to a point.

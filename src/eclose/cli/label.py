@@ -38,6 +38,7 @@ def label(
     try:
         _print_sample(session)
         _serve(session.project, port, browser=browser)
+        # Also after Ctrl+C, which is the normal way to stop: what was labelled so far is written.
         result = save_labels(session, allow_stale=allow_stale)
     finally:
         session.project.close()
@@ -63,10 +64,12 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
 
     with project.reading() as connection:
         person = find_person(connection, ME)
+    # open_session has added the only annotator.
     assert person is not None
     state = ServerState(project, single=person)
 
     def ready(url: str) -> None:
+        # The token lets only this link in: other users of the machine can reach the port too.
         address = f"{url}/open/{state.entry_token}"
         say(f"Open {address} (Ctrl+C stops; the same command continues)")
         if browser:
@@ -75,6 +78,7 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
     def is_finished() -> bool:
         with project.reading() as connection:
             tasks = read_progress(connection, person)
+        # The server polls this and stops by itself after the last task.
         return tasks.finished == tasks.total
 
     serve(state, port=port, ready=ready, is_finished=is_finished)
@@ -86,6 +90,7 @@ def _print_result(session: LabelSession, result: LabelResult) -> None:
     say(f"{result.path}: {result.labelled:,} of {plural(len(session.sample.chosen), 'response')} labelled")
     if not result.is_judged:
         say(f"The run is not judged, so no rates are corrected. Rates of the sample: eclose metrics {result.path}")
+    # A group of the judge without a label has no estimate of the judge's errors in it, so no rate of the run has either.
     elif result.empty_strata:
         strata = ", ".join(result.empty_strata)
         say(f"Rates are corrected once each group has a label; groups without one: {strata}")

@@ -89,6 +89,7 @@ def show(
         else:
             _print_call(view)
     if not as_json:
+        # One call beyond the limit is read to see whether there are more; a ledger may hold millions.
         more = printed == limit and next(calls, None) is not None
         say(f"{plural(printed, 'call')} printed" + (f"; there are more: raise --limit {limit}" if more else ""))
 
@@ -100,6 +101,7 @@ def _print_call(view: CallView) -> None:
     if settled is not None:
         say(
             f"  {view.model}: {settled.usage[0]:,} tokens read, {settled.usage[1]:,} written, "
+            # Costs are stored as whole millionths of the currency.
             f"{settled.cost / 1_000_000:.6f} charged"
         )
     else:
@@ -158,6 +160,7 @@ def prune(
 
     call_filter = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
     if orphans:
+        # Orphans are released run by run; a filter would suggest that only some of them are.
         if damaged or not call_filter.empty:
             raise SettingError("--orphans releases the calls of all runs that broke off. Leave the other options out.")
         count = asyncio.run(release_orphans(where, dry_run=dry_run))
@@ -188,6 +191,7 @@ def _find_ledger(location: str) -> Path | str:
 
     try:
         from eclose.store.ledger.reader import find_ledger
+    # Both extras, chat and annotate, bring sqlalchemy; whoever has a ledger needs chat.
     except ImportError as missing:
         raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
     return find_ledger(location)

@@ -35,11 +35,14 @@ from eclose.cli.shared.extras import install_line
 from eclose.cli.shared.output import printable
 from eclose.errors import UserError
 
+# 128 + 2, the number of SIGINT: what a shell reports for a program that Ctrl+C ended.
 INTERRUPTED = 130
 
+# Every module below imports its libraries inside its functions, so that --help answers at once (decision 0009).
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    # main() below prints the user's mistakes as sentences; a bug keeps Python's own traceback.
     pretty_exceptions_enable=False,
     # Help is plain text: the same on a terminal, in a pipe and in the documentation.
     rich_markup_mode=None,
@@ -62,6 +65,7 @@ app.command(name="report")(report.report)
 app.command(name="screen")(screen.screen)
 app.command(name="select")(select.select)
 app.command(name="switch")(switch.switch)
+# Unknown flags of train are settings of the trainer, so the command line may not refuse them.
 app.command(name="train", context_settings=train.SETTINGS)(train.train)
 
 
@@ -87,6 +91,7 @@ def _eclose(
     """Measure and close the local-global gap: responses in which every step is sound, but the reasoning as a whole
     does not establish the answer.
     """
+    # Commands that call no model do not open .env: its content cannot concern them (decision 0033).
     if env_file is not None or _reads_environment(_commands(context.command).get(context.invoked_subcommand)):
         load_file(env_file, trusted=env_file is not None)
 
@@ -113,6 +118,7 @@ def main() -> Never:
         app()
     except UserError as error:
         _fail(str(error), error.exit_code)
+    # A missing extra is reported with its install command. Any other import error is a bug and keeps its traceback.
     except ImportError as error:
         if (message := install_line(error)) is None:
             raise

@@ -57,6 +57,7 @@ def report(
     from eclose.diagnosis.report.plots.figures import explain_missing_figures
     from eclose.diagnosis.results import default_report_folder, diagnose
 
+    # Refused before the runs are read, where figures were asked for by name. By default they are left out with a note.
     if formats and ReportFormat.FIGURES in formats and (missing := explain_missing_figures()) is not None:
         raise SettingError(f"--format figures: {missing}")
     results = diagnose(
@@ -83,6 +84,7 @@ def write_report(results: Results, folder: Path, formats: Collection[ReportForma
     if left_out := results.context.left_out:
         say(f"{plural(len(left_out), 'response')} left out, such as {left_out[0][0]}: {left_out[0][1]}")
     files = results.report(folder, formats)
+    # There are a dozen figure files in a folder of their own: one line counts them.
     figures = [path for path in files.values() if path.parent != folder]
     for path in files.values():
         if path.parent == folder:

@@ -59,6 +59,7 @@ def _describe_outcome(result: RunResult) -> str:
     from eclose.store.records.jsonl import read_records
 
     outcomes = Counter((row.eligible, row.code) for row in read_records(result.stage.out, Screening))
+    # Only ineligible questions have a code; (True, None) is eligible and (None, None) could not be judged.
     codes = {code: count for (_, code), count in sorted(outcomes.items(), key=str) if code is not None}
     listed = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
     ineligible = f"{sum(codes.values()):,} not" + (f" ({listed})" if listed else "")

@@ -61,6 +61,7 @@ def select(
     from eclose.training.api import read_families
     from eclose.training.api import select as select_checkpoint
 
+    # Read before the weights are loaded, so that a wrong file is refused at once.
     values, counts = read_families(families)
     with _show_progress() as (on_checkpoint, on_replies):
         selection = select_checkpoint(
@@ -78,6 +79,7 @@ def select(
     for name in selection.interrupted:
         say(f"  {name}: has no complete.json, so its writing was interrupted; skipped")
     _print_selection(selection, len(values))
+    # Without any answer all scores are 0 and the first checkpoint would win by the rule for ties: nothing was measured.
     raise typer.Exit(QUARANTINED if counts.quarantined or not selection.has_answers else 0)
 
 
@@ -91,6 +93,7 @@ def _show_progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int
     from rich.text import Text
 
     current = ""
+    # On standard error, so that the tables on standard output can be piped.
     with Console(stderr=True).status("") as status:
 
         def on_checkpoint(name: str) -> None:
@@ -118,4 +121,5 @@ def _print_selection(selection: Selection, families: int) -> None:
     if selection.has_answers:
         say(f"{selection.best.checkpoint.folder.name} is the best: {selection.adapter}")
     if selection.warning:
+        # On standard error as well: a warning must not get lost where the tables are redirected to a file.
         typer.echo(f"eclose: {selection.warning}.", err=True)

@@ -89,6 +89,7 @@ def switch(
         seed=seed,
         resamples=resamples,
         force=force,
+        # On standard error: with --json, standard output is one JSON object.
         notify=lambda message: typer.echo(f"eclose: {printable(message)}", err=True),
         wrap=count_progress,
     )

@@ -41,10 +41,12 @@ def print_rates(tables: Sequence[SwitchRates]) -> None:
     heads += [head for letters in ("O", "CF", "SW") for head in (f"{letters} %", "95 % interval")]
     heads += ["n", *(["unjudged"] if unjudged else []), "margin o", "margin c"]
     lines = []
+    # With one dataset, the table over all datasets would repeat it.
     for table in tables if _datasets(tables) > 1 else [table for table in tables if table.benchmark is not None]:
         for edge, rates in table.edges.items():
             line = [*(_system(table) if several else ()), table.benchmark or "all", edge.value]
             line += [cell for rate in _three(rates) for cell in (percent(rate.value), percent_range(rate.wilson))]
+            # One n for the three rates: a family with a score that is not finite is unjudged in all of them.
             line += [str(rates.switched.n), *([str(rates.switched.unjudged)] if unjudged else [])]
             lines.append(line + ["-" if value is None else f"{value:.2f}" for value in rates.margins.values()])
     typer.echo()
@@ -94,6 +96,7 @@ def _gain(gain: Estimate | None) -> tuple[str, str]:
     if gain is None or gain.value is None:
         return "-", "-"
     interval = gain.interval
+    # Few families may all agree; a bootstrap of equal values has no spread, and says nothing about other families.
     flat = interval is None or interval.low == interval.high
     return _points(
         gain.value

@@ -12,6 +12,7 @@ from eclose.cli.shared.output import plural, say
 if TYPE_CHECKING:
     from eclose.training.run import TrainingResult
 
+# Every field of TrainingArguments is a flag; the trainer checks their names and values.
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _EXAMPLES = 3
 
@@ -60,6 +61,7 @@ def train(
     from eclose.training.api import train as train_families
     from eclose.training.recipe import parse_flags
 
+    # A seed of None is left out, so that a recipe's seed is used; a flag takes precedence over the recipe.
     settings = {**parse_flags(context.args), **({} if seed is None else {"seed": seed})}
     _print_result(train_families(families, out=out, recipe=recipe, development=development, **settings))
 
@@ -68,6 +70,7 @@ def _print_result(result: TrainingResult) -> None:
     """Print the adapter, the counts of families and the last figures; one process of several does."""
     from eclose.training.run import is_first_process
 
+    # torchrun starts this command once for each device; all print to the same terminal.
     if not is_first_process():
         return
     say(f"{result.adapter}: {result.counts}" + (" (done before, nothing to do)" if result.again else ""))

@@ -118,6 +118,7 @@ def judge(
 
     result = judge_file(
         responses,
+        # Passed in, because the world does not import benchmarks: it is a benchmark itself.
         _read_instances,
         instances=instances,
         verdicts=out,
@@ -183,6 +184,7 @@ def serve(
     from eclose.world.server.app import run_server
     from eclose.world.server.faults import ServerBehaviour
 
+    # Faults are of the server (429, a dropped connection); failures are of the responses it writes.
     faults = {_parse_fault(name): rate for name, rate in _parse_rates(fault).items()}
     behaviour = ServerBehaviour(
         seed=seed,
@@ -192,6 +194,7 @@ def serve(
         jitter=jitter,
         max_concurrency=max_concurrency,
     )
+    # Only the exact judge reads with the oracle alone; the others can be talked into a verdict by the texts they read.
     trust = None if judge_kind is JudgeName.EXACT else JudgeTrust(judge_kind.value)
     registry = build_world_registry(
         FailureRates(_parse_failures(failure)),

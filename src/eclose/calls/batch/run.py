@@ -55,13 +55,15 @@ class BatchSettings:
     """Seconds before the first retry of a failed request, doubled each time."""
     largest_result: int = 4 * 2**30
     """Largest size of a file of results in bytes."""
+    price_factor: float = 0.5
+    """Price of a call in a batch as a share of the price of a single call."""
 
     def __post_init__(self) -> None:
         """Refuse limits that are not positive."""
         if min(self.requests, self.bytes, self.attempts, self.largest_result) < 1 or self.deadline <= 0:
             raise SettingError("requests, bytes, deadline, attempts and largest_result must be positive.")
-        if min(self.poll, self.first_wait) < 0:
-            raise SettingError("poll and first_wait must not be negative.")
+        if min(self.poll, self.first_wait, self.price_factor) < 0:
+            raise SettingError("poll, first_wait and price_factor must not be negative.")
 
 
 @dataclass(slots=True)
@@ -136,6 +138,8 @@ class Batches:
         Batches that were created but not noted are adopted first. Where the budget does not cover the next request,
         the requests before it are sent and ``BudgetSpent`` is raised.
         """
+        # Before anything is sent: a batch whose creation was not noted (kill -9 after the request) would be created
+        # twice.
         listed = await self._adopt()
         notes = self._folder.notes()
         self._learn_dialect(notes)
@@ -203,6 +207,8 @@ class Batches:
             return
         note = shard.create_note(self._route.name)
         if (earlier := self._folder.find(note.shard)) is not None:
+            # The same requests once more: their collected batches are on the provider's list and must not be adopted as
+            # the new one.
             note.earlier = [*earlier.earlier, *([earlier.batch_id] if earlier.batch_id else [])]
         self._folder.write(shard, note)
         # Intents are on disk before the batch exists: a killed run leaves no unknown cost.
@@ -256,6 +262,7 @@ class Batches:
 
     async def collect(self, *, wait: float | None = None) -> CollectedBatches:
         """Write the replies of finished batches to the ledger; wait for the others, at most ``wait`` seconds."""
+        # A process may have been killed between the creation of a batch and its note.
         if any(note.state is ShardState.INTENDED for note in self._folder.notes()):
             await self._adopt()
         end = None if wait is None else time.monotonic() + wait
@@ -273,6 +280,7 @@ class Batches:
 
     async def _poll(self, collected: CollectedBatches) -> None:
         """Collect the finished batches, and count the requests of the others."""
+        # Counted anew at every poll, unlike the other counts, which each batch changes once.
         collected.under_way = 0
         for note in self._folder.notes():
             if note.state is not ShardState.CREATED:
@@ -289,6 +297,8 @@ class Batches:
         settlement = BatchSettlement(note, batch, self._ledger, self._price, self._route.key, self._dialect)
         await settlement.run(self._folder.requests(note), [path for path, exists in downloads if exists], collected)
         self._dialect = settlement.dialect
+        # Last, after all replies are in the ledger: a process killed before collects this batch again, which changes
+        # nothing.
         note.state, note.dialect = ShardState.COLLECTED, asdict(self._dialect)
         self._folder.save(note)
 

@@ -30,6 +30,7 @@ app.command(name="agree")(results.agree)
 app.command(name="export")(results.export)
 app.command(name="import")(results.import_labels)
 
+# Fixed, because the invitation links that init prints must name the port that serve opens later.
 PORT = 8300
 BROKEN = 3
 """Exit code where the log was changed."""
@@ -107,6 +108,7 @@ def init(
     if audit is None:
         add_material = _response_importer(responses, folder, instances, layout)
     else:
+        # The same options name the people, but in an audit their tasks are families.
         add_material, crew = _family_importer(audit, responses, crew)
     settings = ProjectSettings(
         name or folder.resolve().name,
@@ -116,6 +118,7 @@ def init(
         share_questions=share_questions,
     )
 
+    # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
     def begin(connection: Connection) -> None:
         say(f"{folder}: {add_material(connection)}")
         _print_start(setup.invite_and_assign(connection, settings, crew), folder, server_url(public_url, port))
@@ -136,6 +139,7 @@ def _response_importer(
 
     if responses is None:
         raise SettingError("name the responses to label (the folder of a run, or a file), or an audit with --audit.")
+    # A file of another tool is split into questions and responses; the two files stay in the project's folder.
     sources = find_run_inputs(responses, folder / "material", instances, layout)
 
     def add(connection: Connection) -> str:
@@ -159,6 +163,7 @@ def _family_importer(audit: Path, responses: Path | None, crew: Crew) -> tuple[C
     key = read_key(audit)
     if responses is not None or crew.screeners:
         raise SettingError("--audit: a project of families has no responses and no screeners. Leave them out.")
+    # The sample was drawn with one form for each annotator; another number of people could not be matched to the forms.
     if len(crew.annotators) != key.annotators:
         expected = plural(key.annotators, "annotator")
         raise SettingError(f"--annotators: this sample has forms for {expected}, and {len(crew.annotators)} are named.")
@@ -191,6 +196,7 @@ def assign(
     from eclose.annotation.project import open_project
     from eclose.annotation.web.serve import server_url
 
+    # No lead is invited here: init did that already.
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
     project = open_project(folder)
     with project.writing() as connection:
@@ -215,6 +221,7 @@ def invite(
 
     project = open_project(folder)
     with project.writing() as connection:
+        # The token is printed once and stored only as a hash; a lost link is replaced by inviting again.
         invitee = setup.invite(connection, name, role or None)
     project.record_head()
     project.close()
@@ -252,6 +259,7 @@ def status(folder: Folder) -> None:
     if queues:
         typer.echo()
         heads = ["kind", "total", "finished by all", "in adjudication", "adjudicated", "settled"]
+        # The columns follow the fields of QueueRow after its kind.
         print_table("Work", heads, [[queue.kind, *(f"{count:,}" for count in queue[1:])] for queue in queues])
     if requests:
         say(f"{plural(len(requests), 'request')} to change a submitted pass: see the dashboard.")
@@ -266,6 +274,7 @@ def verify_audit(folder: Folder) -> None:
     project = open_project(folder)
     with project.reading() as connection:
         problems = list(audit_log.verify_log(connection, project.head))
+        # Read in the same transaction as the check, so that the number belongs to the log that was checked.
         count = audit_log.last_event(connection).seq
     project.close()
     for problem in problems:
@@ -309,6 +318,7 @@ def _print_start(start: ProjectStart, folder: Path, url: str) -> None:
         summary = assignment.summary()
         each, shared = _format_range(summary.load_spread), _format_range(summary.group_spread)
         say(f"{kind}: {plural(len(assignment.tasks), 'task')}, {each} for each of {len(assignment.annotators)}")
+        # With one annotator for each response there are no groups, and with all of them there is a single one.
         if 1 < assignment.per_response < len(assignment.annotators):
             say(f"  every {assignment.per_response} of them share {shared}")
     if start.invitees:

@@ -80,6 +80,7 @@ def _write(out: Path, report: AgreementReport, tables: Sequence[AgreementTable])
     from eclose.errors import SettingError
     from eclose.store.records.atomic import AtomicFile
 
+    # AtomicFile writes to a temporary file and renames it: an interrupted command leaves no half-written report.
     if out.suffix not in {".json", ".md", ".tex"}:
         raise SettingError(f"--out {out}: the name must end in .json, .md or .tex.")
     texts = {".md": format_markdown, ".tex": format_latex}
@@ -124,6 +125,7 @@ def export(
 
     formats = layouts or [ExportFormat.JSONL]
     result = export_project(project, out, formats=formats, for_label_studio=label_studio, names=names, judge=judge)
+    # A project of families has filled forms instead of labels; `eclose families audit report` reads them.
     if result.labels is None:
         for path, count in result.forms.items():
             say(f"{path}: {plural(count, 'form')}")
@@ -137,6 +139,7 @@ def export(
 def _print_export(out: Path, result: ExportResult) -> None:
     for noun, counts in result.manifest.funnel.items():
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(counts.rejected.items()))
+        # Counts in = counts out: what is not settled is named with its reason.
         unsettled = f", {counts.received - counts.accepted:,} open ({reasons})" if reasons else ""
         say(f"{counts.received:,} {noun} = {counts.accepted:,} settled{unsettled}")
     files = plural(len(result.manifest.outputs), "file")
@@ -189,12 +192,14 @@ def import_labels(
     from eclose.store.runs.manifest import hash_files
 
     material = None if run is None else read_run_material(run)
+    # Raises before anything is written, with every unusable row in one message.
     labels = read_labels(files, columns=_parse_columns(column or []), run=material, per_response=per_response)
     result = export_annotations(
         labels.annotations,
         out,
         stage="annotate import",
         settings={"columns": sorted(column or []), "per_response": per_response},
+        # The manifest records these hashes: the same files again are recognised as done, changed ones are refused.
         inputs=hash_files(files),
         material=material,
         judge=judge,

@@ -59,6 +59,7 @@ def sample(
     from eclose.construction.audit.sample import draw_sample, read_corpus, write_audit
 
     key = draw_sample(read_corpus(run), n=n, seed=seed, annotators=annotators)
+    # Forms that people may have begun to fill in are never replaced; the key is the same for the same seed.
     written = write_audit(out, key, layout)
     _print_sample(key, n)
     for path, new in written.items():
@@ -104,6 +105,7 @@ def report(
     _print_returned_forms(files.report)
     _print_agreement(files.report)
     _print_rates(files.report)
+    # Labels under another guideline are not comparable; the report says so instead of refusing them.
     if not files.same_guideline:
         say("the guideline that was handed out is not the one of this version")
     _print_open(files)
@@ -160,6 +162,7 @@ def _print_rates(report: AuditReport) -> None:
     rows.append(("unweighted", total, *(_format_rate(report.unweighted[what]) for what in COLUMNS)))
     rows.append(("corpus-weighted", total, *(_format_rate(report.weighted[what]) for what in COLUMNS)))
     print_table("Passing, in percent", ("dataset", "audited", *COLUMNS), rows)
+    # Every resample of identical labels is identical: its interval has width zero and would promise certainty.
     if constant := [what for what in COLUMNS if report.weighted[what].constant]:
         say(
             f"{', '.join(constant)}: all audited families of a dataset have the same label, so resampling shows no "
@@ -186,5 +189,6 @@ def _print_open(files: AuditFiles) -> None:
         lacking = f"; it lacks {disagreements.lacking:,} of them" if disagreements.lacking else ""
         state = "blank forms for a third person" if disagreements.written else f"has answers, left as it is{lacking}"
         say(f"{disagreements.path}: {state}")
+    # Open families are disputed ones without a third answer, which are counted above, and those with missing answers.
     if unanswered := len(set(report.open) - set(report.unresolved)):
         say(f"answers are missing for {unanswered:,} families; their rates stay open")

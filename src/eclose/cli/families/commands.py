@@ -73,6 +73,7 @@ def export(
     prompt = ResponsePrompt(demonstrations, order)
     step = export_step(families, out, layout, prompt, edits)
     manifest = step.claim(force=force)
+    # Lazy: nothing is read where the step was done before.
     rows = read_rows(families, layout, prompt, edits)
     counts = manifest.counts if manifest else step.write(count_progress(rows, f"writing {out.name}"))
     print_step_result(step, counts, again=manifest is not None, doubt="is this a file of families")
@@ -83,6 +84,7 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
     from eclose.construction.publishing.dataset import QUARANTINE, export_dataset
     from eclose.errors import SettingError
 
+    # A default cannot be told from a given value by the value itself, so the source of the parameter decides.
     for name in _PROMPT_OPTIONS:
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":

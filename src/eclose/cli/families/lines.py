@@ -36,6 +36,7 @@ WIDTH = 100
 """Widest line in columns; wider ones are hard to read."""
 
 HEAD, SOFT = "head", "soft"
+# The marks of `git diff --word-diff`, which survive copying, pipes and terminals without colours.
 _MARKS: dict[str, str] = {DiffMark.OLD: "[-{}-]", DiffMark.NEW: "{{+{}+}}"}
 _COLOURS: dict[str, str] = {
     DiffMark.OLD: "red strike",
@@ -152,10 +153,12 @@ def _view(view: ViewDisplay) -> Iterator[Line]:
     yield _line(0, "", (view.name, HEAD))
     if view.change is not None:
         yield from _change(view.change)
+    # The other views repeat most of Gold: what did not change is dimmed, so that the edit stands out.
     quiet = view.name != GOLD
     yield from _text(2, "Question  ", view.question, quiet=quiet and not is_changed(view.question))
     for step in view.steps:
         yield from _step(step, quiet=quiet)
+    # Families of other tools may not record what a step rests on: that is unknown, which is not the same as nothing.
     if not any(step.support_recorded for step in view.steps):
         yield _line(5, "", ("what the steps rest on is not recorded", SOFT))
     for number in view.omitted_steps:
@@ -184,6 +187,7 @@ def _step(step: StepDisplay, *, quiet: bool) -> Iterator[Line]:
     quiet = quiet and step.unchanged
     yield from _text(2, f"{step.number}. ", step.words, quiet=quiet)
     notes = [f"rests on {describe_support(step)}"] if step.support_recorded else []
+    # An inserted or left out step shifts the numbers; where they agree, the note would only repeat them.
     if step.counterpart not in {None, step.number}:
         notes.append(f"step {step.counterpart} of Gold")
     if step.first_affected:

@@ -45,6 +45,7 @@ def show(
     from eclose.construction.find_families import select_families
 
     if html is not None:
+        # Checked before anything is read: `show families.jsonl --html families.jsonl` would destroy the data.
         _refuse_input(html, families)
     selection = select_families(families, ids or (), limit=limit, wrap=count_progress)
     if html is not None:
@@ -65,6 +66,7 @@ def _refuse_input(out: Path, families: Path) -> None:
     from eclose.store.runs.folder import FAMILIES
 
     path = families / FAMILIES if families.is_dir() else families
+    # samefile also finds links and other spellings of the same path.
     if out.exists() and path.exists() and out.samefile(path):
         raise UserError(f"{out}: is the file of families itself. Name another file for the page.")
 

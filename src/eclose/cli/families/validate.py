@@ -40,6 +40,7 @@ def validate(
 
     validation = validate_families(families, tokenizer=tokenizer, max_length=max_length, wrap=count_progress)
     _print_validation(validation, None if everything else _EXAMPLES)
+    # Unreadable records come first: a file that cannot be read says nothing about its families.
     raise typer.Exit(QUARANTINED if validation.unreadable else FAILED if validation.failed else 0)
 
 

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
 
 FILE = ".env"
+# Shell syntax is accepted as far as people use it: `export`, quotes and trailing comments.
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 _QUOTED = re.compile(r"""(["'])(.*)\1(?:\s+#.*)?""")
 _COMMENT = re.compile(r"(?:^|\s+)#.*")
 
 _KEY = "ECLOSE_API_KEY"
 _SECRETS = re.compile(r"[A-Z0-9_]+_API_KEY")
+# Each address with the variable whose key is sent there.
 _ADDRESSES = {"ECLOSE_BASE_URL": _KEY, "OPENAI_BASE_URL": "OPENAI_API_KEY"}
 _MODELS = frozenset(f"ECLOSE_{role}" for role in ("MODEL", "JUDGE", "CONSTRUCTOR", "VERIFIER", "REVERIFIER"))
 _LEDGER = "ECLOSE_LEDGER"
@@ -87,19 +89,23 @@ def load_file(
     """
     environ = os.environ if environ is None else environ
     path = Path() if path is None else path
+    # Without --env-file the file is always called .env: an untrusted call never names a file itself.
     file = path / FILE if path.is_dir() or not trusted else path
     variables = _read(file, trusted=trusted)
     pairs = dict(_pairs(variables, environ))
     for name, value in variables.items():
+        # The environment is the user's own and comes before any file.
         if name in environ:
             continue
         if not trusted and (reason := _refusal(name, value, variables, environ, file.parent)) is not None:
             _write(f"{file.name}: {name} is ignored because {reason}; {_remedy(name, file)}.")
             continue
+        # An address that is used is named on standard error, so that a folder cannot redirect calls unnoticed.
         if not trusted and _REMOTE.match(value):
             _addresses_from_file.add(name)
             _write(f"{file.name}: {_destination(name, value)} ({name}).")
         environ[name] = value
+        # Set together with the address, although the environment may hold another key: the address gets the file's key only.
         if name in pairs:
             environ[pairs[name]] = variables[pairs[name]]
 
@@ -118,6 +124,7 @@ def _read(file: Path, *, trusted: bool) -> dict[str, str]:
             raise UserError(f"--env-file {file}: {problem}. Correct the file, or leave the flag out.") from None
         _write(f"{file.name}: is ignored because it {problem}.")
         return {}
+    # A list of known names, not a pattern: PATH, proxies and PG* must not be changed by a folder.
     return {name: value for name, value in variables.items() if name in _KNOWN or _SECRETS.fullmatch(name)}
 
 
@@ -148,6 +155,7 @@ def _refusal(
         return None
     if not variables.get(secret, "").strip():
         return f"the file gives an address without its own {secret}"
+    # The environment's key would win over the file's and be sent to an address that the file chose.
     if environ.get(secret) and environ[secret] != variables[secret]:
         return f"{secret} is set in the environment and would be sent to the file's address"
     return None
@@ -162,6 +170,7 @@ def _ledger_refusal(value: str, folder: Path) -> str | None:
     windows = PureWindowsPath(value)
     if windows.drive or windows.root or ".." in windows.parts:
         return "it names a file outside this folder"
+    # Resolved, because a link inside the folder may lead out of it.
     return None if (folder / value).resolve().is_relative_to(folder.resolve()) else "it leads outside this folder"
 
 

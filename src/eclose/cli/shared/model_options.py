@@ -68,6 +68,8 @@ class ModelOptions(NamedTuple):
     ledger: str | None
     retry: bool
     replay: bool
+    batch: float | None
+    """Seconds between two looks at a batch; None without batches."""
     force: bool
 
     def model(self, name: str) -> ModelRef:
@@ -88,10 +90,19 @@ class ModelOptions(NamedTuple):
     @property
     def run_options(self) -> RunOptions:
         """Options of a model run: ledger, run mode, and the progress display."""
+        from eclose.calls.batch.run import BatchSettings
         from eclose.calls.run import RunOptions
         from eclose.cli.shared.progress import watch_run
 
-        return RunOptions(ledger=self.ledger, retry=self.retry, replay=self.replay, force=self.force, watch=watch_run)
+        return RunOptions(
+            ledger=self.ledger,
+            retry=self.retry,
+            replay=self.replay,
+            force=self.force,
+            watch=watch_run,
+            batch=None if self.batch is None else BatchSettings(poll=self.batch),
+            notify=say,
+        )
 
 
 def _refuse_file_address(name: str, base_url: str | None) -> None:
@@ -169,6 +180,16 @@ def _read_options(
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Process quarantined records again.")] = False,
     replay: Annotated[bool, typer.Option("--replay", help="Take every reply from the ledger; send nothing.")] = False,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="Send requests in the provider's batches: half the price, within a day. The rest go as single calls.",
+        ),
+    ] = False,
+    batch_poll: Annotated[
+        float, _option("--batch-poll", "Seconds between two looks at a batch (with --batch).", min=0)
+    ] = 60.0,
     force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
 ) -> ModelOptions:
     """Return the options of a command line as one value."""
@@ -189,7 +210,8 @@ def _read_options(
         prices=prices,
         unpriced=no_price,
     )
-    return ModelOptions(calls, ServerAddress(base_url, server_name), dry_run, ledger, retry, replay, force)
+    address = ServerAddress(base_url, server_name)
+    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batch_poll if batch else None, force)
 
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -226,6 +248,10 @@ def run_on_workers(
     make: RunFactory, calls: CallSettings, options: ModelOptions, workers: int, address: str | None
 ) -> RunResult:
     """Run on Ray workers and print a line whenever one starts, stops or is lost."""
+    from eclose.errors import SettingError
+
+    if options.batch is not None:
+        raise SettingError("--batch and --engine ray: batches are sent from one process. Leave one of them out.")
     from eclose.calls.ray.run import run_models_on_ray
     from eclose.calls.ray.workers import RaySettings
 

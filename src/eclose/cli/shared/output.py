@@ -37,6 +37,7 @@ AllowStale = Annotated[
     ),
 ]
 
+# An empty cell counts as a number, so that one missing value does not align a whole column left.
 _NUMERIC = re.compile(r"\[?[-−+]?(?:\d|\s|$)")
 _GAP = 2
 
@@ -44,6 +45,7 @@ _GAP = 2
 def printable(text: object) -> str:
     """Return the text with control and other invisible characters written as escapes."""
     return "".join(
+        # No-break and ideographic spaces are not printable to Python, and harmless in names and titles.
         character if character.isprintable() or character in "\u00a0\u3000" else _escape(character)
         for character in str(text)
     )
@@ -86,6 +88,7 @@ def print_step_result(stage: RunStep, counts: Counts, *, again: bool, doubt: str
     say(f"{stage.out}: {counts}" + (" (done before, nothing to do)" if again else ""))
     if counts.quarantined:
         say(f"  records that could not be read, with reasons: {stage.quarantine_path}")
+        # All records unreadable: most likely the wrong file or layout, not a broken file.
         if not counts.accepted:
             say(f"  no record could be read: {doubt}?")
 
@@ -104,6 +107,7 @@ def print_run_summary(result: RunResult, remark: str | None = None) -> None:
         say(f"  rejected records, with reasons: {stage.rejected_path}")
     if manifest.counts.quarantined:
         say(f"  failed records, with reasons: {stage.quarantine_path}; --retry processes them again")
+    # The sums of all processes and attempts of this run, from its ledger.
     calls = manifest.calls
     cost = f", {format_money(calls['cost'], calls.get('currency', USD))} spent" if calls["cost"] else ""
     unsettled = f"; {plural(calls['unsettled'], 'call')} broken off, possibly billed" if calls["unsettled"] else ""
@@ -178,6 +182,7 @@ def _print_transposed(title: str, columns: Sequence[str], lines: Lines, width: i
     start = 0
     while start < len(lines):
         end, used = start, 0
+        # A single row may be wider than the terminal; it is printed all the same, since no cell is cut.
         while end < len(lines) and (used := used + _GAP + max(map(_display_width, lines[end]))) <= room:
             end += 1
         block = lines[start : max(end, start + 1)]
@@ -211,6 +216,7 @@ def count_progress(records: Iterable[T], label: str) -> Iterator[T]:
     label = printable(label)
     with Console(stderr=True).status(Text(label)) as status:
         for number, record in enumerate(records, start=1):
+            # Updating for every record would take longer than reading it.
             if number % 1000 == 0:
                 status.update(Text(f"{label}: {number:,} records"))
             yield record

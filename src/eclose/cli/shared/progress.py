@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eclose.calls.client import ModelConnection
     from eclose.store.runs.runner import Runner, RunProgress
 
+# A line in a log file every 30 s: an overnight run writes about a thousand.
 LIVE_SECONDS = 0.5
 PLAIN_SECONDS = 30.0
 WIDTH = 100
@@ -66,6 +67,7 @@ class Meter:
 
     def _pace(self) -> Iterator[tuple[int, str]]:
         progress = self._progress
+        # Includes the records of earlier processes of this run, so that a resumed run does not begin at 0 %.
         finished = sum(progress.finished.values())
         yield 0, f"{finished:,}/{self._total:,} ({100 * finished // max(1, self._total)} %)"
         # The rate rests on the records of this process: those of an earlier one say nothing about its speed.
@@ -87,10 +89,12 @@ class Meter:
         yield 8, f"{in_flight} of {limit} in flight"
         failed = sum(sum(connection.model.failures.values()) for connection in self._connections)
         yield 2 if failed else 5, f"{failed:,} failed calls"
+        # A set: several models behind one provider report the same trouble.
         for trouble in {connection.model.trouble for connection in self._connections} - {None}:
             yield 1, str(trouble)
         budget = self._connections[0].budget  # the models of a run share it
         if budget.cap is not None or budget.spent or budget.reserved or budget.assumed:
+            # What was spent is never left out of the line.
             yield 0, budget.bill
             if budget.risk:
                 yield 1, budget.risk
@@ -164,11 +168,13 @@ def _stop_on_signals(runner: Runner[Any]) -> Iterator[None]:
         if number is _HANGUP:
             with suppress(OSError, ValueError):
                 _leave_terminal()
+        # After the first signal the default action returns, so that a second Ctrl+C ends a run whose calls do not come back.
         for other in signals:
             loop.remove_signal_handler(other)
             signal.signal(other, signal.SIG_IGN if other is _HANGUP else signal.SIG_DFL)
         _write("stopping: calls in flight are finished first. Interrupt once more to end at once.")
 
+    # Restored at the end: a caller in Python has signal handlers of its own.
     before = {number: signal.getsignal(number) for number in signals}
     # Only the main thread receives signals; a notebook or a thread has another way to stop.
     with suppress(NotImplementedError, RuntimeError, ValueError):
@@ -185,6 +191,7 @@ def _stop_on_signals(runner: Runner[Any]) -> Iterator[None]:
 
 def _leave_terminal() -> None:
     """Send standard output and error to the null device where they went to a terminal, which a hang-up closes."""
+    # Writing to a closed terminal fails with EIO, which would end the run while its last calls are in flight.
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
         # fstat still works on a closed terminal; isatty does not.

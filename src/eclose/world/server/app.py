@@ -325,10 +325,11 @@ class ServerThread:
         registry: HandlerRegistry,
         behaviour: ServerBehaviour | None = None,
         *,
+        batches: BatchBehaviour | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self._serving = serve(registry, behaviour, host=host, port=port)
+        self._serving = serve(registry, behaviour, batches=batches, host=host, port=port)
         self._server: ModelServer | None = None
 
     def __enter__(self) -> ServerThread:

@@ -1,0 +1,113 @@
+"""Runs whose requests go into batches first: the same files as without, and no request is paid twice."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+
+import pytest
+from tests.generating import FREE, generate, paid, questions
+from typer.testing import CliRunner
+
+from eclose.calls.batch.run import BatchSettings
+from eclose.calls.client import CallSettings
+from eclose.calls.run import RunOptions
+from eclose.cli.main import app
+from eclose.errors import SettingError
+from eclose.judging.inputs import find_run_inputs
+from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
+from eclose.models.resolve import find_model
+from eclose.store.records import jsonl
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
+from eclose.world.make.instances import make_items
+from eclose.world.roles.registry import build_world_registry
+from eclose.world.server.app import ServerThread
+from eclose.world.server.batches import BatchBehaviour
+
+QUICK = BatchSettings(poll=0.0, first_wait=0.0)
+
+
+@pytest.fixture
+def instances(tmp_path):
+    questions(tmp_path / "instances.jsonl")
+    return tmp_path / "instances.jsonl"
+
+
+def test_responses_are_those_of_single_calls_and_all_of_them_come_from_a_batch(instances, tmp_path):
+    lines = []
+    with ServerThread(build_world_registry()) as server:
+        generate(instances, server, tmp_path / "single")
+        generate(instances, server, tmp_path / "batch", batch=QUICK, notify=lines.append)
+        again = generate(instances, server, tmp_path / "batch", batch=QUICK)
+        assert server.bill()["totals"]["received"] == paid(server) == 24
+    assert again.again
+    assert [line.split(": ", 1)[1] for line in lines] == [
+        "12 requests sent in 1 batches, 0 in earlier ones; waiting for the replies",
+        "12 requests answered in batches, 0 left for single calls",
+    ]
+    single, batch = ((tmp_path / name / "responses.jsonl").read_bytes() for name in ("single", "batch"))
+    assert single == batch
+
+
+def test_requests_that_a_batch_leaves_open_are_sent_as_single_calls(instances, tmp_path):
+    lines = []
+    with ServerThread(build_world_registry(), batches=BatchBehaviour(stop_after=5)) as server:
+        result = generate(instances, server, tmp_path / "run", batch=QUICK, notify=lines.append)
+        assert paid(server) == 12
+    assert "5 requests answered in batches, 7 left for single calls" in lines[1]
+    assert result.manifest.counts.accepted == 12
+
+
+def test_the_budget_counts_batches_at_their_price(instances, tmp_path):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("127.0.0.1/world: {input: 1, output: 2}\n")
+    with ServerThread(build_world_registry()) as server:
+        costs = [
+            generate(
+                instances, server, tmp_path / name, calls=CallSettings(prices=prices, budget=5), batch=batch
+            ).manifest.calls["cost"]
+            for name, batch in (("single", None), ("batch", QUICK))
+        ]
+    assert costs[1] == pytest.approx(costs[0] / 2, rel=0.01)
+
+
+def test_every_question_to_a_judge_takes_a_round(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    items = list(islice(make_items("short-easy", 3), 4))
+    jsonl.write_records(run / "instances.jsonl", (item.instance for item in items))
+    broken = [break_response(item, plan, "x") for item in items for plan in FAILURE_PLANS[:4]]
+    jsonl.write_records(run / "responses.jsonl", (response.response for response in broken if response is not None))
+    with ServerThread(build_world_registry()) as server:
+        judge = find_model("world", base_url=server.base_url)
+        outputs, lines, bills = [], [], []
+        for name, batch in (("single", None), ("batch", QUICK)):
+            options = RunOptions(batch=batch, ledger=tmp_path / f"{name}.sqlite", force=True, notify=lines.append)
+            asyncio.run(judge_responses(find_run_inputs(run, run), judge, run, JudgeSettings(), FREE, options))
+            outputs.append((run / "judgments.jsonl").read_bytes())
+            bills.append(server.bill()["totals"]["received"])
+    assert bills[1] == 2 * bills[0]
+    answered = [int(line.split(": ")[1].split()[0]) for line in lines if "answered" in line]
+    assert sum(answered) == bills[0]
+    assert all(line.endswith(" 0 left for single calls") for line in lines if "answered" in line)
+    assert outputs[0] == outputs[1]
+
+
+def test_the_command_sends_batches(instances, tmp_path):
+    with ServerThread(build_world_registry()) as server:
+        arguments = [instances, "--model", server.base_url, "--no-price", "--out", tmp_path / "run"]
+        result = CliRunner().invoke(app, ["generate", *map(str, arguments), "--batch", "--batch-poll", "0"])
+    assert result.exit_code == 0, result.output
+    assert "12 requests answered in batches, 0 left for single calls" in result.output
+    assert "12 received = 12 accepted" in result.output
+
+
+def test_what_has_no_batches_is_refused_before_anything_is_sent(instances, tmp_path):
+    with ServerThread(build_world_registry()) as server:
+        generate(instances, server, tmp_path / "run")
+        (tmp_path / "run" / "responses.jsonl").unlink()
+        (tmp_path / "run" / "responses.jsonl.manifest.json").unlink()
+        with pytest.raises(SettingError, match="a replay sends nothing"):
+            generate(instances, server, tmp_path / "run", batch=QUICK, replay=True)
+        assert paid(server) == 12
