@@ -138,7 +138,7 @@ def judge(
     if options.dry_run:
         asyncio.run(_print_forecast(sources, model, settings, options.calls))
         return
-    # A model tends to be lenient with texts of its own family; that is for people's labels to show, so it is only said.
+    # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
     if related := find_same_family_models(sources, model.name):
         say(f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people")
     result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, options.run_options))
@@ -248,7 +248,6 @@ def validate(
 
 def print_validation(validation: Validation) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
-    # Imported here and not above: it loads numpy, which the help text does not need.
     from eclose.judging.rate_correction import MIN_LABELS, explain_missing_rate
 
     say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
@@ -268,7 +267,6 @@ def print_validation(validation: Validation) -> None:
         [_agreement_row(row) for row in rows],
     )
     say("")
-    # Two narrow tables instead of a wide one: a table wider than the terminal is printed on its side.
     rates = {row.label: validation.corrected[row.label] for row in rows}
     print_table(
         "Missed failures, false alarms, and the rates of all responses",

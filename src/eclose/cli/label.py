@@ -90,7 +90,7 @@ def _print_result(session: LabelSession, result: LabelResult) -> None:
     say(f"{result.path}: {result.labelled:,} of {plural(len(session.sample.chosen), 'response')} labelled")
     if not result.is_judged:
         say(f"The run is not judged, so no rates are corrected. Rates of the sample: eclose metrics {result.path}")
-    # A group of the judge without a label has no estimate of the judge's errors in it, so no rate of the run has either.
+    # In a group without a label the judge's errors are unknown, so no rate of the whole run can be corrected.
     elif result.empty_strata:
         strata = ", ".join(result.empty_strata)
         say(f"Rates are corrected once each group has a label; groups without one: {strata}")

@@ -50,6 +50,7 @@ def verify(location: LedgerLocation) -> None:
     where = _find_ledger(location)
     import asyncio
 
+    # Imported after the ledger was found: without the extra, _find_ledger has printed the install command by now.
     from eclose.calls.ledger_tools import verify_ledger
     from eclose.store.ledger.database import describe_location
 
@@ -191,7 +192,7 @@ def _find_ledger(location: str) -> Path | str:
 
     try:
         from eclose.store.ledger.reader import find_ledger
-    # Both extras, chat and annotate, bring sqlalchemy; whoever has a ledger needs chat.
+    # Named here, because annotate brings sqlalchemy as well: the generic message could name the wrong extra.
     except ImportError as missing:
         raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
     return find_ledger(location)

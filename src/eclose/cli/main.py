@@ -65,7 +65,6 @@ app.command(name="report")(report.report)
 app.command(name="screen")(screen.screen)
 app.command(name="select")(select.select)
 app.command(name="switch")(switch.switch)
-# Unknown flags of train are settings of the trainer, so the command line may not refuse them.
 app.command(name="train", context_settings=train.SETTINGS)(train.train)
 
 

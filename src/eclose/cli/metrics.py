@@ -58,7 +58,7 @@ def metrics(
 
     result = measure_verdicts(verdicts, by or (), allow_stale=allow_stale)
     if as_json:
-        # The JSON names stale files and inconsistent responses itself.
+        # The JSON object holds the notes about stale files too.
         typer.echo(json.dumps(result.to_json()))
         return
     for sentence in result.stale:
@@ -79,7 +79,7 @@ def _print_overall(summary: GroupSummary) -> None:
     lines = []
     for metric, rate in summary.rates.items():
         line = [metric.value, percent(rate.value), percent_range(summary.estimates[metric].interval), str(rate.n)]
-        # The paper gives Wilson intervals for the gap's shares only, whose denominators are small (decision 0027).
+        # The paper gives Wilson intervals for the gap's shares; ours stands beside them for every rate (decision 0027).
         line += [percent_range(rate.wilson) if metric in CONDITIONAL_METRICS else ""]
         line += [str(rate.unjudged), percent_span(rate.bounds)] if unjudged else []
         lines.append(line)

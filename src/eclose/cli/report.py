@@ -84,7 +84,7 @@ def write_report(results: Results, folder: Path, formats: Collection[ReportForma
     if left_out := results.context.left_out:
         say(f"{plural(len(left_out), 'response')} left out, such as {left_out[0][0]}: {left_out[0][1]}")
     files = results.report(folder, formats)
-    # There are a dozen figure files in a folder of their own: one line counts them.
+    # Figures lie in a folder of their own, each as PDF and SVG: one line counts them.
     figures = [path for path in files.values() if path.parent != folder]
     for path in files.values():
         if path.parent == folder:

@@ -46,7 +46,7 @@ def print_rates(tables: Sequence[SwitchRates]) -> None:
         for edge, rates in table.edges.items():
             line = [*(_system(table) if several else ()), table.benchmark or "all", edge.value]
             line += [cell for rate in _three(rates) for cell in (percent(rate.value), percent_range(rate.wilson))]
-            # One n for the three rates: a family with a score that is not finite is unjudged in all of them.
+            # The n of SW, which needs both comparisons: O and CF may have a few families more.
             line += [str(rates.switched.n), *([str(rates.switched.unjudged)] if unjudged else [])]
             lines.append(line + ["-" if value is None else f"{value:.2f}" for value in rates.margins.values()])
     typer.echo()
@@ -96,7 +96,6 @@ def _gain(gain: Estimate | None) -> tuple[str, str]:
     if gain is None or gain.value is None:
         return "-", "-"
     interval = gain.interval
-    # Few families may all agree; a bootstrap of equal values has no spread, and says nothing about other families.
     flat = interval is None or interval.low == interval.high
     return _points(
         gain.value

@@ -12,7 +12,7 @@ from eclose.cli.shared.output import plural, say
 if TYPE_CHECKING:
     from eclose.training.run import TrainingResult
 
-# Every field of TrainingArguments is a flag; the trainer checks their names and values.
+# Every field of TrainingArguments is a flag of this command, so unknown options are passed on instead of refused.
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 _EXAMPLES = 3
 
@@ -70,7 +70,7 @@ def _print_result(result: TrainingResult) -> None:
     """Print the adapter, the counts of families and the last figures; one process of several does."""
     from eclose.training.run import is_first_process
 
-    # torchrun starts this command once for each device; all print to the same terminal.
+    # torchrun runs this command in several processes, which all print to the same terminal.
     if not is_first_process():
         return
     say(f"{result.adapter}: {result.counts}" + (" (done before, nothing to do)" if result.again else ""))

@@ -118,7 +118,7 @@ def judge(
 
     result = judge_file(
         responses,
-        # Passed in, because the world does not import benchmarks: it is a benchmark itself.
+        # Passed in, because world and benchmarks do not import each other (the layers in pyproject.toml).
         _read_instances,
         instances=instances,
         verdicts=out,

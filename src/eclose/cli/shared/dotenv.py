@@ -89,7 +89,7 @@ def load_file(
     """
     environ = os.environ if environ is None else environ
     path = Path() if path is None else path
-    # Without --env-file the file is always called .env: an untrusted call never names a file itself.
+    # Only --env-file names a file. Otherwise the path is a folder, and its .env is read.
     file = path / FILE if path.is_dir() or not trusted else path
     variables = _read(file, trusted=trusted)
     pairs = dict(_pairs(variables, environ))
@@ -105,7 +105,7 @@ def load_file(
             _addresses_from_file.add(name)
             _write(f"{file.name}: {_destination(name, value)} ({name}).")
         environ[name] = value
-        # Set together with the address, although the environment may hold another key: the address gets the file's key only.
+        # The key comes with the address, even where the environment holds another: the address gets the file's key.
         if name in pairs:
             environ[pairs[name]] = variables[pairs[name]]
 
@@ -124,7 +124,6 @@ def _read(file: Path, *, trusted: bool) -> dict[str, str]:
             raise UserError(f"--env-file {file}: {problem}. Correct the file, or leave the flag out.") from None
         _write(f"{file.name}: is ignored because it {problem}.")
         return {}
-    # A list of known names, not a pattern: PATH, proxies and PG* must not be changed by a folder.
     return {name: value for name, value in variables.items() if name in _KNOWN or _SECRETS.fullmatch(name)}
 
 
@@ -155,7 +154,6 @@ def _refusal(
         return None
     if not variables.get(secret, "").strip():
         return f"the file gives an address without its own {secret}"
-    # The environment's key would win over the file's and be sent to an address that the file chose.
     if environ.get(secret) and environ[secret] != variables[secret]:
         return f"{secret} is set in the environment and would be sent to the file's address"
     return None

@@ -50,7 +50,6 @@ def install_line(error: ImportError) -> str | None:
     # An installed module without the imported name is a wrong version or a bug, and stays a traceback.
     if extras is None or not isinstance(error, ModuleNotFoundError):
         return None
-    # The traceback shows which package wanted the module: sqlalchemy comes with chat and with annotate.
     files = [frame.filename.replace("\\", "/") for frame in traceback.extract_tb(error.__traceback__)]
     modules = [file.rpartition("/eclose/")[2].removesuffix(".py").split("/") for file in files if "/eclose/" in file]
     packages = {_PACKAGE_EXTRAS.get(part, part) for parts in modules for part in parts}

@@ -110,6 +110,7 @@ def _refuse_file_address(name: str, base_url: str | None) -> None:
     from eclose.cli.shared.dotenv import FILE, address_from_file
     from eclose.errors import SettingError
 
+    # A URL given with the flag is the user's own choice, even where .env holds the same variable.
     if address_from_file("ECLOSE_BASE_URL") and base_url == os.environ["ECLOSE_BASE_URL"]:
         raise SettingError(
             f"{name}: {FILE} gives ECLOSE_BASE_URL, and a provider of Inspect would send its own key there. "
@@ -216,12 +217,14 @@ def _read_options(
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the shared options to a command, which takes them as one parameter, ``options``."""
+    # Annotations are strings in these modules; typer needs the objects behind them.
     signature, shared = (inspect.signature(function, eval_str=True) for function in (command, _read_options))
     own_parameters = [parameter for name, parameter in signature.parameters.items() if name != "options"]
 
     @wraps(command)
     def with_options(**arguments: Any) -> None:
         values = {name: arguments.pop(name) for name in shared.parameters}
+        # Before the first call: a corrupt ledger is noticed only later, after replies were paid for.
         warn_about_network_file(values["ledger"], arguments.get("out") or Path())
         command(**arguments, options=_read_options(**values))
 
@@ -237,6 +240,7 @@ def warn_about_network_file(ledger: str | None, folder: Path) -> None:
     from eclose.store.ledger import database
 
     path = folder / "ledger.sqlite" if ledger is None else Path(ledger)
+    # Network file systems may grant one lock to two machines, and two writers then destroy the file.
     if (ledger is None or "://" not in ledger) and (kind := database.detect_network_file_system(path)) is not None:
         sys.stderr.write(
             f"eclose: {printable(path)} is on a network file system ({kind}), where SQLite's locks may fail: "

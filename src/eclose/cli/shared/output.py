@@ -37,7 +37,7 @@ AllowStale = Annotated[
     ),
 ]
 
-# An empty cell counts as a number, so that one missing value does not align a whole column left.
+# An empty cell and a hyphen count as numbers, so that an undefined value does not align its column left.
 _NUMERIC = re.compile(r"\[?[-−+]?(?:\d|\s|$)")
 _GAP = 2
 
@@ -216,7 +216,6 @@ def count_progress(records: Iterable[T], label: str) -> Iterator[T]:
     label = printable(label)
     with Console(stderr=True).status(Text(label)) as status:
         for number, record in enumerate(records, start=1):
-            # Updating for every record would take longer than reading it.
             if number % 1000 == 0:
                 status.update(Text(f"{label}: {number:,} records"))
             yield record

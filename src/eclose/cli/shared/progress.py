@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from eclose.calls.client import ModelConnection
     from eclose.store.runs.runner import Runner, RunProgress
 
-# A line in a log file every 30 s: an overnight run writes about a thousand.
 LIVE_SECONDS = 0.5
+# For log files: a run over night writes about a thousand lines.
 PLAIN_SECONDS = 30.0
 WIDTH = 100
 """Longest line in columns. A terminal that wraps a line shows every update on a new line."""
@@ -168,7 +168,7 @@ def _stop_on_signals(runner: Runner[Any]) -> Iterator[None]:
         if number is _HANGUP:
             with suppress(OSError, ValueError):
                 _leave_terminal()
-        # After the first signal the default action returns, so that a second Ctrl+C ends a run whose calls do not come back.
+        # From now on signals act as usual: a second Ctrl+C ends a run whose calls do not come back.
         for other in signals:
             loop.remove_signal_handler(other)
             signal.signal(other, signal.SIG_IGN if other is _HANGUP else signal.SIG_DFL)
@@ -191,7 +191,6 @@ def _stop_on_signals(runner: Runner[Any]) -> Iterator[None]:
 
 def _leave_terminal() -> None:
     """Send standard output and error to the null device where they went to a terminal, which a hang-up closes."""
-    # Writing to a closed terminal fails with EIO, which would end the run while its last calls are in flight.
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
         # fstat still works on a closed terminal; isatty does not.
