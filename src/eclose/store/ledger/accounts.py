@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LEASE_SECONDS = 15.0
 """Lifetime of a writer, and of its claims on records, after its last sign of life."""
+# As long as a committer waits for an absent server (``group_commit.MAX_OUTAGE_SECONDS``): a writer that is still
+# waiting must not be taken for dead.
 OUTAGE_SECONDS = 120.0
 """Longest outage of the database. A writer that has not observed it for a full lease takes others for dead only after
 this time: their leases may have run out because of an outage."""
@@ -250,11 +252,14 @@ class RunAccounting:
         if again and find_last_open(self.read_sends(connection, key), self._writer) is not None:
             return None  # the connection was lost after the commit took effect
         account = self.reserve(connection, row["reserved"], cap)
+        # A new call cannot be in flight elsewhere, so the lock and the queries are needed for known calls only.
         exists = not connection.execute(sql.ADD_CALL, row).rowcount
         in_flight = exists and self.is_in_flight(connection, key)
         if not in_flight and connection.execute(sql.ADD_INTENT, row).rowcount:
             return account
         if account is not None:
+            # Undone in the same transaction: a refusal is committed with the other jobs of its batch and must leave no
+            # reservation.
             self.reserve(connection, -row["reserved"], None)
         if in_flight:
             raise CallInFlightError("is under way in another process.", path=self._label, record=key)

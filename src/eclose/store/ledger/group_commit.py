@@ -284,6 +284,7 @@ class _Outage:
         """Shut the socket down, so that the thread that waits for an answer gets an error."""
         with suppress(Exception):  # the connection may be closed already
             if self._driver is not None and not self._driver.closed:
+                # A duplicate descriptor, since closing this socket object would close the driver's own.
                 with socket.socket(fileno=os.dup(self._driver.fileno())) as line:
                     line.shutdown(socket.SHUT_RDWR)
 

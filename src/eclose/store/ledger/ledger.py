@@ -98,6 +98,7 @@ class Ledger:
         """Connect, apply missing migrations, and start the lease of this writer."""
         engine = make_engine(self._location)
         if not self.shared:
+            # Taken before the first connection: SQLite itself would let two processes write in turns.
             self._lock = WriterLock(Path(self._location), f"run {self._run}")
         self._commits = GroupCommitter(engine, self._label, patience=MAX_OUTAGE_SECONDS, beat=self._beat())
         try:
@@ -111,6 +112,7 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Commit what is queued, end the lease and release the lock."""
+        # Best effort: where the server is away, the lease runs out by itself.
         with suppress(UserError, asyncio.CancelledError):
             await self._commits.run_anyway(self._accounts.leave)
         self._close()

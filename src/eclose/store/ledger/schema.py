@@ -178,4 +178,5 @@ def accounts(connection: Connection) -> None:
     execute_all(connection, _ACCOUNTS, _TYPES)
 
 
+# Databases record the names of these functions: under another name for one of them, existing ledgers would be refused.
 MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases, shares, accounts)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+# File systems allow 255 bytes: 40 characters of at most 4 bytes, two dots and 16 hexadecimal digits fit in any script.
 _NAME_BYTES = 40
 """Characters of a file's name in that of its temporary file: the longest permitted name leaves no room for a suffix."""
 
@@ -30,6 +31,7 @@ class AtomicFile:
             raise UserError(f"{self.path}: is a folder. Name a file to write.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # In the same folder, since a rename is atomic only within one file system.
             self._temporary = self.path.with_name(f".{self.path.name[:_NAME_BYTES]}.{token_hex(8)}")
             # open() rather than tempfile: the file gets the permissions of any new file, after the umask.
             self._raw = self._temporary.open("xb")

@@ -77,6 +77,7 @@ def read_csv(path: Path) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]
         raise UserError(f"{path}: is not UTF-8. Save the table as CSV UTF-8.") from error
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
     try:
+        # The csv module reads lazily, so a broken table raises here or while its rows are iterated.
         header = next(reader, [])
     except csv.Error as error:
         raise _unreadable(path, error) from error

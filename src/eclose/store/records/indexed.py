@@ -38,6 +38,7 @@ class IndexedFile(Generic[T]):
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
         self._kind = kind
+        # Arrays take 8 bytes a number, lists of Python integers about 40.
         self._offsets = array("Q")
         self._digests = array("Q")
         self.ids: list[str] = []

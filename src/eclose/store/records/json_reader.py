@@ -131,6 +131,7 @@ def _lines(stream: io.BufferedReader, path: Path) -> Iterator[RawRecord]:
         if line.isspace():
             continue
         where = f"line {number}"
+        # A file without line breaks (one huge object) would otherwise be read into memory as a single line.
         if len(line) == RECORD_LIMIT and not line.endswith(b"\n"):
             raise RecordError(
                 f"is longer than {RECORD_LIMIT:,} bytes. Put one record on each line.", path=path, record=where
@@ -177,6 +178,7 @@ def _bracketed(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
     """Yield the items between the brackets of an array."""
     window.skip("[")
     number = 0
+    # After a comma another item must follow: the end of ``[{...},]`` is read as an item, and refused.
     while window.peek() != "]" or number:
         where = f"record {number + 1}"
         try:

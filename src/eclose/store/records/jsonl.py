@@ -178,6 +178,7 @@ def _find_half_surrogate(record: JsonObject) -> str | None:
         if isinstance(value, list):
             pending.extend(((*parts, index), item) for index, item in enumerate(value))
         elif isinstance(value, dict):
+            # Keys as well as values: either makes the line unwritable as UTF-8.
             if any(map(_SURROGATE.search, value)):
                 return _format_path((*parts, "a key"))
             pending.extend(((*parts, key), item) for key, item in value.items())
@@ -196,6 +197,7 @@ def _normalise_verdict(kind: type[object], record: JsonObject) -> JsonObject:
         _LETTERS.get(name, name): bool(label) if type(label) is int and label in (0, 1) else label
         for name, label in verdict.items()
     }
+    # Two labels of one name would silently become the last of them.
     if len(labels) != len(verdict):
         raise RecordError("verdict: a label is given under its name and under its letter; keep one")
     return {**record, "verdict": labels}

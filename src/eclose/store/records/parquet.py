@@ -33,6 +33,7 @@ class ParquetFile:
         self._arrow, parquet = import_pyarrow()
         self._file = self._path.open("wb")
         try:
+            # An open file and not a path: its size is read while it grows, and it is synced before it is renamed.
             self._writer = parquet.ParquetWriter(self._file, self._schema, compression="zstd")
         except BaseException:
             self._file.close()

@@ -26,6 +26,7 @@ def as_path(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl") -> 
         return Path(data)
     path = folder / name
     content = "".join(f"{line}\n" for line in _lines(data)).encode()
+    # The same rows again are the same run, which continues; other rows would mix two inputs in one folder.
     if path.exists() and path.read_bytes() != content:
         raise UserError(f"{path}: holds other rows. Choose another folder for other data, or remove this one.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,6 +39,7 @@ def _lines(data: Rows) -> Iterator[str]:
     for number, row in enumerate(iterate_rows(data), start=1):
         if not isinstance(row, Mapping):
             raise SettingError(f"row {number} is a {type(row).__name__}: rows are dicts of columns and values.")
+        # NaN is not JSON: the strict reader of this file would refuse it.
         yield json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
 
 

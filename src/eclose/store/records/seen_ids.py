@@ -48,6 +48,7 @@ class SeenIds:
             return self._numbers[slot], self._contents[slot] == body
         self._put(slot, key, body, number)
         self._count += 1
+        # At most two thirds full: the fuller an open-addressing table, the longer its runs of occupied slots.
         if self._count * 3 > len(self._ids) * 2:
             self._grow()
         return None

@@ -50,6 +50,7 @@ class SortedSpool(Generic[T]):
     def __iter__(self) -> Iterator[ReadRecord[T]]:
         """Yield the records; may be repeated."""
         yield from self._others
+        # The id stands for the location: the line number of the input says nothing about a sorted record.
         for record_id, offset in self._offsets:
             self._file.seek(offset)
             yield ReadRecord(repr(record_id), value=decode(self._kind, parse_object(self._file.readline())))

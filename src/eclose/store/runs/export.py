@@ -78,6 +78,7 @@ async def export_run(
     manifest.refuse_losses()
     with ExitStack() as stack:
         files = _LazyFiles(stack)
+        # Created even without results, so that an empty result is told from a missing one.
         out = files.open(step.out)
         for name in (READ_STAGE, *jobs):
             async for outcome in ledger.read_outcomes(name):

@@ -83,6 +83,7 @@ def read_manifest(path: Path | str) -> Manifest:
     """Read a manifest from its file."""
     require_file(Path(path))
     try:
+        # Strict, with no unknown fields: a file of another program under this name must not pass for a manifest.
         return TypeAdapter(Manifest).validate_json(Path(path).read_bytes(), strict=True, extra="forbid")
     except ValidationError as invalid:
         raise UserError(

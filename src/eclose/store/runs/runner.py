@@ -181,6 +181,7 @@ class Runner(Generic[T]):
         if await self._claims.claim(record_id):
             await self._process_claimed(record)
         else:
+            # Not waited for here: a waiting worker could process another record meanwhile.
             self._claimed_elsewhere[record_id] = None if self._rereads else record
 
     async def _process_claimed(self, record: ReadRecord[T]) -> None:

@@ -80,6 +80,7 @@ class RunStep:
     def refuse_changed_inputs(self) -> None:
         """Raise where an input changed since it was hashed: the result would belong to neither version."""
         for path in self.inputs:
+            # Keyed by name, or by path where two inputs share a name (see ``hash_files``).
             then = self.input_hashes.get(path.name) or self.input_hashes[path.as_posix()]
             now = hash_file(path) if path.is_file() else None
             if now != then:
@@ -225,6 +226,7 @@ class StepFiles:
         if stale:
             step.quarantine_path.unlink()
         outputs = [step.out] if self._quarantine is None else [step.out, step.quarantine_path]
+        # Written last: a manifest vouches for files that are complete.
         manifest = Manifest(step.name, step.settings, step.input_hashes, hash_files(outputs), self.counter.counts())
         manifest.write(step.manifest_path)
 
