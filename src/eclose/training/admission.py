@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _WORD = re.compile(r"\s*\S+|\s+")
+# Most distinct words whose counts are kept, to bound memory.
 _CACHED_WORDS = 500_000
 _SLACK_SHARE, _SLACK_TOKENS = 0.05, 32
 """Distance from the limit, as a share and in tokens, at which an estimate replaces tokenizing."""
@@ -91,6 +92,7 @@ def _decide(path: Path, renderer: Renderer, tick: Callable[[], None]) -> Admissi
 
 def _fits(family: Family, renderer: Renderer) -> bool:
     """Return whether every path of any objective is short enough, with any of the evidence edits."""
+    # All nine pairs, also those of other objectives: every method must train on the same families.
     pairs = [(prompt, response) for prompt in ViewKind for response in ViewKind]
     try:
         for edit in family.evidence_edits:
@@ -153,6 +155,7 @@ def _key(file_hash: str, renderer: Renderer) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     vocabulary = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
     prompt = renderer.prompt_text("", ())
+    # The version of the package stands for its gates, which decide as well.
     return content_hash([file_hash, vocabulary, prompt, renderer.max_length, eclose.__version__])
 
 
@@ -160,6 +163,7 @@ def _read(record: Path, key: str | None, path: Path) -> Admission | None:
     """Return the recorded decision; None where there is none, or it was made for something else."""
     try:
         decision: dict[str, Any] = json.loads(record.read_text("utf-8"))
+    # An unreadable record is no error: the decision can be made again at the cost of tokenizing.
     except (OSError, ValueError):
         return None
     if decision.get("key") != key:

@@ -90,6 +90,7 @@ def _family_file(families: Path | str | Iterable[Family], path: Path) -> Path:
     """Return the file of families, written to ``path`` where they are values."""
     if isinstance(families, str | Path):
         return Path(families)
+    # Also values are written to a file: a run is identified by the hash of its files, and its workers read from them.
     path.parent.mkdir(parents=True, exist_ok=True)
     write_records(path, families)
     return path
@@ -165,6 +166,7 @@ def _load(
         from eclose.models.local.vllm_model import VllmModel, adapter_rank  # noqa: PLC0415 - an extra
         from eclose.training.checkpoints import find_checkpoints  # noqa: PLC0415
 
+        # vLLM reserves memory for the largest rank when it starts, and all checkpoints run on one engine.
         rank = max(adapter_rank(checkpoint.folder) for checkpoint in find_checkpoints(run)[0])
         return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
     require_torch("generating")
@@ -266,6 +268,7 @@ def switch_test(
     path = Path(families)
     systems = _Systems.of(settings)
     identity = systems.identity | {"max_length": settings.max_length, "dtype": settings.dtype}
+    # The weights are inputs, so another adapter in the same folder is other work.
     inputs = (path, *(folder / ADAPTER_WEIGHTS for folder in systems.recipes))
     step = RunStep("switch", identity, inputs, path.with_name("switches.jsonl") if out is None else Path(out))
     records = _score(path, systems, settings, notify, wrap)
@@ -311,6 +314,7 @@ class _Systems:
         count = agree_on_setting("demonstrations", settings.demonstrations, recipes)
         order = agree_on_setting("order", settings.order.value if settings.order else None, recipes)
         prompt = ResponsePrompt(2 if count is None else count, PromptOrder(order or PromptOrder.EVIDENCE_FIRST))
+        # A revision has no flag here: it belongs to the weights that the recipes name.
         revision = agree_on_setting("revision", None, recipes)
         return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
 
@@ -340,6 +344,7 @@ def _write(
     step: RunStep, records: Iterator[ReadRecord[FamilySwitch]], *, force: bool
 ) -> tuple[list[FamilySwitch], Counts, bool]:
     """Write the rows and read them back; read them alone where the same step was finished before."""
+    # The records are a generator: for a finished step it is never started, and no model is loaded.
     manifest = step.claim(force=force)
     counts = manifest.counts if manifest else step.write(records)
     return list(read_records(step.out, FamilySwitch)), counts, manifest is not None
@@ -372,6 +377,7 @@ def _score(
     tokenizer = load_tokenizer(systems.model, systems.revision)
     device = settings.device or default_device()
     base = load_model(systems.model, revision=systems.revision, dtype=settings.dtype, device=device)
+    # Nothing is trained, so the check need not compare gradients.
     choice = choose_scoring(base.requires_grad_(False))
     if choice.message:
         notify(choice.message)

@@ -93,6 +93,7 @@ class UpdateSampler(Sampler[list[FamilyDraw]]):
 
 def order_families(ids: Sequence[str], seed: int, epoch: int) -> list[int]:
     """Return the indices of all families in the order of an epoch: by a hash of seed, epoch and id."""
+    # A test pins this order: with another one, a resumed run would train on other updates than it began with.
     start = hashlib.sha256(f"order/{seed}/{epoch}/".encode())
     ranks = np.empty(len(ids), np.uint64)
     for index, family_id in enumerate(ids):
@@ -159,6 +160,7 @@ class ForestBuilder:
     def __getitem__(self, draw: FamilyDraw) -> tuple[FamilyDraw, list[SpanScore]]:
         """Return a draw with the scores of its family under the edit of the draw's epoch."""
         family = self.families[draw.index]
+        # Training draws one of the accepted edits in every epoch; evaluation must not vary with the epoch.
         edit = select_fixed_edit(family) if draw.epoch is None else draw_edit(family, self.seed, draw.epoch)
         return draw, self.objective.scores(FamilyScores(family, edit, self.renderer, self.tokens))
 

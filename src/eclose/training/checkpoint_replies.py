@@ -96,6 +96,7 @@ class ReplyFile:
     def find(self, key: str, questions: Sequence[CheckpointQuestion]) -> list[CheckpointReply] | None:
         """Return the replies under a key; None unless there is one for every question."""
         replies = [parse_record(CheckpointReply, line, extra="ignore") for line in self._lines.get(key, ())]
+        # The order must agree as well: replies and questions are paired by position.
         inputs = [(question.family_id, question.view) for question in questions]
         return replies if [(reply.family_id, reply.view) for reply in replies] == inputs else None
 
@@ -120,6 +121,7 @@ class ReplyFile:
         ]
         if self._lines.get(key) == lines:
             return  # unchanged: the file need not be rewritten
+        # Replies under other keys stay in the file: going back to earlier settings finds them again.
         self._lines[key] = lines
         # The file is rewritten as a unit: a crash leaves the earlier version.
         with AtomicFile(self.path) as file:

@@ -24,6 +24,7 @@ COMPLETE = "complete.json"
 RECIPE = "recipe.json"
 """File with every resolved setting of a run; also beside each adapter, so that a moved adapter can be identified."""
 _ADAPTER = (ADAPTER_WEIGHTS, "adapter_config.json")
+# Optimizer and random states stay behind: a selected adapter is for use, not for resuming.
 _COPIED = (*_ADAPTER, RECIPE, "README.md")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
@@ -53,6 +54,7 @@ def find_checkpoints(run: Path) -> tuple[list[Checkpoint], list[str]]:
     """Return complete checkpoints by step, and the names of those that a crash interrupted."""
     complete, torn = [], []
     for step, folder in list_checkpoints(run):
+        # Checked first: a torn folder may also lack its weights, and that is not the user's mistake.
         if not (folder / COMPLETE).is_file():
             torn.append(folder.name)
         elif missing := [name for name in _ADAPTER if not (folder / name).is_file()]:
@@ -79,6 +81,7 @@ def copy_adapter(folder: Path, target: Path) -> None:
         if (folder / name).is_file():
             with AtomicFile(copy / name) as file, (folder / name).open("rb") as original:
                 shutil.copyfileobj(original, file)
+    # mkdtemp creates a folder that only its owner may read.
     copy.chmod(folder.stat().st_mode & 0o777)
     # A folder cannot be replaced by renaming onto it; the old one moves aside first.
     if target.exists():

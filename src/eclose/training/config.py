@@ -48,6 +48,7 @@ class EClosureConfig(TrainingArguments):
     in the paper's code release, and the paper is ambiguous about ``response_tokens`` (decision 0036).
     """
 
+    # Transformers parses the text of these fields as JSON, which is how a command line passes one value per edge.
     _VALID_DICT_FIELDS = (*TrainingArguments._VALID_DICT_FIELDS, "target_margin", "smoothing")  # type: ignore[assignment]
 
     method: str = _setting("e_closure", f"Objective of training: {', '.join(Method)}.")
@@ -102,6 +103,7 @@ class EClosureConfig(TrainingArguments):
             super().__post_init__()  # type: ignore[no-untyped-call]
         except ValueError as error:
             problems = [" ".join(str(error).split())]
+        # Transformers stops at its first problem, so its message is joined with those of the other settings.
         if problems := [*problems, *self._problems()]:
             raise SettingError("; ".join(problems))
 

@@ -145,6 +145,7 @@ class LogLines(PrinterCallback):
 
 def install_progress(trainer: Trainer) -> None:
     """Replace the Trainer's reporters, which print dictionaries, by readable lines."""
+    # Transformers installs one of the two, depending on disable_tqdm; only that one is replaced.
     for default, replacement in ((ProgressCallback, ProgressBar), (PrinterCallback, LogLines)):
         if trainer.pop_callback(default) is not None:
             trainer.add_callback(replacement)

@@ -71,6 +71,7 @@ def render_model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str)
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
     rows = {name: f"`{getattr(args, name)}`" for name in _SETTINGS}
+    # A trainer used without a run folder has no recipe, and so no rows about files.
     rows |= _origin(model) | _data(recipe)
     rows |= {
         "families": f"{len(families):,}",

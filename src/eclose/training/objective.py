@@ -114,6 +114,7 @@ class Objective:
 
 def smooth_hinge(shortfall: Tensor, smoothing: float) -> Tensor:
     """Return h_beta(t) = beta log(1 + exp(t / beta)) of a shortfall t."""
+    # softplus stays finite where exp(t / beta) would overflow: beta = 0.1 multiplies a shortfall by ten.
     return smoothing * F.softplus(shortfall / smoothing)
 
 

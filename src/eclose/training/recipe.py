@@ -22,6 +22,7 @@ _DERIVED = frozenset({"output_dir", "local_rank", "per_device_train_batch_size"}
 """Fields of the configuration that are no settings: the folder of a run, and fields derived from others."""
 SAME_RESULT = frozenset(
     {
+        # Memory, loading, logging, publishing, and the network between processes.
         *("processes", "tokens_per_forward", "gradient_checkpointing", "gradient_checkpointing_kwargs"),
         *("dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers"),
         *("dataloader_prefetch_factor", "dataloader_multiprocessing_context", "torch_empty_cache_steps"),
@@ -82,6 +83,7 @@ class Recipe:
 def resolve_settings(model: ModelSettings, config: EClosureConfig) -> dict[str, Any]:
     """Return every setting of a run by name, defaults included, as JSON values. Access tokens are left out."""
     names = (field.name for field in fields(config) if field.init and field.name not in _DERIVED)
+    # A recipe is copied beside every adapter and published with it, so it must hold no secret.
     training = {name: getattr(config, name) for name in names if not name.endswith("_token")}
     # Through JSON and back, so that values compare equal with those read from recipe.json.
     values: dict[str, Any] = json.loads(json.dumps({**asdict(model), **training}, default=_plain_object))
@@ -157,6 +159,7 @@ def parse_flags(words: list[str]) -> dict[str, Any]:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             name = name.replace("-", "_")
+            # A flag without "=" is true until a value follows it.
             settings[name] = _value(value) if equals else True
             if equals:
                 name = None
@@ -171,6 +174,7 @@ def _value(text: str) -> Any:
     import yaml  # noqa: PLC0415 - comes with the train extra
 
     try:
+        # Values of flags follow the rules of a recipe file, so that both mean the same.
         return yaml.safe_load(text)
     except yaml.YAMLError:
         return text

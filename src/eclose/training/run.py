@@ -81,7 +81,8 @@ def run_training(
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
     renderer = Renderer(tokenizer, prompt, config.max_length)
-    with config.main_process_first(local=False, desc="admission"):  # the others read the record of the first
+    # One process decides and the others read its record. local=False: one over all machines, which share the folder.
+    with config.main_process_first(local=False, desc="admission"):
         admission, held_out = run.admit(renderer, tick)
     left_out = list(admission.left_out)
     if development and held_out:
@@ -95,6 +96,7 @@ def run_training(
         peft_config=_lora(recipe.model),
         callbacks=[sessions],
     )
+    # Every checkpoint is saved with it, so it is set before training starts.
     trainer.recipe = run.recipe
     # Written before the first update, so that a later call with other settings is refused from the start.
     if config.should_save:
@@ -186,6 +188,8 @@ class _RunFolder:
         if manifest is not None and manifest.work_id == self.work:
             return manifest
         if recipe.is_file() or manifest is not None:
+            # Another identity is refused only if a setting or file differs. A setting that a later library added at its
+            # default is the same run.
             state = "finished run" if manifest is not None else "run begun"
             self._refuse_other(recipe, state)
         return manifest
@@ -220,6 +224,7 @@ class _RunFolder:
             file.write(json.dumps(self.recipe, indent=2, ensure_ascii=False).encode() + b"\n")
         with AtomicFile(self.out / "left_out.jsonl") as file:
             for record in left_out:
+                # Messages may quote ids with half a surrogate pair, which UTF-8 cannot encode.
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
@@ -250,6 +255,7 @@ def _lora(settings: ModelSettings) -> Any:
 
     return LoraConfig(
         r=settings.lora_rank,
+        # The pinned commit goes into adapter_config.json, so that an adapter names its base even outside of its run.
         revision=settings.revision,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
@@ -260,4 +266,5 @@ def _lora(settings: ModelSettings) -> Any:
 
 def is_first_process() -> bool:
     """Return whether this process is the one that prints and writes for the run."""
+    # From the launcher's environment: messages are printed before there is a process group to ask.
     return int(os.environ.get("RANK", "0")) == 0

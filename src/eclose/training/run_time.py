@@ -31,6 +31,7 @@ class SessionRecorder(TrainerCallback):
 
     def __init__(self, folder: Path, config: EClosureConfig) -> None:
         self._path = folder / SESSIONS
+        # The wall clock may be set during a run of hours.
         self._start = monotonic()
         self._earlier: list[dict[str, Any]] = []
         self._current: dict[str, Any] = {
@@ -73,6 +74,7 @@ class SessionRecorder(TrainerCallback):
 
     def _write(self, update: int) -> None:
         self._current |= {"seconds": round(monotonic() - self._start, 1), "last_update": update}
+        # Atomic: the session may be killed here, and the next one reads this file.
         with AtomicFile(self._path) as file:
             file.write(json.dumps([*self._earlier, self._current], indent=2).encode() + b"\n")
 

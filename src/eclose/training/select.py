@@ -166,6 +166,7 @@ class Selection:
     @property
     def best(self) -> ScoredCheckpoint:
         """The checkpoint with the highest score, the earliest of equals."""
+        # Exact fractions first, then the smaller step (appendix D.4: ties favor the earlier checkpoint).
         return max(self.checkpoints, key=lambda scored: (scored.accuracy.score, -scored.checkpoint.step))
 
     @property
@@ -231,6 +232,7 @@ def select_checkpoint(
     if not questions:
         raise UserError("there is no family to compare checkpoints on. Pass held-out families.")
     identity = {"settings": settings.record, "families": _hash_questions(questions)}
+    # Refused before a model is loaded and before any reply is generated.
     if not force:
         _refuse_other(run / RESULT_FILE, identity)
     reply_file = ReplyFile(run / REPLY_FILE)
@@ -251,6 +253,7 @@ def select_checkpoint(
         copy_adapter(selection.best.checkpoint.folder, selection.adapter)
     else:
         remove_adapter(selection.adapter)
+    # Written last: this file marks the selection as finished.
     _write(run / RESULT_FILE, selection, identity, len(families))
     return selection
 
@@ -282,6 +285,7 @@ def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
     except RecordError as error:
         raise UserError(f"{path}: {error} Move it away, or pass --force to replace it.") from error
     settings = before.get("settings", {})
+    # Settings are compared one by one, so that the message names those that differ.
     names = sorted(name for name, value in identity["settings"].items() if settings.get(name) != value)
     names += ["families"] if before.get("families", {}).get("hash") != identity["families"] else []
     if names:

@@ -112,6 +112,7 @@ class FamilySwitch:
     def holds(self, edge: Edge, direction: Direction) -> Label:
         """Return whether the preference follows the input of a direction. A tie fails (appendix D.7.1)."""
         margin = self.margins[margin_name(edge, direction)]
+        # The threshold is zero, not the target margin of training (appendix D.7.1).
         return None if margin is None else margin > 0
 
     def switched(self, edge: Edge) -> Label:
@@ -189,6 +190,7 @@ def _score(
 def _evaluation_mode(model: Any) -> Iterator[None]:
     import torch  # noqa: PLC0415
 
+    # Scoring needs dropout off; the mode of the caller is restored.
     training = model.training
     model.eval()
     try:

@@ -99,6 +99,8 @@ class EClosureTrainer(Trainer):
                 model = get_peft_model(model, peft_config)
             except ValueError as error:
                 raise SettingError(f"peft_config: {error}") from error
+        # Reentrant checkpointing, which a user may choose, yields no gradients where no input needs any, and below an
+        # adapter the embeddings are frozen.
         if args.gradient_checkpointing and hasattr(model, "enable_input_require_grads"):
             model.enable_input_require_grads()
         super().__init__(

@@ -69,6 +69,7 @@ def make_sft_rows(family: Family, prompt: ResponsePrompt, edits: EditChoice = Ed
     count = len(evidence_edits)
     views = [(family.gold, 1), *((edit.view, count) for edit in evidence_edits), (family.question_edit.view, 1)]
     for view, share in views:
+        # Three anchors of equal weight (appendix C.3); several evidence edits share one third.
         weight = 1 / (3 * share)
         yield SftRow(_prompt(view, prompt), _reply(view), family.id, view.kind.value, weight, _no_thinking())
 
@@ -81,6 +82,7 @@ def make_preference_rows(
     # Training draws an edit uniformly, so where all are written they share the weight of one.
     for edit in evidence_edits:
         yield from _both_directions(family, edit.view, "Re", 2 / 6 / len(evidence_edits), prompt)
+    # 2 : 2 : 1 : 1 of 6, as in objective.py (appendix D.3).
     yield from _both_directions(family, family.question_edit.view, "Rq", 1 / 6, prompt)
 
 
@@ -120,6 +122,7 @@ def export_step(path: Path, out: Path, layout: RowFormat, prompt: ResponsePrompt
 
 def read_rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:
     """Yield the rows of each family; unreadable and rejected records are passed on."""
+    # The format DATASETS is written elsewhere and does not reach this function.
     make_rows = make_sft_rows if layout is RowFormat.TRL_SFT else make_preference_rows
     for record in scan_families(path):
         if record.value is None:
