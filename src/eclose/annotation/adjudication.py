@@ -48,6 +48,7 @@ def find_triggers(judgments: Sequence[Judgment]) -> tuple[Trigger, ...]:
     """Return why a response needs adjudication; empty where all agree and no judgment is inconsistent."""
     first, *others = judgments
     triggers = {trigger for other in others for trigger in _differences(first, other)}
+    # L = A = C = 1 with a wrong answer (A.3.2). In the paper, 4 of 823 adjudicated responses have this reason alone.
     if any(judgment.verdict.inconsistent for judgment in judgments):
         triggers.add(Trigger.INCONSISTENT)
     return tuple(trigger for trigger in Trigger if trigger in triggers)
@@ -65,6 +66,7 @@ def _step_differences(step: StepJudgment, other: StepJudgment) -> Iterator[Trigg
     """Compare soundness where both call a step substantive, and the failure code where both call it unsound."""
     if step.substantive is not other.substantive:
         yield Trigger.SUBSTANTIVE
+    # Soundness is asked of substantive steps alone: comparing it as well would count one difference twice.
     elif step.sound is not other.sound:
         yield Trigger.SOUNDNESS
     elif step.failure is not other.failure:

@@ -109,6 +109,7 @@ class ResponseAnnotations:
     @cached_property
     def final(self) -> FinalJudgment | None:
         """The final judgment; None while annotations or the adjudication are missing."""
+        # Settled from the amended judgments; agreement above is measured on the first ones.
         adjudicated = None if self.adjudication is None else self.adjudication.final
         # Imported files may hold more annotations than were required; all of them must agree.
         required = max(self.required, len(self.annotations))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
+# As long as a SHA-256 in hex, so that the column holds it.
 START = "0" * 64
 """Previous hash of the first event."""
 
@@ -120,6 +121,7 @@ class LogHead:
 
 def verify_log(connection: Connection, head: LogHead) -> Iterator[str]:
     """Yield every problem of the log and of the submissions it covers; nothing where all is as written."""
+    # Before the events: read after them, the file could name an event that a running server has added since.
     recorded = head.read()
     previous, count, head_in_chain = START, 0, recorded is None
     for row in connection.execute(_EVENTS).mappings():
@@ -145,6 +147,7 @@ def _verify_forms(connection: Connection) -> Iterator[str]:
         for row in connection.execute(statement):
             if _logged_hash(row) != fingerprint_entries(json.loads(row.entries)):
                 yield f"the form submitted in event {row.event} differs from the stored form."
+    # A deleted submission leaves its event behind.
     for seq in connection.execute(_WITHOUT_FORM).scalars():
         yield f"the submission of event {seq} is missing."
 

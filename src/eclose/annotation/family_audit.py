@@ -42,6 +42,7 @@ def read_filled_forms(connection: Connection) -> dict[int, list[AuditForm]]:
 
     The adjudicator has the number after the last auditor.
     """
+    # By id, the order of invitation: the audit key numbers its forms in the same order.
     numbers = {name: number for number, name in enumerate(connection.execute(_AUDITORS).scalars(), start=1)}
     families = {row.key: parse_record(DisclosedFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
     forms: dict[int, list[AuditForm]] = {number: [] for number in numbers.values()}

@@ -56,6 +56,7 @@ def _step(entry: Entry) -> StepJudgment:
 
 def _single_step(trace: Entry) -> tuple[StepJudgment, ...]:
     """Represent the local soundness of the trace as a single step."""
+    # L is 1 where every substantive step is sound, so one substantive step with the label gives the same L.
     sound = _label(trace, "locally_sound")
     return () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE),)
 

@@ -67,6 +67,7 @@ _CODE = FormField("code", tuple(INELIGIBILITY_PRECEDENCE), when=("eligible", NO)
 _ALIGNED, _CLOSED = FormField("aligned", (YES, NO)), FormField("closed", (YES, NO))
 _CORRECT, _COMPLETE = FormField("correct", (YES, NO)), FormField("complete", (YES, NO))
 
+# The passes of appendix A.3.2: the answer is hidden up to pass B, the reference up to pass C.
 PASSES: Mapping[TaskKind, tuple[Pass, ...]] = {
     TaskKind.SCREENING: (Pass("S", (_ELIGIBLE, _CODE), "screen_eligibility.md"),),
     TaskKind.RESPONSE: (
@@ -98,6 +99,7 @@ def applicable_passes(
 
 def inapplicable_fields(*, answered: bool, referenced: bool) -> frozenset[str]:
     """Return the fields that cannot be asked without an answer, or without a reference."""
+    # Completeness compares the trace with the reference, so it is asked of a response without an answer too.
     without_answer = () if answered else ("closed", "correct")
     return frozenset(without_answer + (() if referenced else ("correct", "complete")))
 

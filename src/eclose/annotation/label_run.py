@@ -78,6 +78,7 @@ def open_session(
         judgments = [case.judgment for case in cases.cases]
     else:
         sentences = list(describe_rejects(files.rejected))
+    # A response without its question cannot be shown, so it is counted and left out of the sample.
     responses = [response for response in files.responses if response.instance_id in files.instances]
     if unusable := len(files.responses) - len(responses) + len(files.left_out):
         noun = "response" if unusable == 1 else "responses"
@@ -93,7 +94,9 @@ def open_session(
 def save_labels(session: LabelSession, *, allow_stale: bool = False) -> LabelResult:
     """Write the labels so far as verdicts, and validate the judge of the run where every stratum has a label."""
     run, sample = session.run, session.sample
+    # All labels so far, also those of earlier sessions of the same sample.
     labels = read_verdicts(session.project)
+    # Raises where questions or responses changed since the session was opened: the labels would belong to other texts.
     session.step.write(ReadRecord(verdict.response_id, value=verdict) for verdict in labels)
     result = LabelResult(session.step.out, len(labels), is_judged=(run / JUDGMENTS).exists())
     if not result.is_judged:

@@ -86,6 +86,7 @@ def draw_sample(responses: Iterable[str], judgments: Iterable[Judgment], *, n: i
         )
     chosen = []
     for stratum, count in allocate({name: len(ids) for name, ids in members.items()}, n).items():
+        # By hash, so that the order of the files has no influence.
         ranked = sorted(members[stratum], key=lambda response: (hash_rank("label", seed, response), response))
         chosen += ranked[:count]
     return LabelSample(n, seed, strata, tuple(sorted(chosen)))
@@ -119,6 +120,7 @@ def begin_labelling(
     if orphans := [response for response in chosen if response.instance_id not in instances]:
         orphan = orphans[0]
         raise UserError(f"response {orphan.id!r} answers {orphan.instance_id!r}, which is not among the questions.")
+    # Only the texts that are shown are hashed: responses outside the sample may change without harm to the labels.
     questions = {response.instance_id: instances[response.instance_id] for response in chosen}
     records = sorted(encode(record).decode() for record in (*chosen, *questions.values()))
     sample = replace(sample, content=content_hash(records))

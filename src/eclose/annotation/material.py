@@ -53,6 +53,7 @@ def add_responses(connection: Connection, responses: Iterable[Response]) -> int:
 
 def _question(instance: Instance) -> dict[str, Any]:
     return {
+        # JSON in ASCII: ids and texts of users may hold NUL or lone surrogates, which the databases cannot store.
         "key": json.dumps(instance.id),
         "question": json.dumps(instance.question),
         "evidence": json.dumps([[passage.title, passage.text] for passage in instance.evidence]),

@@ -160,5 +160,6 @@ def open_project(folder: Path) -> Project:
 
 def guideline_hashes() -> dict[str, str]:
     """Return the hashes of the guidelines that people follow, by file name."""
+    # Each guideline once; several passes share a text.
     names = sorted({form.guideline for kind in TaskKind for form in PASSES[kind]})
     return {name: load_text(name).hash for name in names}

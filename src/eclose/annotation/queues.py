@@ -122,6 +122,7 @@ def finish_task(connection: Connection, project: Project, task: Row[Any]) -> Non
 
 def compare_annotators(connection: Connection, project: Project, task: Row[Any]) -> None:
     """Queue a task's subject for adjudication, where all its annotators have finished and disagree."""
+    # Compared by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
     if task.role == PersonRole.ADJUDICATOR or connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
         return
     triggers = find_disagreements(connection, TaskKind(task.kind), task.subject)

@@ -75,6 +75,7 @@ def find_disagreements(connection: Connection, kind: TaskKind, subject: str) -> 
     tasks = _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
     if len(tasks) < 2:
         return ()
+    # All marks of a family are asked in one pass, so any different entry is a dispute.
     if kind is TaskKind.FAMILY:
         return (FAMILY_TRIGGER,) if any(task.final != tasks[0].final for task in tasks[1:]) else ()
     if kind is TaskKind.SCREENING:
@@ -140,6 +141,7 @@ def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iter
         yield ScreeningAnnotation(key, row.required, benchmark=benchmark)
         for task in tasks.get(row.subject, ()):
             label = labels[task.person]
+            # Screening has a single pass, S, with one entry.
             first, final = (to_screening(key, label, entries["S"][0]) for entries in (task.entries, task.final))
             yield ScreeningAnnotation(
                 key,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from eclose.annotation.forms import Entry
     from eclose.annotation.project import Project
 
+# In characters; bounds what a request can store.
 LONGEST_REASON = 2_000
 GRANTED, REFUSED = "granted", "refused"
 
@@ -99,6 +100,7 @@ def submit_amendment(
     if wrong := find_problems(form, entries, visible.count_steps(connection, row.id) if form.each_step else None):
         return SubmissionResult(refusal=Refusal.WRONG, problems=wrong)
     detail = {"pass": form.name, "entries": audit_log.fingerprint_entries(entries), "request": request}
+    # The event first: the amendment's row refers to it.
     event = audit_log.append_event(connection, person.name, audit_log.AMENDED, task=row.id, detail=detail)
     values = {
         "request": request,

@@ -46,6 +46,7 @@ _PEOPLE = (
         )
     )
     """,
+    # Names that differ only in case count as one.
     "CREATE UNIQUE INDEX annotate_people_by_name ON annotate_people (lower(name))",
     # Tokens are stored as SHA-256: reading the database is not enough to log in.
     """
@@ -173,6 +174,7 @@ _WORK = (
     )
     """,
     "CREATE INDEX annotate_tasks_by_question ON annotate_tasks (question)",
+    # Two adjudicators who ask at once: the index lets one of them have the subject.
     "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject) WHERE role = 'adjudicator'",
     # The foreign key on the pass before makes it impossible to insert passes out of order.
     """
@@ -235,6 +237,7 @@ _WORK = (
         FOREIGN KEY (task, number) REFERENCES annotate_submissions (task, number)
     )
     """,
+    # At most one open request for each pass; decided requests stay in the table.
     "CREATE UNIQUE INDEX annotate_one_request ON annotate_reopenings (task, number) WHERE decision IS NULL",
     """
     CREATE TABLE annotate_amendments (
@@ -269,6 +272,7 @@ def work(connection: Connection) -> None:
 
 def kept_for_good(connection: Connection) -> None:
     """Add triggers that reject updates and deletions in the append-only tables."""
+    # A trigger of PostgreSQL calls a function; SQLite has the action in the trigger itself.
     if connection.dialect.name == "postgresql":
         connection.execute(text(_REFUSE))
     for table in APPEND_ONLY:

@@ -157,6 +157,7 @@ def submit(
     row = _find_task(connection, person, task)
     if row is None:
         return SubmissionResult(refusal=Refusal.UNKNOWN)
+    # Before the check for an open pass: a repeated request, as after a lost answer, finds its own pass closed.
     if (previous := _find_repeated(connection, task, name, entries, key)) is not None:
         return previous
     form = _open_pass(connection, row)
@@ -189,6 +190,7 @@ def _record(
         "event": event.seq,
         "at": audit_log.current_timestamp(),
     }
+    # The unique keys of this table decide between two simultaneous submissions.
     connection.execute(_SUBMIT, values)
     connection.execute(_DROP_DRAFT, values)
     return event
@@ -208,6 +210,7 @@ def submit_and_commit(
             continue
     else:
         return SubmissionResult(refusal=Refusal.CLOSED)
+    # After the commit: the file outside may be behind the log, but must not name an event that was rolled back.
     if outcome.event is not None:
         project.head.advance(outcome.event)
     return outcome

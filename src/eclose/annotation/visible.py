@@ -56,6 +56,7 @@ QUERIES: Mapping[str, TextClause] = {name: text(f"{query} WHERE t.id = :task") f
 
 def count_steps(connection: Connection, task: str) -> int:
     """Return the number of steps of a task's response."""
+    # The query of pass A, which reads neither answer nor reference.
     row = connection.execute(QUERIES["A"], {"task": task}).one()
     return len(json.loads(row.steps))
 

@@ -115,6 +115,7 @@ def open_session(
         return None
     if verified.renewed is not None:
         connection.execute(_RENEW, {**row, "renewed": verified.renewed})
+    # The only place where the token exists in clear text: it goes into the cookie and is not stored.
     return NewSession(token, csrf, verified.person)
 
 

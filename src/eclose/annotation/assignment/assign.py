@@ -22,6 +22,7 @@ from eclose.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# The paper's seed for the order of tasks (A.3.2).
 DEFAULT_SEED = 42
 MOST_GROUPS = 20_000
 """Bound of the number of possible groups, each of which is considered for every response."""
@@ -154,9 +155,9 @@ def assign(
     SettingError where there are too few annotators for that. With ``share_questions`` repeats are allowed: as few as
     possible, and not in direct succession where that can be avoided.
 
-    >>> items = [Item(f"{q}/{m}", q, m) for q in ("q1", "q2") for m in ("x", "y", "z")]
+    >>> items = [AssignmentItem(f"{q}/{m}", q, m) for q in ("q1", "q2") for m in ("x", "y", "z")]
     >>> assign(items, ["A1", "A2", "A3", "A4", "A5", "A6"]).summary().load_spread
-    Spread(least=2, most=2)
+    CountRange(least=2, most=2)
     """
     # Sorted, so that the order of the input has no influence.
     items, names = sorted(items, key=lambda item: item.id), sorted(annotators)
@@ -258,6 +259,7 @@ def _check(items: Sequence[AssignmentItem], names: Sequence[str], per_response: 
             f"{people} annotators form {comb(people, per_response):,} groups of {per_response}, more than the "
             f"{MOST_GROUPS:,} that can be balanced. Split the project, or lower per_response."
         )
+    # Every response needs its own annotators: in the paper, three responses with two each take all six (A.3.2).
     if not share_questions:
         _check_questions(items, people, per_response)
 
@@ -288,6 +290,7 @@ def _groups_of(items: Sequence[AssignmentItem], *, people: int, size: int, seed:
     systems = 1 + max(placement.system for placement in chain.from_iterable(questions))
     deal_items(questions, people=people, size=size, systems=systems)
     balance = Balance(questions, people=people, size=size, systems=systems)
+    # The greedy deal cannot take back an early choice; exchanges correct what it left uneven.
     balance.even_out(Random(int(hash_rank("exchange", seed), base=16)))
     return [
         placement.group for placement in sorted(chain.from_iterable(questions), key=lambda placement: placement.item)

@@ -140,6 +140,7 @@ class Balance:
             if self.excess > best + (SLACK if 2 * number >= tries else 0):
                 self._undo(exchange)
                 continue
+            # Kept even where the excess stayed equal: moving along a plateau finds exchanges that lower it.
             since_best.append(exchange)
             if self.excess <= best:
                 best = self.excess
@@ -152,6 +153,7 @@ class Balance:
         rivals = [_pick(self._placements, random) for _ in range(RIVALS)]
         first = max(rivals, key=lambda placement: self._groups[placement.group])
         busy = self._busy[first.question]
+        # Where a question occupies all annotators, none can join it from another question.
         within = busy == self._all_people or random.random() < 0.5
         other = _pick(self._questions[first.question] if within else self._placements, random)
         gives, takes = first.group & ~other.group, other.group & ~first.group

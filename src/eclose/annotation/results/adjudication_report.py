@@ -77,6 +77,7 @@ def count_screening_adjudication(
     subjects: Sequence[ResponseAnnotations | QuestionAnnotations],
 ) -> AdjudicationCounts:
     """Count the adjudication of questions, or of responses without their changed labels."""
+    # The paper's shares are of the responses with two annotations: 823 of 2,598 adjudicated (A.3.3).
     complete = [subject for subject in subjects if len(subject.annotations) >= max(2, subject.required)]
     states = [(subject.triggers, subject.adjudication is not None) for subject in complete]
     disputed = [(triggers, settled) for triggers, settled in states if triggers]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eclose.annotation.annotations import Annotations
     from eclose.stats.intervals import Estimate
 
+# Alpha divides by the disagreement expected by chance, which is close to 0 where nearly all labels are equal.
 CEILING = 0.95
 """Share of the commonest label from which alpha is uninformative, and AC1 is reported beside it."""
 UNANIMOUS = "undefined, unanimous"
@@ -108,6 +109,7 @@ def _question_agreement(annotations: Annotations, seed: int, resamples: int) -> 
         for question in annotations.questions
         if len(question.annotations) > 1
     ]
+    # 2,000 resamples of questions with seed 42 are the paper's (A.3.1).
     agreement = measure_screening(cases, rng=np.random.default_rng(seed), resamples=resamples)
     return QuestionAgreement(
         len(annotations.questions),

@@ -74,6 +74,7 @@ def export_annotations(
     """Write the files of an export; with ``material`` the folder is a run that ``eclose diagnose`` reads."""
     if ExportFormat.PARQUET in formats:
         import_pyarrow()  # raises where it is missing, before any file is written
+    # Before the work, so that a refusal is quick; _find_same below decides again with the written files.
     _check_output(out)
     with _temporary_folder(out) as folder:
         if ExportFormat.JSONL in formats:
@@ -206,6 +207,7 @@ def _temporary_folder(out: Path) -> Iterator[Path]:
         try:
             yield folder
         finally:
+            # After a rename the folder is gone, and after an error its remains are.
             rmtree(folder, ignore_errors=True)
     except OSError as error:
         problem = f"cannot be written here ({error.strerror or error})"

@@ -99,6 +99,7 @@ def find_annotations(path: Path) -> Annotations:
     """Return the annotations in the folder of a project, in an export of one, or in a file."""
     if not path.is_dir():
         return read_labels([path]).annotations
+    # An export has these files; the folder of a project has neither.
     if files := [path / name for name in (ANNOTATIONS, SCREENING_ANNOTATIONS) if (path / name).is_file()]:
         return read_labels(files).annotations
     project = open_project(path)

@@ -57,6 +57,7 @@ class SettledLabel:
     @property
     def verdict(self) -> Verdict:
         """The five judged labels."""
+        # The fields of Verdict are in the order of Criterion.
         return Verdict(*(self.labels[name] for name in Criterion))
 
 

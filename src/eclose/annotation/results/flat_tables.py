@@ -154,6 +154,7 @@ def _label_row(label: SettledLabel) -> dict[str, CsvCell]:
 def _annotation_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
     for record in (record for response in annotations.responses for record in response.records):
         cells: dict[str, CsvCell] = {**_subject_cells(record), "kind": record.kind.value, "asked": record.asked}
+        # The single row of a response without a finished annotation: counts in = counts out.
         if record.judgment is None:
             yield cells
             continue

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NOT_LABELLED = "no label was given"
 """Reason of a criterion whose cell is empty."""
 _TABLES = (".csv", ".tsv")
+# Problems in one message; a file in a wrong layout has one in every row.
 _MOST_PROBLEMS = 20
 _LETTERS = {
     "locally_sound": Criterion.LOCAL_SOUNDNESS,
@@ -97,6 +98,7 @@ def read_labels(
     """
     if unknown := sorted(set(columns or {}) - set(NAMES)):
         raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(NAMES)}.")
+    # Label Studio knows hashes instead of response ids; only the run can translate them back.
     items = {} if run is None else {label_studio.opaque_id(response_id): response_id for response_id in run.responses}
     reading = _Reading(columns or {}, run, items)
     for path in paths:
@@ -342,6 +344,7 @@ def _fill_required(
     rows: Sequence[Record], subject: Callable[[Record], str], per_response: int | None
 ) -> Iterator[Record]:
     """Set the number of assigned people where rows lack it: ``per_response``, or the largest number of any subject."""
+    # Adjudicators come in addition to the people who were assigned.
     counts = Counter(subject(row) for row in rows if not row.asked and not row.adjudicates)
     required = per_response or max(counts.values(), default=1)
     for row in rows:

@@ -55,6 +55,7 @@ def opaque_id(response_id: str) -> str:
 def encode_tasks(material: Material, response_ids: Iterable[str]) -> Iterator[bytes]:
     """Yield the JSON file of tasks in parts, ordered by their opaque ids."""
     responses = (material.responses[response_id] for response_id in response_ids)
+    # By hash: in the order of the run, the responses of one model would follow each other.
     ordered = sorted(responses, key=lambda response: opaque_id(response.id))
     yield b"["
     for number, response in enumerate(ordered):
@@ -135,6 +136,7 @@ def _judgment(
         entry = {field.name: choices.pop(field.name) for field in form.fields if field.name in choices}
         entries[form.name] = (entry,)
         problems += [str(problem).rstrip(".") for problem in find_problems(form, (entry,))]
+    # What no form took from the choices belongs to fields that this response does not have.
     problems += [f"{name}: is not asked here" for name in choices]
     person = _person(annotation.get("completed_by"))
     if problems:

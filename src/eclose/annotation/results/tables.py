@@ -76,6 +76,7 @@ def _response_tables(agreement: ResponseAgreement) -> Iterator[AgreementTable]:
     notes = [*_more_than_two(agreement.people)]
     if near:
         notes.append(f"AC1 where {CEILING:.0%} of the labels are alike: there alpha is uninformative.")
+    # A rule separates direct annotations from derived labels, as in the paper's table of A.3.3.
     yield AgreementTable(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED[0])
     yield from _adjudication_table(agreement.adjudication, "responses")
     if agreement.adjudication.changed and agreement.adjudication.adjudicated:

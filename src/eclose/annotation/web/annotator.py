@@ -59,6 +59,7 @@ def home(visit: Annotated[Visit, Depends(require_login)], receipt: str = "") -> 
 def take(visit: Worker, fields: Fields) -> Response:
     """Assign the next waiting subject to an adjudicator."""
     take_fields(check_csrf(visit, fields))
+    # Each conflict means that another adjudicator got a subject; after three, the page shows the queue again.
     for _ in range(3):
         try:
             with visit.project.writing() as connection:
@@ -104,6 +105,7 @@ def draft(visit: Worker, task: str, name: str, fields: Fields) -> Response:
     _, entries = _form(visit, task, name, fields)
     with visit.project.writing() as connection:
         saved = submissions.save_draft(connection, visit.person, task, name, entries)
+    # 204 leaves the page as it is; 409 tells its script that the pass was closed meanwhile.
     return Response(status_code=204 if saved else 409)
 
 

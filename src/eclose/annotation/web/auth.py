@@ -69,6 +69,7 @@ def login(request: Request, state: State, fields: Fields) -> Response:
     if session is None:
         _log(state, "login refused", name)
         return _login_page(state, name, _WRONG, status=401)
+    # Only after the session exists: a wrong password must stay counted.
     state.attempts.record_success(name, address)
     _log(state, "login", name)
     return _redirect_home(state, session)
@@ -117,6 +118,7 @@ def accept(token: str, state: State, fields: Fields) -> Response:
     try:
         with state.project.writing() as connection:
             person = people.accept_invitation(connection, token, password, now=now())
+            # Hashing here blocks other writers for tens of milliseconds, which is acceptable: people join once.
             session = sessions.login(connection, person.name, password, now=now())
     except people.AccountError as error:
         return _invitation_page(state, token, (str(error),))

@@ -154,6 +154,7 @@ def check_csrf(visit: Visit, fields: Mapping[str, str]) -> dict[str, str]:
 
 def take_fields(fields: Mapping[str, str], *names: str) -> tuple[str, ...]:
     """Return the values of these fields; answer 422 where the form has others."""
+    # Exact: a field that a page does not have was added by hand or by an old page.
     if set(fields) != set(names):
         raise HTTPException(422, "This form has unexpected fields.")
     return tuple(fields[name] for name in names)
@@ -177,6 +178,7 @@ def not_found() -> HTTPException:
 
 def set_cookie(response: Response, state: ServerState, token: str) -> None:
     """Set the session cookie, which lasts until the browser closes or the session ends."""
+    # Strict: a link on another site never opens a page with this session; httponly: no script reads the token.
     response.set_cookie(state.cookie, token, path="/", secure=state.tls, httponly=True, samesite="strict")
 
 

@@ -81,6 +81,7 @@ def invite(request: Request, visit: Lead, fields: Fields) -> HTMLResponse:
             invitee = setup.invite(connection, name, role, people.Pool(pool) if pool else None, by=visit.person.name)
     except (UserError, ValueError) as error:
         raise HTTPException(422, str(error)) from None
+    # setup.invite returns no event, so the head is read from the log again.
     visit.project.record_head()
     return _dashboard(request, visit, f"{request.base_url}invitation/{invitee.token}")
 

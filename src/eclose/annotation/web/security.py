@@ -36,6 +36,7 @@ _ALWAYS = {
     # Pages differ by person, and a shared cache would mix them up.
     b"cache-control": b"no-store",
 }
+# One year, in seconds.
 _TLS = {b"strict-transport-security": b"max-age=31536000; includeSubDomains"}
 _READS = frozenset({"GET", "HEAD"})
 

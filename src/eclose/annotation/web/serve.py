@@ -94,5 +94,6 @@ def _listen(port: int) -> Iterator[socket.socket]:
             listener.bind((LOOPBACK, port))
         except OSError as error:
             raise UserError(f"port {port}: cannot be used ({error.strerror}). Choose another with --port.") from error
+        # Bound and listening before ready() prints the URL: the first request cannot come too early.
         listener.listen(128)
         yield listener
