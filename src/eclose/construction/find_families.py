@@ -54,6 +54,8 @@ def select_families(
     if ids:
         selection.families = _find(selection.path, families, ids)
     else:
+        # By id, so that the selection does not depend on the order of the file; only ``limit`` families are held in
+        # memory.
         selection.families = nsmallest(limit, families, key=lambda family: family.id)
     return selection
 
@@ -98,5 +100,6 @@ def _find(path: Path, families: Iterable[Family], ids: Sequence[str]) -> list[Fa
 
 
 def _unknown_id(path: Path, id_: str, existing: Sequence[str]) -> str:
+    # A cutoff of 0 always suggests some ids, which show the form that ids have in this file.
     nearest = get_close_matches(id_, existing, n=_NEAREST, cutoff=0)
     return f"{path}: no family and no source has the id {id_!r}. Nearest: {', '.join(nearest)}."

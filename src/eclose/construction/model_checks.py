@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 async def check_source(source: Instance, reference: str, team: ModelTeam) -> CheckResult:
     """Check whether a family can be built from a source (seed screen)."""
+    # Retained if |E| >= 2, E warrants the reference, D warrants it uniquely, and D without E does not (appendix B.2).
     seed = material.SeedScreen(source.question, disclose_passages(source.evidence), reference, source.aliases)
     finding = await team.judge(ConstructionRole.SCREEN_SEED, seed)
     return finding if isinstance(finding, Setback) else (finding,)
@@ -33,6 +34,7 @@ async def check_source(source: Instance, reference: str, team: ModelTeam) -> Che
 
 async def check_target(gold: View, team: ModelTeam) -> CheckResult:
     """Check whether the original response is sound, aligned, closed and grounded; the reference is withheld."""
+    # V* = L and A and C and R_E (appendix B.3).
     check = material.TargetCheck(
         gold.question,
         disclose_passages(gold.evidence),
@@ -53,6 +55,8 @@ async def check_evidence(gold: View, edit: EvidenceEdit, team: ModelTeam) -> Che
     screened = await team.judge(ConstructionRole.SCREEN_EVIDENCE, screen)
     if isinstance(screened, Setback):
         return screened
+    # Steps before the first affected one must hold in both contexts, that step only in its own, and closure must fail
+    # for the crossed pairs of trace and answer (appendix B.4).
     check = material.EvidenceCheck(
         question,
         evidence,
@@ -70,10 +74,13 @@ async def check_evidence(gold: View, edit: EvidenceEdit, team: ModelTeam) -> Che
 async def check_question(gold: View, edit: QuestionEdit, team: ModelTeam) -> CheckResult:
     """Check whether another question to the same evidence switches the trace."""
     evidence, view = disclose_passages(gold.evidence), edit.view
+    # Neither answer may satisfy the other question (appendix B.5).
     screen = material.QuestionScreen(gold.question, view.question, evidence, gold.answer, view.answer)
     screened = await team.judge(ConstructionRole.SCREEN_QUESTION, screen)
     if isinstance(screened, Setback):
         return screened
+    # Both traces must align with their own question and with no other (appendix B.5). No pair tests closure here,
+    # because question and trace change together.
     check = material.QuestionCheck(
         gold.question,
         view.question,

@@ -45,6 +45,7 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
 
     The passage is edited here, and the steps before the first affected one are those of the gold trace.
     """
+    # The reply names a passage by its index; ``_passage_ids`` refuses an index outside the evidence.
     (passage_id,) = _passage_ids(gold.evidence, [reply["passage"]])
     index = next(number for number, passage in enumerate(gold.evidence) if passage.id == passage_id)
     # Replies count steps from one, views from zero.
@@ -63,6 +64,7 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     edited = edit_passage(passage, intervention.replacements, intervention.keep)
     if isinstance(edited, RefusedEdit):
         return UnusableCandidate(edited.failures[0].problem.value, "; ".join(map(str, edited.failures)))
+    # Exactly one passage differs, and the others are the same objects (gate H^e, appendix B.4).
     evidence = (*gold.evidence[:index], edited.passage, *gold.evidence[index + 1 :])
     continuation, proof = _parse_steps(reply["steps"], evidence, before=first)
     proof = (*gold.proof[:first], *proof)

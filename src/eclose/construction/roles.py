@@ -56,6 +56,7 @@ class ModelTeam:
         prompt = build_construction_prompt(material)
 
         def parse_complete(reply: Mapping[str, Any]) -> Any:
+            # The completion indicator Q of appendix B: a constructor may report that the material allows no candidate.
             return parse(reply) if reply["complete"] else Setback(prompt.name, INCOMPLETE, reply["plan"])
 
         answer = await ask_structured(

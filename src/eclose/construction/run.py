@@ -64,6 +64,7 @@ class ConstructionSources:
         questions = SeenIds()
         for number, record in enumerate(self._spool):
             question = None if record.value is None else _normalise(record.value.question)
+            # One family per question: the paper removed a family with a duplicate question as well (appendix B.6).
             repeated = question is not None and questions.add(question, b"", number) is not None
             yield ReadRecord(record.where, rejected=DUPLICATE) if repeated else record
 
@@ -178,6 +179,7 @@ class ConstructionRun(ModelRun[Instance]):
     ) -> ConstructionRun:
         """Prepare a run; everything that determines its families is in the settings of its step."""
         layout = detect_layout(instances) if layout is RecordLayout.AUTO else layout
+        # A model that is never asked must not decide whether two runs are the same work.
         roles = ("constructor", "verifier", *(["reverifier"] if settings.reverify else []))
         identity = {
             **{role: dict(models.of(role).identity) for role in roles},
@@ -206,6 +208,7 @@ class ConstructionRun(ModelRun[Instance]):
 
     async def collect_notes(self, ledger: Ledger) -> Mapping[str, Any]:
         """Count the sources that passed each stage, by dataset."""
+        # Two passes: ``sampled`` is the whole file, ``sources`` the part within the limit without duplicates.
         with self.open_records() as sources, SortedSpool(Instance, self._scan()) as sampled:
             return await count_by_dataset(ledger, sampled, sources, self.settings.stages)
 
@@ -280,6 +283,7 @@ def _refuse_overwriting(step: RunStep, *, force: bool) -> None:
     for path in derived:
         if path.exists() and any(path.samefile(source) for source in step.inputs):
             raise SettingError(f"{path}: is an input and would be overwritten. Write to another folder with --out.")
+    # With a manifest the folder belongs to a finished run, and ``RunStep.claim`` compares it with this one.
     if force or step.manifest_path.exists():
         return
     ours = {path: is_split_file(path) for path in derived} | {

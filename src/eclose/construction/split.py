@@ -49,6 +49,7 @@ def split_families(folder: Path) -> None:
     steps = [RunStep(f"{STAGE} {name}", settings, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
     if all(_is_finished(step) for step in steps):
         return
+    # Two passes over the file, one for the ids and one for the families: a corpus need not fit into memory.
     development = select_development_ids(
         (dataset_name(record.value.source.benchmark), record.value.source.id)
         for record in scan_families(families)

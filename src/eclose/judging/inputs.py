@@ -54,6 +54,8 @@ def find_run_inputs(
 
 def _holds_responses(path: Path) -> bool:
     """Return whether the first readable record has the fields of a response."""
+    # By the fields of a record and not by the name of the file: another tool's file may be called responses.jsonl as
+    # well.
     first = next((raw.value for raw in read_objects(path) if raw.value is not None), {})
     return {"instance_id", "trace"} <= first.keys()
 

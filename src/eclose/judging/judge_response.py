@@ -34,6 +34,7 @@ async def judge_response(
     settings = settings or JudgeSettings()
     subject = _Subject(instance, response, settings)
     ask = subject.ask_jointly if settings.joint else subject.ask_separately
+    # A replica is part of the key of a call: every repetition is drawn anew and not read from the cache.
     repetitions = await _gather(*(ask(model, replica + number) for number in range(settings.repeat)))
     return take_majority([_build_judgment(subject, model.name, answers) for answers in repetitions])
 
@@ -116,6 +117,7 @@ class _Subject:
             return latest
 
         answer = await self._ask(model, build_judge_prompt(material, questions), parse, replica)
+        # Empty where no reply had the form of the schema; then every question has the same reason.
         return latest or dict.fromkeys(questions, answer)
 
     async def _ask_question(self, question: JudgeQuestion, model: ChatModel, replica: int) -> Answer:
@@ -129,6 +131,8 @@ class _Subject:
         return await ask_structured(model, prompt, parse, decoding=decoding, attempts=attempts, replica=replica)
 
 
+# Each label may rest on its own material only (appendix D.1): soundness sees no answer, alignment and closure no
+# evidence, correctness no trace.
 _DISCLOSURES: Mapping[JudgeQuestion, Callable[[Instance, Response], disclosure.JudgeMaterial | None]] = {
     JudgeQuestion.SOUNDNESS: disclosure.disclose_for_soundness,
     JudgeQuestion.ALIGNMENT: disclosure.disclose_for_alignment,
@@ -173,6 +177,7 @@ def _format_reason(answer: Answer) -> str:
 
 def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQuestion, Answer]) -> Judgment:
     values = {question: answer.value for question, answer in answers.items() if answer.reason is None}
+    # Sufficiency of the evidence is asked as well but is no criterion, so it has no entry here.
     by_criterion = {name: answers[question] for name, question in CRITERION_QUESTIONS.items() if question in answers}
     failed = {name: _format_reason(answer) for name, answer in by_criterion.items() if answer.reason is not None}
     unjudged = subject.unasked | failed

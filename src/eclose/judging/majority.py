@@ -24,6 +24,7 @@ def take_majority(judgments: Sequence[Judgment]) -> Judgment:
     winners = {name: _find_winner(judgments, name) for name in (*Criterion, EVIDENCE)}
     sound, aligned = winners[Criterion.LOCAL_SOUNDNESS], winners[Criterion.ALIGNMENT]
     closed, evidence = winners[Criterion.CLOSURE], winners[EVIDENCE]
+    # The evidence is no criterion, so a tie about it needs no reason.
     decided = {criterion: winner for criterion in Criterion if (winner := winners[criterion]) is not None}
     return replace(
         judgments[0],

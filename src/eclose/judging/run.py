@@ -60,6 +60,7 @@ class JudgeTasks:
         if reused := next((record.error for record in rejects if record.error_kind == ID_REUSED), None):
             raise RecordError(f"{reused.problem}. {QUESTION_REMEDY}", path=reused.path, record=reused.record)
         self._responses, _, self._left_out = index_file(inputs.responses, Response)
+        # Positions and not questions: several responses share a question, and a corpus need not fit into memory.
         self._indices = {instance_id: index for index, instance_id in enumerate(self._questions.ids)}
         self._path = inputs.responses
         self.counts = {**inputs.counts, f"questions of {inputs.instances.name}": questions.counts()}
@@ -99,6 +100,7 @@ async def judge_responses(
     if settings.effort is not None and isinstance(judge, LocalModelRef):
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
     identity = {**judge.identity, **settings.identity}
+    # The result depends on both files, so a change of either makes the judgments stale.
     stage = RunStep("judge", identity, (inputs.instances, inputs.responses), Path(out) / JUDGMENTS)
     return await run_models(JudgeRun(stage, inputs, judge, settings), calls, options)
 

@@ -36,6 +36,7 @@ async def screen_question(
     instance: Instance, model: ChatModel, settings: JudgeSettings | None = None
 ) -> Screening | Rejection:
     """Return the screening of a question; a rejection where it has no reference answer."""
+    # Question, evidence and reference only, as for the human screeners (appendix A.3.1).
     material = disclose_for_eligibility(instance)
     if material is None:
         return Rejection(NO_REFERENCE)
@@ -75,6 +76,7 @@ async def screen_questions(
     layout = detect_layout(instances) if layout is RecordLayout.AUTO else layout
     decoding = {"attempts": settings.attempts, **settings.decoding.plain}
     guideline = guideline_hash(JudgeQuestion.ELIGIBILITY)
+    # All that decides the replies: a run with other values is other work and needs another folder.
     identity = {**judge.identity, **decoding, "format": layout.value, "guideline": guideline}
     stage = RunStep("screen", identity, (instances,), out / SCREENING)
     return await run_models(ScreenRun(stage, judge, settings), calls, options)

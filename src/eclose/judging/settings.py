@@ -44,6 +44,7 @@ class JudgeSettings:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings and the hashes of all guidelines, for the manifest of a run."""
+        # The joint guideline adds to the others and does not replace them: its prompt contains their texts.
         questions = (*JOINT_PARTS, *([JudgeQuestion.JOINT] if self.joint else []))
         return asdict(self) | {"guidelines": {str(question): guideline_hash(question) for question in questions}}
 

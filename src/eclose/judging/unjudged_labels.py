@@ -65,6 +65,7 @@ def count_unjudged(judgments: Iterable[Judgment]) -> UnjudgedLabels:
 
 def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabels]:
     details: dict[tuple[str, str], Counter[str]] = {}
+    # Sorted, so that of two equally frequent details the same one is the example in every run.
     for (criterion, reason), count in sorted(reasons.items()):
         kind = reason_kind(reason)
         details.setdefault((criterion, kind), Counter())[reason.removeprefix(kind).removeprefix(": ")] += count

@@ -142,6 +142,8 @@ def build_validation(
     ]
     if not cases:
         raise UserError("no verdict is on a response of this run. Check that both files belong to the same run.")
+    # Before ``_correct_labelled_run`` below, which draws from the same generator: the order is part of the printed
+    # numbers.
     report = validate_judge(cases, rng=rng, resamples=resamples)
     return Validation(
         judge=run.judge,
@@ -232,6 +234,8 @@ def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _question_codes(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> Indices:
     """Return the cluster of every judged response: its question, or the response itself where that is unknown."""
 
+    # Responses to one question fail together, so intervals treat the question as the unit. The tag keeps an id of a
+    # question apart from an equal id of a response.
     def cluster(response_id: str) -> tuple[str, str]:
         if response_id in settled:
             return "question", settled[response_id].instance_id
@@ -312,6 +316,7 @@ def correct_rates(
     """Return the corrected rates of a run; raise SettingError unless the validation is of its judge and settings."""
     run = JudgedRun.of(judgments, responses)
     refuse_other_judge(validation, run.judge, settings)
+    # The same responses: their labels were compared directly, so no assumption about other responses is needed.
     if run_identity(run.judgments.values()) == validation.run:
         _refuse_other_labels(validation, run)
         return CorrectedRunRates(validation.corrected, carried_over=False)

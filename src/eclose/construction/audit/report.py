@@ -279,6 +279,8 @@ def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[PairAgr
         )  # fmt: skip
         for column, what in enumerate(COLUMNS):
             table = pair_tables(ratings[:, column], other_ratings[:, column], 2).sum(axis=0)
+            # AC1 beside raw agreement: pass labels are near the ceiling, where kappa and alpha are unstable (appendix
+            # B.6).
             n, agreed = int(table.sum()), int(np.trace(table))
             pair = (first.annotator, second.annotator)
             agreements.append(PairAgreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
@@ -290,6 +292,7 @@ def _pass_rates(outcomes: Sequence[FamilyOutcome], *, interval: bool = True) -> 
     rates = {}
     for column, what in enumerate(COLUMNS):
         rate = Rate.of(outcome.labels[column] for outcome in outcomes)
+        # A rate over the settled labels alone would leave out the families that are hard to label.
         settled = not rate.unjudged
         rates[what] = PassRate(
             rate.hits,
@@ -319,6 +322,7 @@ def _weighted_rates(
     shares = np.array([sizes[name] for name in order], float) / sum(sizes.values())
     # (families, columns): a family is resampled with all its labels.
     hits = np.array([[label is True for label in outcome.labels] for outcome in outcomes], float)
+    # Dataset-stratified bootstrap with 2,000 resamples and seed 42 by default (appendix B.6).
     rng = np.random.default_rng(seed)
     replicates = weighted_rates(hits, Strata(stratum), shares, rng=rng, resamples=resamples)
     rates = {}

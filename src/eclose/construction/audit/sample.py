@@ -197,6 +197,7 @@ def _pool_families(
         if (first := split_of.setdefault(family.id, split)) != split:
             raise UserError(f"the family {family.id!r} is in {first} and in {split}. Split the families again.")
         dataset = dataset_name(family.source.benchmark)
+        # A hash and not a random generator: the draw must not depend on the order in which families are read.
         rank = int(hash_rank("audit", seed, dataset, family.id), 16)
         pools.setdefault((dataset, split), _Pool(n)).add(family, rank)
         hashes.append(hash_rank(split, encode(family).decode()))
@@ -212,11 +213,13 @@ def _shares(datasets: list[str], n: int, seed: int) -> dict[str, int]:
 
 def _by_split(share: int, splits: tuple[str, ...]) -> tuple[int, ...]:
     """Divide a dataset's share between splits: a tenth for development, rounded half up as in the corpus."""
+    # 90 and 10 of 100 families of a dataset in the paper (appendix B.6).
     development = (share + 5) // 10
     return (share,) if splits == (ALL,) else (share - development, development)
 
 
 def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> AuditItem:
+    # One uniformly drawn evidence edit per family is audited (appendix B.6).
     edit = draw_edit(family, seed, epoch=0)
     # One form more than annotators: the last is for the third person.
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
@@ -252,6 +255,8 @@ def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, b
                 f"{path}: was changed, or belongs to another draw and may be in use. Write to another folder."
             )
     written = {}
+    # The key is written last: without it, forms of an interrupted call are compared byte by byte and not taken for
+    # filled-in ones.
     for path, data in {**guideline, **sheets, key_path: content}.items():
         written[path] = not path.exists()
         if written[path]:

@@ -66,6 +66,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     write_card(out, collect_facts(find_origin_manifest(families), tables.counts, files, folder))
     outputs = [*tables.written, out / CARD]
     manifest = Manifest(STAGE, SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
+    # Last: a folder without a manifest is an unfinished export.
     manifest.write(out / MANIFEST)
     return DatasetExport(manifest, again=False)
 
@@ -119,6 +120,7 @@ class _Tables:
             self.out.mkdir(parents=True, exist_ok=True)
             for stale in self.out.glob(f"{_TEMPORARY}*"):
                 rmtree(stale)
+            # Inside the target folder, because a rename works only within one file system.
             temporary = Path(mkdtemp(dir=self.out, prefix=_TEMPORARY))
             try:
                 with self._files:

@@ -44,6 +44,7 @@ FIELDS: Mapping[str, str] = {
 }
 """Description of every field of a family."""
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+# Beside Markdown's own signs: bare URLs and www. addresses, which renderers turn into links, and @ and # of hubs.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
 _MARK = b"\n<!-- written by eclose, "
 """Start of the last line of a card; the hash after it shows whether the card was edited."""
@@ -89,6 +90,7 @@ def find_card_state(folder: Path) -> CardState:
     path = folder / CARD
     if not path.exists():
         return CardState.NONE
+    # The last mark counts: text that was added after it makes the hash differ, as any other edit does.
     body, separator, mark = path.read_bytes().rpartition(_MARK)
     if not separator:
         return CardState.FOREIGN

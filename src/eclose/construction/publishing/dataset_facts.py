@@ -145,6 +145,7 @@ def _find_audit(folder: Path) -> AuditSummary | None:
     """Return the summary of an audit in a folder, if it concerns the families that are there now."""
     for path in find_audit_reports(folder):
         report = parse_object(path.read_bytes())
+        # An audit of earlier families says nothing about these: the card then lists no audit.
         if report.get("corpus") == hash_corpus(folder):
             return AuditSummary(str(path.relative_to(folder)), sum(report["audited"].values()), len(report["open"]))
     return None

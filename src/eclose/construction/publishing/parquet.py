@@ -62,6 +62,7 @@ def write_families_parquet(
         file: ParquetFile | None = None
         for group in _groups(families, schema, group_bytes):
             if file is None or file.size >= shard_bytes:
+                # Closes the previous shard, which writes its footer, before the next one is opened.
                 stack.close()
                 paths.append(Path(folder) / f"{split}-{len(paths):05}.parquet")
                 file = stack.enter_context(ParquetFile(paths[-1], schema))
