@@ -16,7 +16,7 @@ from eclose.generation import generate_responses as run
 from eclose.protocol.response_prompt import parse_input
 from eclose.store.records.jsonl import write_records
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 

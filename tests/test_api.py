@@ -17,7 +17,7 @@ from eclose.core.response import Response
 from eclose.demo import DemoRun
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 
 QUESTIONS = 30

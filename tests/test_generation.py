@@ -16,7 +16,7 @@ from eclose.cli.main import app
 from eclose.core.response import Response, Source
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, count_incomplete, forecast, plan_generation
-from eclose.models.adapter_check import refuse_idle_adapter
+from eclose.models.adapter_effect import refuse_idle_adapter
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.dialect import Dialect
 from eclose.models.openai.failures import CallFailure, FailureKind

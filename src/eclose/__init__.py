@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from eclose.calls.run import RunOptions, RunResult
     from eclose.construction.settings import ConstructSettings
     from eclose.core.answers import match_answer, match_any_answer, normalize_answer
-    from eclose.core.edges import Comparison, Direction, Edge
+    from eclose.core.dependency_edges import Comparison, Direction, Edge
     from eclose.core.family import EvidenceEdit, Family, QuestionEdit, View, ViewKind
-    from eclose.core.gates import check_family
+    from eclose.core.family_gates import check_family
     from eclose.core.instance import Instance, Passage
     from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, StepJudgment
     from eclose.core.parse_trace import parse_agent_log, parse_response
     from eclose.core.response import Response, Step, Trace, parse_completion
     from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
     from eclose.diagnosis.report.context import BaseComparison
-    from eclose.diagnosis.report.formats import ReportFormat
+    from eclose.diagnosis.report.file_formats import ReportFormat
     from eclose.diagnosis.results import MetricRate, Rates, Results, compare, diagnose
     from eclose.diagnosis.run_gate import GateResult, gate
     from eclose.errors import EcloseError, RecordError, SettingError, UserError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from eclose.training.run import TrainingResult
     from eclose.training.select import Selection
 
+# A second list beside the imports above, which only type checkers see: both name the same things.
 _HOMES = {
     "eclose.api": (
         "aconstruct",
@@ -54,16 +55,16 @@ _HOMES = {
     "eclose.calls.run": ("RunOptions", "RunResult"),
     "eclose.construction.settings": ("ConstructSettings",),
     "eclose.core.answers": ("match_answer", "match_any_answer", "normalize_answer"),
-    "eclose.core.edges": ("Comparison", "Direction", "Edge"),
+    "eclose.core.dependency_edges": ("Comparison", "Direction", "Edge"),
     "eclose.core.family": ("EvidenceEdit", "Family", "QuestionEdit", "View", "ViewKind"),
-    "eclose.core.gates": ("check_family",),
+    "eclose.core.family_gates": ("check_family",),
     "eclose.core.instance": ("Instance", "Passage"),
     "eclose.core.judgment": ("Ineligibility", "Judgment", "LocalFailure", "StepJudgment"),
     "eclose.core.parse_trace": ("parse_agent_log", "parse_response"),
     "eclose.core.response": ("Response", "Step", "Trace", "parse_completion"),
     "eclose.core.verdict": ("FailureClass", "SettledVerdict", "TraceGroup", "Verdict"),
     "eclose.diagnosis.report.context": ("BaseComparison",),
-    "eclose.diagnosis.report.formats": ("ReportFormat",),
+    "eclose.diagnosis.report.file_formats": ("ReportFormat",),
     "eclose.diagnosis.results": ("MetricRate", "Rates", "Results", "compare", "diagnose"),
     "eclose.diagnosis.run_gate": ("GateResult", "gate"),
     "eclose.errors": ("EcloseError", "RecordError", "SettingError", "UserError"),
@@ -150,6 +151,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name]), name)
+    # From now on the name is an ordinary attribute, and this function is not called for it again.
     globals()[name] = value
     return value
 

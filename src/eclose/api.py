@@ -25,12 +25,12 @@ from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator, generate_responses
 from eclose.integrations.inspect.model import PREFIX, InspectModelRef
-from eclose.judging.inputs import find_run_inputs
+from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.adapter_recipe import find_recipes
 from eclose.models.resolve import ModelRef, find_model
 from eclose.store.records.jsonl import parse_record, read_records, write_records
-from eclose.store.records.rows import Rows, as_path
+from eclose.store.records.table_rows import Rows, as_path
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(coroutine)
+    # A running loop cannot be entered a second time, so the coroutine gets a loop of its own in a thread, with the
+    # caller's context variables.
     with ThreadPoolExecutor(1, thread_name_prefix="eclose") as pool:
         return pool.submit(copy_context().run, asyncio.run, coroutine).result()
 
@@ -58,7 +60,7 @@ def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *
 
     Args:
         name: ``provider/model``, a base URL, a folder of weights, ``vllm:NAME``, ``transformers:NAME``, or
-            ``inspect:PROVIDER/MODEL``.
+            ``inspect/PROVIDER/MODEL``.
         base_url: Address of an OpenAI-compatible server.
         keyless: Whether nothing will be sent, so that no API key is needed.
 
@@ -100,12 +102,14 @@ async def aevaluate(
 ) -> Results:
     """Judge responses and diagnose them; see ``evaluate``."""
     with TemporaryDirectory(prefix="eclose-") as scratch:
+        # The scratch folder is made in any case and used only where nothing is to be kept.
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
         path = as_path(data, folder)
         sources = find_run_inputs(path, folder, None if questions is None else Path(questions), layout)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
         await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), options)
         results = diagnose(folder)
+    # A result must not name a folder that no longer exists.
     return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
 
 
@@ -130,7 +134,7 @@ def evaluate(
         data: Responses with their questions and passages: a list of dicts, a pandas or Polars data frame, an Arrow
             table, a Hugging Face dataset, a file in any known layout, or the folder of a run.
         judge: Model that judges: ``provider/model``, a base URL, a folder of weights, ``vllm:NAME``, or
-            ``inspect:PROVIDER/MODEL``.
+            ``inspect/PROVIDER/MODEL``.
         questions: File of the questions, where they are not in ``data``.
         out: Folder of the run. The same call with the same folder continues it, and no call is paid for twice.
             By default the folder of ``data``; for rows and for files elsewhere a temporary one, so nothing is kept.
@@ -189,6 +193,7 @@ async def ajudge(
     question = instance if isinstance(instance, Instance) else parse_record(Instance, dict(instance))
     with TemporaryDirectory(prefix="eclose-") as scratch:
         folder = Path(scratch)
+        # As a run over files: one response is judged, limited and accounted for like a million.
         write_records(folder / INSTANCES, [question])
         write_records(folder / RESPONSES, [_response(response, question)])
         sources = find_run_inputs(folder, folder)
@@ -289,6 +294,7 @@ async def agenerate(
         if isinstance(model, str)
         else model
     )
+    # An adapter answers under the prompt that it was trained with; another prompt would measure something else.
     settings = (settings or GenerateSettings()).as_trained(recipes)
     path = as_path(instances, Path(out), "questions.jsonl")
     return await generate_responses(path, generator, out, settings, _call_settings(calls, budget), options)

@@ -100,6 +100,7 @@ class DemoCase:
 
 def make_demo_cases(questions: int = QUESTIONS, seed: int = SEED) -> Iterator[list[DemoCase]]:
     """Yield the cases of all systems, question by question."""
+    # Equally many of each profile; the first ones get the remainder.
     share, remainder = divmod(questions, len(PROFILES))
     previous: Instance | None = None
     for index, profile in enumerate(PROFILES):
@@ -126,19 +127,20 @@ def _retrieve(item: WorldItem, other: Instance) -> Instance:
 
 def _make_case(item: WorldItem, instance: Instance, system: str) -> DemoCase:
     rng = Random(f"{item.seed}/{system}")
-    made = next(
-        found
+    broken = next(
+        candidate
         for plan in _draw_plans(system, rng)
-        if (found := break_response(item, plan, f"demo/{system}")) is not None
+        if (candidate := break_response(item, plan, f"demo/{system}")) is not None
     )
-    text = made.response.completion or ""
+    text = broken.response.completion or ""
     cut_off = rng.random() < CUT_OFF_RATE
     if cut_off:
+        # Without its last line, which holds the answer.
         text = text[: text.rindex("\n", 0, -1)]
     response = Response.from_completion(f"{instance.id}/{system}", instance.id, text, Source(system), cut_off=cut_off)
     # The planted verdict holds for a complete response to all passages; other responses are judged by the oracle.
     planted = not cut_off and instance is item.instance
-    verdict = made.verdict if planted else oracle.judge(instance, response).verdict
+    verdict = broken.verdict if planted else oracle.judge(instance, response).verdict
     return DemoCase(
         instance, response, SettledVerdict(response.id, instance.id, verdict, instance.benchmark, response.source)
     )
@@ -148,6 +150,8 @@ def _draw_plans(system: str, rng: Random) -> Iterator[FailurePlan]:
     """Yield the plans for a response in order of preference; the last, not to fail, is always possible."""
     roll = rng.random()
     for kind, rate in SYSTEMS[system].items():
+        # One roll for all ways to fail, since they exclude each other: the rates add up to the share of responses that
+        # should fail.
         if roll < rate:
             yield from rng.sample(FAILURES[kind], len(FAILURES[kind]))
             break
@@ -247,6 +251,7 @@ class DemoRun:
     def _write_data(self, track: ProgressWrapper[Any]) -> None:
         rows = list(track(make_demo_cases(self.questions, self.seed), "making questions", self.questions))
         cases = [case for row in rows for case in row]
+        # A random sample of responses, as the correction of rates supposes.
         labelled = sorted(cases, key=_rank_case)[:LABELLED]
         questions, responses, planted, people = self.data_steps
         questions.write(ReadRecord(row[0].instance.id, value=row[0].instance) for row in rows)
@@ -260,6 +265,7 @@ class DemoRun:
         questions = {question.id: question for question in read_records(self.folder / INSTANCES, Instance)}
         responses = list(read_records(self.folder / RESPONSES, Response))
         for response in track(responses, "judging responses", len(responses)):
+            # The judge answers in this process at once, so responses are judged one after the other.
             judgment = asyncio.run(judge_response(questions[response.instance_id], response, model, settings))
             yield ReadRecord(response.id, value=judgment)
 

@@ -69,6 +69,8 @@ class RecordError(UserError):
         self.problem = problem
         self.path = path
         self.record = record
+        # Pickling, as between workers of a cluster, calls the class with these arguments and restores the other
+        # attributes.
         super().__init__(problem)
 
     def at(self, path: Path | str, record: str) -> RecordError:

@@ -110,6 +110,7 @@ class GenerationRun(ModelRun[Instance]):
 
     def __post_init__(self) -> None:
         """Derive the part of the ids that all responses of one system share, for any file of questions."""
+        # The first twelve hexadecimal digits behind "sha256:". The dataclass is frozen, so the field is set this way.
         object.__setattr__(self, "_system", content_hash(_system_identity(self.model, self.settings))[7:19])
 
     @property
@@ -146,6 +147,7 @@ class GenerationRun(ModelRun[Instance]):
         """
         settings = {"limit": self.settings.limit, "format": self.stage.settings["format"]}
         copy = RunStep("generate instances", settings, self.stage.inputs, self.stage.out.with_name(INSTANCES))
+        # The questions may be those of the folder itself; a file is not copied onto itself.
         if copy.out.resolve() == self.stage.inputs[0].resolve() or copy.claim(force=force) is not None:
             return
         with self.open_records() as records:
@@ -215,6 +217,7 @@ def find_generator(
     """
     recipes, labels = recipes or {}, labels or SourceLabels()
     if adapter is not None:
+        # A recipe names the weights; the prefix names the engine, which may differ from that of training.
         weights = name.removeprefix("vllm:").removeprefix("transformers:")
         agree_on_setting("model", weights, recipes, same=same_weights)
     model = find_model(
@@ -261,6 +264,7 @@ async def plan_generation(
     settings = settings or GenerateSettings()
     model = find_model(model) if isinstance(model, str) else model
     if isinstance(model, ServedModelRef):
+        # The name is part of every key, so without it no reply can be found in the ledger.
         if replay and not model.route.model:
             raise SettingError(
                 "a replay sends nothing, not even to learn the name of a model. Name the model beside the base URL."
@@ -272,6 +276,7 @@ async def plan_generation(
         model = replace(model, context=settings.max_length)
     path = Path(instances)
     layout = detect_layout(path) if settings.format is RecordLayout.AUTO else settings.format
+    # What identifies the run but not the system: a response keeps its id in a run over more questions.
     identity = _system_identity(model, settings) | {
         "source": asdict(model.source),
         "limit": settings.limit,
@@ -293,11 +298,13 @@ def _system_identity(model: ModelRef, settings: GenerateSettings) -> dict[str, A
 
 def _decoding(model: ModelRef, settings: GenerateSettings) -> Decoding:
     thinking = model.thinking if settings.thinking is None else settings.thinking
+    # Temperature 0 by default: greedy decoding (appendix A.2).
     return Decoding(max_tokens=settings.max_new_tokens, thinking=thinking)
 
 
 def forecast(run: GenerationRun, calls: CallSettings | None = None) -> CostEstimate:
     """Estimate calls, tokens and cost before anything is sent; replies in the ledger are not deducted."""
+    # An estimate is no promise: without a known price it reports tokens alone, whatever the settings demand of a run.
     price = find_model_price(run.model, replace(calls or CallSettings(), unpriced=True, budget=None))
     with run.open_records() as records:
         return estimate_cost((run.request(record.value) for record in records if record.value is not None), price)
@@ -336,6 +343,7 @@ async def build_generation_run(
 
 async def _incomplete(ledger: Ledger) -> dict[str, int]:
     """Count the generations without a submitted answer, by reason."""
+    # Read from the ledger and not counted along the way: a resumed run includes the responses of its earlier sessions.
     reasons: Counter[str] = Counter()
     async for outcome in ledger.read_outcomes(JOB):
         if outcome.kind == "accepted" and (why := decode_outcome(Response, outcome).incomplete) is not None:
@@ -349,7 +357,7 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "peft", "vllm")
 def engine_facts(model: ModelRef) -> dict[str, Any]:
     """Return what computed the replies, for the manifest: engine, its versions, precision and device.
 
-    Of a server nothing is known but that it is one: note its engine and versions beside the run.
+    A server does not report its engine: note engine and versions beside the run.
     """
     if not isinstance(model, LocalModelRef):
         return {"engine": "server"}
@@ -358,10 +366,10 @@ def engine_facts(model: ModelRef) -> dict[str, Any]:
 
 
 def _dtype(model: LocalModelRef) -> str:
-    """Return the precision of the weights: as asked for, or, for ``auto``, as they were published."""
+    """Return the precision of the weights: the requested one, or, for ``auto``, that of the published weights."""
     if model.dtype != "auto" or model.weights.endswith(".gguf"):
         return model.dtype
-    from eclose.models.weights import load_config  # noqa: PLC0415 - heavy
+    from eclose.models.load_weights import load_config  # noqa: PLC0415 - heavy
 
     published = getattr(load_config(model.weights, model.revision).get_text_config(), "dtype", None)
     return model.dtype if published is None else str(published).removeprefix("torch.")
@@ -381,6 +389,7 @@ async def answer(model: ChatModel, run: GenerationRun, instance: Instance) -> Re
     try:
         reply = await model.complete(run.request(instance))
     except CallFailure as failure:
+        # A refusal has no trace to judge; it is counted and written beside the responses.
         if failure.kind is FailureKind.REFUSAL:
             return Rejection(REFUSAL, Refused(failure.problem, failure.raw))
         if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:

@@ -1,7 +1,7 @@
-"""What pytest loads in every run where this package is installed: it says how reliable the responses were.
+"""Plugin of pytest that prints the rates of every run checked by ``assert_reliable``.
 
-Imports nothing of ours by itself; only where a test has imported ``eclose.testing`` is there anything to tell. The
-lines travel with the reports of tests, so they are whole with many workers too, and are in JUnit XML as properties.
+pytest loads it wherever the package is installed, so it imports no other module of the package. The lines are stored
+in the reports of tests: they arrive from parallel workers too, and are written to JUnit XML as properties.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEY = "eclose"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Keep with a test what was told while it was set up, run and cleared away."""
+    """Store the lines of a test's setup, call and teardown in its report."""
     try:
         return (yield)
     finally:
@@ -27,23 +27,25 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell the rates of every run that was held against limits."""
-    told = [
+    """Print the rates of every run that was compared with limits."""
+    lines = [
         (report.nodeid, line)
         for reports in terminalreporter.stats.values()
         for report in reports
+        # The properties of a test are complete at its teardown; the reports of setup and call hold a part of them.
         if getattr(report, "when", None) == "teardown"
         for key, line in report.user_properties
         if key == KEY
     ]
-    if told:
+    if lines:
         terminalreporter.section("reliability")
-        for test, line in told:
+        for test, line in lines:
             terminalreporter.write_line(f"{test}: {line}")
 
 
 def _take() -> list[str]:
-    """What was told since the last time."""
+    """Return the lines since the last call, and clear them."""
+    # Looked up and not imported: a test run that never uses the package must not load it.
     testing = sys.modules.get("eclose.testing")
     if testing is None:
         return []

@@ -1,6 +1,6 @@
 """Reliability as a test: ``assert_reliable`` fails where ``eclose gate`` does not pass, and names the responses.
 
-Needs no pytest. Under pytest, ``pytest_plugin`` prints the rates of every run that was held against limits.
+Needs no pytest. Under pytest, ``pytest_plugin`` prints the rates of every run that was compared with limits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import NEVER_ASKED
 from eclose.diagnosis.diagnose import Case, Diagnosis, describe_failure
 from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy
-from eclose.diagnosis.report.format import format_figure
+from eclose.diagnosis.report.number_format import format_figure
 from eclose.diagnosis.results import broken_labels
 from eclose.diagnosis.run_gate import GateResult, gate
 from eclose.metrics.rates import Metric
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 gate_lines: list[str] = []
-"""One line for every run that was held against limits; the pytest plugin prints and clears them."""
+"""One line for every run that was compared with limits; the pytest plugin prints and clears them."""
 
 _PRINTED = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE, Metric.ACCURACY)
 _FAILS: dict[Metric, Callable[[Case], Label]] = {
@@ -55,8 +55,8 @@ def assert_reliable(
 ) -> Diagnosis:
     """Assert that the responses of a run keep to limits.
 
-    The decision is that of ``eclose gate``: a limit is held against the 95 % interval, responses without a label count
-    against passing, and the rates of a validated judge are corrected.
+    The decision is that of ``eclose gate``: a limit is compared with the 95 % interval of a rate, which is widened by
+    all that responses without a label could be, and the rates of a validated judge are corrected.
 
     Args:
         run: Folder of a judged run, or cases.
@@ -70,7 +70,7 @@ def assert_reliable(
         max_accuracy_drop: Largest drop of accuracy.
         max_lsr_drop: Largest drop of LSR.
         max_lgg_rise: Largest rise of LGG above the base run.
-        undecided: Whether to pass or to fail where there are too few responses to tell.
+        undecided: Whether to pass or to fail where there are too few responses to decide.
         worst: Number of responses that the message names.
         seed: Seed of the intervals of corrected rates and of differences.
         allow_stale: Use judgments that were made from other files than those in the folder; the message says so.
@@ -79,13 +79,14 @@ def assert_reliable(
         The diagnosis of the responses.
 
     Raises:
-        AssertionError: A limit is broken, or too few responses tell and ``undecided`` is ``"fail"``.
+        AssertionError: A limit is broken, or there are too few responses to decide and ``undecided`` is ``"fail"``.
         SettingError: There is no limit, or one is not a rate.
         UserError: The folder holds no judged run, or judgments of other responses.
 
     Example:
         >>> diagnosis = eclose.assert_reliable("demo", min_trr=0.05)
     """
+    # pytest then shows the line of the test and not this function.
     __tracebackhide__ = True
     result = gate(
         run,
@@ -103,6 +104,7 @@ def assert_reliable(
         allow_stale=allow_stale,
     )
     stale = [f"STALE: {sentence}" for sentence in result.stale]
+    # Before the assertion: the summary lists failed runs too.
     gate_lines.append(" ".join([_line(result), *stale]))
     if result.decide(undecided) is not GateOutcome.PASSED:
         message = _message(result, list(_suspects(result.cases, result.limits)), worst)
@@ -115,6 +117,7 @@ def _suspects(cases: Sequence[Case], limits: GateLimits) -> Iterator[Case]:
     failures = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
     suspect = [any(fails(case) for fails in failures) for case in cases]
     yield from sorted(compress(cases, suspect), key=lambda case: (-broken_labels(case), case.response.id))
+    # After the broken ones: a response without a label may be in order.
     if limits.unjudged is not None:
         others = (case for case, listed in zip(cases, suspect, strict=True) if not listed)
         yield from (case for case in others if set(case.judgment.unjudged.values()) - NEVER_ASKED)
@@ -143,6 +146,7 @@ def _line(result: GateResult) -> str:
     """Return ``runs/mine: passed, 600 responses to 300 questions, TRR 92.1 % [90.4, 93.8], …``."""
     rates = []
     for metric in _PRINTED:
+        # The rate that decided: corrected by people's labels where the judge was validated.
         rate = result.corrected.get(metric)
         judge_rate = format_figure(*result.diagnosis.overall.estimates[metric][:2])
         rates.append(

@@ -10,7 +10,7 @@ from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import Person, PersonRole, Pool
 from eclose.annotation.create_tasks import assign_questions, assign_responses
 from eclose.annotation.forms import TaskKind
-from eclose.annotation.material import add_questions, add_responses
+from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import Project, ProjectSettings, create_project
 from eclose.demo import make_demo_cases
 from eclose.protocol.auditing import MARKS

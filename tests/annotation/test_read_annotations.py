@@ -10,7 +10,7 @@ from tests.annotation.projects import make_project, material, who, work_off
 from tests.annotation.results.studies import amend, study
 
 from eclose.annotation.forms import TaskKind
-from eclose.annotation.material import read_material
+from eclose.annotation.material_store import read_material
 from eclose.annotation.read_annotations import read_annotations
 
 

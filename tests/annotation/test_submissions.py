@@ -11,7 +11,7 @@ from tests.annotation.projects import filled, make_project, next_sheet, submit, 
 from eclose.annotation import queues, submissions
 from eclose.annotation.forms import TaskKind
 from eclose.annotation.submissions import Refusal
-from eclose.protocol.annotation import AnswerMaterial, ReferenceMaterial, TraceMaterial
+from eclose.protocol.annotator_material import AnswerMaterial, ReferenceMaterial, TraceMaterial
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from eclose.benchmarks import conversion, hotpot, musique, tool_formats, two_wiki
+from eclose.benchmarks import conversion, hotpot, musique, rag_eval_formats, two_wiki
 from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.core.response import Trace
 from eclose.errors import RecordError
@@ -153,7 +153,7 @@ OLD_RAGAS = {"question": "Q?", "contexts": ["one", "two"], "answer": "R", "groun
 @pytest.mark.parametrize(("layout", "record"), [*TABLES.items(), (RecordLayout.RAGAS, OLD_RAGAS)])
 def test_columns_mean_the_same_under_every_name(layout, record):
     assert detect_record_layout(record) is layout
-    converted = tool_formats.convert_record(record, layout)
+    converted = rag_eval_formats.convert_record(record, layout)
     instance, response = converted.instance, converted.response
     assert (instance.question, instance.reference_answer) == ("Q?", "A")
     assert [passage.text for passage in instance.evidence] == ["one", "two"]
@@ -161,18 +161,18 @@ def test_columns_mean_the_same_under_every_name(layout, record):
 
 
 def test_documents_keep_their_ids_where_they_are_unique():
-    instance = tool_formats.convert_record(TABLES[RecordLayout.RAGCHECKER], RecordLayout.RAGCHECKER).instance
+    instance = rag_eval_formats.convert_record(TABLES[RecordLayout.RAGCHECKER], RecordLayout.RAGCHECKER).instance
     assert (instance.id, [passage.id for passage in instance.evidence]) == ("7", ["a", "b"])
 
 
 def test_a_response_with_an_answer_line_is_read_as_a_completion():
     text = "1. Ada built it.\nFinal answer: Ada"
-    response = tool_formats.convert_record({**OLD_RAGAS, "answer": text}, RecordLayout.RAGAS).response
+    response = rag_eval_formats.convert_record({**OLD_RAGAS, "answer": text}, RecordLayout.RAGAS).response
     assert (response.trace, response.answer, response.completion) == (Trace.of("Ada built it."), "Ada", text)
 
 
 def test_a_response_without_an_answer_line_is_all_answer():
-    response = tool_formats.convert_record(
+    response = rag_eval_formats.convert_record(
         {**OLD_RAGAS, "answer": " Ada built it.\nIn 1843. "}, RecordLayout.RAGAS
     ).response
     assert (response.trace, response.answer, response.answer_lines) == (Trace(()), "Ada built it.\nIn 1843.", 0)
@@ -180,4 +180,4 @@ def test_a_response_without_an_answer_line_is_all_answer():
 
 @pytest.mark.parametrize("text", [None, "", "  "])
 def test_no_text_is_no_response(text):
-    assert tool_formats.convert_record({**OLD_RAGAS, "answer": text}, RecordLayout.RAGAS).response is None
+    assert rag_eval_formats.convert_record({**OLD_RAGAS, "answer": text}, RecordLayout.RAGAS).response is None

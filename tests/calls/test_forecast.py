@@ -24,9 +24,9 @@ from eclose.models.token_counts import bound_usage
 from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, reply_schema
 from eclose.protocol.prompts import Message
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.chat_requests import ChatRequest
-from eclose.world.server.writing_habits import WORLD, count_words, register_world_habits
+from eclose.world.server.forecast_habits import WORLD, count_words, register_world_habits
 
 
 def asked(profile="short-easy", seed=8, count=6, **settings):

@@ -15,7 +15,7 @@ from tests.cli.test_generate import local_server
 from eclose.benchmarks.load import scan_instances
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 from eclose.world.server.faults import ServerBehaviour
 

@@ -10,7 +10,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 
 pytestmark = pytest.mark.slow

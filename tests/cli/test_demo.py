@@ -13,8 +13,8 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import UserError
-from eclose.judging.validate import read_validation
-from eclose.metrics.judge_agreement import JudgedLabel
+from eclose.judging.validation_file import read_validation
+from eclose.metrics.judge_against_people import JudgedLabel
 from eclose.store.records.jsonl import read_records
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from tests.judging.test_rate_correction import Run
+from tests.judging.test_correct_run_rates import Run
 from tests.test_testing import cases, unjudged, written
 from typer.testing import CliRunner
 

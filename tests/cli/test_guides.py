@@ -21,7 +21,7 @@ from eclose.cli.main import app
 from eclose.core.family import Family
 from eclose.store.records import jsonl
 from eclose.world.make.families import make_families
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 
 ROOT = Path(__file__).parents[2]

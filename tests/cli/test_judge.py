@@ -14,11 +14,11 @@ from eclose.calls.retry import ServiceDown
 from eclose.cli.main import app
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
-from eclose.diagnosis.report.format import signed
+from eclose.diagnosis.report.number_format import signed
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 from eclose.world.server.faults import Fault, ServerBehaviour

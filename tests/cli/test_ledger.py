@@ -20,7 +20,7 @@ from eclose.store.ledger.ledger import CallIntent, Ledger, RecordOutcome
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 from eclose.world.server.faults import Fault, ServerBehaviour
 

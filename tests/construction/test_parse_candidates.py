@@ -15,7 +15,7 @@ from eclose.construction.parse_candidates import (
 )
 from eclose.core.edits import Replacement
 from eclose.core.family import Family, Intervention, ProofStep, ViewKind
-from eclose.core.gates import check_family
+from eclose.core.family_gates import check_family
 from eclose.core.instance import Instance, Passage
 from eclose.protocol.structured import UnreadableReplyError
 from eclose.store.records.jsonl import decode, encode

@@ -33,7 +33,7 @@ from eclose.store.records import jsonl
 from eclose.store.records.jsonl import ReadRecord
 from eclose.world.make.instances import make_items
 from eclose.world.oracle.family_conditions import find_family_defects
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 
 FREE = CallSettings(unpriced=True)

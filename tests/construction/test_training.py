@@ -20,7 +20,7 @@ from eclose.construction.run import construct_families, resolve_models
 from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from eclose import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind, check_family
 from eclose.core.family import FamilyFinding, ProofStep
-from eclose.core.gates import Gate
+from eclose.core.family_gates import Gate
 
 EVIDENCE = (
     Passage("0", "The Lantern", "The Lantern was written by Ada Quist."),

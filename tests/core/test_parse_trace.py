@@ -10,10 +10,10 @@ from eclose.core import parse_trace
 from eclose.core.instance import Instance, Passage
 from eclose.core.parse_trace import (
     add_observations,
-    parse,
     parse_agent_log,
     parse_response,
     parse_text,
+    parse_trace_and_answer,
     parse_trajectory,
 )
 from eclose.core.response import IncompleteReason, Source, Trace
@@ -132,23 +132,28 @@ def test_a_text_that_holds_both_is_kept():
 
 
 def test_an_answer_line_within_the_trace_is_no_step():
-    found = parse(f"{PROSE}\nFinal answer: Lund", "In Lund.")
+    found = parse_trace_and_answer(f"{PROSE}\nFinal answer: Lund", "In Lund.")
     assert (found.trace.texts, found.answer, found.notes) == (STEPS, "In Lund.", (parse_trace.ANSWER_IN_TRACE,))
 
 
 def test_a_blank_trace_is_none():
-    assert parse("  ", PROSE) == parse([], PROSE) == parse([{"text": " "}], PROSE) == parse_text(PROSE)
+    assert (
+        parse_trace_and_answer("  ", PROSE)
+        == parse_trace_and_answer([], PROSE)
+        == parse_trace_and_answer([{"text": " "}], PROSE)
+        == parse_text(PROSE)
+    )
 
 
 def test_the_answer_may_have_its_line_and_the_same_trace_but_no_other():
-    assert parse(PROSE, f"{NUMBERED}Final answer: Lund").answer == "Lund"
-    assert parse(PROSE, "Final answer: Lund").answer == "Lund"
+    assert parse_trace_and_answer(PROSE, f"{NUMBERED}Final answer: Lund").answer == "Lund"
+    assert parse_trace_and_answer(PROSE, "Final answer: Lund").answer == "Lund"
     with pytest.raises(RecordError, match="another before the answer line of the response"):
-        parse(PROSE, "It rained.\nFinal answer: Lund")
+        parse_trace_and_answer(PROSE, "It rained.\nFinal answer: Lund")
 
 
 def test_a_list_may_be_without_an_answer():
-    assert parse(list(STEPS)) == parse_trace.ParsedResponse(Trace.of(*STEPS), None)
+    assert parse_trace_and_answer(list(STEPS)) == parse_trace.ParsedResponse(Trace.of(*STEPS), None)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,7 @@ def test_a_list_may_be_without_an_answer():
 )
 def test_what_is_no_trace_is_refused(trace, problem):
     with pytest.raises(RecordError, match=problem):
-        parse(trace, "Lund")
+        parse_trace_and_answer(trace, "Lund")
 
 
 def test_what_an_agent_was_told_is_evidence():
@@ -171,7 +176,7 @@ def test_what_an_agent_was_told_is_evidence():
         {"role": "tool", "content": "She was born in Lund."},
         {"type": "observation", "text": " "},
     ]
-    found = parse(items, "Lund")
+    found = parse_trace_and_answer(items, "Lund")
     assert (found.trace.texts, found.observations) == (("who?",), ("Ada built it.", "She was born in Lund."))
     with pytest.raises(
         RecordError, match=r"2 observations, which are evidence\. Call parse_agent_log with the instance"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.segmentation import TraceShape, segment, segment_list
+from eclose.core.segmentation import TraceShape, segment_text, segment_texts
 from eclose.core.sentences import split_sentences
 
 
@@ -44,7 +44,7 @@ def test_nothing_is_lost_or_made_up(text):
 
 
 def test_numbered_lines_are_steps_as_they_are_and_a_line_without_a_number_goes_on():
-    found = segment("1. Ana directed it. It is a film.\n   A good one.\n2. She was born in Arica.\n")
+    found = segment_text("1. Ana directed it. It is a film.\n   A good one.\n2. She was born in Arica.\n")
     assert found.shape is TraceShape.LINES
     assert found.trace.texts == ("Ana directed it. It is a film. A good one.", "She was born in Arica.")
 
@@ -54,16 +54,16 @@ def test_numbered_lines_are_steps_as_they_are_and_a_line_without_a_number_goes_o
     ["1) ", "- ", "* ", "• ", "Step 1: ", "(1) ", "Step 1 - ", "**Step 1:** ", "### Step 1: ", "a) ", "(b) ", "– "],
 )
 def test_other_lists_are_lists_too(mark):
-    found = segment(f"{mark}One.\n{mark}Two.")
+    found = segment_text(f"{mark}One.\n{mark}Two.")
     assert (found.shape, found.trace.texts) == (TraceShape.LINES, ("One.", "Two."))
 
 
 def test_words_before_a_list_are_a_step_of_their_own():
-    assert segment("Let us see.\n1. One.\n2. Two.").trace.texts == ("Let us see.", "One.", "Two.")
+    assert segment_text("Let us see.\n1. One.\n2. Two.").trace.texts == ("Let us see.", "One.", "Two.")
 
 
 def test_prose_is_cut_into_sentences():
-    found = segment("Blue Harbour was directed by Ana Ruiz. She was born in Arica.\n\nSo the answer is Arica.")
+    found = segment_text("Blue Harbour was directed by Ana Ruiz. She was born in Arica.\n\nSo the answer is Arica.")
     assert found.shape is TraceShape.PROSE
     assert len(found.trace) == 3
 
@@ -78,7 +78,7 @@ Action 2: search[Ana Ruiz]
 Observation 2: Ana Ruiz was born in Arica.
 Thought 3: So it is Arica.
 Final Answer: Arica"""
-    found = segment(log)
+    found = segment_text(log)
     assert found.shape is TraceShape.AGENT
     assert found.trace.texts == (
         "I must find the director.",
@@ -93,41 +93,41 @@ Final Answer: Arica"""
 
 
 def test_no_trace_is_no_trace():
-    assert segment(" \n ").shape is TraceShape.EMPTY
-    assert len(segment("").trace) == 0
+    assert segment_text(" \n ").shape is TraceShape.EMPTY
+    assert len(segment_text("").trace) == 0
 
 
 def test_numbers_that_count_from_one_make_a_list_however_long_its_items_are():
-    found = segment("1. Ada\n   built it\n   long ago.\n   So they say.\n2. She left.\n   Then.\n   And then.")
+    found = segment_text("1. Ada\n   built it\n   long ago.\n   So they say.\n2. She left.\n   Then.\n   And then.")
     assert found.shape is TraceShape.LINES
     assert found.trace.texts == ("Ada built it long ago. So they say.", "She left. Then. And then.")
 
 
 @pytest.mark.parametrize("text", ["1. Ada built it.", "1. Ada built it.\n"])
 def test_a_list_may_have_one_item(text):
-    assert segment(text).trace.texts == ("Ada built it.",)
+    assert segment_text(text).trace.texts == ("Ada built it.",)
 
 
 @pytest.mark.parametrize(
     "text", ["In 1843\n1. FC Köln did not exist.", "7. That is so.", "1926 was warm.", "- 3 is less."]
 )
 def test_one_number_does_not_make_a_list(text):
-    assert segment(text).shape is TraceShape.PROSE
+    assert segment_text(text).shape is TraceShape.PROSE
 
 
 def test_a_paragraph_behind_a_list_is_no_part_of_its_last_item():
     text = "1. Ada built it.\n\n   In 1843.\n2. She left.\n\nSo it is hers. That is all."
-    assert segment(text).trace.texts == ("Ada built it. In 1843.", "She left.", "So it is hers.", "That is all.")
+    assert segment_text(text).trace.texts == ("Ada built it. In 1843.", "She left.", "So it is hers.", "That is all.")
 
 
 def test_a_list_that_begins_with_its_paragraphs_keeps_them():
     text = "Let us see. What is known?\n\n1. One.\n\nAn aside.\n\n2. Two."
-    assert segment(text).trace.texts == ("Let us see.", "What is known?", "One.", "An aside.", "Two.")
+    assert segment_text(text).trace.texts == ("Let us see.", "What is known?", "One.", "An aside.", "Two.")
 
 
 def test_lines_that_break_in_mid_sentence_are_joined():
     text = "Ada Rowe built the bridge,\nand it stands. She was\nborn in Lund\nSo the answer is Lund"
-    assert segment(text).trace.texts == (
+    assert segment_text(text).trace.texts == (
         "Ada Rowe built the bridge, and it stands.",
         "She was born in Lund",
         "So the answer is Lund",
@@ -135,29 +135,33 @@ def test_lines_that_break_in_mid_sentence_are_joined():
 
 
 def test_what_stands_before_the_first_label_of_a_log_was_thought():
-    found = segment("I must search.\nAction: search[x]\nAction Input: y\nObservation: Ada built\n\nit.\nAnswer: Ada")
+    found = segment_text(
+        "I must search.\nAction: search[x]\nAction Input: y\nObservation: Ada built\n\nit.\nAnswer: Ada"
+    )
     assert (found.trace.texts, found.observations) == (("I must search.",), ("Ada built\nit.",))
 
 
 def test_labels_of_a_log_may_be_adorned_and_its_question_is_no_thought():
-    found = segment("Question: Who?\n**Thought 1:** Ada\ndid it. Or not.\n**Observation 1**: Ada.\nObservation 2:\n")
+    found = segment_text(
+        "Question: Who?\n**Thought 1:** Ada\ndid it. Or not.\n**Observation 1**: Ada.\nObservation 2:\n"
+    )
     assert (found.trace.texts, found.observations) == (("Ada did it.", "Or not."), ("Ada.",))
 
 
 def test_an_observation_alone_is_a_word_like_any_other():
-    assert segment("Observation: it rained. It was wet.").shape is TraceShape.PROSE
+    assert segment_text("Observation: it rained. It was wet.").shape is TraceShape.PROSE
 
 
 def test_a_list_of_texts_is_a_trace_as_it_is():
-    found = segment_list(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
+    found = segment_texts(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
     assert (found.shape, found.trace.texts) == (TraceShape.LINES, ("Ada built it. She did.", "She was born in Lund."))
-    assert segment_list(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
-    assert segment_list(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
-    assert segment_list([" ", ""]).shape is segment_list([]).shape is TraceShape.EMPTY
+    assert segment_texts(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
+    assert segment_texts(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
+    assert segment_texts([" ", ""]).shape is segment_texts([]).shape is TraceShape.EMPTY
 
 
 def test_a_list_of_texts_may_be_a_log():
-    found = segment_list(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
+    found = segment_texts(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
     assert (found.shape, found.trace.texts, found.observations) == (TraceShape.AGENT, ("who?", "Ada."), ("Ada.",))
 
 
@@ -180,7 +184,7 @@ lines = st.sampled_from(
 @given(st.lists(lines, max_size=12).map("\n".join))
 def test_every_step_is_a_piece_of_the_text_and_only_markers_are_missing(text):
     left = " ".join(text.split())
-    for step in segment(text).trace.texts:
+    for step in segment_text(text).trace.texts:
         before, found, left = left.partition(" ".join(step.split()))
         assert found
         assert before.strip() in {"", "1.", "2)", "-", "Step 1:", "b)"}

@@ -10,7 +10,7 @@ from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdic
 from eclose.diagnosis.compare import RESPONSE_CLASSES, UnsharedCounts, classify_response, compare_rows
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
-from eclose.metrics.summary import summarize
+from eclose.metrics.summary import summarize_verdicts
 
 GOOD = Verdict(True, True, True, True, True)
 ASTRAY = Verdict(True, False, True, True, False)
@@ -59,7 +59,7 @@ def test_the_interval_is_the_paired_one():
     # One question of a hundred has changed; another may have changed for the worse unseen.
     assert -0.02 <= comparison.interval.low < 0
     assert 0.02 <= comparison.interval.high <= 0.04
-    apart = [summarize(rows(*verdict_row))[0].estimates[TRR].interval for verdict_row in (run, base)]
+    apart = [summarize_verdicts(rows(*verdict_row))[0].estimates[TRR].interval for verdict_row in (run, base)]
     assert all(interval.high - interval.low > 0.1 for interval in apart)
 
 

@@ -11,7 +11,7 @@ from eclose.core.judgment import NO_REFERENCE, Criterion
 from eclose.diagnosis.diagnose import diagnose_cases
 from eclose.diagnosis.gate import Baseline, GateLimits, GateOutcome, PairedRate
 from eclose.diagnosis.gate import check_limits as gated
-from eclose.diagnosis.report.format import format_figure
+from eclose.diagnosis.report.number_format import format_figure
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval

@@ -22,7 +22,7 @@ from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import serve
 from eclose.world.server.faults import Fault, ServerBehaviour
 

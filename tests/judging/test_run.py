@@ -13,20 +13,20 @@ from typer.testing import CliRunner
 
 from eclose.benchmarks.load import scan_instances
 from eclose.calls.client import CallSettings
-from eclose.cases import read_cases
 from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.judging.inputs import RunInputs, find_run_inputs
+from eclose.judged_cases import read_cases
+from eclose.judging.find_inputs import RunInputs, find_run_inputs
 from eclose.judging.run import JudgeTasks, find_same_family_models, judge_responses
 from eclose.store.records import jsonl
-from eclose.store.records.counts import Counts
+from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.manifest import read_manifest
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 from eclose.world.server.chat_requests import HandlerRegistry
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 from eclose import Trace
-from eclose.core.edges import COMPARISONS
+from eclose.core.dependency_edges import COMPARISONS
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree, group_by_path

@@ -14,8 +14,8 @@ from eclose.errors import UserError
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.spans import TokenPart
 from eclose.models.interface import Request
+from eclose.models.load_weights import read_reply_turn, render_conversation
 from eclose.models.local.chat_template import find_stop_ids, read_reply, tokenize_prompt
-from eclose.models.weights import read_reply_turn, render_conversation
 from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 
 CHATML = (

@@ -4,7 +4,7 @@ from eclose.core.response import Source
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric, compute_rates, count_composition
-from eclose.metrics.summary import GROUPINGS, summarize
+from eclose.metrics.summary import GROUPINGS, summarize_verdicts
 from eclose.stats.clustered_rates import QuestionCounts
 from eclose.stats.intervals import wilson_interval
 
@@ -20,7 +20,7 @@ ROWS = [
 
 
 def test_all_responses_together():
-    (summary,) = summarize(ROWS)
+    (summary,) = summarize_verdicts(ROWS)
     verdicts = [row.verdict for row in ROWS]
     assert (summary.group, summary.responses, summary.questions) == ((), 5, 4)
     assert summary.rates == compute_rates(verdicts)
@@ -50,7 +50,7 @@ def test_all_responses_together():
     ],
 )
 def test_each_group_after_the_whole(by, sizes):
-    assert {summary.group: summary.responses for summary in summarize(ROWS, by)} == sizes
+    assert {summary.group: summary.responses for summary in summarize_verdicts(ROWS, by)} == sizes
 
 
 def judged(question, number, **labels):
@@ -59,8 +59,8 @@ def judged(question, number, **labels):
 
 def test_intervals_are_over_questions():
     rows = [judged(f"q{question}", number, correct=question > 0) for question in range(10) for number in range(4)]
-    (summary,) = summarize(rows)
-    (single,) = summarize([row for row in rows if row.response_id.endswith("/0")])
+    (summary,) = summarize_verdicts(rows)
+    (single,) = summarize_verdicts([row for row in rows if row.response_id.endswith("/0")])
     # Responses to one question that share their fate are one, however many there are.
     assert summary.estimates[Metric.ACCURACY].interval == pytest.approx(
         single.estimates[Metric.ACCURACY].interval, abs=0.01
@@ -70,7 +70,7 @@ def test_intervals_are_over_questions():
 
 def test_one_question_never_gives_certainty():
     rows = [judged("q", number, correct=number < 45) for number in range(50)]
-    (summary,) = summarize(rows)
+    (summary,) = summarize_verdicts(rows)
     low, high = summary.estimates[Metric.ACCURACY].interval
     assert low < 0.1
     assert high > 0.9
@@ -78,7 +78,7 @@ def test_one_question_never_gives_certainty():
 
 def test_unjudged_questions_do_not_narrow_an_interval():
     rows = [judged(f"q{number}", 0, locally_sound=sound) for number, sound in enumerate((False, False, None))]
-    (summary,), (fewer,) = summarize(rows), summarize(rows[:2])
+    (summary,), (fewer,) = summarize_verdicts(rows), summarize_verdicts(rows[:2])
     assert summary.estimates[Metric.LOCAL_SOUNDNESS_RATE] == fewer.estimates[Metric.LOCAL_SOUNDNESS_RATE]
     assert summary.estimates[Metric.ALIGNMENT_RATE] == (None, None, 0)
 
@@ -86,45 +86,45 @@ def test_unjudged_questions_do_not_narrow_an_interval():
 def test_the_widest_interval_holds_whatever_the_unjudged_are():
     """Where the judge falls silent on exactly the bad responses, the others are no sample of all."""
     rows = [judged(f"q{number}", 0, correct=True if number < 850 else None) for number in range(1_000)]
-    (summary,) = summarize(rows)
+    (summary,) = summarize_verdicts(rows)
     widest = summary.widest(Metric.ACCURACY)
-    (failed,) = summarize([judged(f"q{number}", 0, correct=number < 850) for number in range(1_000)])
+    (failed,) = summarize_verdicts([judged(f"q{number}", 0, correct=number < 850) for number in range(1_000)])
     assert widest.low == failed.estimates[Metric.ACCURACY].interval.low
     assert widest.high == 1
     assert summary.widest(Metric.LOCAL_SOUNDNESS_RATE) == pytest.approx((0, 1), abs=0.01)
     # Responses without any judgment count in the same way.
-    (counted,) = summarize(rows[:850])
+    (counted,) = summarize_verdicts(rows[:850])
     assert counted.widest(Metric.ACCURACY, left_out=150) == widest
     assert counted.widest(Metric.ACCURACY) == counted.estimates[Metric.ACCURACY].interval
 
 
 def test_unjudged_responses_to_new_questions_never_raise_the_lower_end():
     rows = [judged("q1", number, correct=number % 4 < 3) for number in range(8)]
-    (summary,) = summarize(rows)
+    (summary,) = summarize_verdicts(rows)
     for left_out in (1, 5, 20):
         assert summary.widest(Metric.ACCURACY, left_out).low <= summary.estimates[Metric.ACCURACY].interval.low
         assert summary.widest(Metric.ACCURACY, left_out).high >= summary.estimates[Metric.ACCURACY].interval.high
 
 
 def test_a_rate_that_may_have_no_case_at_all_has_no_widest_interval():
-    (summary,) = summarize([judged("q", 0, correct=True, locally_sound=True, aligned=True, closed=True)])
+    (summary,) = summarize_verdicts([judged("q", 0, correct=True, locally_sound=True, aligned=True, closed=True)])
     assert summary.widest(Metric.GAP_SHARE) is None
     assert summary.widest(Metric.GAP_SHARE, left_out=1) is not None
 
 
 def test_the_gap_has_the_papers_intervals_beside_ours():
     rows = [judged(f"q{n}", 0, locally_sound=True, aligned=True, closed=n > 3, correct=n > 5) for n in range(40)]
-    (summary,) = summarize(rows)
+    (summary,) = summarize_verdicts(rows)
     assert summary.rates[Metric.GAP_SHARE].wilson == wilson_interval(4, 4)
     assert summary.rates[Metric.GAP_RISK].wilson == wilson_interval(4, 6)
     assert summary.rates[Metric.GAP_AMONG_SOUND].value == 0.1
 
 
 def test_no_rows_no_summaries():
-    assert summarize([]) == []
+    assert summarize_verdicts([]) == []
 
 
 def test_an_unknown_grouping_is_refused_with_the_known_ones():
     with pytest.raises(SettingError, match="cannot group by 'colour'") as error:
-        summarize(ROWS, ["benchmark", "colour"])
+        summarize_verdicts(ROWS, ["benchmark", "colour"])
     assert all(name in str(error.value) for name in GROUPINGS)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from perf.annotate_people.places import percentile
+from campaigns.annotators.server import percentile
 
 from eclose.annotation.web import pages
 from eclose.annotation.web.serve import _listen

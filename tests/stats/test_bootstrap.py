@@ -20,9 +20,9 @@ from eclose.stats.bootstrap import (
 from eclose.stats.ranking import (
     ScoredResponses,
     assign_folds,
-    auroc_under,
-    cross_fit_under,
-    recall_at_retention_under,
+    resampled_aurocs,
+    resampled_recalls,
+    resampled_transfer_rates,
 )
 from eclose.stats.resampling import Strata, bootstrap
 
@@ -314,9 +314,9 @@ def test_detectors_are_refitted_in_every_resample(seed):
         of_responses = weights[:, question]
         return np.column_stack(
             [
-                auroc_under(of_responses, scored),
-                recall_at_retention_under(of_responses, scored),
-                cross_fit_under(of_responses, scored, fold),
+                resampled_aurocs(of_responses, scored),
+                resampled_recalls(of_responses, scored),
+                resampled_transfer_rates(of_responses, scored, fold),
             ]
         )
 

@@ -10,12 +10,12 @@ from eclose.stats.ranking import (
     ScoredResponses,
     assign_folds,
     auroc,
-    auroc_under,
     cross_fit,
-    cross_fit_under,
     fit_thresholds,
     recall_at_retention,
-    recall_at_retention_under,
+    resampled_aurocs,
+    resampled_recalls,
+    resampled_transfer_rates,
     threshold_at_retention,
 )
 from eclose.stats.resampling import Strata
@@ -107,9 +107,9 @@ def test_weights_are_the_expanded_resample(seed):
     scored = random_scored(seed, size=30, levels=6)
     weights = loops.drawn(Strata.single(30), seed, 25)
     results = (
-        auroc_under(weights, scored),
+        resampled_aurocs(weights, scored),
         fit_thresholds(weights, scored.scores, scored.reliable),
-        recall_at_retention_under(weights, scored),
+        resampled_recalls(weights, scored),
     )
     for row, values in zip(weights, zip(*results, strict=True), strict=True):
         scores, failed, reliable = resampled(scored, row)
@@ -128,7 +128,7 @@ def test_refitted_folds_are_the_expanded_resample(seed):
     question = np.repeat(np.arange(15), 3)
     fold = assign_folds(np.arange(15) % 2, rng=np.random.default_rng(seed))[question]
     weights = loops.drawn(Strata.single(15), seed, 20)[:, question]
-    for row, values in zip(weights, cross_fit_under(weights, scored, fold), strict=True):
+    for row, values in zip(weights, resampled_transfer_rates(weights, scored, fold), strict=True):
         rows = loops.expanded(row)
         expected = loops.cross_fitted(scored.scores[rows], scored.failed[rows], scored.reliable[rows], fold[rows])
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
@@ -191,8 +191,8 @@ def test_a_resample_without_reliable_responses_has_no_threshold():
     scored = scored_of([(1, FAILED), (2, RELIABLE)])
     weights = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
     np.testing.assert_array_equal(fit_thresholds(weights, scored.scores, scored.reliable), [np.nan, 2, 2])
-    np.testing.assert_array_equal(recall_at_retention_under(weights, scored), [np.nan, 1, np.nan])
-    np.testing.assert_array_equal(auroc_under(weights, scored), [np.nan, 1, np.nan])
+    np.testing.assert_array_equal(resampled_recalls(weights, scored), [np.nan, 1, np.nan])
+    np.testing.assert_array_equal(resampled_aurocs(weights, scored), [np.nan, 1, np.nan])
 
 
 @given(responses)

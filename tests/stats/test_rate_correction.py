@@ -263,7 +263,7 @@ def test_a_judge_that_hardly_tells_leaves_nearly_everything_open():
 
 
 def test_intervals_hold_the_truth_where_the_textbook_fails():
-    """A small version of perf/judge_validation.py: rate 0.1, errors in 2 %, 100 labelled of 2,000."""
+    """A small version of campaigns/judge_validation.py: rate 0.1, errors in 2 %, 100 labelled of 2,000."""
     draw, covered, textbook_held = rng(5), 0, 0
     for _ in range(200):
         truth = (draw.random(2000) < 0.1).astype(np.intp)

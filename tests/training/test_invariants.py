@@ -17,7 +17,7 @@ from tests.likelihood.models import CLASSES
 from tests.training.small import lora, short_families, small_model, small_tokenizer, small_trainer, trajectory
 
 from eclose.core.edit_selection import draw_edit, select_fixed_edit
-from eclose.likelihood.attention import register
+from eclose.likelihood.attention import register_attention
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
@@ -193,7 +193,7 @@ def slope(model, scores, objective, strategy, backend):
 
 
 def adapted(name, dtype, backend):
-    register()
+    register_attention()
     model = get_peft_model(small_model(name, attention=attention_name(backend)), lora()).to(dtype)
     generator = torch.Generator().manual_seed(0)
     for parameter_name, parameter in model.named_parameters():

@@ -9,7 +9,7 @@ pytest.importorskip("peft")
 
 from tests.training.small import short_families, small_model, small_tokenizer
 
-from eclose.core.edges import Direction, Edge
+from eclose.core.dependency_edges import Direction, Edge
 from eclose.core.family import ViewKind
 from eclose.likelihood.family_scores import FamilyScores, anchor_name, response_name, side_name
 from eclose.likelihood.render import Renderer

@@ -18,9 +18,9 @@ from tests.training.small import short_families
 
 from eclose.core.family import QuestionEdit
 from eclose.errors import SettingError, UserError
-from eclose.models.adapter_recipe import read_recipe as read_adapter_recipe
+from eclose.models.adapter_recipe import read_adapter_recipe
+from eclose.models.load_weights import load_adapter, load_model
 from eclose.models.resolve import find_model
-from eclose.models.weights import load_adapter, load_model
 from eclose.store.records.jsonl import encode
 from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.training.config import EClosureConfig

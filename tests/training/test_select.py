@@ -14,8 +14,8 @@ from eclose.models.interface import Decoding, FinishReason, Reply, Usage
 from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, format_completion, parse_input
 from eclose.stats.rates import Rate
-from eclose.training.checkpoint_replies import CheckpointQuestion, CheckpointReply, build_questions
 from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints
+from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, build_questions
 from eclose.training.select import (
     Accuracy,
     ScoredCheckpoint,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eclose.core.edges import COMPARISONS, Direction, Edge, preference_switches
+from eclose.core.dependency_edges import COMPARISONS, Direction, Edge, preference_switches
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import EvidenceEdit, ViewKind
 from eclose.errors import RecordError, UserError

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jsonschema_rs
 
 from eclose.calls.structured import build_request
-from eclose.construction.draft import FamilyDraft
+from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import build_evidence, build_question, build_target, pack, reverify, screen

@@ -18,7 +18,7 @@ from eclose.annotation import create_tasks
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.accounts.tokens import to_timestamp
-from eclose.annotation.material import add_questions, add_responses
+from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import SETTINGS, ProjectSettings, create_project, open_project
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.final_labels import collect_verdicts

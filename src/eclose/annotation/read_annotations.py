@@ -25,7 +25,7 @@ from eclose.annotation.annotations import (
 )
 from eclose.annotation.form_labels import to_judgment, to_screening
 from eclose.annotation.forms import Entry, TaskKind
-from eclose.annotation.material import read_source
+from eclose.annotation.material_store import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -13,7 +13,7 @@ from eclose.annotation.accounts.people import Person, PersonRole, Pool
 from eclose.annotation.assignment.assign import Assignment
 from eclose.annotation.family_audit import FormIds, add_families
 from eclose.annotation.forms import TaskKind
-from eclose.annotation.material import add_questions, add_responses
+from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import LEAD
 from eclose.errors import SettingError
 

@@ -21,7 +21,7 @@ from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.audit_log import EventRef
 from eclose.annotation.forms import PASSES, Entry, FormProblem, Pass, TaskKind, find_problems, next_pass, select_passes
 from eclose.annotation.queues import TaskProgress
-from eclose.protocol.annotation import AnnotatorMaterial
+from eclose.protocol.annotator_material import AnnotatorMaterial
 from eclose.protocol.prompts import Reader, load_text
 
 if TYPE_CHECKING:

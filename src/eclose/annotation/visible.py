@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TextClause, text
 
-from eclose.protocol.annotation import AnswerMaterial, ReferenceMaterial, TraceMaterial
+from eclose.protocol.annotator_material import AnswerMaterial, ReferenceMaterial, TraceMaterial
 from eclose.protocol.auditing import DisclosedFamily
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from eclose.protocol.annotation import AnnotatorMaterial
+    from eclose.protocol.annotator_material import AnnotatorMaterial
 
 # Passes A and B: neither answer nor reference is read.
 _TRACE = (

@@ -70,6 +70,7 @@ def find_support_ids(
 
     Facts name titles. Where several passages share the title all of them count, since the file cannot tell them apart.
     """
+    # An empty list means the same: every question of a labelled split has supporting facts.
     if not facts:
         return None
     supporting: set[int] = set()

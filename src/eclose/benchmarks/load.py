@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
-from eclose.benchmarks import hotpot, musique, tool_formats, two_wiki
+from eclose.benchmarks import hotpot, musique, rag_eval_formats, two_wiki
 from eclose.benchmarks.conversion import ConvertedRecord
 from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
-from eclose.store.records.counts import Counts, RecordCounter
 from eclose.store.records.json_reader import read_objects
 from eclose.store.records.jsonl import (
     DUPLICATE,
@@ -28,6 +27,7 @@ from eclose.store.records.jsonl import (
     encode,
     parse_record,
 )
+from eclose.store.records.outcome_counts import Counts, RecordCounter
 from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def check_file(records: Iterable[ReadRecord[Instance]], *, limit: int) -> FileCh
 
 def get_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Converter:
     """Return the function that converts a raw record of this layout."""
-    if layout in tool_formats.LAYOUT_COLUMNS:
-        return partial(tool_formats.convert_record, layout=layout)
+    if layout in rag_eval_formats.LAYOUT_COLUMNS:
+        return partial(rag_eval_formats.convert_record, layout=layout)
     converters: dict[RecordLayout, Converter] = {
         RecordLayout.HOTPOT: hotpot.convert_record,
         RecordLayout.TWO_WIKI: partial(two_wiki.convert_record, aliases=aliases),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import hash_rank
 from eclose.errors import SettingError
-from eclose.store.records.counts import RecordCounter
 from eclose.store.records.jsonl import ReadRecord
+from eclose.store.records.outcome_counts import RecordCounter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -108,4 +108,5 @@ def _list_counts(name: str, counts: Counter[Any]) -> str:
 
 def rank_instance(instance: Instance, seed: int) -> int:
     """Return the rank of an instance in the seeded order."""
+    # With the benchmark, since ids of two benchmarks may be equal.
     return int(hash_rank(seed, instance.benchmark or "", instance.id), base=16)

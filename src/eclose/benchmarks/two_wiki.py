@@ -54,6 +54,7 @@ def convert_record(record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | 
     """Return a 2WikiMultiHopQA record as an instance, with the aliases listed for the id of its answer."""
     repairs: list[str] = []
     raw = parse_record(TwoWikiRecord, hotpot.to_official_layout(_with_triples(record)), extra="ignore")
+    # Before the aliases, which are cleaned of the answer itself.
     answer = conversion.read_answer(raw.answer, repairs)
     support = hotpot.find_support_ids(raw.context, raw.supporting_facts, repairs)
     instance = Instance(

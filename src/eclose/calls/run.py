@@ -18,17 +18,17 @@ from eclose.calls.batch.run import BatchSettings
 from eclose.calls.cache import replay_model
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
 from eclose.errors import SettingError
-from eclose.models.adapter_check import refuse_idle_adapter
+from eclose.models.adapter_effect import refuse_idle_adapter
 from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_by_name
 from eclose.store.ledger.database import WriterLock, is_url
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.records.counts import Counts
-from eclose.store.runs.export import export_run
+from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.folder import LEDGER
 from eclose.store.runs.manifest import Manifest
 from eclose.store.runs.runner import Job, Runner
 from eclose.store.runs.step import RunStep
+from eclose.store.runs.write_results import export_run
 
 if TYPE_CHECKING:
     from eclose.calls.prices import Price

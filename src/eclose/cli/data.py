@@ -129,7 +129,7 @@ def intersect(
 
     A question that a model did not finish is left out for all, so that every model is measured on the same ones.
     """
-    from eclose.benchmarks.matched_questions import (
+    from eclose.benchmarks.common_questions import (
         PooledQuestion,
         find_responses,
         match_questions,

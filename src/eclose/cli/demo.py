@@ -74,8 +74,8 @@ def _print_report(run: DemoRun) -> None:
 def _print_truth(run: DemoRun) -> None:
     """Print the judge's rates, the corrected rates and the true ones."""
     from eclose.demo import JUDGE_ERROR_RATE, PLANTED
-    from eclose.judging.validate import read_validation, read_verdicts
-    from eclose.metrics.judge_agreement import LABEL_METRICS, JudgedLabel
+    from eclose.judging.validation_file import read_validation, read_verdicts
+    from eclose.metrics.judge_against_people import LABEL_METRICS, JudgedLabel
     from eclose.store.runs.folder import VALIDATION
 
     validation = read_validation(run.folder / VALIDATION)

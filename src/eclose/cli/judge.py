@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunResult
-    from eclose.judging.inputs import RunInputs
+    from eclose.judging.find_inputs import RunInputs
     from eclose.judging.settings import JudgeSettings
-    from eclose.judging.validate import Validation
-    from eclose.metrics.judge_agreement import GroupValidation, LabelRow
-    from eclose.metrics.judge_comparison import JudgeComparison
+    from eclose.judging.validation_file import Validation
+    from eclose.metrics.judge_against_people import GroupValidation, LabelRow
+    from eclose.metrics.judges_compared import JudgeComparison
     from eclose.models.resolve import ModelRef
     from eclose.stats.intervals import Estimate
 
@@ -118,7 +118,7 @@ def judge(
     """
     import asyncio
 
-    from eclose.judging.inputs import find_run_inputs
+    from eclose.judging.find_inputs import find_run_inputs
     from eclose.judging.run import find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings
 
@@ -152,7 +152,7 @@ def judge(
 def _print_unjudged(judgments: Path, limit: float) -> bool:
     """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
     from eclose.core.judgment import Judgment
-    from eclose.diagnosis.report.format import to_one_line
+    from eclose.diagnosis.report.number_format import to_one_line
     from eclose.diagnosis.report.wording import explain_reason
     from eclose.judging.unjudged_labels import count_unjudged
     from eclose.store.records.jsonl import read_records
@@ -186,7 +186,7 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
 async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
     from eclose.judging.run import forecast_judging
     from eclose.models.resolve import resolve_model
-    from eclose.world.server.writing_habits import register_world_habits
+    from eclose.world.server.forecast_habits import register_world_habits
 
     # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
     register_world_habits()
@@ -196,7 +196,7 @@ async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSe
 
 def _describe_flips(result: RunResult) -> str:
     """Return ``the repetitions differ about L in 12 of 600 (2.0 %), …``."""
-    from eclose.judging.validate import read_judgments
+    from eclose.judging.validation_file import read_judgments
     from eclose.metrics.repeat_consistency import count_flips
 
     flips = count_flips(read_judgments(result.stage.out))
@@ -248,7 +248,7 @@ def validate(
 
 def print_validation(validation: Validation) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
-    from eclose.judging.rate_correction import MIN_LABELS, explain_missing_rate
+    from eclose.judging.correct_run_rates import MIN_LABELS, explain_missing_rate
 
     say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
@@ -308,7 +308,7 @@ def _agreement_row(row: LabelRow) -> tuple[str, ...]:
 
 def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) -> None:
     """Print one row for each judge or dataset: means and extremes over the five labels, and differences of rates."""
-    from eclose.metrics.judge_agreement import JudgedLabel
+    from eclose.metrics.judge_against_people import JudgedLabel
 
     rows = [
         (
@@ -354,6 +354,6 @@ def _format_estimate(estimate: Estimate) -> str:
 
 def _format_points(estimate: Estimate) -> str:
     """Return ``+2.2 [+1.0, +3.1]``; a hyphen where undefined."""
-    from eclose.diagnosis.report.format import signed, signed_range
+    from eclose.diagnosis.report.number_format import signed, signed_range
 
     return "-" if estimate.value is None else f"{signed(estimate.value)} {signed_range(estimate.interval)}".rstrip()

@@ -10,7 +10,7 @@ import typer
 from eclose.cli.shared.output import AllowStale, plural, say
 
 if TYPE_CHECKING:
-    from eclose.annotation.label_run import LabelResult, LabelSession
+    from eclose.annotation.label_session import LabelResult, LabelSession
     from eclose.annotation.project import Project
 
 
@@ -32,7 +32,7 @@ def label(
     continues. The labels are written to labels/verdicts.jsonl in the run. Where the run is judged, the judge is
     validated by them, and eclose diagnose shows corrected rates.
     """
-    from eclose.annotation.label_run import open_session, save_labels
+    from eclose.annotation.label_session import open_session, save_labels
 
     session = open_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=say)
     try:

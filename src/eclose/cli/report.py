@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.cli.shared.output import AllowStale, plural, say
-from eclose.diagnosis.report.formats import ReportFormat
+from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ def screen(
     """
     import asyncio
 
-    from eclose.judging.screen import forecast_screening, screen_questions
+    from eclose.judging.screen_questions import forecast_screening, screen_questions
     from eclose.judging.settings import JudgeSettings
-    from eclose.world.server.writing_habits import register_world_habits
+    from eclose.world.server.forecast_habits import register_world_habits
 
     settings, model = JudgeSettings(attempts=attempts), options.model(judge_model)
     if options.dry_run:

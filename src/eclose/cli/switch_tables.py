@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from eclose.core.edges import Edge
+    from eclose.core.dependency_edges import Edge
     from eclose.stats.intervals import Estimate
     from eclose.stats.rates import Rate
-    from eclose.store.records.counts import Counts
+    from eclose.store.records.outcome_counts import Counts
     from eclose.store.runs.step import RunStep
     from eclose.training.switch_test import EdgeRates, FamilySwitch, SwitchContrast, SwitchRates
 

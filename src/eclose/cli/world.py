@@ -180,7 +180,7 @@ def serve(
 ) -> None:
     """Serve a model on this machine that answers from the oracle, with a bill and, on request, with faults."""
     from eclose.world.roles.gullible_judges import JudgeTrust
-    from eclose.world.roles.registry import FailureRates, build_world_registry
+    from eclose.world.roles.request_handlers import FailureRates, build_world_registry
     from eclose.world.server.app import run_server
     from eclose.world.server.faults import ServerBehaviour
 
@@ -229,7 +229,7 @@ def _parse_rates(options: list[str] | None) -> dict[str, float]:
 
 def _parse_failures(options: list[str] | None) -> dict[str, float]:
     """Return the failure rates by name; raise where there is no such failure."""
-    from eclose.world.roles.registry import FailureRates
+    from eclose.world.roles.request_handlers import FailureRates
 
     return dict(FailureRates(_parse_rates(options)).rates)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.family import FamilyFinding
-from eclose.core.gates import MINIMUM_SUPPORT
+from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.protocol.acceptance import SOUNDNESS, find_objections
 from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.structured import UnreadableReplyError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.construction.draft import Setback
+from eclose.construction.family_draft import Setback
 from eclose.protocol import construction as material
 from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.material_json import disclose_passages, disclose_steps

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.calls.structured import ask_structured
 from eclose.construction.check_replies import describe_objections, parse_finding
-from eclose.construction.draft import Setback
+from eclose.construction.family_draft import Setback
 from eclose.construction.settings import ConstructSettings
 from eclose.models.interface import ChatModel
 from eclose.protocol.construction import TargetCheck, build_construction_prompt

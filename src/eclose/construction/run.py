@@ -17,7 +17,7 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_layout, scan_instances
 from eclose.benchmarks.sampling import DEFAULT_SEED, rank_instance
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models
-from eclose.construction.draft import FamilyDraft
+from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.funnel import count_by_dataset
 from eclose.construction.publishing.dataset_card import CardState, find_card_state, write_card
 from eclose.construction.roles import ModelTeam

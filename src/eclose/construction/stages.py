@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.construction.draft import FailedSource, FamilyDraft, Setback
+from eclose.construction.family_draft import FailedSource, FamilyDraft, Setback
 from eclose.construction.model_checks import (
     check_evidence,
     check_question,
@@ -27,7 +27,7 @@ from eclose.construction.parse_candidates import (
 from eclose.construction.settings import ConstructionStage, hash_guidelines
 from eclose.core.answers import normalize_answer
 from eclose.core.family import FamilyProvenance
-from eclose.core.gates import check_evidence_edit, check_family, check_gold, check_question_edit
+from eclose.core.family_gates import check_evidence_edit, check_family, check_gold, check_question_edit
 from eclose.core.identity import content_hash
 from eclose.core.judgment import NO_REFERENCE
 from eclose.protocol import construction as material
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from eclose.construction.roles import ModelTeam
     from eclose.construction.token_lengths import PathLength
     from eclose.core.family import EvidenceEdit, Family, FamilyFinding, View
-    from eclose.core.gates import GateFailure
+    from eclose.core.family_gates import GateFailure
     from eclose.core.instance import Instance
 
 GATES, CODE, LENGTH = "gates", "code", "length"

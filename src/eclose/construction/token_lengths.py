@@ -60,7 +60,7 @@ def estimate_lengths() -> PathLength:
 
 def count_lengths(tokenizer: Any) -> PathLength:
     """Return a counter that uses the tokenizer of the model to be trained."""
-    from eclose.models.weights import render_conversation  # noqa: PLC0415 - heavy
+    from eclose.models.load_weights import render_conversation  # noqa: PLC0415 - heavy
 
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -75,7 +75,7 @@ def make_path_length(tokenizer: str | None) -> PathLength:
     """Return the counter for a tokenizer by folder or name; an estimate for None."""
     if tokenizer is None:
         return estimate_lengths()
-    from eclose.models.weights import load_tokenizer  # noqa: PLC0415 - heavy
+    from eclose.models.load_weights import load_tokenizer  # noqa: PLC0415 - heavy
 
     return count_lengths(load_tokenizer(tokenizer))
 

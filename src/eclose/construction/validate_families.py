@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.construction.token_lengths import make_path_length
 from eclose.core.family import Family
-from eclose.core.gates import check_family
+from eclose.core.family_gates import check_family
 from eclose.store.records.jsonl import ReadRecord, encode, scan_records
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.runs.folder import FAMILIES

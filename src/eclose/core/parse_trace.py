@@ -14,7 +14,7 @@ from typing import TypeAlias
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace, parse_completion
-from eclose.core.segmentation import SegmentedTrace, TraceShape, segment, segment_list
+from eclose.core.segmentation import SegmentedTrace, TraceShape, segment_text, segment_texts
 from eclose.errors import RecordError
 
 TraceInput: TypeAlias = str | Sequence[str | Mapping[str, object]]
@@ -86,7 +86,7 @@ def parse_response(
     >>> parse_response("q1", "Ada Rowe built the bridge.\\nFinal answer: Lund").answer
     'Lund'
     """
-    parsed = parse(trace, answer)
+    parsed = parse_trace_and_answer(trace, answer)
     if parsed.observations:
         raise RecordError(
             f"trace: is the log of an agent with {len(parsed.observations)} observations, which are evidence. "
@@ -124,7 +124,7 @@ def parse_agent_log(
     >>> instance.evidence[0].text, response.trace.texts
     ('Ada was born in Lund.', ('I need her birthplace.',))
     """
-    parsed = parse(trace, answer)
+    parsed = parse_trace_and_answer(trace, answer)
     complete = add_observations(instance, parsed.observations)
     return complete, build_response(parsed, complete.id, trace, answer, id=id, source=source)
 
@@ -172,7 +172,7 @@ def add_observations(instance: Instance, observations: Sequence[str]) -> Instanc
     return replace(instance, id=instance.id and f"{instance.id}-{digest}", evidence=(*instance.evidence, *passages))
 
 
-def parse(trace: TraceInput, answer: str | None = None) -> ParsedResponse:
+def parse_trace_and_answer(trace: TraceInput, answer: str | None = None) -> ParsedResponse:
     """Parse a trace and an answer, or a text that holds both."""
     if answer is None and isinstance(trace, str):
         return parse_text(trace)
@@ -183,7 +183,7 @@ def parse(trace: TraceInput, answer: str | None = None) -> ParsedResponse:
     if segmented.shape is TraceShape.EMPTY:
         return parse_text(answer)
     split = _split(answer)
-    repeated = segment(split.before).trace
+    repeated = segment_text(split.before).trace
     if repeated.steps and repeated != segmented.trace:
         raise RecordError(
             "trace: there is a trace here, and another before the answer line of the response. Keep one of them."
@@ -205,7 +205,7 @@ def parse_trajectory(items: Sequence[str | Mapping[str, object]], last: str | No
         parsed = parse_text(last)
         return replace(parsed, observations=(*segmented.observations, *parsed.observations))
     split = _split(last)
-    closing = segment(split.before)
+    closing = segment_text(split.before)
     trace = Trace((*segmented.trace.steps, *closing.trace.steps))
     observations = (*segmented.observations, *closing.observations)
     return ParsedResponse(trace, split.answer, max(1, split.lines), observations, split.notes)
@@ -215,24 +215,24 @@ def parse_text(text: str) -> ParsedResponse:
     """Parse a text that holds a trace and an answer, or an answer alone."""
     thinking, reply = _split_thinking(text)
     split = _split(reply)
-    segmented = segment(split.before)
+    segmented = segment_text(split.before)
     if split.lines:
         notes = split.notes
         # A reasoning model that writes a trace in its reply stands by that trace, not by its thinking.
         if thinking and segmented.trace.steps:
             notes = (*notes, THINKING_LEFT_OUT)
         elif thinking:
-            segmented = segment(thinking)
+            segmented = segment_text(thinking)
         return ParsedResponse(segmented.trace, split.answer, split.lines, segmented.observations, notes)
     if thinking:
-        segmented = segment(thinking)
+        segmented = segment_text(thinking)
         return ParsedResponse(segmented.trace, reply.strip() or None, 1, segmented.observations)
     return _parse_unmarked(reply)
 
 
 def _parse_unmarked(text: str) -> ParsedResponse:
     """Parse a text without an answer line: the log of an agent, a last sentence that names the answer, or an answer."""
-    segmented = segment(text)
+    segmented = segment_text(text)
     if segmented.shape is TraceShape.AGENT:
         return ParsedResponse(segmented.trace, None, 0, segmented.observations)
     *before, last = segmented.trace.texts or ("",)
@@ -260,7 +260,7 @@ def _split(text: str) -> _Split:
     if not marked:
         return _Split("", text.strip() or None, 0)
     # The first answer line is submitted, as in the paper. In a log, observations may contain others before the last.
-    index = marked[-1] if segment(text).shape is TraceShape.AGENT else marked[0]
+    index = marked[-1] if segment_text(text).shape is TraceShape.AGENT else marked[0]
     line = _PLAIN_ANSWER.sub(r"\1final \2", lines[index])
     answer, below = parse_completion(line).answer, "\n".join(lines[index + 1 :]).strip()
     notes = (TEXT_BEHIND if answer else ANSWER_BELOW,) if below else ()
@@ -278,9 +278,9 @@ def _segment_trace(trace: TraceInput) -> tuple[SegmentedTrace, str | None]:
     if isinstance(trace, str):
         text = _drop_thinking_tags(trace)
         split = _split(text)
-        return (segment(split.before), ANSWER_IN_TRACE) if split.lines else (segment(text), None)
+        return (segment_text(split.before), ANSWER_IN_TRACE) if split.lines else (segment_text(text), None)
     if all(isinstance(item, str) for item in trace):
-        return segment_list([str(item) for item in trace]), None
+        return segment_texts([str(item) for item in trace]), None
     parts = [_segment_item(item, number) for number, item in enumerate(trace)]
     steps = Trace(tuple(step for part in parts for step in part.trace.steps))
     observations = tuple(text for part in parts for text in part.observations)
@@ -296,7 +296,7 @@ def _drop_thinking_tags(text: str) -> str:
 def _segment_item(item: object, number: int) -> SegmentedTrace:
     """Segment one item: a step stays one step, thoughts and messages are split, observations are evidence."""
     if isinstance(item, str):
-        return segment_list([item])
+        return segment_texts([item])
     if not isinstance(item, Mapping):
         raise RecordError(f"trace[{number}]: is no text; {_SHAPE}")
     role = str(item.get("role") or item.get("type") or "").lower()
@@ -311,8 +311,8 @@ def _segment_item(item: object, number: int) -> SegmentedTrace:
         if role in _MODEL_ROLES or item.get("action") is not None:
             return SegmentedTrace(TraceShape.EMPTY, Trace(()))
         raise RecordError(f"trace[{number}]: has no text; {_SHAPE}")
-    message = segment(step or "") if role in _MODEL_ROLES else segment_list([step or ""])
-    steps = (*segment(thought or "").trace.steps, *message.trace.steps)
+    message = segment_text(step or "") if role in _MODEL_ROLES else segment_texts([step or ""])
+    steps = (*segment_text(thought or "").trace.steps, *message.trace.steps)
     observations = (observation.strip(),) if observation and observation.strip() else ()
     return SegmentedTrace(TraceShape.AGENT, Trace(steps), observations)
 

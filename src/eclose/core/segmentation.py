@@ -55,12 +55,12 @@ _LINE_BREAK = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _UNFINISHED = re.compile(r"[^\W_][,;]?$|[,;–—-]$")
 
 
-def segment(text: str) -> SegmentedTrace:
+def segment_text(text: str) -> SegmentedTrace:
     """Split a text into steps, by its layout.
 
-    >>> segment("1. Ada built it.\\n2. She was born in Lund.").trace.texts
+    >>> segment_text("1. Ada built it.\\n2. She was born in Lund.").trace.texts
     ('Ada built it.', 'She was born in Lund.')
-    >>> segment("Ada built it. She was born in Lund.").trace.texts
+    >>> segment_text("Ada built it. She was born in Lund.").trace.texts
     ('Ada built it.', 'She was born in Lund.')
     """
     lines = text.splitlines()
@@ -74,13 +74,13 @@ def segment(text: str) -> SegmentedTrace:
     return SegmentedTrace(TraceShape.PROSE, Trace.of(*_split_prose(lines)))
 
 
-def segment_list(texts: Sequence[str]) -> SegmentedTrace:
+def segment_texts(texts: Sequence[str]) -> SegmentedTrace:
     """Take every text of a list as one step, without its number; join and segment the log of an agent."""
     steps = [_LINE_BREAK.sub(" ", text.strip()) for text in texts if text.strip()]
     if not steps:
         return SegmentedTrace(TraceShape.EMPTY, Trace(()))
     if _is_log(steps):
-        return segment("\n".join(texts))
+        return segment_text("\n".join(texts))
     # Markers are dropped only where all steps have one: a single "1)" may be part of the sentence.
     if all(map(_MARKER.match, steps)):
         steps = [_MARKER.sub("", step) for step in steps]

@@ -149,6 +149,7 @@ def compare_rows(
         tuple(
             _compare_group(name, questions, run_rows, base_rows, rng, resamples) for name, questions in groups.items()
         ),
+        # A pair has one response of each run, so the number of pairs is subtracted on both sides.
         run_alone=_count_unshared(run_rows, base_rows, len(pairs)),
         base_alone=_count_unshared(base_rows, run_rows, len(pairs)),
         pairs=pairs,
@@ -189,6 +190,7 @@ def _compare_group(
     sizes = [len(side[question]) for side in (run_rows, base_rows) for question in questions]
     # Responses of the run first, then those of the base run; both use the same question numbers.
     cluster = np.repeat(np.tile(np.arange(len(questions)), 2), sizes)
+    # Both have shape (responses of both runs, 2 x metrics).
     hits, counted = _columns(run, base)
     strata = _strata([benchmark for benchmark, _ in questions])
     replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=strata)
@@ -204,6 +206,7 @@ def _compare_group(
     for index, metric in enumerate(Metric):
         # Columns of the run come first, then those of the base run.
         base_column = index + len(Metric)
+        # Shape (resamples,). The same questions are drawn for both runs, so what is hard for both cancels.
         draws = replicates.draws[:, index] - replicates.draws[:, base_column]
         value = to_scalar(replicates.values[index] - replicates.values[base_column])
         estimate = _estimate(value, draws, int(min(usable[index], usable[base_column])), imaginary, level)

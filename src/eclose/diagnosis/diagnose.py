@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eclose.cases import Case, EvidenceSufficiency
 from eclose.core.judgment import Criterion, Judgment, LocalFailure, reason_kind
 from eclose.core.model_family import same_family
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclose.errors import UserError
+from eclose.judged_cases import Case, EvidenceSufficiency
 from eclose.metrics.repeat_consistency import FlipCounts, count_flips
-from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize
+from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,7 +110,7 @@ def diagnose_cases(cases: Sequence[Case]) -> Diagnosis:
         raise UserError("there is no judged response to diagnose. Judge some first.")
     # Verdict rows without texts: all that rates need.
     rows = [case.row for case in cases]
-    groups = tuple(summarize(rows, _PAIR))
+    groups = tuple(summarize_verdicts(rows, _PAIR))
     by_evidence = _by_evidence(cases)
     return Diagnosis(
         judges=tuple(sorted({case.judgment.judge for case in cases})),
@@ -118,6 +118,7 @@ def diagnose_cases(cases: Sequence[Case]) -> Diagnosis:
         by_model=_summarize_by(rows, "model", groups[1:]),
         by_dataset=_summarize_by(rows, "benchmark", groups[1:]),
         by_evidence=by_evidence,
+        # The joint distribution of L, A and C (the paper's table of A.4).
         joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
         local_failures=_local_failures(cases),
         matching=_matching((case.verdict.correct, case.matched) for case in cases),
@@ -149,7 +150,7 @@ def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[Gro
             summary = parts[0]
         else:
             members = [row for row in rows if GROUPINGS[name](row) == value]
-            (summary,) = summarize(members)
+            (summary,) = summarize_verdicts(members)
         summaries.append(replace(summary, group=(value,)))
     return tuple(summaries)
 
@@ -165,11 +166,12 @@ def _by_evidence(cases: Sequence[Case]) -> dict[EvidenceSufficiency, GroupSummar
     summaries = {}
     for kind in EvidenceSufficiency:
         if rows := [case.row for case in cases if case.evidence is kind]:
-            (summaries[kind],) = summarize(rows)
+            (summaries[kind],) = summarize_verdicts(rows)
     return summaries
 
 
 def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
+    # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
     counts = Counter(step.failure for case in cases for step in case.judgment.steps)
     return {code: counts[code] for code in LocalFailure if counts[code]}
 
@@ -217,6 +219,7 @@ def describe_failure(case: Case) -> str:
     """Return a sentence or two on what is wrong with a response."""
     judgment, verdict = case.judgment, case.verdict
     sentences = []
+    # Both sentences where both apply: a response may fail step by step and as a whole.
     if verdict.locally_sound is False:
         sentences.append(_unsound(judgment))
     if (failure := verdict.failure_class) is not None:

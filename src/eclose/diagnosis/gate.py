@@ -14,7 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eclose.core.judgment import NEVER_ASKED, Criterion
-from eclose.diagnosis.report.format import format_figure, percent, percent_range, plural, signed, signed_range
+from eclose.diagnosis.report.number_format import format_figure, percent, percent_range, plural, signed, signed_range
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.clustered_rates import QuestionCounts
@@ -191,6 +191,7 @@ def check_limits(
     Raises:
         SettingError: A limit is relative to a base run and there is none, or the other way round.
     """
+    # A base run without a limit would be read and then ignored.
     if limits.relative != (base is not None):
         raise SettingError(
             "--against compares with a base run, and --max-trr-drop, --max-accuracy-drop, --max-lsr-drop and"
@@ -252,6 +253,7 @@ class _Rates(NamedTuple):
             return self.summary.widest(metric, self.left_out)
         # At worst the unknown responses are all misses, at best all hits.
         unknown = _unknown_share(rate.judged, rate.unjudged + self.left_out)
+        # The upper end equals (1 - u) * high + u, and in this form rounding cannot bring it above 1.
         return Interval((1 - unknown) * rate.interval.low, 1 - (1 - unknown) * (1 - rate.interval.high))
 
     def _figure(self, metric: Metric) -> str:
@@ -272,6 +274,7 @@ class _Rates(NamedTuple):
         value = value if rate is None else rate.value
         # With more responses the intervals shrink, but the share of unlabelled ones stays.
         share = missing / (judged + missing) if missing else 0.0
+        # The limit lies between the least and the greatest rate that the unlabelled responses allow.
         if value is None or (1 - share) * value < limit <= (1 - share) * value + share:
             return f"More responses do not decide it: judge the {plural(missing, 'response')} without a label"
         if rate is None or rate.interval is None:
@@ -373,6 +376,7 @@ def _unjudged(
 ) -> Iterator[LimitCheck]:
     """Check missing labels that were requested, and responses without any judgment."""
     total, missing_responses, most = judged + len(left_out), len(left_out), f"at most {percent(limit)} %"
+    # A response without any judgment lacks every label, so the criteria need no checks of their own.
     if missing_responses > limit * total:
         # Id and reason of the first one, enough to find the cause.
         example = "{} ({})".format(*left_out[0])

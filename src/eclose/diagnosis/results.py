@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.cases import Case, name_runs, read_runs
 from eclose.diagnosis.diagnose import Diagnosis, describe_failure, diagnose_cases
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_correction
-from eclose.diagnosis.report.format import format_figure
-from eclose.diagnosis.report.formats import ReportFormat
+from eclose.diagnosis.report.file_formats import ReportFormat
+from eclose.diagnosis.report.number_format import format_figure
+from eclose.judged_cases import Case, name_runs, read_runs
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT, VALIDATION
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from eclose.cases import CaseSet
+    from eclose.judged_cases import CaseSet
 
 _WORST = 5
 """Responses that the HTML view of a notebook lists."""
@@ -123,6 +123,7 @@ class Results:
         import pyarrow as pa  # noqa: PLC0415 - an extra
 
         rows = self.to_dicts()
+        # Stated, not inferred: a column without any value would get the type null.
         columns: dict[str, Any] = {name: pa.string() for name in rows[0]} if rows else {}
         columns |= {name: pa.bool_() for name in columns if name in _LABELS}
         return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
@@ -160,6 +161,7 @@ class Results:
 
         statements = build_headline(self.diagnosis, self.context)
         worst = [(case.response.id, describe_failure(case)) for case in self.worst[:_WORST]]
+        # Jinja escapes the values: a notebook runs whatever markup it is given.
         return template("results.html").render(
             title=self.context.title,
             notices=self.notices,
@@ -267,6 +269,7 @@ def diagnose(
         base = read_runs([Path(against)], allow_stale=allow_stale)
         note(notices_of(base))
         context = _compared(context, case_set.cases, base, name_runs([*folders, Path(against)])[-1], seed, resamples)
+    # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, case_set.cases, validation, seed)
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
 
@@ -333,9 +336,10 @@ def notices_of(case_set: CaseSet) -> Iterator[str]:
 
 def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[str, ...]:
     """Return what was stale when the judge was validated."""
-    from eclose.judging.validate import read_validation  # noqa: PLC0415 - the judge's modules are slow to import
+    from eclose.judging.validation_file import read_validation  # noqa: PLC0415 - the judge's modules are slow to import
 
     path = validation or runs[0] / VALIDATION
+    # Several runs have several validations, so none is taken by default.
     if validation is None and (len(runs) > 1 or not path.exists()):
         return ()
     return tuple(f"{path.name}: {sentence}" for sentence in read_validation(path).stale)
@@ -362,7 +366,7 @@ def _corrected(
     """Return the context with the corrected rates of the runs, or with the reason why there are none."""
     import numpy as np  # noqa: PLC0415
 
-    from eclose.judging.rate_correction import correct_runs  # noqa: PLC0415
+    from eclose.judging.correct_run_rates import correct_runs  # noqa: PLC0415
 
     judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     rng = np.random.default_rng(seed)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.cases import Case, CaseSet, read_cases, refuse_other_questions
 from eclose.diagnosis.diagnose import Diagnosis, diagnose_cases
 from eclose.diagnosis.gate import (
     Baseline,
@@ -20,6 +19,7 @@ from eclose.diagnosis.gate import (
     check_limits,
 )
 from eclose.diagnosis.results import notices_of
+from eclose.judged_cases import Case, CaseSet, read_cases, refuse_other_questions
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
 
@@ -159,6 +159,7 @@ def _check_run(
         for notice in notices:
             notify(notice)
     diagnosis = diagnose_cases(case_set.cases)
+    # Cases without a folder have no validation.json; limits are held against the judge's own rates.
     corrected = {} if folder is None else _corrected_rates(folder, case_set, validation, seed)
     baseline = None if base is None else _baseline(case_set, base, str(against), seed)
     report = check_limits(
@@ -175,7 +176,7 @@ def _corrected_rates(
 ) -> Mapping[Metric, CorrectedRate]:
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
-    from eclose.judging.rate_correction import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
+    from eclose.judging.correct_run_rates import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
 
     judgments, responses = [case.judgment for case in case_set.cases], [case.response for case in case_set.cases]
     path = None if validation is None else Path(validation)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import RecordError, UserError
-from eclose.metrics.summary import INTERVAL_METHOD, GroupSummary, summarize
+from eclose.metrics.summary import INTERVAL_METHOD, GroupSummary, summarize_verdicts
 from eclose.store.records.json_reader import require_file
 from eclose.store.records.jsonl import read_records
 from eclose.store.records.seen_ids import SeenIds
-from eclose.store.runs.provenance import check_verdicts
+from eclose.store.runs.verify_files import check_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,9 +42,10 @@ def measure_verdicts(path: Path, by: Sequence[str] = (), *, allow_stale: bool = 
         UserError: There is no verdict, two verdicts on one response, or, without ``allow_stale``, a changed file.
     """
     require_file(path)
+    # First, because verdicts on other responses would give plausible but wrong rates.
     stale = check_verdicts(path, allow_stale=allow_stale).stale
     rows = list(_read_verdicts(path))
-    overall, *groups = summarize(rows, by)
+    overall, *groups = summarize_verdicts(rows, by)
     inconsistent = tuple(row.response_id for row in rows if row.verdict.inconsistent)
     return VerdictMetrics(tuple(by), overall, tuple(groups), inconsistent, tuple(stale))
 

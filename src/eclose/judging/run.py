@@ -14,13 +14,13 @@ from eclose.calls.cache import compute_call_key
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, find_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
-from eclose.cases import QUESTION_REMEDY
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_family
 from eclose.core.response import Response
 from eclose.errors import RecordError, SettingError
-from eclose.judging.inputs import RunInputs
+from eclose.judged_cases import QUESTION_REMEDY
+from eclose.judging.find_inputs import RunInputs
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model
@@ -74,6 +74,7 @@ class JudgeTasks:
         """Yield the unusable records, then every response."""
         for record in self._left_out:
             yield ReadRecord(record.where, rejected=record.rejected, error=record.error, error_kind=record.error_kind)
+        # In the order of the file; the results are written in the order of ids whatever order they are judged in.
         for index in range(len(self._responses)):
             yield self._join(self._responses[index])
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.cases import name_runs
-from eclose.judging.validate import (
+from eclose.judged_cases import name_runs
+from eclose.judging.validation_file import (
     Validation,
     compare_judge_runs,
     read_judgments,
@@ -19,14 +19,14 @@ from eclose.judging.validate import (
 )
 from eclose.store.records.json_reader import require_file
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, VALIDATION
-from eclose.store.runs.provenance import check_result, check_verdicts
+from eclose.store.runs.verify_files import check_result, check_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from eclose.core.verdict import SettledVerdict
-    from eclose.metrics.judge_comparison import JudgeComparison
+    from eclose.metrics.judges_compared import JudgeComparison
 
 
 class JudgeValidation(NamedTuple):
@@ -70,7 +70,9 @@ def validate_judges(
     stale = [sentence for folder in against for sentence in _check_same_responses(run, folder, allow_stale=allow_stale)]
     validation = validate_run(run, people, rng=rng, resamples=resamples, allow_stale=allow_stale)
     validated = {
-        name: validate_judgments_file(folder, people, rng=rng, resamples=resamples) for name, folder in others.items()
+        # Without responses: the verdicts name the questions that form the clusters.
+        name: validate_judgments_file(folder, people, rng=rng, resamples=resamples)
+        for name, folder in others.items()
     }
     validation = replace(
         validation,

@@ -52,7 +52,7 @@ class TreeSegments:
         self.values = values
 
 
-def register() -> str:
+def register_attention() -> str:
     """Register both attentions with Transformers; return the name of the one by columns."""
     from transformers import AttentionInterface  # noqa: PLC0415 - heavy, and only needed with a model
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask  # noqa: PLC0415

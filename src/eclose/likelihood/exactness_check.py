@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from eclose.errors import SettingError, UserError
-from eclose.likelihood.attention import register
+from eclose.likelihood.attention import register_attention
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
 from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
@@ -118,7 +118,7 @@ def _find_exact_backend(model: Any, candidates: tuple[AttentionBackend, ...]) ->
 
 def set_attention(model: Any, backend: AttentionBackend) -> None:
     """Set the attention of a model, or of the base model below an adapter, to that of the backend."""
-    register()
+    register_attention()
     _base(model).set_attn_implementation(attention_name(backend))
 
 

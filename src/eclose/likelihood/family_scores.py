@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.edges import COMPARISONS, Comparison, Direction, Edge
+from eclose.core.dependency_edges import COMPARISONS, Comparison, Direction, Edge
 from eclose.core.family import EvidenceEdit, Family, ViewKind
 from eclose.core.response import Trace
 from eclose.likelihood.render import Renderer

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
 from eclose.likelihood.spans import TextSegment, TokenPart, TokenPath
-from eclose.models.weights import ReplyTurn, read_reply_turn, render_conversation
+from eclose.models.load_weights import ReplyTurn, read_reply_turn, render_conversation
 from eclose.protocol.response_prompt import ANSWER_MARKER, ResponsePrompt
 
 if TYPE_CHECKING:

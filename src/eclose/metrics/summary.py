@@ -72,7 +72,7 @@ class GroupSummary:
         return Interval(min(span.low for span in spans), max(span.high for span in spans)) if spans else None
 
 
-def summarize(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[GroupSummary]:
+def summarize_verdicts(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[GroupSummary]:
     """Return the rates of all responses together, then of each group; intervals are over questions."""
     if unknown := [name for name in by if name not in GROUPINGS]:
         raise SettingError(f"cannot group by {unknown[0]!r}. Choose from: {', '.join(GROUPINGS)}.")

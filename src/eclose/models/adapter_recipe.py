@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RECIPE = "recipe.json"
 
 
-def read_recipe(folder: Path) -> dict[str, Any]:
+def read_adapter_recipe(folder: Path) -> dict[str, Any]:
     """Return the recipe beside an adapter's weights or in the folder of its run; empty where there is none."""
     # Training writes the recipe into the folder of the run and beside every adapter in it.
     for parent in (folder, folder.resolve().parent):
@@ -47,10 +47,10 @@ def find_recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[st
     if adapter is not None and recipe is not None:
         raise SettingError("--adapter and --adapter-recipe: an adapter that is loaded here has its recipe beside it.")
     if adapter is not None:
-        return {str(adapter): read_recipe(adapter)}
+        return {str(adapter): read_adapter_recipe(adapter)}
     if recipe is None:
         return {}
-    content = read_recipe(recipe.parent if recipe.name == RECIPE else recipe)
+    content = read_adapter_recipe(recipe.parent if recipe.name == RECIPE else recipe)
     if not content:
         raise UserError(f"{recipe}: there is no {RECIPE} here. Name that file, or the folder of the training run.")
     return {str(recipe): content}

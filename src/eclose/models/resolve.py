@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eclose.core.identity import content_hash
 from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
+from eclose.models.load_weights import ADAPTER_WEIGHTS, adapter_source, backbone_name, require_adapter
 from eclose.models.local.microbatch import open_microbatch
 from eclose.models.openai.endpoint import (
     SERVICES,
@@ -25,7 +26,6 @@ from eclose.models.openai.endpoint import (
     find_route,
     open_endpoint,
 )
-from eclose.models.weights import ADAPTER_WEIGHTS, adapter_source, backbone_name, require_adapter
 from eclose.store.runs.manifest import hash_file, hash_files
 
 if TYPE_CHECKING:

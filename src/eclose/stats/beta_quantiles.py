@@ -55,7 +55,7 @@ def beta_survival(x: Number, a: Number, b: Number) -> Number:
     return survival
 
 
-def beta_upper(a: Number, b: Number, tail: float) -> Number:
+def beta_upper_quantile(a: Number, b: Number, tail: float) -> Number:
     """Return the value exceeded with probability ``tail``; ``a`` is at least 1, so the value lies above the mean."""
     x: Any = _first_guess(a, b, tail)
     mean = a / (a + b)

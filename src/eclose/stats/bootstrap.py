@@ -7,7 +7,7 @@ weighted stratified (B.6)                     ``Strata`` with ``weighted_rates``
 pooled questions x seeds (D.6)                ``pooled_questions_and_seeds``
 questions and seeds, settings fixed (D.7)     ``shared_questions``
 paired hierarchical (D.2)                     ``paired_hierarchical``
-thresholds refitted (A.5)                     ``Strata`` with ``ranking.*_under``
+thresholds refitted (A.5)                     ``Strata`` with ``ranking.resampled_*``
 ============================================  ==========================================================
 """
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eclose.stats.arrays import Floats, Indices, sum_by_group
-from eclose.stats.beta_quantiles import beta_survival, beta_upper
+from eclose.stats.beta_quantiles import beta_survival, beta_upper_quantile
 from eclose.stats.intervals import Estimate, Interval
 
 LEVEL = 0.95
@@ -153,7 +153,7 @@ class _Sums(NamedTuple):
         if self.kind >= self.cases:
             return 1.0
         a, b = self.beta().parameters
-        return beta_upper(float(a), float(b), tail)
+        return beta_upper_quantile(float(a), float(b), tail)
 
 
 _CANTELLI = 6.25
@@ -181,7 +181,7 @@ def _limit(kind: Floats, sizes: Floats, times: Floats, tail: float) -> float:
     if not above.any():
         return limit
     a, b = candidates.parameters
-    return float(beta_upper(a[above], b[above], tail).max())
+    return float(beta_upper_quantile(a[above], b[above], tail).max())
 
 
 def _subset_sums(kind: Floats, times: Floats, sums: _Sums) -> _Sums:

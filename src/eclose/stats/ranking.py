@@ -1,8 +1,8 @@
 """How well a score separates failed responses from reliable ones.
 
-A low score means failure: a response that scores strictly below a threshold is flagged (appendix A.5). Functions ending
-in ``_under`` take resampling weights, one row per resample, and return one value per row; a row of ones is the sample
-itself.
+A low score means failure: a response that scores strictly below a threshold is flagged (appendix A.5.1). Functions
+named ``resampled_...`` take resampling weights, one row per resample, and return one value per row; a row of ones is
+the sample itself.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class ScoredResponses:
 
 def auroc(scored: ScoredResponses) -> float | None:
     """Return the probability that a failed response scores below a reliable one; ties count half."""
-    return to_scalar(auroc_under(scored.ones, scored)[0])
+    return to_scalar(resampled_aurocs(scored.ones, scored)[0])
 
 
-def auroc_under(weights: Floats, scored: ScoredResponses) -> Floats:
+def resampled_aurocs(weights: Floats, scored: ScoredResponses) -> Floats:
     """Return the AUROC of every resample."""
     order = np.argsort(scored.scores, kind="stable")
     _, starts = np.unique(scored.scores[order], return_index=True)
@@ -64,10 +64,10 @@ def auroc_under(weights: Floats, scored: ScoredResponses) -> Floats:
 
 def recall_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
     """Return R@95: the share of failures flagged at the highest threshold that spares 95 % of the reliable."""
-    return to_scalar(recall_at_retention_under(scored.ones, scored, retention)[0])
+    return to_scalar(resampled_recalls(scored.ones, scored, retention)[0])
 
 
-def recall_at_retention_under(weights: Floats, scored: ScoredResponses, retention: float = RETENTION) -> Floats:
+def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float = RETENTION) -> Floats:
     """Return the recall of every resample, with the threshold calibrated on that resample."""
     threshold = fit_thresholds(weights, scored.scores, scored.reliable, retention)
     return _flagged_share(weights, scored.scores, scored.failed, threshold)
@@ -126,11 +126,13 @@ def assign_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -
 
 def cross_fit(scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> TransferRates:
     """Return the rates of flags on each fold with the threshold of all other folds, pooled over folds."""
-    fpr, recall = cross_fit_under(scored.ones, scored, fold, retention)[0]
+    fpr, recall = resampled_transfer_rates(scored.ones, scored, fold, retention)[0]
     return TransferRates(to_scalar(fpr), to_scalar(recall))
 
 
-def cross_fit_under(weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> Floats:
+def resampled_transfer_rates(
+    weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RETENTION
+) -> Floats:
     """Return false positive rate and recall of every resample; thresholds are refitted in it, folds are fixed."""
     flagged = np.zeros((len(weights), 2))
     total = np.zeros((len(weights), 2))

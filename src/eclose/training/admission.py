@@ -20,10 +20,10 @@ from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import TOO_LONG, PathTooLongError, Renderer, response_segments
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import RecordCounter
 from eclose.store.records.families import find_failed_gate
 from eclose.store.records.indexed import IndexedFile, index_file
 from eclose.store.records.jsonl import ReadRecord
+from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.runs.manifest import hash_file
 
 if TYPE_CHECKING:

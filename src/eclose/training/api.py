@@ -8,15 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from eclose.core.edges import Edge
+from eclose.core.dependency_edges import Edge
 from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
-from eclose.models.adapter_recipe import agree_on_setting, read_recipe, same_weights
+from eclose.models.adapter_recipe import agree_on_setting, read_adapter_recipe, same_weights
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.counts import Counts, RecordCounter
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_file
 from eclose.store.records.jsonl import read_records, write_records
+from eclose.store.records.outcome_counts import Counts, RecordCounter
 from eclose.store.runs.step import RunStep
 from eclose.training.switch_test import (
     BACKBONE,
@@ -73,13 +73,13 @@ def train(
         UserError: The families cannot be read, or the folder holds another run.
         SettingError: A setting is unknown or wrong.
     """
-    from eclose.training.recipe import read_recipe as read_settings  # noqa: PLC0415 - needs PyYAML
+    from eclose.training.recipe import read_recipe  # noqa: PLC0415 - needs PyYAML
     from eclose.training.run import run_training  # noqa: PLC0415 - imports torch
 
     folder = Path(out)
     return run_training(
         _family_file(families, folder / "families.jsonl"),
-        read_settings(None if recipe is None else Path(recipe), settings),
+        read_recipe(None if recipe is None else Path(recipe), settings),
         folder,
         None if development is None else _family_file(development, folder / "development.jsonl"),
         tick,
@@ -261,7 +261,7 @@ def switch_test(
     """
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
-    from eclose.models.weights import ADAPTER_WEIGHTS  # noqa: PLC0415
+    from eclose.models.load_weights import ADAPTER_WEIGHTS  # noqa: PLC0415
 
     if out is None and force:
         raise SettingError("--force: nothing is written without --out. Leave it out, or name a file.")
@@ -300,13 +300,13 @@ class _Systems:
     @classmethod
     def of(cls, settings: SwitchSettings) -> _Systems:
         """Take settings first, then the adapters' recipes; raise where two of them differ."""
-        from eclose.models.weights import require_adapter  # noqa: PLC0415
+        from eclose.models.load_weights import require_adapter  # noqa: PLC0415
 
         for folder in settings.adapters:
             require_adapter(folder)
         if len({folder.resolve() for folder in settings.adapters}) < len(settings.adapters):
             raise SettingError("--adapter: the same folder is given twice. Give each once.")
-        folders = {folder: read_recipe(folder) for folder in settings.adapters}
+        folders = {folder: read_adapter_recipe(folder) for folder in settings.adapters}
         recipes = {str(folder): recipe for folder, recipe in folders.items()}
         name = agree_on_setting("model", settings.model, recipes, same=same_weights)
         if name is None:
@@ -321,7 +321,7 @@ class _Systems:
     @property
     def sources(self) -> dict[str, Source]:
         """Backbone, method and seed of each system, in order."""
-        from eclose.models.weights import adapter_source, backbone_name  # noqa: PLC0415
+        from eclose.models.load_weights import adapter_source, backbone_name  # noqa: PLC0415
 
         name = backbone_name(self.model)
         adapters = {str(path): adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()}
@@ -372,7 +372,7 @@ def _score(
     require_torch("scoring")
     from eclose.likelihood.exactness_check import choose_scoring  # noqa: PLC0415 - imports torch
     from eclose.likelihood.render import Renderer  # noqa: PLC0415
-    from eclose.models.weights import load_adapter, load_model, load_tokenizer  # noqa: PLC0415
+    from eclose.models.load_weights import load_adapter, load_model, load_tokenizer  # noqa: PLC0415
 
     tokenizer = load_tokenizer(systems.model, systems.revision)
     device = settings.device or default_device()

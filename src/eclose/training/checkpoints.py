@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eclose.core.identity import content_hash
 from eclose.errors import UserError
-from eclose.models.weights import ADAPTER_WEIGHTS
+from eclose.models.load_weights import ADAPTER_WEIGHTS
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.runs.manifest import hash_file
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from eclose.core.edges import Direction, Edge
+from eclose.core.dependency_edges import Direction, Edge
 
 if TYPE_CHECKING:
     from torch import Tensor

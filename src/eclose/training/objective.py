@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch import Tensor
 
-from eclose.core.edges import COMPARISONS, Direction, Edge, margin_weights
+from eclose.core.dependency_edges import COMPARISONS, Direction, Edge, margin_weights
 from eclose.core.family import ViewKind
 from eclose.likelihood.family_scores import anchor_name, response_name, side_name
 

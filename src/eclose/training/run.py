@@ -14,16 +14,16 @@ from eclose.core.family import Family
 from eclose.core.identity import canonical_json
 from eclose.errors import UserError
 from eclose.likelihood.render import Renderer
-from eclose.models.weights import load_model, load_tokenizer
+from eclose.models.load_weights import load_model, load_tokenizer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import ReadRecord
+from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work, read_manifest
 from eclose.training.admission import Admission, admit_families
 from eclose.training.checkpoints import COMPLETE, RECIPE, list_checkpoints
 from eclose.training.recipe import Recipe, deciding_settings, describe_differences, resolve_settings
-from eclose.training.run_time import SessionRecorder
+from eclose.training.session_times import SessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:

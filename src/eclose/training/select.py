@@ -28,8 +28,8 @@ from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_file
 from eclose.store.records.jsonl import parse_record
 from eclose.store.records.strict_json import parse_object
-from eclose.training.checkpoint_replies import CheckpointQuestion, CheckpointReply, ReplyFile, build_questions
 from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter
+from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, ReplyFile, build_questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

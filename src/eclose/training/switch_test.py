@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from eclose.core.edges import COMPARISONS, Direction, Edge
+from eclose.core.dependency_edges import COMPARISONS, Direction, Edge
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import Source
 from eclose.core.three_valued import conjunction

@@ -12,7 +12,7 @@ from eclose.store.runs.step import RunStep, StepResult, run_steps
 from eclose.world.faulty.bad_sources import PlantedDefect, make_sources
 from eclose.world.make.families import make_family
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import FailureRates, break_item_response
+from eclose.world.roles.request_handlers import FailureRates, break_item_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

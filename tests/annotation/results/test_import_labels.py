@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, screening
-from tests.annotation.results.test_export import ANNOTATED, ROWS, SCREENED, write
+from tests.annotation.results.test_export_files import ANNOTATED, ROWS, SCREENED, write
 
 from eclose.annotation.adjudication import LabelOrigin
 from eclose.annotation.annotations import Annotations
 from eclose.annotation.forms import TaskKind
-from eclose.annotation.material import Material
+from eclose.annotation.material_store import Material
 from eclose.annotation.results.formats import ExportFormat
 from eclose.annotation.results.import_labels import NOT_LABELLED, read_labels, read_run_material
 from eclose.core.instance import Instance, Passage

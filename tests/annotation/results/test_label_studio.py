@@ -10,7 +10,7 @@ import pytest
 from tests.annotation.results.test_import_labels import RUN
 
 from eclose.annotation.forms import PASSES, TaskKind
-from eclose.annotation.material import Material
+from eclose.annotation.material_store import Material
 from eclose.annotation.results.import_labels import read_labels
 from eclose.annotation.results.label_studio import NOT_ASKED, build_config, encode_tasks, opaque_id
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, Criterion
@@ -83,6 +83,11 @@ def test_what_was_chosen_comes_back(tmp_path):
     assert [each.annotator for each in one.annotations] == ["LS3", "LS9"]
     assert [judgment.closed for judgment in one.first_judgments] == [True, False]
     assert (one.response_id, one.question_id, one.kind, one.required) == ("r1", "q1", TaskKind.SHORT, 2)
+
+
+def test_a_person_labels_a_task_once(tmp_path):
+    with pytest.raises(UserError, match=r"'r1' was labelled by LS3 before .*; keep one of the rows"):
+        back(tmp_path, chosen(YES), chosen({**YES, "closed": "no"}))
 
 
 def test_what_was_passed_over_is_counted(tmp_path):

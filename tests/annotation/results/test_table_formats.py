@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markdown_it import MarkdownIt
 
-from eclose.annotation.results.tables import AgreementTable, format_latex, format_markdown
+from eclose.annotation.results.agreement_tables import AgreementTable, format_latex, format_markdown
 
 HOSTILE = r"[x](javascript:alert(1)) | \input{/etc/passwd} % <b>_a_</b> & *"
 TABLE = AgreementTable(

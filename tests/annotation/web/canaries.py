@@ -26,7 +26,7 @@ from sqlalchemy import event, text
 from eclose.annotation.accounts import people, sessions
 from eclose.annotation.accounts.people import PersonRole, Pool
 from eclose.annotation.create_tasks import assign_questions, assign_responses
-from eclose.annotation.material import add_questions, add_responses
+from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import DATABASE, Project, ProjectSettings, create_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace

@@ -13,7 +13,7 @@ from eclose.annotation.reopening import ReopenRequest
 from eclose.annotation.submissions import TaskSheet
 from eclose.annotation.web.pages import render_page
 from eclose.core.response import Response, Trace
-from eclose.protocol import annotation, disclosure
+from eclose.protocol import annotator_material, disclosure
 from eclose.protocol.auditing import DisclosedFamily
 from eclose.protocol.prompts import load_text
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
@@ -53,9 +53,9 @@ def disclose(kind: TaskKind, name: str, instance, response: Response, *, hide: b
     return {
         "S": lambda: disclosure.disclose_for_eligibility(instance),
         "A": lambda: disclosure.disclose_for_soundness(instance, response),
-        "B": lambda: annotation.disclose_trace(instance, response, hide_evidence=hide),
-        "C": lambda: annotation.disclose_answer(instance, response, hide_evidence=hide),
-        "D": lambda: annotation.disclose_reference(instance, response, hide_evidence=hide),
+        "B": lambda: annotator_material.disclose_trace(instance, response, hide_evidence=hide),
+        "C": lambda: annotator_material.disclose_answer(instance, response, hide_evidence=hide),
+        "D": lambda: annotator_material.disclose_reference(instance, response, hide_evidence=hide),
     }[name]()
 
 

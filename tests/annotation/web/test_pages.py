@@ -27,8 +27,8 @@ from tests.diagnosis.report.hostile import PAYLOADS
 from eclose.annotation.forms import PASSES, FormProblem, TaskKind
 from eclose.annotation.queues import TaskProgress
 from eclose.annotation.web import field_texts, pages
-from eclose.core.invisible_chars import reveal_invisible
-from eclose.protocol.annotation import ReferenceMaterial
+from eclose.core.show_invisible import reveal_invisible
+from eclose.protocol.annotator_material import ReferenceMaterial
 from eclose.protocol.material_json import DisclosedPassage
 
 WORK = TaskKind.RESPONSE, TaskKind.SHORT, TaskKind.SCREENING, TaskKind.FAMILY

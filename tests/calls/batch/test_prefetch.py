@@ -14,14 +14,14 @@ from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
 from eclose.cli.main import app
 from eclose.errors import SettingError
-from eclose.judging.inputs import find_run_inputs
+from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.make.instances import make_items
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 from eclose.world.server.batches import BatchBehaviour
 

@@ -14,8 +14,8 @@ from eclose.construction.publishing.licences import find_licence
 from eclose.construction.settings import ConstructSettings, hash_guidelines
 from eclose.construction.split import split_families
 from eclose.errors import RecordError
-from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import write_records
+from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.world.make.families import make_families
 

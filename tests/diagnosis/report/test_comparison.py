@@ -15,10 +15,10 @@ from eclose.core.instance import Passage
 from eclose.diagnosis.report.comparison import compare_with_base, describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer_data import make_payload
-from eclose.diagnosis.report.format import signed, signed_range
 from eclose.diagnosis.report.html import render_page
 from eclose.diagnosis.report.latex import render_latex
 from eclose.diagnosis.report.markdown import render_markdown
+from eclose.diagnosis.report.number_format import signed, signed_range
 from eclose.diagnosis.report.plots.layout import layout_differences
 from eclose.diagnosis.report.to_json import render_json
 from eclose.errors import UserError

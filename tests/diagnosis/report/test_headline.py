@@ -14,11 +14,11 @@ from tests.diagnosis.test_diagnose import FAILS, case
 from eclose.core.judgment import MAX_UNJUDGED_SHARE, Criterion
 from eclose.diagnosis.report.comparison import compare_with_base, describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.format import percent_between, percent_span
 from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.html import render_page
 from eclose.diagnosis.report.latex import render_latex
 from eclose.diagnosis.report.markdown import render_markdown
+from eclose.diagnosis.report.number_format import percent_between, percent_span
 from eclose.diagnosis.report.plots.layout import layout_differences, layout_rates
 from eclose.diagnosis.report.rate_status import RateStatus, classify_rate
 from eclose.diagnosis.report.summary import list_cautions

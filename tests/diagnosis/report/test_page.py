@@ -13,7 +13,7 @@ from tests.diagnosis.report.hostile import PAYLOADS, hostile_case, hostile_cases
 from tests.diagnosis.report.making import make_diagnosis
 from tests.diagnosis.report.test_summary import agreeing
 
-from eclose.core.invisible_chars import reveal_invisible
+from eclose.core.show_invisible import reveal_invisible
 from eclose.diagnosis.report import html as module
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.html import render_page

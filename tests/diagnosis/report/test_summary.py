@@ -13,9 +13,9 @@ from tests.diagnosis.test_diagnose import FAILS, case
 from eclose.core.judgment import Criterion
 from eclose.core.response import Source
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.format import unbroken
 from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.markdown import render_markdown
+from eclose.diagnosis.report.number_format import unbroken
 from eclose.diagnosis.report.plots.layout import layout_flow, layout_rates
 from eclose.diagnosis.report.summary import (
     build_flow,
@@ -26,7 +26,7 @@ from eclose.diagnosis.report.summary import (
     list_evidence_rates,
 )
 from eclose.diagnosis.report.table import Cell, build_flips_table, build_metrics_tables, build_tables, list_group_levels
-from eclose.metrics.judge_agreement import ValidationCase, validate_judge
+from eclose.metrics.judge_against_people import ValidationCase, validate_judge
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
 

@@ -19,7 +19,6 @@ from inspect_ai.scorer import Score
 from tests.integrations.inspect.running import WARNINGS, judge_at, planted, planted_answers, run, said, scripted, world
 from typer.testing import CliRunner
 
-from eclose.cases import read_cases
 from eclose.cli.main import app
 from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
@@ -30,8 +29,9 @@ from eclose.integrations.inspect.export_log import export_run
 from eclose.integrations.inspect.import_log import import_log
 from eclose.integrations.inspect.scorer import lgg
 from eclose.integrations.inspect.tasks import build_sample, respond
+from eclose.judged_cases import read_cases
 from eclose.store.records import jsonl
-from eclose.store.records.counts import Counts
+from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.manifest import Manifest, hash_files
 

@@ -15,7 +15,7 @@ from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.integrations.inspect.cases import build_score_value
 from eclose.integrations.inspect.metrics import gap, judged
 from eclose.metrics.rates import Metric
-from eclose.metrics.summary import summarize
+from eclose.metrics.summary import summarize_verdicts
 
 
 def scores(values, questions=None):
@@ -78,7 +78,7 @@ def test_the_gap_among_the_insufficient_and_the_wrong_as_in_our_own_reports():
     # Insufficient and judged: three, of which two are in the gap; two more may be.
     assert (told["LggShare"], told["LggShare_n"], told["LggShare_unjudged"]) == (pytest.approx(2 / 3), 3, 2)
     rows = [SettledVerdict(str(place), str(place), verdict) for place, verdict in enumerate(verdicts)]
-    (ours,) = summarize(rows)
+    (ours,) = summarize_verdicts(rows)
     for metric in (Metric.GAP_SHARE, Metric.GAP_RISK):
         assert told[metric] == ours.rates[metric].value
         assert (told[f"{metric}_low"], told[f"{metric}_high"]) == ours.estimates[metric].interval

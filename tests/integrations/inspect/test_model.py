@@ -24,7 +24,7 @@ from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_family
 from eclose.errors import SettingError
 from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_generate_config
-from eclose.judging.inputs import find_run_inputs
+from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, Usage
 from eclose.models.openai.endpoint import server_name

@@ -15,9 +15,9 @@ from tests.models import tiny
 from eclose.errors import SettingError, UserError
 from eclose.likelihood.render import Renderer
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request
+from eclose.models.load_weights import load_adapter
 from eclose.models.local.chat_template import PromptTooLongError, find_stop_ids, tokenize_prompt
 from eclose.models.local.transformers_model import TransformersModel, _draw
-from eclose.models.weights import load_adapter
 from eclose.world.make.families import make_families
 
 WORDS = ["river", "stone", "lamp", "letter", "harbour", "winter", "engine", "orchard"]

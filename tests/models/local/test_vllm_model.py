@@ -63,7 +63,7 @@ def vllm(tokenizer, monkeypatch):
     module.LLM = engine
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setitem(sys.modules, "vllm.lora.request", request)
-    monkeypatch.setattr("eclose.models.weights.load_tokenizer", lambda *_: tokenizer)
+    monkeypatch.setattr("eclose.models.load_weights.load_tokenizer", lambda *_: tokenizer)
     monkeypatch.setattr(
         "eclose.models.local.vllm_model.load_generation_settings", lambda *_: SimpleNamespace(eos_token_id=[0, 2])
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.core.edges import Direction, Edge, margin_weights
+from eclose.core.dependency_edges import Direction, Edge, margin_weights
 from eclose.core.identity import Split, hash_split
 from eclose.stats.bootstrap import weighted_rates
 from eclose.stats.coefficients import gwet_ac1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from eclose.core.edges import COMPARISONS
+from eclose.core.dependency_edges import COMPARISONS
 from eclose.stats.rates import Rate, mean
 
 from ..printed import BACKBONES, Cell, Derivation, Resolver, cell, derived, percent, said, statements

@@ -4,9 +4,9 @@ import json
 from itertools import islice
 
 from eclose.core.family import Family
-from eclose.store.records.counts import RecordCounter
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import encode
+from eclose.store.records.outcome_counts import RecordCounter
 from eclose.world.make.families import make_families
 
 

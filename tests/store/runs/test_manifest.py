@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records.counts import Counts, RecordCounter
 from eclose.store.records.jsonl import ReadRecord
+from eclose.store.records.outcome_counts import Counts, RecordCounter
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
 
 MANIFEST = Manifest("stage", {"n": 1}, {"in": "sha256:1"}, {"out": "sha256:2"}, Counts(3, 1, {"why": 1}, {"bad": 1}))

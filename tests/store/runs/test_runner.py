@@ -20,12 +20,12 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import RecordError, Resumable, UserError
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.export import count_funnel, export_run, sum_funnel
+from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.runner import READ_STAGE, Job, Rejection, Runner, RunStoppedError
 from eclose.store.runs.step import RunStep
+from eclose.store.runs.write_results import count_funnel, export_run, sum_funnel
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.store.postgres import fresh_database
 
-RIG = Path(__file__).parents[3] / "perf" / "runner_faults.py"
+RIG = Path(__file__).parents[3] / "campaigns" / "runner_faults.py"
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from eclose.world.language import relations as rel
 from eclose.world.language.claims import FactClaim
 from eclose.world.language.phrases import Phrase
 from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, YearSpanQuestion
-from eclose.world.make.alternatives import Alternatives
 from eclose.world.make.instances import make_item
 from eclose.world.make.shapes import PROFILES
+from eclose.world.make.wrong_alternatives import Alternatives
 from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.judge import judge
 

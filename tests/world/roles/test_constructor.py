@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from tests.world.building import funnel, through, world_model
 
-from eclose.construction.draft import FamilyDraft
+from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import build_evidence, build_question, build_target, screen

@@ -15,7 +15,7 @@ from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, parse_ste
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.roles.judge import CANNOT_READ
-from eclose.world.roles.registry import build_world_registry
+from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.chat_requests import ChatRequest
 
 LABELS = {

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.audit_log import append_event
 from eclose.annotation.family_audit import read_filled_forms
-from eclose.annotation.material import read_material
+from eclose.annotation.material_store import read_material
 from eclose.annotation.project import LEAD, Project, guideline_hashes, open_project
 from eclose.annotation.read_annotations import read_annotations
-from eclose.annotation.results.export import ExportResult, export_annotations
+from eclose.annotation.results.export_files import ExportResult, export_annotations
 from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, ExportFormat
 from eclose.annotation.results.import_labels import read_labels
 from eclose.construction.audit.file_names import FormFormat

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.annotation.annotations import Annotation, Annotations, Record, ScreeningAnnotation, group_annotations
 from eclose.annotation.forms import TaskKind
-from eclose.annotation.material import Material
+from eclose.annotation.material_store import Material
 from eclose.annotation.results import label_studio
-from eclose.cases import read_run_files
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, Screening, StepJudgment
 from eclose.core.response import Source
 from eclose.errors import RecordError, SettingError, UserError
+from eclose.judged_cases import read_run_files
 from eclose.store.records.csv_table import LABEL_WORDS, read_csv, unescape_formula
 from eclose.store.records.json_reader import read_objects
 from eclose.store.records.jsonl import check_rules, decode
@@ -159,10 +159,11 @@ def _check_record(
 ) -> None:
     """Raise for a repeated person, a second adjudicator, and rows of a subject that contradict each other."""
     person = "an adjudicator" if record.adjudicates else str(record.annotator)
-    earlier = reading.people.setdefault((type(record), subject, person), position)
-    # By identity: the same position string occurs again where one task holds two annotations of a person.
-    if earlier is not position:
+    key = (type(record), subject, person)
+    # Looked up, not compared by position: a task of Label Studio may hold two annotations of one person.
+    if (earlier := reading.people.get(key)) is not None:
         raise RecordError(f"{subject!r} was labelled by {person} before ({earlier}); keep one of the rows")
+    reading.people[key] = position
     expected, first = reading.shapes.setdefault((type(record), subject), (shape, position))
     if expected != shape:
         raise RecordError(f"{subject!r} has another question, form or number of people than in {first}")

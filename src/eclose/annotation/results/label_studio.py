@@ -17,7 +17,7 @@ from eclose.core.identity import hash_rank
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from eclose.annotation.material import Material
+    from eclose.annotation.material_store import Material
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
     from eclose.core.response import Response

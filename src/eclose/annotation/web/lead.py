@@ -16,11 +16,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from eclose.annotation import audit_log, reopening, setup
 from eclose.annotation.accounts import people, tokens
 from eclose.annotation.dashboard import AgreementLine, read_dashboard
-from eclose.annotation.material import read_material
+from eclose.annotation.material_store import read_material
 from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_report import report_agreement, undefined_reason
-from eclose.annotation.results.export import export_annotations
+from eclose.annotation.results.export_files import export_annotations
 from eclose.annotation.results.formats import ExportFormat
 from eclose.annotation.web.dependencies import Visit, check_csrf, not_found, now, read_form, require_lead, take_fields
 from eclose.annotation.web.pages import render_page

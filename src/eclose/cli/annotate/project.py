@@ -134,7 +134,7 @@ def _response_importer(
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.errors import SettingError
-    from eclose.judging.inputs import find_run_inputs
+    from eclose.judging.find_inputs import find_run_inputs
     from eclose.store.records.jsonl import read_records
 
     if responses is None:

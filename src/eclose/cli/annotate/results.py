@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eclose.annotation.results.agreement_report import AgreementReport
-    from eclose.annotation.results.export import ExportResult
-    from eclose.annotation.results.tables import AgreementTable
+    from eclose.annotation.results.agreement_tables import AgreementTable
+    from eclose.annotation.results.export_files import ExportResult
 
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the intervals.")]
 Resamples = Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples of questions.")]
@@ -53,8 +53,8 @@ def agree(
     AC1       Gwet's, where nearly all labels are equal; always in --json
     """
     from eclose.annotation.results.agreement_report import report_agreement, to_json
+    from eclose.annotation.results.agreement_tables import build_tables
     from eclose.annotation.results.export_project import find_annotations
-    from eclose.annotation.results.tables import build_tables
 
     report = report_agreement(find_annotations(project), seed=seed, resamples=resamples)
     tables = build_tables(report)
@@ -76,7 +76,7 @@ def agree(
 def _write(out: Path, report: AgreementReport, tables: Sequence[AgreementTable]) -> None:
     """Write the agreement as JSON, Markdown or LaTeX, by the ending of the file name."""
     from eclose.annotation.results.agreement_report import to_json
-    from eclose.annotation.results.tables import format_latex, format_markdown
+    from eclose.annotation.results.agreement_tables import format_latex, format_markdown
     from eclose.errors import SettingError
     from eclose.store.records.atomic import AtomicFile
 
@@ -187,7 +187,7 @@ def import_labels(
     Writes the same files as export, and reads annotations.jsonl of an export. Where rows cannot be used, all of them
     are listed and no file is written.
     """
-    from eclose.annotation.results.export import export_annotations
+    from eclose.annotation.results.export_files import export_annotations
     from eclose.annotation.results.import_labels import read_labels, read_run_material
     from eclose.store.runs.manifest import hash_files
 

@@ -13,7 +13,7 @@ from eclose.cli.shared.output import QUARANTINED, count_progress, plural, print_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.construction.find_families import FamilySelection
+    from eclose.construction.families_by_id import FamilySelection
     from eclose.core.family import Family
 
 LIMIT = 50
@@ -42,7 +42,7 @@ def show(
 
     Without an ID, the families are listed, and --html writes the first of them.
     """
-    from eclose.construction.find_families import select_families
+    from eclose.construction.families_by_id import select_families
 
     if html is not None:
         # Checked before anything is read: `show families.jsonl --html families.jsonl` would destroy the data.

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
-from eclose.diagnosis.report import format as format_numbers
+from eclose.diagnosis.report import number_format as format_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from eclose.calls.run import RunResult
     from eclose.stats.intervals import Interval
-    from eclose.store.records.counts import Counts
+    from eclose.store.records.outcome_counts import Counts
     from eclose.store.runs.step import RunStep
 
 T = TypeVar("T")

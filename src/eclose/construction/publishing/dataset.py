@@ -20,9 +20,9 @@ from eclose.construction.split import dataset_name
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import RecordCounter
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_file
+from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.runs.folder import CARD, FAMILIES
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
 from eclose.store.runs.step import sibling_path

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from eclose.cases import LeftOutResponse, refuse_other_questions
 from eclose.core.verdict import TraceGroup
 from eclose.diagnosis.compare import RESPONSE_CLASSES, GroupComparison, ResponseClass, RunComparison, compare_rows
 from eclose.diagnosis.report.context import BaseComparison
-from eclose.diagnosis.report.filters import describe_class, name_class
-from eclose.diagnosis.report.format import DASH, percent, plural, signed, signed_range
+from eclose.diagnosis.report.explorer_filters import describe_class, name_class
+from eclose.diagnosis.report.number_format import DASH, percent, plural, signed, signed_range
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate
 from eclose.diagnosis.report.summary import FEW_QUESTIONS
 from eclose.diagnosis.report.table import TABLE_METRICS, Cell, Table
 from eclose.diagnosis.report.wording import METRIC_WORDS, name_group
+from eclose.judged_cases import LeftOutResponse, refuse_other_questions
 from eclose.metrics.rates import Metric
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def compare_with_base(
     left_out: Sequence[LeftOutResponse] = (),
 ) -> BaseComparison:
     """Compare the cases of two runs; ``left_out`` lists the responses of the base run without a case."""
+    # One id for two questions would pair responses to different questions.
     refuse_other_questions(cases, base)
     comparison = compare_rows([case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples)
     return BaseComparison(name, comparison, tuple(_cautions(cases, base, comparison, left_out)))

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
-from eclose.diagnosis.report.filters import NO_PARTNER, name_class
-from eclose.metrics.judge_agreement import LabelRow
+from eclose.diagnosis.report.explorer_filters import NO_PARTNER, name_class
+from eclose.metrics.judge_against_people import LabelRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Case
-    from eclose.judging.rate_correction import RateCorrection
+    from eclose.judging.correct_run_rates import RateCorrection
 
 NOT_VALIDATED = "This judge has not been validated against people on your data"
 
@@ -32,6 +32,7 @@ class BaseComparison:
 
     def before(self, cases: Sequence[Case]) -> dict[str, str]:
         """Return the class of each response's partner in the base run, by response id."""
+        # Keyed by the id in this run: the explorer shows the responses of this run only.
         partners = {pair.run.response_id: name_class(pair.classes[0]) for pair in self.comparison.pairs}
         return {case.response.id: partners.get(case.response.id, NO_PARTNER) for case in cases}
 
@@ -82,7 +83,7 @@ class ReportContext:
 
 def add_correction(context: ReportContext, correction: RateCorrection) -> ReportContext:
     """Return the context with corrected rates and a sentence on the labels behind them."""
-    from eclose.judging.rate_correction import MIN_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
+    from eclose.judging.correct_run_rates import MIN_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
 
     validation = correction.validation
     if validation is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
 from eclose.diagnosis.diagnose import describe_failure
-from eclose.diagnosis.report import filters
+from eclose.diagnosis.report import explorer_filters
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Case
 
+# A chunk is unpacked when one of its responses is looked at: small enough to be instant, large enough to compress.
+# Passages are much longer than responses, so a chunk holds fewer of them (decision 0022).
 RESPONSES_PER_CHUNK = 128
 EVIDENCE_PER_CHUNK = 16
 
@@ -63,7 +65,7 @@ def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None)
     return ExplorerPayload(
         pack(
             _index(
-                [filters.derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases],
+                [explorer_filters.derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases],
                 question_numbers,
                 shared,
             )
@@ -98,21 +100,24 @@ class _Shared:
 
 
 def _index(
-    responses: Sequence[filters.ResponseFacts], question_numbers: Sequence[int], shared: _Shared
+    responses: Sequence[explorer_filters.ResponseFacts], question_numbers: Sequence[int], shared: _Shared
 ) -> dict[str, Any]:
     """Return the index: one column per property of the responses."""
     cases = [facts.case for facts in responses]
-    benchmarks, models = (_Names(filters.get_group(case, by) for case in cases) for by in ("benchmark", "model"))
+    benchmarks, models = (
+        _Names(explorer_filters.get_group(case, by) for case in cases) for by in ("benchmark", "model")
+    )
     judges = _Names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
-    outcomes = list(filters.OUTCOMES)
+    outcomes = list(explorer_filters.OUTCOMES)
     return {
         "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
+        # From here on one entry for each response, in the same order.
         "ids": [case.response.id for case in cases],
         "answers": [case.response.answer for case in cases],
         "steps": [len(case.response.trace) for case in cases],
         "outcome": [outcomes.index(facts.outcome) for facts in responses],
-        "outcomes": list(filters.OUTCOMES.items()),
+        "outcomes": list(explorer_filters.OUTCOMES.items()),
         "question": list(question_numbers),
         "questions": [_question(instance, shared) for instance in shared.questions],
         "benchmark": benchmarks.column,
@@ -121,7 +126,7 @@ def _index(
         "models": models.names,
         "judge": judges.column,
         "judges": judges.names,
-        "facets": filters.build_facet_columns(responses),
+        "facets": explorer_filters.build_facet_columns(responses),
         "criteria": _criteria(),
         "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
     }
@@ -182,7 +187,8 @@ def _detail(case: Case) -> dict[str, Any]:
         "missing": judgment.missing_evidence,
         "incomplete": response.incomplete and str(response.incomplete).replace("_", " "),
         "votes": {
-            name: [_number(vote) for vote in votes] for name, votes in filters.find_differing_votes(judgment).items()
+            name: [_number(vote) for vote in votes]
+            for name, votes in explorer_filters.find_differing_votes(judgment).items()
         },
         # The raw text matters where no single answer line was found.
         "raw": response.completion if response.answer is None or response.answer_lines > 1 else None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.diagnosis.report.format import percent, percent_between, percent_range, plural
+from eclose.diagnosis.report.number_format import percent, percent_between, percent_range, plural
 from eclose.diagnosis.report.rate_status import (
     TOO_LITTLE_TEXT,
     UNDEFINED_TEXT,
@@ -81,6 +81,7 @@ HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL
 def build_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple[HeadlineItem, ...]:
     """Return the statements on reliable, gap, unsound and undecided responses."""
     statements = [_reliable(diagnosis, context), _gap(diagnosis, context), _unsound(diagnosis, context)]
+    # The four statements add up to all responses.
     if undecided := diagnosis.overall.composition.groups.get(None, 0):
         statements.append(
             HeadlineItem(

@@ -8,8 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from eclose.core.invisible_chars import reveal_invisible
-from eclose.diagnosis.report.format import unbroken
+from eclose.core.show_invisible import reveal_invisible
+from eclose.diagnosis.report.number_format import unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from eclose.core.invisible_chars import reveal_invisible
+from eclose.core.show_invisible import reveal_invisible
 from eclose.diagnosis.diagnose import describe_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.filters import OUTCOMES, ResponseFacts, derive_facts, get_group
-from eclose.diagnosis.report.format import plural
+from eclose.diagnosis.report.explorer_filters import OUTCOMES, ResponseFacts, derive_facts, get_group
+from eclose.diagnosis.report.number_format import plural
 from eclose.diagnosis.report.summary import describe_agreement
 from eclose.metrics.repeat_consistency import count_flips
 
@@ -113,4 +113,5 @@ def _text(text: str) -> str:
 
 def _xml(text: str) -> str:
     """Return the text with every character that XML cannot contain replaced."""
+    # A single forbidden character makes the whole file unreadable for a server.
     return _NOT_XML.sub("\ufffd", reveal_invisible(text))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.report.comparison import tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.format import percent, percent_range, percent_span, signed, to_one_line
+from eclose.diagnosis.report.number_format import percent, percent_range, percent_span, signed, to_one_line
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate
 from eclose.diagnosis.report.summary import describe_agreement
 from eclose.diagnosis.report.table import (
@@ -157,6 +157,7 @@ def _beneath(summary: GroupSummary, metric: Metric) -> str:
 def _value(summary: GroupSummary, metric: Metric) -> str:
     """Return the rate, or its bounds with missing labels; conditional rates with their counts."""
     rate = summary.rates[metric]
+    # LggShare and LggRisk are shares of some responses, so their denominators differ from n of the row.
     counted = metric in CONDITIONAL and rate.n and classify_rate(rate) in _WITH_VALUE
     among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if counted else ""
     return (_number(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)) + among
@@ -167,8 +168,8 @@ def _number(value: float | None) -> str:
 
 
 def _small(text: str) -> str:
-    # In braces: a bracket at the start of a row would be read as the argument of the line break before it.
     """Return the text in small type; empty for an empty text."""
+    # In braces: a bracket at the start of a row would be read as the argument of the line break before it.
     return rf"{{\scriptsize {text}}}" if text else ""
 
 

@@ -14,9 +14,9 @@ from eclose.diagnosis.diagnose import describe_failure
 from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.filters import OUTCOMES, derive_facts
-from eclose.diagnosis.report.format import plural, to_one_line, unbroken
+from eclose.diagnosis.report.explorer_filters import OUTCOMES, derive_facts
 from eclose.diagnosis.report.headline import build_headline
+from eclose.diagnosis.report.number_format import plural, to_one_line, unbroken
 from eclose.diagnosis.report.table import Cell, Table, build_tables, list_glossary
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES = 10
 """Number of failing responses listed one by one."""
+# In characters, of the id and of the sentence of an example.
 _MAX_LENGTH = 200
 # Special anywhere in a line of CommonMark or GitHub's dialect. A colon or "www." can make a bare address a link; "@"
 # and "#" can notify a person or link an issue; braces are special to generators of Markdown pages.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED, Criterion
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
-from eclose.diagnosis.report.format import plural
 from eclose.diagnosis.report.headline import RateText, format_group_rate, format_value
+from eclose.diagnosis.report.number_format import plural
 from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, explain_reason
-from eclose.metrics.judge_agreement import DIRECT_LABELS, JudgedLabel
+from eclose.metrics.judge_against_people import DIRECT_LABELS, JudgedLabel
 from eclose.metrics.rates import Metric
 
 if TYPE_CHECKING:

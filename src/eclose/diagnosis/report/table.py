@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.report import wording
-from eclose.diagnosis.report.format import (
+from eclose.diagnosis.report.number_format import (
     DASH,
     format_label,
     percent,
@@ -16,7 +16,7 @@ from eclose.diagnosis.report.format import (
     plural,
 )
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate, widen_by_unjudged
-from eclose.metrics.judge_agreement import LABEL_METRICS
+from eclose.metrics.judge_against_people import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
@@ -126,7 +126,7 @@ def list_group_levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSumma
 
 def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
     """Return the metrics of all responses with the first kind of groups, then a table for each further kind."""
-    # levels() has at least the pairs of dataset and model.
+    # There is always at least one kind: the pairs of dataset and model.
     (first, groups), *others = list_group_levels(diagnosis)
     rows = (*_overall_rows(diagnosis, context), *map(_group_row, groups))
     note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if context.corrected else _RATE_NOTE
@@ -198,6 +198,7 @@ def _joint_table(diagnosis: Diagnosis) -> Table:
     total = sum(diagnosis.joint.values())
     rows = tuple(
         (*(Cell(format_label(label)) for label in labels), Cell(f"{count:,}"), Cell(percent(count / total)))
+        # 1 1 1 first, missing labels last.
         for labels, count in sorted(diagnosis.joint.items(), key=lambda item: tuple(map(_label_rank, item[0])))
     )
     note = "1: yes, 0: no, –: not judged. 1 1 1 is reliable; 1 with a 0 behind it is the gap."

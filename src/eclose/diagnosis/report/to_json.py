@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.filters import name_class
+from eclose.diagnosis.report.explorer_filters import name_class
 from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.rate_status import RateStatus, classify_rate
 from eclose.metrics.summary import INTERVAL_METHOD
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.headline import HeadlineItem
-    from eclose.metrics.judge_agreement import LabelRow
+    from eclose.metrics.judge_against_people import LabelRow
     from eclose.metrics.rates import Metric
     from eclose.metrics.repeat_consistency import FlipCounts
     from eclose.metrics.summary import GroupSummary
@@ -63,6 +63,7 @@ def to_plain(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
         },
         "joint": [
             {"L": labels[0], "A": labels[1], "C": labels[2], "responses": count}
+            # By text, because None cannot be compared with True and False.
             for labels, count in sorted(diagnosis.joint.items(), key=str)
         ],
         "violations": asdict(diagnosis.violations),

@@ -90,6 +90,7 @@ def match_counterparts(old: Sequence[str], new: Sequence[str], *, least: float =
     overlaps = [[word_overlap(before, after) for after in new] for before in old]
     for i, row in enumerate(overlaps):
         for j, value in enumerate(row):
+            # Below `least` a pair would mark nearly every word as changed: two separate steps are easier to read.
             paired = totals[i][j] + value if value >= least else 0.0
             totals[i + 1][j + 1] = max(totals[i][j + 1], totals[i + 1][j], paired)
     counterparts: list[int | None] = [None] * len(new)

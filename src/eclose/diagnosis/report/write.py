@@ -1,4 +1,4 @@
-"""Writes all files of a report into one folder; each file is written completely or not at all."""
+"""The files of a report, in one folder. Each file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.formats import ReportFormat
+from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.html import render_page
 from eclose.diagnosis.report.junit import render_junit
 from eclose.diagnosis.report.latex import render_latex

@@ -67,6 +67,7 @@ def build_instance(sample_id: str | int, question: str, target: list[str], metad
             f"the sample's metadata has no passages. Add {INSTANCE!r}, as the tasks of eclose do, or a list of texts "
             f"as {CONTEXTS[0]!r}."
         )
+    # The first target is the reference and the others are aliases, in the order of the tasks of eclose.
     accepted = [text for text in target if text]
     return Instance(
         str(sample_id),
@@ -104,6 +105,7 @@ def get_completion(response: Response) -> str:
 def read_recorded_response(metadata: Mapping[str, Any] | None, output: ModelOutput) -> Response | None:
     """Return the response in the metadata of a sample; None where it is missing or the output has changed since."""
     response = read_metadata(Response, metadata, RESPONSE)
+    # A log may have been edited or generated again since: the recorded trace then belongs to another completion.
     return response if response is not None and get_completion(response) == output.completion else None
 
 

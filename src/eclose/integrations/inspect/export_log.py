@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import eclose
 from eclose.benchmarks.load import NO_RESPONSE
-from eclose.cases import check_run, read_run_files
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
@@ -25,10 +24,11 @@ from eclose.errors import UserError
 from eclose.integrations.inspect.cases import INSTANCE, RESPONSE, SCORE_KEYS, build_score, get_completion, to_json_dict
 from eclose.integrations.inspect.import_log import SCORE
 from eclose.integrations.inspect.model import PROVIDER, build_chat_messages, require_inspect
+from eclose.judged_cases import check_run, read_run_files
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import serialize_evidence
-from eclose.store.records.counts import Counts
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, read_records
+from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.store.runs.step import sibling_path
@@ -166,6 +166,7 @@ def _build_log(run: Path, source: Source, records: _RunRecords) -> EvalLog:
             "samples": samples,
         }
     )
+    # Inspect shows the metrics that are stored in a log and computes none when it opens one.
     recompute_metrics(log)
     return log
 

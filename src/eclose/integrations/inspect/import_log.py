@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
 
     from eclose.core.instance import Instance
-    from eclose.store.records.counts import Counts
+    from eclose.store.records.outcome_counts import Counts
 
 SCORE = "lgg"
 FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in the log", "not scored"
@@ -91,6 +91,7 @@ def _iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
     """Yield the samples one at a time; a JSON log is read into memory."""
     from inspect_ai.log import read_eval_log, read_eval_log_samples  # noqa: PLC0415 - optional
 
+    # Samples are read one by one by the ids in the header.
     if log.suffix == ".json" or header.eval.dataset.sample_ids is None:
         yield from read_eval_log(log, resolve_attachments="core").samples or ()
     else:

@@ -15,7 +15,7 @@ from inspect_ai.scorer import Metric, SampleScore, Value, metric
 from eclose.core.verdict import SettledVerdict
 from eclose.integrations.inspect.cases import parse_verdict
 from eclose.metrics import rates
-from eclose.metrics.summary import summarize
+from eclose.metrics.summary import summarize_verdicts
 from eclose.stats.arrays import encode_labels, sum_by_group
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.intervals import Interval
@@ -59,7 +59,7 @@ def gap() -> Metric:
         ]
         values: dict[str, float] = {"responses": len(rows)}
         values["undecided"] = sum(row.verdict.trace_group is None for row in rows)
-        for group in summarize(rows):
+        for group in summarize_verdicts(rows):
             for name in CONDITIONAL:
                 values |= _flatten(name, group.rates[name], group.estimates[name].interval)
         return values

@@ -20,7 +20,7 @@ from pydantic import SecretStr, ValidationError
 from eclose.core.identity import content_hash
 from eclose.core.response import Source
 from eclose.errors import SettingError, UserError
-from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, excerpt, iterate_causes, mask
+from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, excerpt, iterate_causes, mask_key
 from eclose.models.openai.parse_reply import parse_reply
 from eclose.protocol.structured import inline_definitions
 
@@ -86,7 +86,7 @@ class InspectModel:
         """Return a failure with masked text for an error that contains the key; None for other errors."""
         secret = self._key.get_secret_value() if self._key is not None else ""
         text = "\n".join(str(cause) for cause in iterate_causes(error))
-        if mask(text, secret) == text:
+        if mask_key(text, secret) == text:
             return None
         return CallFailure(FailureKind.PERMANENT, f"{type(error).__name__}: {excerpt(text, secret)}")
 
@@ -96,6 +96,7 @@ class InspectModel:
         # Inspect can be configured to raise refusals; the output is then attached to the error.
         if (output := getattr(error, "output", None)) is not None:
             return parse_reply(_to_http_response(output), request, key=self._key)
+        # The status may be on any error of the chain: Inspect and the clients wrap each other's errors.
         for cause in chain:
             if (status := _status(cause)) is not None:
                 return parse_reply(HttpResponse(status, _headers(cause), _body(cause)), request, key=self._key)
@@ -179,6 +180,7 @@ def _status(error: BaseException) -> int | None:
     """Return the HTTP status of an error of a provider's client."""
     for name in ("status_code", "code"):
         value = getattr(error, name, None)
+        # The ``code`` of some clients is no status: OpenAI's is a text such as ``rate_limit_exceeded``.
         if type(value) is int and 300 <= value < 600:
             return value
     return None
@@ -235,6 +237,7 @@ class InspectModelRef:
     def identity(self) -> dict[str, Any]:
         """Everything that influences the responses, for the manifest of a run."""
         arguments = self._public_arguments
+        # Secrets are left out: manifests are published, and a new key is not a new model.
         return {"model": self.name} | ({"arguments": arguments} if arguments else {})
 
     @property

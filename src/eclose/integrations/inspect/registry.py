@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eclose.integrations.inspect.metrics import gap, judged
-from eclose.integrations.inspect.provider import recorded
+from eclose.integrations.inspect.recorded_provider import recorded
 from eclose.integrations.inspect.scorer import lgg
 from eclose.integrations.inspect.tasks import hotpotqa, musique, respond, two_wiki
 

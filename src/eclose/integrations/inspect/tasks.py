@@ -23,7 +23,7 @@ from eclose.integrations.inspect.cases import INSTANCE, RELIABLE, build_instance
 from eclose.integrations.inspect.model import build_chat_messages
 from eclose.integrations.inspect.scorer import lgg
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.counts import RecordCounter
+from eclose.store.records.outcome_counts import RecordCounter
 
 VERSION = 1
 """Version of the tasks; raised with every change that can affect scores."""
@@ -83,6 +83,7 @@ def respond(
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         instance = build_instance(state.sample_id, state.input_text, list(state.target), state.metadata)
         state.messages = build_chat_messages(prompt.messages(instance.question, instance.evidence))
+        # Greedy, one completion for each input (appendix A.2).
         return await generate(state, max_tokens=max_new_tokens, temperature=0.0)
 
     return solve

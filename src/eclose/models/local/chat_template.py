@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, Usage
-from eclose.models.weights import read_reply_turn, render_conversation
+from eclose.models.load_weights import read_reply_turn, render_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -20,8 +20,14 @@ from torch import Tensor
 from eclose.core.identity import hash_rank
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, Reply, Request
+from eclose.models.load_weights import (
+    load_model,
+    load_tokenizer,
+    probe_logits,
+    refuse_unchanged_logits,
+    require_adapter,
+)
 from eclose.models.local.chat_template import find_stop_ids, limit_new_tokens, read_reply, tokenize_prompt
-from eclose.models.weights import load_model, load_tokenizer, probe_logits, refuse_unchanged_logits, require_adapter
 
 BATCH_TOKENS = 32_768
 """Largest number of prompt and new tokens of a batch, padding included."""

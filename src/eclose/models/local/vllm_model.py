@@ -65,7 +65,7 @@ class VllmModel:
     ) -> VllmModel:
         """Start an engine for adapters up to ``rank``; further settings are passed to vLLM."""
         engine = _module("vllm").LLM
-        from eclose.models.weights import load_tokenizer  # noqa: PLC0415 - heavy
+        from eclose.models.load_weights import load_tokenizer  # noqa: PLC0415 - heavy
 
         tokenizer = load_tokenizer(name, revision)
         stops = find_stop_ids(tokenizer, load_generation_settings(name, revision))

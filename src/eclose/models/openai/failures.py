@@ -104,14 +104,14 @@ class UnreadableBody(Exception):  # noqa: N818
     """A body that is too large, damaged or in an unsupported encoding: a transport failure, not a reply."""
 
 
-def mask(text: str, secret: str) -> str:
+def mask_key(text: str, secret: str) -> str:
     """Return a text with the key replaced by ``[key]``; nothing else is changed."""
     return text.replace(secret, "[key]") if len(secret) >= _SHORTEST_KEY else text
 
 
 def scrub(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
     """Return the beginning of a text, with the key and everything that looks like a key masked."""
-    window = _KEYLIKE.sub("[key]", mask(text[:most], secret))
+    window = _KEYLIKE.sub("[key]", mask_key(text[:most], secret))
     # A key that the window cuts in two is not matched: drop as many characters as a key may have.
     return window if len(text) <= most else window[: -max(len(secret), _LONG_KEY)]
 

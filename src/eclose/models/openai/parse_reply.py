@@ -24,7 +24,7 @@ from eclose.models.openai.failures import (
     classify_exception,
     classify_status,
     excerpt,
-    mask,
+    mask_key,
     scrub_body,
 )
 from eclose.models.token_counts import bound_usage
@@ -92,7 +92,7 @@ class _ReplyParser:
         message: JsonObject = choice["message"]
         finish = str(choice.get("finish_reason"))
         text, logprobs = self._text_of(message), _logprobs(choice)
-        if text is not None and (masked := mask(text, self._secret)) != text:
+        if text is not None and (masked := mask_key(text, self._secret)) != text:
             text, logprobs = masked, None  # the tokens would spell the key
         reason = _FINISH_REASONS.get(finish, FinishReason.OTHER)
         if self._by_tool and finish in _TOOL_FINISHES:

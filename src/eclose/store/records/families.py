@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eclose.core.family import Family
-from eclose.core.gates import check_family
+from eclose.core.family_gates import check_family
 from eclose.errors import RecordError
 from eclose.store.records.jsonl import DUPLICATE, WRONG_RECORD, ReadRecord, encode, scan_records
 from eclose.store.records.seen_ids import SeenIds

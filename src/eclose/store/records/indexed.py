@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records.counts import RecordCounter
 from eclose.store.records.json_reader import parse_object, require_file
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, decode, encode
+from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.records.seen_ids import SeenIds, hash64
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import eclose
 from eclose.core.identity import content_hash
 from eclose.errors import UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import Counts
 from eclose.store.records.json_reader import require_file
+from eclose.store.records.outcome_counts import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.counts import RecordCounter
 from eclose.store.records.json_reader import require_file
 from eclose.store.records.jsonl import encode
+from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from eclose.store.records.counts import Counts
     from eclose.store.records.jsonl import ReadRecord
+    from eclose.store.records.outcome_counts import Counts
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from eclose.world.language.claims import (
 from eclose.world.language.phrases import Phrase
 from eclose.world.language.questions import LookupQuestion, Target
 from eclose.world.language.relations import ALIAS, PERSON, RELATIONS, Relation
-from eclose.world.make.alternatives import Alternatives
 from eclose.world.make.solve import Move, solve, write_steps, write_submitted_answer
+from eclose.world.make.wrong_alternatives import Alternatives
 from eclose.world.oracle.evidence import EvidenceFacts, read_evidence
 
 if TYPE_CHECKING:

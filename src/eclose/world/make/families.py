@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.core.family import EvidenceEdit, Family, ProofStep, QuestionEdit, View, ViewKind
-from eclose.core.gates import check_family
+from eclose.core.family_gates import check_family
 from eclose.core.response import Trace
 from eclose.world.language import relations as rel
 from eclose.world.language.facts import Entity, Scene

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.core.answers import contains_span, normalize_answer
-from eclose.core.gates import MINIMUM_SUPPORT
+from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Trace
 from eclose.core.three_valued import Label, conjunction

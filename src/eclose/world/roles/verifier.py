@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.core.gates import MINIMUM_SUPPORT
+from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.errors import SettingError

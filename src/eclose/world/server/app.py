@@ -19,12 +19,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
-from eclose.world.server import transport, wire
+from eclose.world.server import send_body, wire
 from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.bill import Bill, BillLine
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
 from eclose.world.server.faults import Fault, ServerBehaviour
-from eclose.world.server.writing_habits import MODEL, register_world_habits
+from eclose.world.server.forecast_habits import MODEL, register_world_habits
 
 try:
     from aiohttp import web
@@ -182,7 +182,7 @@ class ModelServer:
             return page
         if fault is Fault.HANG:
             await self._hang(request)
-        transport.disconnect(request)
+        send_body.disconnect(request)
         return web.Response()
 
     async def _hang(self, request: web.Request) -> None:
@@ -214,7 +214,7 @@ class ModelServer:
         # Charged before sending: a client that leaves still pays.
         call.line.pay(body.prompt_tokens, body.completion_tokens)
         headers = {"X-Request-Id": f"{call.chat_request.key}/{call.attempt}", "Content-Type": body.content_type}
-        return await transport.send_body(fault, call.request, body.data, headers, self._behaviour, self._stopping)
+        return await send_body.send_body(fault, call.request, body.data, headers, self._behaviour, self._stopping)
 
     def _body(self, fault: Fault | None, call: _Attempt) -> wire.ReplyBody:
         reply = self._behaviour.flip_labels(call.handler(call.chat_request), call.chat_request.key)

@@ -86,6 +86,7 @@ JUDGEMENT_WORDS: Mapping[tuple[str, str], str] = {
 GOOD, BAD, PLAIN = "good", "bad", "plain"
 """Accepted, not accepted, and judgements without an accepted answer."""
 
+# Replies are JSON of a model; a bound keeps a deeply nested one from exhausting the recursion.
 _MAX_DEPTH = 8
 """Deeper parts of a reply are shown as JSON."""
 
@@ -206,6 +207,7 @@ def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> Jud
 def _tone(finding: FamilyFinding, name: str, value: Any) -> str:
     """Return whether an answer is the accepted one."""
     accepted = ACCEPTANCE_CONDITIONS[ConstructionRole(finding.role)].get(name) if finding.role in ROLE_WORDS else None
+    # An objection counts even where the judgement has no accepted answer.
     if name in finding.objections or (accepted is not None and value is not accepted):
         return BAD
     return PLAIN if accepted is None else GOOD

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.core.edits import Replacement
-from eclose.core.gates import check_family
+from eclose.core.family_gates import check_family
 from eclose.diagnosis.report import word_diff
 from eclose.diagnosis.report.families.findings import FindingDisplay, display_findings
 
@@ -217,6 +217,7 @@ def _view(
 def _step(view: View, index: int, gold: Sequence[str], pair: int | None, first: int | None) -> StepDisplay:
     """Return one step, compared with its counterpart of Gold."""
     text = view.trace.texts[index]
+    # A family from elsewhere may have no proof, or one of fewer steps.
     recorded = index < len(view.proof)
     return StepDisplay(
         index + 1,

@@ -11,7 +11,7 @@ from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.report.format import to_one_line
+from eclose.diagnosis.report.number_format import to_one_line
 from eclose.diagnosis.report.plots import layout
 from eclose.diagnosis.report.summary import build_flow
 from eclose.diagnosis.report.table import CONDITIONAL
@@ -60,6 +60,7 @@ _SETTINGS: Any = {
     "xtick.color": _SOFT,
     "ytick.color": _INK,
 }
+# Without dates and versions, equal input gives equal bytes.
 _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "svg": {"Date": None, "Creator": None},
@@ -68,6 +69,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 def explain_missing_figures() -> str | None:
     """Return why no figures can be drawn; None where they can."""
+    # Asked without importing it: matplotlib is slow to load.
     if find_spec("matplotlib") is not None:
         return None
     return "no figures are written: they need matplotlib. Run: pip install 'eclose[figures]'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.diagnosis.report.format import DASH, percent, percent_range, percent_span, signed, signed_range
+from eclose.diagnosis.report.number_format import DASH, percent, percent_range, percent_span, signed, signed_range
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate, widen_by_unjudged
 from eclose.diagnosis.report.table import TABLE_METRICS, list_group_levels
 from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, name_group

@@ -1,0 +1,214 @@
+"""Export of annotations: a folder of files that other commands read.
+
+The folder appears complete or not at all. An existing export is never overwritten: exporting the same labels again does
+nothing, and exporting others raises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from secrets import token_hex
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+from eclose.annotation.results import label_studio
+from eclose.annotation.results.final_labels import (
+    PEOPLE,
+    collect_judgments,
+    collect_labels,
+    collect_screenings,
+    collect_verdicts,
+)
+from eclose.annotation.results.flat_tables import build_flat_tables, write_parquet
+from eclose.annotation.results.formats import (
+    ANNOTATIONS,
+    LABELS,
+    MANIFEST,
+    OPEN,
+    SCREENING_ANNOTATIONS,
+    VERDICTS,
+    ExportFormat,
+)
+from eclose.errors import SettingError, UserError
+from eclose.store.records.atomic import AtomicFile, sync_folder
+from eclose.store.records.csv_table import encode_csv
+from eclose.store.records.jsonl import write_records
+from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.parquet import import_pyarrow
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, SCREENING
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from eclose.annotation.annotations import Annotations, QuestionAnnotations, ResponseAnnotations
+    from eclose.annotation.material_store import Material
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """An exported folder."""
+
+    manifest: Manifest
+    again: bool
+    """Whether the folder held the same export before."""
+
+
+def export_annotations(
+    annotations: Annotations,
+    out: Path,
+    *,
+    stage: str,
+    settings: Mapping[str, Any],
+    inputs: Mapping[str, str] | None = None,
+    material: Material | None = None,
+    judge: str = PEOPLE,
+    formats: Collection[ExportFormat] = (ExportFormat.JSONL,),
+    for_label_studio: bool = False,
+) -> ExportResult:
+    """Write the files of an export; with ``material`` the folder is a run that ``eclose diagnose`` reads."""
+    if ExportFormat.PARQUET in formats:
+        import_pyarrow()  # raises where it is missing, before any file is written
+    # Before the work, so that a refusal is quick; _find_same below decides again with the written files.
+    _check_output(out)
+    with _temporary_folder(out) as folder:
+        if ExportFormat.JSONL in formats:
+            _write_jsonl(folder, annotations, material, judge)
+        _write_tables(folder, annotations, formats)
+        if for_label_studio:
+            _write_label_studio(folder, annotations, material)
+        funnel = _count_funnel(annotations)
+        parameters = {**settings, "judge": judge, "formats": sorted(formats)}
+        # Hashed before the manifest exists, which is not an output itself.
+        outputs = hash_files(sorted(folder.iterdir()))
+        manifest = Manifest(stage, parameters, dict(inputs or {}), outputs, next(iter(funnel.values())), funnel)
+        if (existing := _find_same(out, outputs)) is not None:
+            return ExportResult(existing, again=True)
+        manifest.write(folder / MANIFEST)
+        # Atomic: replaces an empty folder, fails on any other.
+        os.rename(folder, out)
+        sync_folder(out.parent)
+    return ExportResult(manifest, again=False)
+
+
+def _write_jsonl(folder: Path, annotations: Annotations, material: Material | None, judge: str) -> None:
+    if annotations.responses:
+        rows = (record for response in annotations.responses for record in response.records)
+        write_records(folder / ANNOTATIONS, rows)
+        write_records(folder / JUDGMENTS, collect_judgments(annotations, judge))
+        write_records(folder / VERDICTS, collect_verdicts(annotations))
+        write_records(folder / LABELS, collect_labels(annotations))
+    if annotations.questions:
+        screenings = (record for question in annotations.questions for record in question.records)
+        write_records(folder / SCREENING_ANNOTATIONS, screenings)
+        write_records(folder / SCREENING, collect_screenings(annotations, judge))
+    with AtomicFile(folder / OPEN) as file:
+        for line in _open_lines(annotations):
+            file.write(json.dumps(line).encode() + b"\n")
+    if material is not None:
+        responses = [material.responses[response.response_id] for response in annotations.responses]
+        answered = [response.instance_id for response in responses]
+        # Each question once, those of responses first.
+        questions = dict.fromkeys(answered + [question.question_id for question in annotations.questions])
+        write_records(folder / INSTANCES, (material.instances[question] for question in questions))
+        write_records(folder / RESPONSES, responses)
+
+
+def _open_lines(annotations: Annotations) -> Iterator[dict[str, str]]:
+    """Yield the responses and questions without final labels, with the reason."""
+    for response in annotations.responses:
+        if (reason := response.open_reason) is not None:
+            yield {"response_id": response.response_id, "question_id": response.question_id, "reason": reason}
+    for question in annotations.questions:
+        if (reason := question.open_reason) is not None:
+            yield {"question_id": question.question_id, "reason": reason}
+
+
+def _write_tables(folder: Path, annotations: Annotations, formats: Collection[ExportFormat]) -> None:
+    for table in build_flat_tables(annotations, lambda: collect_labels(annotations)):
+        if ExportFormat.CSV in formats:
+            with AtomicFile(folder / f"{table.name}.csv") as file:
+                for row in encode_csv(list(table.columns), table.rows()):
+                    file.write(row)
+        if ExportFormat.PARQUET in formats:
+            write_parquet(folder / f"{table.name}.parquet", table)
+
+
+def _write_label_studio(folder: Path, annotations: Annotations, material: Material | None) -> None:
+    if material is None:
+        raise SettingError(
+            "--label-studio: tasks need questions and responses, which only the export of a project has."
+        )
+    ids = (response.response_id for response in annotations.responses)
+    for name, parts in (
+        (label_studio.TASKS, label_studio.encode_tasks(material, ids)),
+        (label_studio.CONFIG, iter([label_studio.build_config()])),
+    ):
+        with AtomicFile(folder / name) as file:
+            for part in parts:
+                file.write(part)
+
+
+def _count_funnel(annotations: Annotations) -> dict[str, Counts]:
+    """Count responses and questions: received = settled + open."""
+    groups: dict[str, Sequence[ResponseAnnotations] | Sequence[QuestionAnnotations]] = {
+        "responses": annotations.responses,
+        "questions": annotations.questions,
+    }
+    funnel = {name: _count_settled(subjects) for name, subjects in groups.items() if subjects}
+    if not funnel:
+        raise UserError("there is nothing to export: no tasks were assigned. Assign them with: eclose annotate assign")
+    return funnel
+
+
+def _count_settled(subjects: Iterable[ResponseAnnotations | QuestionAnnotations]) -> Counts:
+    reasons = Counter(subject.open_reason for subject in subjects)
+    settled = reasons.pop(None, 0)
+    unsettled = {str(reason): count for reason, count in reasons.items()}
+    return Counts(settled + sum(unsettled.values()), settled, unsettled)
+
+
+_REFUSAL = "Write to another folder, or move this one away."
+
+
+def _check_output(out: Path) -> None:
+    """Raise where the output folder holds files of another origin."""
+    if out.exists() and not out.is_dir():
+        raise SettingError(f"{out}: is a file. Name a folder with --out.")
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
+        raise UserError(f"{out}: is not empty and holds no export (no {MANIFEST}). {_REFUSAL}")
+
+
+def _find_same(out: Path, outputs: Mapping[str, str]) -> Manifest | None:
+    """Return the manifest of an existing, unchanged export of the same files; None where the folder is empty."""
+    if not (out / MANIFEST).is_file():
+        return None
+    manifest = read_manifest(out / MANIFEST)
+    if manifest.outputs != outputs:
+        raise UserError(f"{out}: holds an export of other labels or formats. {_REFUSAL}")
+    for name, expected in outputs.items():
+        if not (out / name).is_file() or hash_file(out / name) != expected:
+            raise UserError(f"{out}: {name} was changed after the export. {_REFUSAL}")
+    return manifest
+
+
+@contextmanager
+def _temporary_folder(out: Path) -> Iterator[Path]:
+    """Yield a new folder beside ``out`` and delete it at the end, unless it was renamed."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = out.with_name(f".{out.name}.{token_hex(8)}")
+        folder.mkdir()  # unlike tempfile, with the permissions of the umask
+        try:
+            yield folder
+        finally:
+            # After a rename the folder is gone, and after an error its remains are.
+            rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        problem = f"cannot be written here ({error.strerror or error})"
+        raise UserError(f"{out}: {problem}. Choose another folder, or free disk space.") from error

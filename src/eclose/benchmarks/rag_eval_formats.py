@@ -1,0 +1,248 @@
+"""Conversion of the tables of RAGAS, DeepEval and RAGChecker: questions, retrieved passages and responses.
+
+The tools differ in the names of their columns. Traces and answers are told apart by ``core.parse_trace``, the records
+of agents are read by ``agent_traces``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from eclose.benchmarks import agent_traces, conversion
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.core import parse_trace
+from eclose.core.instance import Instance, Passage
+from eclose.errors import RecordError
+from eclose.store.records.json_reader import JsonObject
+from eclose.store.records.jsonl import parse_record
+
+if TYPE_CHECKING:
+    from eclose.benchmarks.conversion import ConvertedRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNames:
+    """Names of the columns of a tool, in order of preference: the first that is present counts."""
+
+    question: tuple[str, ...]
+    passages: tuple[str, ...]
+    reference: tuple[str, ...]
+    response: tuple[str, ...]
+    id: tuple[str, ...] = ("id", "query_id")
+    calls: tuple[str, ...] = ()
+    """The columns with an agent's tool calls."""
+
+
+TRACE_COLUMNS = (
+    "trace",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_steps",
+    "steps",
+    "rationale",
+    "chain_of_thought",
+    "thoughts",
+)
+"""Names of a column with the trace. None of the tools defines one, so users add their own."""
+
+LAYOUT_COLUMNS = {
+    RecordLayout.RAGAS: ColumnNames(
+        question=("user_input", "question"),
+        passages=("retrieved_contexts", "contexts"),
+        reference=("reference", "ground_truth"),
+        response=("response", "answer"),
+    ),
+    RecordLayout.DEEPEVAL: ColumnNames(
+        question=("input",),
+        passages=("retrieval_context", "retrievalContext"),
+        reference=("expected_output", "expectedOutput"),
+        response=("actual_output", "actualOutput"),
+        calls=("tools_called", "toolsCalled"),
+    ),
+    RecordLayout.RAGCHECKER: ColumnNames(
+        question=("query",),
+        passages=("retrieved_context",),
+        reference=("gt_answer",),
+        response=("response",),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedChunk:
+    """A retrieved passage with the id of its document."""
+
+    text: str
+    doc_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """A record with its columns renamed to the fields of an instance and its response."""
+
+    question: str
+    passages: list[RetrievedChunk] = field(metadata={"shape": "a text or {doc_id, text} for each passage"})
+    reference: str | None = None
+    response: str | None = None
+
+
+# A field name at the start of a message, or at the start of its next problem: "question: ...; response: ...".
+_FIELD = re.compile(r"(?<![^;] )\b(question|passages|reference|response)(?=[:\[.])")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemOutput:
+    """The output of a system: its response, and the trace or tool calls before it."""
+
+    response: str | None
+    trace: Any = None
+    """The content of the trace's column: a text or a list."""
+    name: str = "trace"
+    """The name of that column in the file."""
+    items: list[JsonObject] | None = None
+    """An agent's messages and observations in order; None where the record is not of an agent."""
+
+
+def convert_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
+    """Return a tool's record as an instance, with its response if it has one."""
+    repairs: list[str] = []
+    record, output = _extract_output(record, LAYOUT_COLUMNS[layout])
+    row = _parse_row(record, LAYOUT_COLUMNS[layout])
+    parsed = _parse_output(replace(output, response=row.response))
+    instance = Instance(
+        id=conversion.read_id(conversion.first_present(record, LAYOUT_COLUMNS[layout].id), repairs),
+        question=row.question,
+        evidence=conversion.drop_blank_passages(_build_passages(row.passages, repairs), None, repairs),
+        reference_answer=conversion.read_answer(row.reference, repairs),
+    )
+    if parsed is not None:
+        with_observations = parse_trace.add_observations(instance, parsed.observations)
+        if with_observations is not instance:
+            instance = with_observations
+            repairs.append(parse_trace.OBSERVATIONS_ADDED)
+    converted = conversion.finish_conversion(instance, repairs, layout)
+    if parsed is None or not (parsed.trace.steps or parsed.answer_lines or parsed.answer):
+        return converted
+    # Several trajectories may end in the same answer, so the id of a response is derived from all its texts.
+    texts = (output.items or None, output.trace, row.response)
+    response = parse_trace.build_response(parsed, converted.instance.id, *texts)
+    return replace(converted, response=response, notes=parsed.notes)
+
+
+def _extract_output(record: JsonObject, columns: ColumnNames) -> tuple[JsonObject, SystemOutput]:
+    """Return the record with a single question and response, and the system's output before the response."""
+    question = next((name for name in columns.question if record.get(name) is not None), columns.question[0])
+    calls = next((name for name in columns.calls if record.get(name)), None)
+    items: list[JsonObject] | None = None
+    if agent_traces.is_conversation(record.get(question)):
+        response = conversion.first_present(record, columns.response)
+        conversation = agent_traces.read_conversation(record[question], question, response)
+        items = conversation.items
+        record = {**record, question: conversation.question, columns.response[0]: conversation.last}
+    elif calls is not None:
+        items = agent_traces.read_tool_calls(record[calls], calls)
+    # An agent gathers its evidence itself, so its record may lack a column of passages.
+    if items is not None and conversion.first_present(record, columns.passages) is None:
+        record = {**record, columns.passages[0]: []}
+    _refuse_several(record, columns)
+    name = _trace_column(record)
+    return record, SystemOutput(None, record.get(name), name, items)
+
+
+def _refuse_several(record: JsonObject, columns: ColumnNames) -> None:
+    """Raise where a RAGAS record holds several responses: they would share one id."""
+    if record.get("multi_responses") and conversion.first_present(record, columns.response) is None:
+        raise RecordError(
+            f"multi_responses: holds several responses. Write a record for each, with its text under "
+            f"{columns.response[0]}"
+        )
+
+
+def _trace_column(record: JsonObject) -> str:
+    """Return the name of the column with the trace; raise where several differ."""
+    # Numbers do not qualify: a column "steps" may hold a count.
+    names = [name for name in TRACE_COLUMNS if isinstance(record.get(name), str | list | dict) and record[name]]
+    if len(names) > 1 and any(record[name] != record[names[0]] for name in names):
+        raise RecordError(f"{' and '.join(names)}: each could be the trace. Keep one of them, or rename the others")
+    return names[0] if names else TRACE_COLUMNS[0]
+
+
+def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
+    """Return the parts of a response; None where there is no response. Errors name the trace's column."""
+    answer = output.response if output.response is not None and output.response.strip() else None
+    has_trace = isinstance(output.trace, str | list) and bool(output.trace)
+    if isinstance(output.trace, dict):
+        raise RecordError(f"{output.name}: should be a text, or a list of texts or of objects with a text")
+    if output.items and has_trace and any(item.get("thought") or item.get("content") for item in output.items):
+        raise RecordError(f"{output.name}: holds a trace, and the agent's messages hold another. Keep one of them.")
+    try:
+        if has_trace:
+            parsed = parse_trace.parse_trace_and_answer(output.trace, answer)
+            # The items have no thoughts here, so they add their observations alone.
+            observations = parse_trace.parse_trajectory(output.items or [], None).observations
+            return replace(parsed, observations=(*observations, *parsed.observations))
+        if output.items is not None:
+            return parse_trace.parse_trajectory(output.items, answer)
+    except RecordError as error:
+        raise RecordError(re.sub(r"^trace\b", output.name, error.problem)) from error
+    return None if answer is None else parse_trace.parse_text(answer)
+
+
+def _parse_row(record: JsonObject, columns: ColumnNames) -> ToolRow:
+    """Return the record's columns as a row; errors name the columns as the file does."""
+    columns_by_field = {
+        field_name: next((name for name in names if record.get(name) is not None), names[0])
+        for field_name, names in (
+            ("question", columns.question),
+            ("passages", columns.passages),
+            ("reference", columns.reference),
+            ("response", columns.response),
+        )
+    }
+    values = {name: record[column] for name, column in columns_by_field.items() if column in record}
+    _refuse_tables(values, columns_by_field)
+    if isinstance(values.get("passages"), list):
+        values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
+    try:
+        # The row is validated under the field names, so that one dataclass serves all three tools.
+        return parse_record(ToolRow, values)
+    except RecordError as error:
+        problem = _FIELD.sub(lambda match: columns_by_field[match[0]], error.problem)
+        raise RecordError(problem) from error
+
+
+def _refuse_tables(values: JsonObject, columns_by_field: dict[str, str]) -> None:
+    """Raise on two results of a careless export from pandas: a record of whole columns, and lists written as texts."""
+    question = values.get("question")
+    if isinstance(question, dict) or (isinstance(question, list) and all(isinstance(text, str) for text in question)):
+        raise RecordError(
+            f"{columns_by_field['question']}: holds a whole column, so the file is written column by column. "
+            "Write it by rows; with pandas: df.to_json('file.jsonl', orient='records', lines=True)"
+        )
+    passages = values.get("passages")
+    if isinstance(passages, str) and passages.lstrip().startswith("["):
+        raise RecordError(
+            f"{columns_by_field['passages']}: is one text that looks like a list, as CSV files have it. "
+            "Write a JSON array; in Python: ast.literal_eval(text)"
+        )
+
+
+def _normalise_chunk(passage: Any) -> Any:
+    """Return a bare text as a chunk, and RAGChecker's numeric document ids as texts."""
+    if isinstance(passage, str):
+        return {"text": passage}
+    if isinstance(passage, dict) and type(passage.get("doc_id")) is int:
+        return {**passage, "doc_id": str(passage["doc_id"])}
+    return passage
+
+
+def _build_passages(chunks: list[RetrievedChunk], repairs: list[str]) -> list[Passage]:
+    """Return passages with the id of their document where all are unique, else with their index."""
+    ids = [chunk.doc_id for chunk in chunks if chunk.doc_id]
+    is_unique = len(ids) == len(chunks) and len(set(ids)) == len(ids)
+    # Several chunks of one document share its doc_id, which would merge them into one passage.
+    if len(set(ids)) < len(ids):
+        repairs.append(conversion.DOC_ID_REPEATED)
+    return [Passage(ids[index] if is_unique else str(index), "", chunk.text) for index, chunk in enumerate(chunks)]

@@ -1,0 +1,226 @@
+"""Filters of the explorer. All logic is here: the page only compares numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eclose.core.judgment import Criterion, Judgment, LocalFailure
+from eclose.core.three_valued import Label
+from eclose.core.verdict import FailureClass, TraceGroup, Verdict
+from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass
+from eclose.diagnosis.diagnose import Case, EvidenceSufficiency
+from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
+from eclose.metrics.summary import GROUPINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFacts:
+    """A response with the values derived from its labels."""
+
+    case: Case
+    verdict: Verdict
+    outcome: str
+    matched: Label
+    unjudged: frozenset[Criterion]
+    codes: frozenset[LocalFailure | None]
+    before: str = ""
+    """Class of its partner in a base run, as ``name_class`` names it; empty without a base run."""
+
+
+def derive_facts(case: Case, before: str = "") -> ResponseFacts:
+    """Derive what the filters need from the labels of a response."""
+    verdict = case.verdict
+    # In the order of Criterion.
+    labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
+    unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
+    codes = frozenset(step.failure for step in case.judgment.steps)
+    return ResponseFacts(case, verdict, _outcome(verdict), case.matched, unjudged, codes, before)
+
+
+def _outcome(verdict: Verdict) -> str:
+    """Return the outcome of a response as a short name."""
+    group = verdict.trace_group
+    # The gap is split by failure class, undecided responses by the first missing label.
+    if group is TraceGroup.GAP:
+        return f"gap_{verdict.failure_class}"
+    if group is None:
+        return f"undecided_{_first_unjudged(verdict).value}"
+    return "reliable" if group is TraceGroup.RELIABLE else "unsound"
+
+
+_CHAIN = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
+
+
+def _first_unjudged(verdict: Verdict) -> Criterion:
+    """Return the first label of the chain that an undecided response lacks."""
+    labels = (verdict.locally_sound, verdict.aligned, verdict.closed)
+    return next(criterion for criterion, label in zip(_CHAIN, labels, strict=True) if label is None)
+
+
+OUTCOMES: Mapping[str, str] = {
+    "reliable": "reliable",
+    **{f"gap_{failure}": FAILURE_WORDS[failure][0] for failure in FailureClass},
+    "unsound": "unsound step",
+    **{f"undecided_{criterion.value}": f"undecided: {criterion.value} not judged" for criterion in _CHAIN},
+}
+"""Every outcome with its short description, from reliable to undecided."""
+
+NO_PARTNER = "none"
+"""Class name for a response without a partner in the base run."""
+
+
+def name_class(response_class: ResponseClass) -> str:
+    """Return the name of a class in links: that of the outcome, with one name for all undecided ones."""
+    if response_class is None:
+        return "undecided"
+    if isinstance(response_class, FailureClass):
+        return f"gap_{response_class}"
+    return "unsound" if response_class is TraceGroup.LOCALLY_UNSOUND else "reliable"
+
+
+def describe_class(response_class: ResponseClass) -> str:
+    """Return the description of a class."""
+    return "undecided" if response_class is None else OUTCOMES[name_class(response_class)]
+
+
+@dataclass(frozen=True, slots=True)
+class FacetOption:
+    """A choice of a facet: its name in links, its label, and the test that a response satisfies it."""
+
+    name: str
+    label: str
+    holds: Callable[[ResponseFacts], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A filter with a few options, of which several may hold for a response: one bit each."""
+
+    name: str
+    label: str
+    options: tuple[FacetOption, ...]
+
+    def bits(self, facts: ResponseFacts) -> int:
+        """Return the options that hold for a response, as bits."""
+        # The page compares bits and knows no definitions, so it cannot disagree with the tables (decision 0022).
+        return sum(1 << bit for bit, option in enumerate(self.options) if option.holds(facts))
+
+
+def _by_outcome(name: str, label: str) -> FacetOption:
+    return FacetOption(name, label, lambda facts: facts.outcome == name)
+
+
+def _by_link(failure: FailureClass) -> FacetOption:
+    return FacetOption(str(failure), FAILURE_WORDS[failure][0], lambda facts: facts.verdict.failure_class is failure)
+
+
+def _by_code(code: LocalFailure) -> FacetOption:
+    return FacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda facts: code in facts.codes)
+
+
+def _by_evidence(kind: EvidenceSufficiency) -> FacetOption:
+    return FacetOption(str(kind), str(kind), lambda facts: facts.case.evidence is kind)
+
+
+def _by_open(criterion: Criterion) -> FacetOption:
+    label = f"{criterion.value}: {CRITERION_WORDS[criterion]}"
+    return FacetOption(criterion.value, label, lambda facts: criterion in facts.unjudged)
+
+
+def _by_before(name: str, label: str) -> FacetOption:
+    return FacetOption(name, label, lambda facts: facts.before == name)
+
+
+def _class(outcome: str) -> str:
+    """Return the class of an outcome, whichever label is missing."""
+    return "undecided" if outcome.startswith("undecided_") else outcome
+
+
+def _changed(facts: ResponseFacts) -> bool:
+    return facts.before not in ("", NO_PARTNER, _class(facts.outcome))
+
+
+def _disagrees(facts: ResponseFacts) -> bool:
+    # An unknown side is not a disagreement.
+    both = facts.matched is not None and facts.verdict.correct is not None
+    return both and facts.matched is not facts.verdict.correct
+
+
+def _lucky(facts: ResponseFacts) -> bool:
+    return facts.verdict.correct is True and facts.verdict.globally_sufficient is False
+
+
+def _flipped(facts: ResponseFacts) -> bool:
+    return bool(find_differing_votes(facts.case.judgment))
+
+
+def _empty(facts: ResponseFacts) -> bool:
+    return not any(step.substantive for step in facts.case.judgment.steps)
+
+
+def find_differing_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
+    """Return the votes of a judge asked several times, for labels on which it gave both answers."""
+    return {name: votes for name, votes in judgment.votes.items() if {True, False} <= set(votes)}
+
+
+FACETS: tuple[Facet, ...] = (
+    Facet("outcome", "Outcome", (
+        _by_outcome("reliable", "reliable"),
+        FacetOption("gap", "in the gap, any kind", lambda facts: bool(facts.verdict.in_gap)),
+        *(_by_outcome(f"gap_{failure}", f"in the gap: {FAILURE_WORDS[failure][0]}") for failure in FailureClass),
+        _by_outcome("unsound", "an unsound step"),
+        FacetOption("undecided", "undecided, any reason", lambda facts: facts.verdict.trace_group is None),
+        *(_by_outcome(f"undecided_{label.value}", f"undecided: {label.value} not judged") for label in _CHAIN),
+    )),
+    # Bits are assigned in this order; links name options, so the order may change.
+    Facet("before", "In the other run", (
+        FacetOption("changed", "another class than here", _changed),
+        *(_by_before(name_class(each), f"in the gap: {describe_class(each)}" if isinstance(each, FailureClass)
+                     else describe_class(each)) for each in RESPONSE_CLASSES),
+        _by_before(NO_PARTNER, "no partner"),
+    )),
+    Facet("link", "First broken link", tuple(map(_by_link, FailureClass))),
+    Facet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),
+    Facet("evidence", "Evidence", tuple(map(_by_evidence, EvidenceSufficiency))),
+    Facet("answer", "Answer", (
+        FacetOption("correct", "correct", lambda facts: facts.verdict.correct is True),
+        FacetOption("wrong", "wrong", lambda facts: facts.verdict.correct is False),
+        FacetOption("unjudged", "not judged", lambda facts: facts.verdict.correct is None),
+        FacetOption("none", "none submitted", lambda facts: facts.case.response.answer is None),
+    )),
+    Facet("unjudged", "Not judged", (
+        FacetOption("any", "anything", lambda facts: bool(facts.unjudged)), *map(_by_open, Criterion),
+    )),
+    Facet("look", "Worth a look", (
+        FacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
+        FacetOption("disagree", "judge and matching disagree", _disagrees),
+        FacetOption("lucky", "correct, though the whole fails", _lucky),
+        FacetOption("flipped", "the judge gave both answers", _flipped),
+        FacetOption("steps", "no substantive step", _empty),
+        FacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
+        FacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
+    )),
+)  # fmt: skip
+
+
+def get_group(case: Case, by: str) -> str:
+    """Return the dataset or model of a response, as the tables name it."""
+    return GROUPINGS[by](case.row)
+
+
+def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
+    """Return each facet with its options and a number for each response; facets without a response are left out."""
+    columns = []
+    for facet in FACETS:
+        column = [facet.bits(facts) for facts in responses]
+        # Options without any response would only lengthen the menu.
+        used = [bit for bit in range(len(facet.options)) if any(bits >> bit & 1 for bits in column)]
+        if used:
+            options = [[facet.options[bit].name, facet.options[bit].label, 1 << bit] for bit in used]
+            columns.append({"name": facet.name, "label": facet.label, "options": options, "column": column})
+    return columns

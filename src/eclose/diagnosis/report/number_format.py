@@ -1,0 +1,87 @@
+"""Number formats of all reports and commands: ``46.3 % [40.9, 51.9]``, ``+4.2``, ``2,000 responses``.
+
+Values are rates between 0 and 1 and are printed in percent with one decimal. The texts are plain: each output format
+escapes them itself. Importing this module loads no numerical library, so commands can use it at start-up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from eclose.core.show_invisible import reveal_invisible
+
+if TYPE_CHECKING:
+    from eclose.core.three_valued import Label
+    from eclose.stats.intervals import Interval
+
+DASH = "–"
+"""Stands for an undefined value or a missing label in reports."""
+NO_BREAK = "\u00a0"
+
+
+def to_one_line(text: str) -> str:
+    """Return the text on a single line, with invisible characters made visible."""
+    return " ".join(reveal_invisible(text).split())
+
+
+def percent(value: float | None, undefined: str = DASH) -> str:
+    """Return ``46.3``; ``undefined`` where there is no value."""
+    return undefined if value is None else f"{100 * value:.1f}"
+
+
+def percent_range(interval: Interval | None, undefined: str = "") -> str:
+    """Return ``[40.9, 51.9]``; ``undefined`` where there is no interval."""
+    return undefined if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
+
+
+def percent_span(bounds: Interval | None, undefined: str = DASH) -> str:
+    """Return ``22.2 to 33.3``, or one number where both ends are printed alike."""
+    if bounds is None:
+        return undefined
+    low, high = percent(bounds.low), percent(bounds.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def percent_between(bounds: Interval) -> str:
+    """Return ``between 22.2 % and 33.3 %``, or one number where both ends are printed alike."""
+    low, high = percent(bounds.low), percent(bounds.high)
+    return f"{low} %" if low == high else f"between {low} % and {high} %"
+
+
+def format_figure(value: float | None, interval: Interval | None, undefined: str = "undefined") -> str:
+    """Return ``46.3 % [40.9, 51.9]``; without brackets where there is no interval."""
+    return undefined if value is None else f"{percent(value)} % {percent_range(interval)}".rstrip()
+
+
+def signed(value: float | None) -> str:
+    """Return ``+4.2`` or ``−4.2`` for a difference; a value that rounds to zero has no sign."""
+    if value is None:
+        return DASH
+    # Rounded first: -0.0004 would otherwise print as a negative zero.
+    rounded = f"{100 * value:+.1f}"
+    return "0.0" if float(rounded) == 0 else rounded.replace("-", "−")
+
+
+def signed_range(interval: Interval | None) -> str:
+    """Return ``[−1.3, +9.7]``; empty where there is no interval."""
+    return "" if interval is None else f"[{signed(interval.low)}, {signed(interval.high)}]"
+
+
+def plural(count: int, noun: str, several: str | None = None) -> str:
+    """Return ``1 response``, ``2,000 responses``, ``3 families``."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
+def format_label(label: Label) -> str:
+    """Return ``1``, ``0``, or a dash for an unjudged label."""
+    return DASH if label is None else str(int(label))
+
+
+# A blank before a unit, after "n", between the ends of an interval, and between a percentage and its interval.
+_UNIT = re.compile(r"(?<=\d) (?=%|points\b)|(?<=\bn) (?=\d)|(?<=\d,) (?=[−+\d.]+\\?\])|(?<=%) (?=\\?\[)")
+
+
+def unbroken(text: str) -> str:
+    """Return the text with no-break spaces between numbers and units, and within intervals."""
+    return _UNIT.sub(NO_BREAK, text)

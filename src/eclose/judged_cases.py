@@ -1,0 +1,386 @@
+"""Cases: responses joined with their questions and judgments, with checks that the files belong together.
+
+An id names one question and one response of a run's folder. Two questions under one id are refused, and judgments are
+joined only to the files they were made from (decision 0029).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import chain, permutations
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from eclose.core.answers import match_answer, match_any_answer
+from eclose.core.instance import Instance
+from eclose.core.judgment import Judgment
+from eclose.core.response import Response
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import RecordError, SettingError, UserError
+from eclose.store.records.json_reader import read_objects, require_file
+from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, LEDGER, RESPONSES
+from eclose.store.runs.step import sibling_path
+from eclose.store.runs.verify_files import ProvenanceCheck, check_result, find_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from eclose.core.three_valued import Label
+
+T = TypeVar("T", Instance, Response, Judgment)
+
+LeftOutResponse: TypeAlias = tuple[str, str]
+"""Id of a response that was not diagnosed, and the reason."""
+RejectCounts: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Number of unused records, by file and reason."""
+
+REPEATED_ID = "an earlier response has the same id"
+UNCHECKED = "No manifest says which responses these judgments were made from, so that was not checked."
+QUESTION_REMEDY = (
+    "Responses refer to a question by its id alone: give every question a unique id, such as the dataset's name and a"
+    " number, or use one folder per dataset."
+)
+# Steps that convert another tool's records into responses. A record that they could not read is a lost response.
+_CONVERSIONS = frozenset({"judge responses", "data from-inspect"})
+
+
+class EvidenceSufficiency(StrEnum):
+    """Whether the passages settle the question, by the judge's label."""
+
+    SUFFICIENT = "sufficient"
+    INSUFFICIENT = "insufficient"
+    UNJUDGED = "unjudged"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A response with its question and its judgment."""
+
+    instance: Instance
+    response: Response
+    judgment: Judgment
+
+    @property
+    def verdict(self) -> Verdict:
+        """The five labels."""
+        return self.judgment.verdict
+
+    @property
+    def evidence(self) -> EvidenceSufficiency:
+        """Whether the passages settle the question."""
+        label = self.judgment.evidence_sufficient
+        if label is None:
+            return EvidenceSufficiency.UNJUDGED
+        return EvidenceSufficiency.SUFFICIENT if label else EvidenceSufficiency.INSUFFICIENT
+
+    @property
+    def matched(self) -> Label:
+        """Whether answer and reference match by the rule of appendix D.5.3; None where either is missing.
+
+        One of them, normalised, must be a span of the other. No judge is involved, and aliases do not count.
+        """
+        if self.response.answer is None or self.instance.reference_answer is None:
+            return None
+        return match_answer(self.response.answer, self.instance.reference_answer)
+
+    @property
+    def matched_with_aliases(self) -> Label:
+        """Whether the answer matches the reference or an alias by the same rule; None where either is missing."""
+        if self.response.answer is None or not self.instance.accepted_answers:
+            return None
+        return match_any_answer(self.response.answer, self.instance.accepted_answers)
+
+    @property
+    def row(self) -> SettledVerdict:
+        """The verdict with its ids, as metrics take it."""
+        instance, response = self.instance, self.response
+        return SettledVerdict(response.id, instance.id, self.verdict, instance.benchmark, response.source)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSet:
+    """The cases of one or more runs, with the caveats of their rates."""
+
+    cases: tuple[Case, ...]
+    left_out: tuple[LeftOutResponse, ...] = ()
+    """Responses without a case, with the reason."""
+    rejected: RejectCounts = field(default_factory=dict)
+    """Unused records of the input files."""
+    stale: tuple[str, ...] = ()
+    """One sentence for each file that changed since it was judged; only with ``allow_stale``."""
+    checked: bool = True
+    """Whether manifests tell which files were judged."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences that a command prints before any rate."""
+        return (*self.stale, *(() if self.checked else (UNCHECKED,)), *describe_rejects(self.rejected))
+
+
+def describe_rejects(rejected: RejectCounts) -> tuple[str, ...]:
+    """Return one sentence for each file with unused records: their number by reason."""
+    return tuple(
+        f"{name}: {sum(reasons.values()):,} not used"
+        f" ({', '.join(f'{reason} {count:,}' for reason, count in sorted(reasons.items()))})."
+        for name, reasons in rejected.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The questions and responses of a run's folder, each id once."""
+
+    instances: Mapping[str, Instance]
+    responses: tuple[Response, ...]
+    left_out: tuple[LeftOutResponse, ...] = ()
+    """Unusable responses, with the reason."""
+    rejected: RejectCounts = field(default_factory=dict)
+
+
+def read_run_files(run: Path, *, first_response: bool = False) -> RunFiles:
+    """Read the questions and responses of a run; raise RecordError where one id stands for two of either.
+
+    With ``first_response``, the first response of an id is used and later ones are left out, as judging does.
+    """
+    instances, instance_rejects, _ = _read_unique(run / INSTANCES, Instance, lambda instance: instance.id)
+    responses, response_rejects, left_out = _read_unique(
+        run / RESPONSES, Response, lambda response: response.id, first=first_response
+    )
+    return RunFiles(
+        instances,
+        tuple(responses.values()),
+        (*left_out, *_read_conversion_losses(run)),
+        _drop_empty({INSTANCES: instance_rejects, RESPONSES: response_rejects}),
+    )
+
+
+def _read_unique(
+    path: Path, kind: type[T], id_of: Callable[[T], str], *, first: bool = False
+) -> tuple[dict[str, T], Counter[str], list[LeftOutResponse]]:
+    """Read records by id; return them, the counts of unused records, and the lost ones with the reason.
+
+    A repeated record counts as a duplicate. Different records under one id raise RecordError unless ``first``, and so
+    does a file without a readable record.
+    """
+    require_file(path)
+    values: dict[str, T] = {}
+    locations: dict[str, str] = {}
+    rejected: Counter[str] = Counter()
+    lost: list[LeftOutResponse] = []
+    first_error: RecordError | None = None
+    for record in scan_records(path, kind):
+        if record.value is None:
+            first_error = first_error or record.error
+            rejected[record.error_kind] += 1
+            lost.append((f"{path.name} {record.where}", f"it cannot be read ({record.error_kind})"))
+            continue
+        id_ = id_of(record.value)
+        # By identity: an equal record that was read before is another object, and counts as a duplicate.
+        if values.setdefault(id_, record.value) is record.value:
+            locations[id_] = record.where
+        elif values[id_] == record.value:
+            rejected[DUPLICATE] += 1
+        elif first:
+            rejected[ID_REUSED] += 1
+            lost.append((id_, REPEATED_ID))
+        else:
+            raise _describe_reused_id(path, kind, id_, locations[id_], record.where)
+    if first_error is not None and not values:
+        raise first_error
+    return values, rejected, lost
+
+
+def _describe_reused_id(path: Path, kind: type[object], id_: str, first: str, second: str) -> RecordError:
+    if kind is Judgment:
+        problem = f"was judged twice, in {first} and {second}. Keep one judgment of each response."
+        return RecordError(problem, path=path, record=f"response {id_}")
+    response_remedy = "Give every response a unique id."
+    noun, remedy = ("question", QUESTION_REMEDY) if kind is Instance else ("response", response_remedy)
+    return RecordError(f"the id {id_!r} is another {noun}'s in {first}. {remedy}", path=path, record=second)
+
+
+def _drop_empty(rejected: RejectCounts) -> dict[str, dict[str, int]]:
+    return {name: dict(reasons) for name, reasons in rejected.items() if reasons}
+
+
+def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
+    """Return the records that earlier steps did not use when they wrote the files of a run, by file and step."""
+    counts: dict[str, Mapping[str, int]] = {}
+    for name in (INSTANCES, RESPONSES, JUDGMENTS):
+        if sibling_path(run / name, "manifest.json").is_file() and (manifest := find_manifest(run / name)) is not None:
+            counts[f"{name} ({manifest.stage})"] = {**manifest.counts.rejected, **manifest.counts.quarantined}
+    return counts
+
+
+def _read_conversion_losses(run: Path) -> list[LeftOutResponse]:
+    """Return the records of another tool's file that could not be converted into responses."""
+    manifest, unread = find_manifest(run / RESPONSES), sibling_path(run / RESPONSES, "quarantined.jsonl")
+    if manifest is None or manifest.stage not in _CONVERSIONS or unread.name not in manifest.outputs:
+        return []
+    rows = (raw.value or {} for raw in read_objects(unread)) if unread.is_file() else ()
+    return [(f"{', '.join(manifest.inputs)} {row.get('where')}", "it cannot be read") for row in rows]
+
+
+def check_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
+    """Compare the hashes in the judgments' manifest with the questions and responses in the same folder.
+
+    Raises:
+        UserError: The judgments were made from other files, and ``allow_stale`` is false.
+    """
+    inputs = (run / INSTANCES, run / RESPONSES)
+    for path in inputs:
+        require_file(path)
+    provenance = check_result(run / JUDGMENTS, inputs)
+    remedy = f"Judge these responses (eclose judge {run} --judge MODEL)"
+    return provenance.refuse_stale(run, remedy, allow_stale=allow_stale)
+
+
+def read_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
+    """Read the cases of a judged run.
+
+    A run without a manifest, such as labels of another tool, is read without this check.
+
+    Raises:
+        UserError: The judgments were made from other questions or responses, and ``allow_stale`` is false. Where it is
+            true, ``CaseSet.stale`` describes the change.
+    """
+    # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
+    for name in (INSTANCES, RESPONSES):
+        require_file(run / name)
+    if not (run / JUDGMENTS).exists():
+        raise UserError(_describe_unjudged(run))
+    # Before anything is joined: ids alone would also join judgments of another version of the same responses.
+    provenance = check_run(run, allow_stale=allow_stale)
+    # Judging takes the first response of a repeated id, so a judged run is read the same way.
+    files = read_run_files(run, first_response=provenance.checked)
+    judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS, Judgment, lambda judgment: judgment.response_id)
+    cases, left_out = join_cases(files.instances, files.responses, judgments)
+    rejected = _drop_empty({**files.rejected, JUDGMENTS: judgment_rejects, **_read_earlier_rejects(run)})
+    return CaseSet(tuple(cases), (*left_out, *files.left_out), rejected, provenance.stale, checked=provenance.checked)
+
+
+def _describe_unjudged(run: Path) -> str:
+    """Return the progress of a run without ``judgments.jsonl``, and the command that continues it."""
+    total = sum(1 for _ in read_objects(run / RESPONSES))
+    judged = _count_judged(run / LEDGER)
+    command = f"eclose judge {run} --judge MODEL"
+    if judged:
+        return (
+            f"{run}: {judged:,} of {total:,} responses are judged, and {JUDGMENTS} is written when all are."
+            f" Run the same judge command again to continue: {command}."
+        )
+    return f"{run}: none of {total:,} responses is judged, there is no {JUDGMENTS}. Judge them first: {command}."
+
+
+def _count_judged(ledger: Path) -> int:
+    """Return the number of judged responses by the ledger of a run; 0 without a readable ledger."""
+    if not ledger.is_file():
+        return 0
+    # A ledger holds several runs where settings changed; the longest one is the best guess.
+    by_run = "SELECT count(*) FROM ledger_outcomes WHERE stage = ? GROUP BY run ORDER BY 1 DESC LIMIT 1"
+    # Read-only and without a lock, because the run may be under way.
+    try:
+        connection = sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            # The ledger stores texts as bytes (see ``store.ledger.schema``).
+            row = connection.execute(by_run, (b"judge",)).fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return 0
+    return 0 if row is None else int(row[0])
+
+
+def join_cases(
+    instances: Mapping[str, Instance], responses: Iterable[Response], judgments: Mapping[str, Judgment]
+) -> tuple[list[Case], list[LeftOutResponse]]:
+    """Join questions, responses and judgments by id; return the cases, and responses without one with the reason."""
+    cases, left_out = [], []
+    ids: set[str] = set()
+    for response in responses:
+        instance, judgment = instances.get(response.instance_id), judgments.get(response.id)
+        if response.id in ids:
+            left_out.append((response.id, REPEATED_ID))
+        elif instance is None:
+            left_out.append((response.id, "its question is missing"))
+        elif judgment is None:
+            left_out.append((response.id, "it was not judged"))
+        else:
+            cases.append(Case(instance, response, judgment))
+        ids.add(response.id)
+    return cases, left_out + [(id_, "it was judged, but is missing") for id_ in judgments if id_ not in ids]
+
+
+def read_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
+    """Read the cases of several judged runs together.
+
+    Where two runs use the same response id, the name of the run is put before every id.
+
+    Raises:
+        SettingError: A run is named twice.
+        UserError: All responses of one run are in another one, so that they would count twice; or one id stands for
+            two questions.
+    """
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise SettingError("a run is named twice, and its responses would count twice. Name it once.")
+    sets = {name: read_cases(run, allow_stale=allow_stale) for name, run in zip(name_runs(runs), runs, strict=True)}
+    if len(sets) == 1:
+        return next(iter(sets.values()))
+    responses = {name: {case.response for case in part.cases} for name, part in sets.items()}
+    # In both orders, since either run may be a part of the other.
+    for name, other in permutations(sets, 2):
+        if responses[name] and responses[name] <= responses[other]:
+            raise UserError(
+                f"every response of {name} is in {other} too, and would count twice. "
+                "Leave one of them out, or compare the two with --against."
+            )
+    refuse_other_questions(*(part.cases for part in sets.values()))
+    ids = [case.response.id for part in sets.values() for case in part.cases]
+    if len(set(ids)) < len(ids):
+        # All ids get a prefix, not only the repeated ones: mixed forms would be hard to look up.
+        sets = {name: _prefix_ids(name, part) for name, part in sets.items()}
+    return CaseSet(
+        tuple(chain.from_iterable(part.cases for part in sets.values())),
+        tuple(chain.from_iterable(part.left_out for part in sets.values())),
+        {f"{name}/{file}": counts for name, part in sets.items() for file, counts in part.rejected.items()},
+        tuple(f"{name}: {sentence}" for name, part in sets.items() for sentence in part.stale),
+        checked=all(part.checked for part in sets.values()),
+    )
+
+
+def name_runs(runs: Sequence[Path]) -> list[str]:
+    """Return the names of the folders; their paths where two names are equal."""
+    names = [run.resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+
+
+def _prefix_ids(name: str, part: CaseSet) -> CaseSet:
+    """Return the cases with the name of their run before every response id."""
+    renamed = tuple(
+        replace(
+            case,
+            response=replace(case.response, id=f"{name}/{case.response.id}"),
+            judgment=replace(case.judgment, response_id=f"{name}/{case.response.id}"),
+        )
+        for case in part.cases
+    )
+    return replace(part, cases=renamed, left_out=tuple((f"{name}/{id_}", why) for id_, why in part.left_out))
+
+
+def refuse_other_questions(*runs: Iterable[Case]) -> None:
+    """Raise UserError where one id stands for different questions in different runs."""
+    questions: dict[tuple[str | None, str], str] = {}
+    for case in chain(*runs):
+        instance = case.instance
+        # Ids are unique within a benchmark only.
+        first = questions.setdefault((instance.benchmark, instance.id), instance.question)
+        if first != instance.question:
+            raise UserError(
+                f"question {instance.id} is {first!r} in one run and {instance.question!r} in another. "
+                "Runs can be combined only where the same id is the same question."
+            )

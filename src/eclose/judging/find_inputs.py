@@ -1,0 +1,80 @@
+"""The questions and responses to judge: those of a run's folder, of two files, or of one file that holds both.
+
+The module imports no client packages, so responses can be read where none are installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.load import detect_layout, scan_instances, scan_responses
+from eclose.errors import SettingError
+from eclose.store.records.json_reader import read_objects, require_file
+from eclose.store.records.outcome_counts import Counts
+from eclose.store.runs.folder import INSTANCES, RESPONSES
+from eclose.store.runs.step import RunStep
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """The files of questions and responses."""
+
+    instances: Path
+    responses: Path
+    counts: Mapping[str, Counts] = field(default_factory=dict, compare=False)
+    """Record counts of another tool's file, where both files were written from it."""
+
+
+def find_run_inputs(
+    path: Path, out: Path, instances: Path | None = None, layout: RecordLayout = RecordLayout.AUTO
+) -> RunInputs:
+    """Return the files of a run's folder, of a file of responses, or written from another tool's file.
+
+    Args:
+        path: A run's folder, a file of responses, or a file of another tool with questions and responses side by side.
+        out: Folder for the two files that are written from another tool's file.
+        instances: File of the questions; needed for a file of responses.
+        layout: Layout of another tool's file.
+
+    Raises:
+        SettingError: ``path`` is a file of responses, and ``instances`` is missing.
+    """
+    if path.is_dir():
+        return _require_files(RunInputs(instances or path / INSTANCES, path / RESPONSES))
+    require_file(path)
+    if not _holds_responses(path):
+        return _split_file(path, out, detect_layout(path) if layout is RecordLayout.AUTO else layout)
+    if instances is None:
+        raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
+    return _require_files(RunInputs(instances, path))
+
+
+def _holds_responses(path: Path) -> bool:
+    """Return whether the first readable record has the fields of a response."""
+    # By the fields of a record and not by the name of the file: another tool's file may be called responses.jsonl as
+    # well.
+    first = next((raw.value for raw in read_objects(path) if raw.value is not None), {})
+    return {"instance_id", "trace"} <= first.keys()
+
+
+def _require_files(inputs: RunInputs) -> RunInputs:
+    require_file(inputs.instances)
+    require_file(inputs.responses)
+    return inputs
+
+
+def _split_file(path: Path, out: Path, layout: RecordLayout) -> RunInputs:
+    """Write the questions and the responses of one file into two, and count its records."""
+    settings = {"format": layout.value}
+    questions = RunStep("judge instances", settings, (path,), out / INSTANCES)
+    responses = RunStep("judge responses", settings, (path,), out / RESPONSES)
+    # ``claim`` returns the manifest of an earlier run over the same file, and the step is then skipped.
+    manifest = questions.claim()
+    question_counts = manifest.counts if manifest else questions.write(scan_instances(path, layout=layout))
+    manifest = responses.claim()
+    response_counts = manifest.counts if manifest else responses.write(scan_responses(path, layout=layout))
+    counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
+    return RunInputs(questions.out, responses.out, counts)

@@ -1,0 +1,81 @@
+"""The report as people read it."""
+
+from __future__ import annotations
+
+from tests.annotation.results.records import annotation, grouped, grouped_questions, screening
+
+from eclose.annotation.annotations import Annotation, Annotations
+from eclose.annotation.forms import TaskKind
+from eclose.annotation.results.agreement_report import report_agreement
+from eclose.annotation.results.agreement_tables import build_tables
+
+
+def made(rows=(), questions=()):
+    return build_tables(report_agreement(Annotations(grouped(*rows), grouped_questions(questions)), resamples=100))
+
+
+def cells(table, first):
+    return dict(zip(table.heads, next(row for row in table.rows if row[0] == first), strict=True))
+
+
+def test_a_table_has_the_rows_of_the_paper_and_says_what_is_undefined():
+    agreement, adjudication = made([annotation("r1", "A1"), annotation("r1", "A2"),
+                                    annotation("r2", "A1", labels="0111"),
+                                    annotation("r2", "A2", labels="0011")])  # fmt: skip
+    assert agreement.title == "Agreement before adjudication: 2 of 2 responses, to 2 questions"
+    assert len(agreement.rows) == 10
+    assert cells(agreement, "Alignment A")["alpha [95 %]"].startswith("1.000")
+    assert cells(agreement, "Substantive status")["alpha [95 %]"] == "undefined, unanimous"
+    assert cells(agreement, "Local-failure reason")["alpha [95 %]"] == "undefined, nothing to compare"
+    assert cells(agreement, "Local-failure reason")["specific"] == "-"
+    assert adjudication.rows[0] == ("all", "1", "50.0")
+
+
+def test_ac1_is_shown_where_nearly_all_labels_are_alike():
+    rows = [
+        annotation(f"r{n}", who, labels="0111" if n == 0 and who == "A1" else "1111")
+        for n in range(30)
+        for who in ("A1", "A2")
+    ]
+    agreement = made(rows)[0]
+    # One of 60 labels: chance is 2 · 59/3600; (29/30 - .0328)/(1 - .0328) = .966.
+    assert cells(agreement, "Alignment A")["AC1"] == "0.966"
+    assert any(note.startswith("AC1 where 95%") for note in agreement.notes)
+    even = [annotation(f"r{n}", who, [], "0101" if n % 2 else "1010") for n in range(4) for who in ("A1", "A2")]
+    assert cells(made(even)[0], "Alignment A").get("AC1", "-") == "-"
+
+
+def test_more_than_two_people_are_said_to_be_more():
+    rows = [annotation("r", who, asked=3) for who in ("A1", "A2", "A3")]
+    assert any("3 people" in note and "Krippendorff" in note for note in made(rows)[0].notes)
+    assert not any("Krippendorff" in note for note in made([annotation("r", "A1"), annotation("r", "A2")])[0].notes)
+
+
+def test_screening_comes_first_and_by_dataset():
+    questions = [
+        screening("q1", "S1"),
+        screening("q1", "S2", "N1"),
+        screening("q2", "S1", "N1"),
+        screening("q2", "S2", "N1"),
+    ]
+    overall, datasets, adjudication, _ = made([annotation("r1", "A1")], questions)
+    assert [row[:2] for row in overall.rows] == [("Binary eligibility", "2"), ("Primary ineligibility reason", "1")]
+    assert overall.rows[0][2].startswith("50.0 [")
+    assert overall.rows[1][3] == "undefined, unanimous"
+    assert datasets.rows[0][0] == "B"
+    assert datasets.rows[0][-1] == "1"
+    assert ("  eligibility", "1", "50.0") in adjudication.rows
+
+
+def test_what_changed_and_who_knew_the_reference_is_said_in_numbers():
+    rows = [annotation("r", "A1"), annotation("r", "A2", labels="0111"),
+            annotation("r", "A7", adjudicates=True, reference_seen_before=True)]  # fmt: skip
+    _, adjudication, changed = made(rows)
+    assert adjudication.notes[0].startswith("1 adjudicated, 0 waiting")
+    assert adjudication.notes[1].startswith("1 were adjudicated by a person who knew the reference")
+    assert ("A", "1", "1", "2") in changed.rows
+    assert not any("A1" in cell or "A7" in cell for table in made(rows) for row in table.rows for cell in row)
+
+
+def test_nothing_finished_has_no_table_of_adjudication():
+    assert len(made([Annotation("r", "q", TaskKind.RESPONSE, 2)])) == 1

@@ -1,0 +1,151 @@
+"""People for ``campaigns/annotate_paper.py``: they err as often as was fitted, and agreement is counted again by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+from campaigns.annotators import agreement_recount
+from campaigns.annotators.browser import Reader
+from campaigns.annotators.error_model import ErrorRates, SimulatedAnnotator, Truth
+from campaigns.annotators.labeller import TruthIndex
+from campaigns.annotators.paper_rates import MIX, TABLE, annotators_of, fit, spoilt
+from campaigns.annotators.server import make_world
+
+from eclose.core.judgment import Ineligibility, LocalFailure, StepJudgment
+from eclose.core.verdict import Verdict
+from eclose.world.make.instances import make_items
+
+SCRIPT = Path(__file__).parents[2] / "campaigns" / "annotate_paper.py"
+
+STEPS = (
+    StepJudgment(True, True),
+    StepJudgment(False),
+    StepJudgment(True, False, LocalFailure.INVALID_INFERENCE),
+)
+TRUTH = Truth("r", "q?", ("one", "two", "three"), "a", STEPS, Verdict(True, False, True, True, False))
+ENTRIES = [
+    {"substantive": "yes", "sound": "yes"},
+    {"substantive": "no"},
+    {"substantive": "yes", "sound": "no", "failure": "L2"},
+]
+
+
+def test_who_never_errs_says_what_is_true():
+    exact = SimulatedAnnotator("anna")
+    assert exact.steps(TRUTH) == ENTRIES
+    verdict = TRUTH.verdict
+    said = {name: value for letter in "BCD" for name, value in exact.whole(TRUTH, letter)[0].items()}
+    assert said == {
+        name: "yes" if getattr(verdict, name) else "no" for name in ("aligned", "closed", "correct", "complete")
+    }
+    assert exact.screening("q?", Ineligibility.ILL_POSED) == [{"eligible": "no", "code": "N4"}]
+    assert exact.screening("q?", None) == [{"eligible": "yes"}]
+
+
+def test_people_err_as_often_as_they_are_said_to_and_always_in_the_same_way():
+    errs = ErrorRates(missed=0.3, alarms=0.1, in_trouble=0.5)
+    rng = Random(1)
+    assert sum(errs.look(False, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.3, abs=0.03)
+    assert sum(not errs.look(True, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.1, abs=0.03)
+    assert sum(not errs.look(True, rng, trouble=True) for _ in range(4_000)) / 4_000 == pytest.approx(0.5, abs=0.03)
+    mind = SimulatedAnnotator("anna", {"sound": errs, "aligned": errs}, miscoded=0.5)
+    assert [mind.steps(TRUTH), mind.whole(TRUTH, "B")] == [mind.steps(TRUTH), mind.whole(TRUTH, "B")]
+    others = [replace(mind, name=f"anna{number}").steps(TRUTH) for number in range(30)]
+    assert any(other != mind.steps(TRUTH) for other in others)
+
+
+@pytest.mark.parametrize("row", ["Step soundness", "Alignment A", "Answer correctness", "Completeness K"])
+def test_two_who_err_as_fitted_agree_as_far_as_the_paper_says(row):
+    no = 1 - TABLE[row].majority
+    errs, rng = fit(no, TABLE[row].alpha, no), Random(2)
+    truths = [rng.random() >= no for _ in range(60_000)]
+    pairs = [(str(errs.look(holds, rng)), str(errs.look(holds, rng))) for holds in truths]
+    counted = agreement_recount._count(pairs)
+    assert counted.alpha == pytest.approx(TABLE[row].alpha, abs=0.02)
+    assert counted.raw == pytest.approx(TABLE[row].raw, abs=0.01)
+
+
+def test_agreement_is_counted_where_the_question_arises_for_both():
+    mine = {
+        "A": ENTRIES,
+        "B": [{"aligned": "yes"}],
+        "C": [{"closed": "no"}],
+        "D": [{"correct": "no", "complete": "yes"}],
+    }
+    other = [
+        {"substantive": "yes", "sound": "yes"},
+        {"substantive": "yes", "sound": "yes"},
+        {"substantive": "yes", "sound": "no", "failure": "L1"},
+    ]
+    theirs = {**mine, "A": other, "C": [{"closed": "yes"}]}
+    found = agreement_recount.count(
+        [agreement_recount.SubjectForms([mine, theirs], None), agreement_recount.SubjectForms([mine, mine], None)]
+    )
+    assert {name: one.n for name, one in found.items() if one.n != 2} == {
+        "Substantive status": 6,
+        "Step soundness": 4,
+    }
+    assert found["Substantive status"].raw == 5 / 6
+    assert (found["Step soundness"].raw, found["Local-failure reason"].raw) == (1.0, 0.5)
+    # One of two pairs differs; three no and one yes: 1 - (1/2) / (2 · 3 · 1 / (4 · 3)) = 0.
+    assert found["Closure C"].alpha == pytest.approx(0.0)
+    assert found["Global sufficiency G"].raw == found["Closure C"].raw == 0.5
+
+
+def test_what_holds_in_the_end_is_held_against_what_is_true():
+    exact = SimulatedAnnotator("anna")
+    true = {"A": exact.steps(TRUTH), **{name: exact.whole(TRUTH, name) for name in "BCD"}}
+    assert not agreement_recount.wrong(agreement_recount.SubjectForms([true, true], None), TRUTH)
+    miscoded = {**true, "A": [*ENTRIES[:2], {**ENTRIES[2], "failure": "L1"}]}
+    off = {**true, "C": [{"closed": "no" if TRUTH.verdict.closed else "yes"}]}
+    assert agreement_recount.wrong(agreement_recount.SubjectForms([miscoded, miscoded], None), TRUTH)
+    assert agreement_recount.wrong(agreement_recount.SubjectForms([off, off], None), TRUTH)
+    assert not agreement_recount.wrong(agreement_recount.SubjectForms([off, true], true), TRUTH)
+
+
+def test_a_page_is_read_for_its_question_its_trace_and_its_form():
+    page = Reader(
+        '<div class="asked"><p><span class="words">q?</span></p></div><p class="words">a passage</p>'
+        '<form id="form" action="/tasks/x/C"><input type="hidden" name="key" value="k">'
+        '<p class="words block">one\ntwo\nthree</p><p class="words">a &amp; b</p>'
+        '<input type="radio" name="1.closed" value="yes" checked><input type="radio" name="1.closed" value="no"></form>'
+    )
+    assert page.words == ["q?", "one\ntwo\nthree", "a & b"]
+    assert page.forms[0].fields == {"key": "k", "1.closed": "yes"}
+    assert page.forms[0].choices == {"1.closed": ["yes", "no"]}
+    matter = TruthIndex([replace(TRUTH, answer="a & b")])
+    assert matter.entries(SimulatedAnnotator("anna"), "C", page, 1) == SimulatedAnnotator("anna").whole(TRUTH, "C")
+
+
+def test_failures_are_about_as_common_as_in_the_paper_and_rates_follow_from_them():
+    world = make_world(40, MIX)
+    assert len(world.responses) == len(world.truths) == 120
+    assert len({one.id for one in world.responses}) == 120
+    assert 0.1 < sum(one.trouble for one in world.truths) / 120 < 0.4
+    mind = annotators_of(world.truths)
+    assert all(0 <= errs.missed <= 0.5 and 0 <= errs.alarms < 0.1 for errs in mind.rates.values())
+    assert mind.rates["sound"].in_trouble == pytest.approx(3 * mind.rates["sound"].alarms)
+
+
+def test_questions_that_cannot_be_used_are_none_of_the_others():
+    known = [item.instance for item in islice(make_items("2wiki", 42), 5)]
+    made = spoilt(13, known)
+    assert {code for _, code in made} >= {Ineligibility.MISSING_LINK, Ineligibility.ILL_POSED}
+    assert not {one.question for one, _ in made} & {one.question for one in known}
+    assert len({one.id for one, _ in made}) == len(made)
+
+
+@pytest.mark.slow
+def test_a_small_study_comes_to_its_end_over_http():
+    command = [sys.executable, str(SCRIPT), "--questions", "9"]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    figure = json.loads(ran.stdout.splitlines()[-1])
+    assert (ran.returncode, figure["holds"]) == (0, True), ran.stdout + ran.stderr
+    assert "27 of 27 responses" not in ran.stdout  # not everything is adjudicated

@@ -1,0 +1,22 @@
+"""The short form of ``campaigns/shared_budget.py``. The long form is a figure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.store.postgres import fresh_database
+
+SCRIPT = Path(__file__).parents[2] / "campaigns" / "shared_budget.py"
+
+
+@pytest.mark.slow
+def test_three_processes_keep_one_budget_while_the_database_is_restarted():
+    fresh_database()  # skips where there is none
+    command = [sys.executable, str(SCRIPT), "--records", "60", "--restarts", "1"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["value"] == 0

@@ -1,0 +1,84 @@
+"""The verbs ``train``, ``select`` and ``switch_test`` write what their commands write."""
+
+import json
+from itertools import islice
+
+import pytest
+from typer.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="needs the train extra")
+pytest.importorskip("peft", reason="needs the train extra")
+
+from tests.models import tiny
+from tests.tiny_models import model, tokenizer
+from tests.training.small import short_families, small_model, small_tokenizer
+
+import eclose
+from eclose.cli.main import app
+from eclose.store.records.jsonl import write_records
+from eclose.world.make.families import make_families
+
+
+def command(*words, codes=(0,)):
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code in codes, result.output
+    return result.stdout
+
+
+def test_train_writes_what_the_command_writes(tmp_path):
+    small_model().save_pretrained(tmp_path / "model")
+    small_tokenizer().save_pretrained(tmp_path / "model")
+    families = tmp_path / "families.jsonl"
+    write_records(families, short_families(2))
+    settings = {
+        "model": str(tmp_path / "model"),
+        "method": "e_closure",
+        "families_per_update": 2,
+        "max_steps": 2,
+        "demonstrations": 0,
+        "lora_rank": 2,
+        "report_to": "none",
+        "use_cpu": True,
+    }
+    result = eclose.train(families, out=tmp_path / "python", **settings)
+    flags = [
+        word
+        for name, value in settings.items()
+        for word in ([f"--{name.replace('_', '-')}"] if value is True else [f"--{name.replace('_', '-')}", value])
+    ]
+    output = command("train", families, "--out", tmp_path / "command", *flags)
+    assert str(result.counts) in output
+    names = ("adapter/adapter_model.safetensors", "adapter/adapter_config.json", "recipe.json")
+    for name in names:
+        python, from_command = ((tmp_path / folder / name).read_bytes() for folder in ("python", "command"))
+        assert python == from_command, name
+
+
+def test_select_writes_what_the_command_writes(tmp_path):
+    weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
+    tiny.model().save_pretrained(weights)
+    tiny.tokenizer().save_pretrained(weights)
+    write_records(families, islice(make_families("2wiki", 5), 2))
+    recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
+    for name in ("python", "command"):
+        for step in (4, 8):
+            tiny.adapter(tmp_path / name / f"checkpoint-{step}", seed=step)
+            (tmp_path / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
+        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+    selection = eclose.select(tmp_path / "python", families, max_new_tokens=6)
+    command("select", tmp_path / "command", "--families", families, "--max-new-tokens", 6, codes=(3,))
+    assert not selection.has_answers
+    replies = [(tmp_path / name / "selection.replies.jsonl").read_bytes() for name in ("python", "command")]
+    assert replies[0] == replies[1]
+
+
+def test_switch_test_writes_what_the_command_writes(tmp_path):
+    weights, families = tmp_path / "tiny", tmp_path / "families.jsonl"
+    model().save_pretrained(weights)
+    tokenizer().save_pretrained(weights)
+    write_records(families, islice(make_families("2wiki", 5), 2))
+    settings = eclose.SwitchSettings(model=str(weights), demonstrations=0)
+    result = eclose.switch_test(families, settings=settings, out=tmp_path / "python.jsonl")
+    output = command("switch", families, "--model", weights, "--demonstrations", 0, "--out", tmp_path / "command.jsonl")
+    assert (tmp_path / "python.jsonl").read_bytes() == (tmp_path / "command.jsonl").read_bytes()
+    assert str(result.counts) in output
