@@ -14,6 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
 SIZES = (10_000, 100_000, 1_000_000)
 GOAL = 100
 TEXT = "The river crosses a small town whose bridge was built by an engineer."
@@ -40,10 +44,10 @@ def instance(number: int) -> dict[str, object]:
 
 def validate(path: Path) -> None:
     """What ``eclose data validate`` does, then the peak memory in bytes and the seconds taken."""
-    from eclose.benchmarks.load import check_file, scan_instances  # noqa: PLC0415 - belongs to the child alone
+    from eclose.benchmarks.load import check_question_file, scan_instances  # noqa: PLC0415 - belongs to the child alone
 
     start = time.perf_counter()
-    found = check_file(scan_instances(path), limit=20)
+    found = check_question_file(scan_instances(path), limit=20)
     seconds = time.perf_counter() - start
     if not found.passed:
         raise SystemExit(f"{path}: {found.counts}")
@@ -74,15 +78,13 @@ def main() -> int:
             per_record = (peak - idle) / count
             print(f"{count:>9,}  {(peak - idle) / 2**20:>21.1f}  {per_record:>12.1f}  {count / seconds:>9,.0f}")
     holds = per_record < GOAL
-    figure = {
-        "name": "memory of validating instances",
-        "value": round(per_record, 1),
-        "unit": "bytes/record",
-        "goal": f"< {GOAL}",
-        "holds": holds,
-    }
-    print(json.dumps(figure))
-    return 0 if holds else 1
+    return print_result(
+        name="memory of validating instances",
+        value=round(per_record, 1),
+        unit="bytes/record",
+        goal=f"< {GOAL}",
+        holds=holds,
+    )
 
 
 if __name__ == "__main__":

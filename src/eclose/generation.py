@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import detect_layout, scan_instances
+from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.budget import CostEstimate, estimate_cost
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
@@ -124,7 +124,7 @@ class GenerationRun(ModelRun[Instance]):
         return [ModelJob(JOB, self._respond, Response)]
 
     async def _respond(self, instance: Instance, model: ChatModel) -> Response | Rejection:
-        return await answer(model, self, instance)
+        return await answer_question(model, self, instance)
 
     @property
     def decoding(self) -> Decoding:
@@ -138,7 +138,7 @@ class GenerationRun(ModelRun[Instance]):
 
     async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
         """Count responses without an answer, and describe the engine."""
-        return {"incomplete": await _incomplete(ledger), "engine": engine_facts(self.model)}
+        return {"incomplete": await _incomplete(ledger), "engine": describe_engine(self.model)}
 
     def write_inputs(self, *, force: bool) -> None:
         """Copy the questions beside the responses before the first request, so that judging needs the folder alone.
@@ -171,7 +171,7 @@ class GenerationRun(ModelRun[Instance]):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedCompletion:
     """A refusal of the model, as written beside the responses."""
 
     problem: str
@@ -275,7 +275,7 @@ async def plan_generation(
     elif isinstance(model, LocalModelRef):
         model = replace(model, context=settings.max_length)
     path = Path(instances)
-    layout = detect_layout(path) if settings.format is RecordLayout.AUTO else settings.format
+    layout = detect_file_layout(path) if settings.format is RecordLayout.AUTO else settings.format
     # What identifies the run but not the system: a response keeps its id in a run over more questions.
     identity = _system_identity(model, settings) | {
         "source": asdict(model.source),
@@ -302,7 +302,7 @@ def _decoding(model: ModelRef, settings: GenerateSettings) -> Decoding:
     return Decoding(max_tokens=settings.max_new_tokens, thinking=thinking)
 
 
-def forecast(run: GenerationRun, calls: CallSettings | None = None) -> CostEstimate:
+def forecast_generation(run: GenerationRun, calls: CallSettings | None = None) -> CostEstimate:
     """Estimate calls, tokens and cost before anything is sent; replies in the ledger are not deducted."""
     # An estimate is no promise: without a known price it reports tokens alone, whatever the settings demand of a run.
     price = find_model_price(run.model, replace(calls or CallSettings(), unpriced=True, budget=None))
@@ -319,12 +319,12 @@ async def generate_responses(
     options: RunOptions | None = None,
 ) -> RunResult:
     """Write ``responses.jsonl`` into a folder, with its manifest, rejected records and the questions."""
-    calls, options = single_attempt(calls), options or RunOptions()
+    calls, options = allow_one_attempt(calls), options or RunOptions()
     run = await plan_generation(instances, model, out, settings, deadline=calls.deadline, replay=options.replay)
     return await run_models(run, calls, options)
 
 
-def single_attempt(calls: CallSettings | None) -> CallSettings:
+def allow_one_attempt(calls: CallSettings | None) -> CallSettings:
     """Return the call settings with one completion for each input: a malformed completion is a response."""
     return replace(calls or CallSettings(), semantic_attempts=1)
 
@@ -354,7 +354,7 @@ async def _incomplete(ledger: Ledger) -> dict[str, int]:
 _PACKAGES = ("torch", "transformers", "tokenizers", "peft", "vllm")
 
 
-def engine_facts(model: ModelRef) -> dict[str, Any]:
+def describe_engine(model: ModelRef) -> dict[str, Any]:
     """Return what computed the replies, for the manifest: engine, its versions, precision and device.
 
     A server does not report its engine: note engine and versions beside the run.
@@ -384,14 +384,14 @@ def _device() -> str:
     return "cpu" if accelerator is None else accelerator.type
 
 
-async def answer(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | Rejection:
+async def answer_question(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | Rejection:
     """Request one completion. A truncated or empty one is a response without an answer; a refusal is rejected."""
     try:
         reply = await model.complete(run.request(instance))
     except CallFailure as failure:
         # A refusal has no trace to judge; it is counted and written beside the responses.
         if failure.kind is FailureKind.REFUSAL:
-            return Rejection(REFUSAL, Refused(failure.problem, failure.raw))
+            return Rejection(REFUSAL, RefusedCompletion(failure.problem, failure.raw))
         if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
             raise
         reply = failure.reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.benchmarks.agent_traces import is_conversation, read_conversation, read_tool_calls
+from eclose.benchmarks.agent_traces import is_message_list, parse_agent_conversation, parse_deepeval_tool_calls
 from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.errors import RecordError
 
@@ -13,13 +13,13 @@ SAID = {"role": "assistant", "content": "Ada."}
 
 
 def test_roles_have_the_names_of_other_tools_too():
-    found = read_conversation([{"role": "system", "content": "Be brief."}, ASKED, SAID], "user_input")
+    found = parse_agent_conversation([{"role": "system", "content": "Be brief."}, ASKED, SAID], "user_input")
     assert (found.question, found.items, found.last) == ("Who?", [], "Ada.")
 
 
 @pytest.mark.parametrize("value", [None, "Who?", [], ["Who?"], [ASKED, "Ada"]])
 def test_what_is_no_conversation(value):
-    assert not is_conversation(value)
+    assert not is_message_list(value)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_what_is_no_conversation(value):
 )
 def test_what_is_more_or_less_than_one_question_is_refused(messages, problem):
     with pytest.raises(RecordError, match=problem):
-        read_conversation(messages, "messages")
+        parse_agent_conversation(messages, "messages")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_is_more_or_less_than_one_question_is_refused(messages, problem):
 )
 def test_what_are_no_calls_is_refused(calls, problem):
     with pytest.raises(RecordError, match=problem):
-        read_tool_calls(calls, "tools_called")
+        parse_deepeval_tool_calls(calls, "tools_called")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.benchmarks.characteristics import Quartiles, characterize, classify_answer
+from eclose.benchmarks.characteristics import Quartiles, characterize_benchmarks, classify_answer_type
 from eclose.benchmarks.load import scan_instances
 from eclose.core.instance import Instance, Passage
 from eclose.store.records.jsonl import unwrap_records
@@ -21,7 +21,9 @@ def test_medians_and_quartiles_by_hand():
     # distractors 3, 2, 8, 6 -> 2, 3, 6, 8: quartiles 2.75, 4.5, 6.5
     # density 25, 50, 20, 40 -> 20, 25, 40, 50: quartiles 23.75, 32.5, 42.5
     # words per passage 1, 1, 2, 3 -> totals 4, 4, 20, 30: quartiles 4, 12, 22.5
-    (row,) = characterize([make("a", 4, 1), make("b", 4, 2), make("c", 10, 2, words=2), make("d", 10, 4, words=3)])
+    (row,) = characterize_benchmarks(
+        [make("a", 4, 1), make("b", 4, 2), make("c", 10, 2, words=2), make("d", 10, 4, words=3)]
+    )
     assert row.supporting == Quartiles(2, 1.75, 2.5)
     assert row.distractors == Quartiles(4.5, 2.75, 6.5)
     assert row.support_density == Quartiles(32.5, 23.75, 42.5)
@@ -29,15 +31,15 @@ def test_medians_and_quartiles_by_hand():
 
 
 def test_unknown_support_is_undefined_and_does_not_count_as_none():
-    (row,) = characterize([make("a", 4, None), make("b", 4, None)])
+    (row,) = characterize_benchmarks([make("a", 4, None), make("b", 4, None)])
     assert (row.n, row.n_support_known) == (2, 0)
     assert row.supporting is row.distractors is row.support_density is None
-    (row,) = characterize([make("a", 4, None), make("b", 4, 2), make("c", 4, 0)])
+    (row,) = characterize_benchmarks([make("a", 4, None), make("b", 4, 2), make("c", 4, 0)])
     assert (row.n, row.n_support_known, row.supporting.median) == (3, 2, 1)
 
 
 def test_composition():
-    (row,) = characterize(
+    (row,) = characterize_benchmarks(
         [
             make("a", 1, 1, kind="bridge", hops=2, reference_answer="Yes."),
             make("b", 1, 1, kind="bridge", hops=4, reference_answer="No way"),
@@ -53,18 +55,20 @@ def test_composition():
     ("answer", "kind"), [("yes", "yes/no"), ("No", "yes/no"), ("Yes Minister", "other"), ("", "other"), (None, "none")]
 )
 def test_answer_types(answer, kind):
-    assert classify_answer(answer) == kind
+    assert classify_answer_type(answer) == kind
 
 
 def test_one_row_per_benchmark_and_none_last():
-    rows = characterize(
+    rows = characterize_benchmarks(
         [Instance(n, "Q?", (Passage("0", "", "x"),), benchmark=b) for n, b in zip("abc", (None, "Z", "A"), strict=True)]
     )
     assert [row.benchmark for row in rows] == ["A", "Z", None]
 
 
 def test_real_hotpot_has_two_of_ten_as_in_the_paper(shared_data):
-    (row,) = characterize(unwrap_records(scan_instances(shared_data / "qa" / "hotpotqa_validation_100_hf.jsonl.gz")))
+    (row,) = characterize_benchmarks(
+        unwrap_records(scan_instances(shared_data / "qa" / "hotpotqa_validation_100_hf.jsonl.gz"))
+    )
     assert row.supporting == Quartiles(2, 2, 2)
     assert row.distractors == Quartiles(8, 8, 8)
     assert row.support_density == Quartiles(20, 20, 20)

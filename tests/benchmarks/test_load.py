@@ -7,7 +7,7 @@ import json
 import pytest
 
 from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
-from eclose.benchmarks.load import detect_layout, scan_instances, scan_responses
+from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
 from eclose.store.records.jsonl import unwrap_records, write_records
@@ -42,7 +42,7 @@ def test_layouts_are_told_by_their_keys(record, layout):
 def test_the_layout_is_that_of_the_first_readable_record(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("broken\n" + json.dumps({"paragraphs": []}) + "\n")
-    assert detect_layout(path) is RecordLayout.MUSIQUE
+    assert detect_file_layout(path) is RecordLayout.MUSIQUE
 
 
 def test_a_file_of_one_layout_does_not_take_another(tmp_path):
@@ -96,7 +96,7 @@ def test_a_parquet_table_may_hold_dates_where_we_do_not_look(tmp_path):
 def test_one_question_may_have_several_responses(tmp_path):
     path = lines(tmp_path / "a.jsonl", ROW, {**ROW, "answer": "S"}, ROW, {**ROW, "question": "R?", "answer": None})
     assert [record.rejected for record in scan_instances(path)] == [None, "duplicate", "duplicate", None]
-    responses = list(scan_responses(path))
+    responses = list(scan_recorded_responses(path))
     assert [record.rejected for record in responses] == [None, None, "duplicate", "no response"]
     assert len({record.value.instance_id for record in responses if record.value}) == 1
     assert len({record.value.id for record in responses if record.value}) == 2
@@ -104,14 +104,14 @@ def test_one_question_may_have_several_responses(tmp_path):
 
 def test_a_response_to_a_question_that_cannot_be_told_apart_is_an_error(tmp_path):
     path = lines(tmp_path / "a.jsonl", {**ROW, "id": "1"}, {**ROW, "id": "1", "question": "R?", "answer": "S"})
-    _, second = scan_responses(path)
+    _, second = scan_recorded_responses(path)
     assert "the id '1' was used in line 1" in str(second.error)
 
 
 def test_a_response_keeps_the_rules_too(tmp_path):
     path = lines(tmp_path / "a.jsonl", {**ROW, "answer": "a\0b"})
     assert next(scan_instances(path)).value is not None
-    assert "answer: holds a NUL character" in str(next(scan_responses(path)).error)
+    assert "answer: holds a NUL character" in str(next(scan_recorded_responses(path)).error)
 
 
 def test_our_own_files_come_back_as_they_were(tmp_path):
@@ -144,6 +144,6 @@ def test_another_tools_context_is_not_taken_for_hotpotqa(tmp_path, record, seen)
     path = tmp_path / "spans.jsonl"
     path.write_text(json.dumps(record) + "\n")
     with pytest.raises(RecordError) as refused:
-        detect_layout(path)
+        detect_file_layout(path)
     assert f"line 1: context: is {seen}, and no known layout has that" in str(refused.value)
     assert "retrieved_contexts" in str(refused.value)

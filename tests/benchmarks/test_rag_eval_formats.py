@@ -8,7 +8,7 @@ import pytest
 
 from eclose.benchmarks import rag_eval_formats
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import scan_instances, scan_responses
+from eclose.benchmarks.load import scan_instances, scan_recorded_responses
 from eclose.core import parse_trace
 from eclose.core.response import IncompleteReason, Trace
 from eclose.errors import RecordError
@@ -35,7 +35,7 @@ DEEPEVAL = ROWS[RecordLayout.DEEPEVAL]
 
 
 def convert(record, layout=RecordLayout.RAGAS):
-    return rag_eval_formats.convert_record(record, layout)
+    return rag_eval_formats.convert_tool_record(record, layout)
 
 
 def lines(path, *records):
@@ -78,7 +78,7 @@ def test_prose_before_an_answer_line_is_cut_into_sentences():
 def test_prose_without_an_answer_line_is_counted_with_the_responses_alone(tmp_path):
     path = lines(tmp_path / "a.jsonl", {**RAGAS, "response": PROSE}, {**RAGAS, "user_input": "Who?"})
     assert [record.repairs for record in scan_instances(path)] == [("id derived from content",)] * 2
-    first, second = scan_responses(path)
+    first, second = scan_recorded_responses(path)
     assert first.repairs == ("id derived from content", parse_trace.ALL_ANSWER)
     assert (first.value.trace, first.value.answer) == (Trace(()), PROSE)
     assert second.repairs == ("id derived from content",)
@@ -88,7 +88,7 @@ def test_prose_without_an_answer_line_is_counted_with_the_responses_alone(tmp_pa
     ("record", "problem"),
     [
         ({"reasoning": {"text": "a"}}, "^reasoning: should be a text, or a list of texts or of objects with a text"),
-        ({"reasoning": [1]}, r"^reasoning\[0\]: is no text"),
+        ({"reasoning": [1]}, r"^reasoning\[0\]: is not a text"),
         ({"steps": [{"body": "a"}]}, r"^steps\[0\]: has no text"),
         ({"steps": ["a"], "reasoning": "b"}, "^reasoning and steps: each could be the trace. Keep one"),
         (
@@ -122,7 +122,7 @@ def test_observations_of_a_log_become_evidence(tmp_path):
     path = lines(
         tmp_path / "a.jsonl", *({**RAGAS, "id": "q1", "response": LOG.format(seen)} for seen in ("a", "b", "a"))
     )
-    records = list(scan_responses(path))
+    records = list(scan_recorded_responses(path))
     assert [record.rejected for record in records] == [None, None, "duplicate"]
     assert len({record.value.instance_id for record in records if record.value}) == 2
     assert [record.rejected for record in scan_instances(path)] == [None, None, "duplicate"]
@@ -135,7 +135,7 @@ def test_observations_that_were_retrieved_anyway_change_nothing():
 
 def test_trajectories_that_end_in_one_answer_stay_apart(tmp_path):
     path = lines(tmp_path / "a.jsonl", *({**RAGAS, "id": "1", "trace": [step]} for step in (*STEPS, STEPS[0])))
-    records = list(scan_responses(path))
+    records = list(scan_recorded_responses(path))
     assert [record.rejected for record in records] == [None, None, "duplicate"]
     assert {record.value.instance_id for record in records if record.value} == {"1"}
     assert len({record.value.id for record in records if record.value}) == 2
@@ -186,7 +186,7 @@ TALK = [
 def test_a_conversation_with_tools_is_one_question(tmp_path):
     path = lines(tmp_path / "a.jsonl", {"user_input": TALK, "reference": "Ada"})
     (instance,) = (record.value for record in scan_instances(path))
-    (response,) = (record.value for record in scan_responses(path))
+    (response,) = (record.value for record in scan_recorded_responses(path))
     assert (instance.question, instance.reference_answer) == ("Who built it?", "Ada")
     assert [passage.text for passage in instance.evidence] == ["Ada built it.", "It stands."]
     assert (response.trace.texts, response.answer) == (("I look it up.",), "Ada built it. It stands.")

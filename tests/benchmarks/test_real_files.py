@@ -11,7 +11,7 @@ import pytest
 from eclose.benchmarks import hotpot
 from eclose.benchmarks.conversion import ID_DERIVED
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import detect_layout, scan_instances
+from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.core.answers import match_any_answer
 from eclose.core.instance import Instance
 from eclose.store.records.jsonl import decode, encode, unwrap_records
@@ -48,7 +48,7 @@ def as_table(rows, *names):
 
 
 def assert_loads(path, layout, count):
-    assert detect_layout(path) is layout
+    assert detect_file_layout(path) is layout
     instances = instances_of(path)
     assert len({instance.id for instance in instances}) == count
     for instance in instances:
@@ -93,7 +93,7 @@ def test_both_hotpot_layouts_give_the_same_instance(qa):
             "context": as_table(record["context"], "title", "sentences"),
             "supporting_facts": as_table(record["supporting_facts"], "title", "sent_id"),
         }
-        assert hotpot.convert_record(table) == hotpot.convert_record(record)
+        assert hotpot.convert_hotpot_record(table) == hotpot.convert_hotpot_record(record)
 
 
 def test_two_wiki_passages_equal_the_corpus(shared_data):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.benchmarks.sampling import draw_sample, matches_filter, sample_instances
+from eclose.benchmarks.sampling import draw_instance_sample, instance_matches_filter, sample_instances
 from eclose.core.identity import hash_rank
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError, SettingError
@@ -70,16 +70,16 @@ def test_a_sample_of_nothing_is_refused(n):
 
 def test_filters_by_type_and_hops():
     instances = [make("a"), make("b", kind="comparison"), make("c", hops=4), make("d", kind=None, hops=None)]
-    assert [item.id for item in instances if matches_filter(item, kinds=["bridge"])] == ["a", "c"]
-    assert [item.id for item in instances if matches_filter(item, hops=[2])] == ["a", "b"]
-    assert [item.id for item in instances if matches_filter(item, kinds=["bridge"], hops=[2, 3])] == ["a"]
-    assert all(map(matches_filter, instances))
+    assert [item.id for item in instances if instance_matches_filter(item, kinds=["bridge"])] == ["a", "c"]
+    assert [item.id for item in instances if instance_matches_filter(item, hops=[2])] == ["a", "b"]
+    assert [item.id for item in instances if instance_matches_filter(item, kinds=["bridge"], hops=[2, 3])] == ["a"]
+    assert all(map(instance_matches_filter, instances))
 
 
 def test_a_draw_accounts_for_everything():
     records = [ReadRecord(f"line {n}", make(str(n)), repairs=("mended",)) for n in range(10)]
     records += [ReadRecord("line 11", make("x", kind="comparison")), ReadRecord("line 12", rejected="duplicate")]
-    kept, tally = draw_sample(records, 3, kinds=["bridge"])
+    kept, tally = draw_instance_sample(records, 3, kinds=["bridge"])
     for record in kept:
         tally.add(record)
     counts = tally.counts()
@@ -92,4 +92,4 @@ def test_a_draw_accounts_for_everything():
 def test_a_draw_refuses_a_file_that_cannot_be_read_whole():
     records = [ReadRecord("line 1", error=RecordError("is wrong", path="f", record="line 1"))]
     with pytest.raises(RecordError, match="f line 1: is wrong"):
-        draw_sample(records, 1)
+        draw_instance_sample(records, 1)

@@ -23,6 +23,6 @@ def test_neither_the_package_nor_its_commands_import_inspect():
 
 def test_a_missing_inspect_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(model, "find_spec", lambda _: None)
-    for work in (import_log.import_log, export_log.export_run):
+    for work in (import_log.import_inspect_log, export_log.export_run_to_inspect):
         with pytest.raises(UserError, match=r"pip install 'eclose\[inspect\]'"):
             work(tmp_path / "a.eval", tmp_path / "out")

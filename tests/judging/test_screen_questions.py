@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 from typer.testing import CliRunner
 
-from eclose.benchmarks.common_questions import read_eligibility
+from eclose.benchmarks.common_questions import load_eligibility_test
 from eclose.cli.main import app
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
 from eclose.judging.screen_questions import screen_question
@@ -84,7 +84,7 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
 
 def test_a_question_without_a_label_is_not_in_the_pool(tmp_path):
     jsonl.write_records(tmp_path / "s.jsonl", [Screening("a", "j", True), Screening("b", "j", reason="refusal")])
-    eligible = read_eligibility(tmp_path / "s.jsonl")
+    eligible = load_eligibility_test(tmp_path / "s.jsonl")
     assert [eligible(name) for name in "abc"] == [True, False, False]
 
 

@@ -20,7 +20,7 @@ _ROLES = (*_QUESTION_ROLES, *_ANSWER_ROLES, "tool", "function", "system")
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class AgentConversation:
     """One question, the messages and tool outputs that followed it, and the last message."""
 
     question: Any
@@ -28,12 +28,12 @@ class Conversation:
     last: Any
 
 
-def is_conversation(value: object) -> bool:
+def is_message_list(value: object) -> bool:
     """Return whether the value is a non-empty list of message objects."""
     return isinstance(value, list) and bool(value) and all(isinstance(message, dict) for message in value)
 
 
-def read_conversation(messages: list[JsonObject], column: str, response: object = None) -> Conversation:
+def parse_agent_conversation(messages: list[JsonObject], column: str, response: object = None) -> AgentConversation:
     """Return the conversation about one question. Its last message is the response, unless ``response`` differs."""
     for number, message in enumerate(messages):
         if _role(message) not in _ROLES:
@@ -53,14 +53,14 @@ def read_conversation(messages: list[JsonObject], column: str, response: object 
     # A response column that repeats the last message is the same text, not another step of the trace.
     if items and _role(items[-1]) in _ANSWER_ROLES and response in (None, items[-1].get("content")):
         last = items.pop().get("content")
-    return Conversation(questions[0].get("content"), items, last)
+    return AgentConversation(questions[0].get("content"), items, last)
 
 
 def _role(message: JsonObject) -> str:
     return str(message.get("type") or message.get("role") or "").lower()
 
 
-def read_tool_calls(calls: object, column: str) -> list[JsonObject]:
+def parse_deepeval_tool_calls(calls: object, column: str) -> list[JsonObject]:
     """Return DeepEval's tool calls as trajectory items: the reasoning is a thought, the output an observation."""
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise RecordError(f"{column}: should be a list of objects with a name, and an output where there was one")

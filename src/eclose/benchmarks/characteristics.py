@@ -34,7 +34,7 @@ class Quartiles(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Characteristics:
+class BenchmarkCharacteristics:
     """One row of the table, with the composition of the questions."""
 
     benchmark: str | None
@@ -52,7 +52,7 @@ class Characteristics:
     """Instances by type of reference answer: ``yes/no``, ``other``, or ``none`` without a reference."""
 
 
-def characterize(instances: Iterable[Instance]) -> list[Characteristics]:
+def characterize_benchmarks(instances: Iterable[Instance]) -> list[BenchmarkCharacteristics]:
     """Return one row per benchmark in alphabetical order; instances without a benchmark come last."""
     groups: dict[str | None, _Group] = {}
     for instance in instances:
@@ -81,12 +81,12 @@ class _Group:
             self.passages.append(len(instance.evidence))
         self.kinds[instance.kind or UNKNOWN] += 1
         self.hops[str(instance.hops or UNKNOWN)] += 1
-        self.answers[classify_answer(instance.reference_answer)] += 1
+        self.answers[classify_answer_type(instance.reference_answer)] += 1
 
-    def row(self, benchmark: str | None) -> Characteristics:
+    def row(self, benchmark: str | None) -> BenchmarkCharacteristics:
         supporting = np.asarray(self.supporting, dtype=np.float64)
         passages = np.asarray(self.passages, dtype=np.float64)
-        return Characteristics(
+        return BenchmarkCharacteristics(
             benchmark,
             n=len(self.words),
             n_support_known=len(self.supporting),
@@ -100,7 +100,7 @@ class _Group:
         )
 
 
-def classify_answer(reference: str | None) -> str:
+def classify_answer_type(reference: str | None) -> str:
     """Return the type of a reference answer: ``yes/no``, ``other`` or ``none``."""
     if reference is None:
         return "none"

@@ -32,14 +32,14 @@ INCOMPLETE = "incomplete in some run"
 
 
 @dataclass(frozen=True, slots=True)
-class PooledQuestion:
+class MatchedQuestion:
     """A question of the matched pool."""
 
     id: str
 
 
 @dataclass(frozen=True)
-class RunAnswers:
+class RunCompleteness:
     """Completeness of one run's responses, by question."""
 
     path: Path
@@ -50,7 +50,7 @@ class RunAnswers:
     """Whether all responses to a question have an answer."""
 
 
-def find_responses(run: Path) -> Path:
+def find_responses_file(run: Path) -> Path:
     """Return the path of a run's responses: the file itself, or that of a folder with a finished run."""
     if not run.is_dir():
         require_file(run)
@@ -64,7 +64,7 @@ def find_responses(run: Path) -> Path:
     return path
 
 
-def read_answers(path: Path) -> RunAnswers:
+def read_run_completeness(path: Path) -> RunCompleteness:
     """Return which questions of a file of responses are complete."""
     complete: dict[str, bool] = {}
     incomplete: Counter[str] = Counter()
@@ -76,10 +76,10 @@ def read_answers(path: Path) -> RunAnswers:
             incomplete[reason.value] += 1
         # With several responses to a question, one incomplete response makes the question incomplete.
         complete[response.instance_id] = complete.get(response.instance_id, True) and reason is None
-    return RunAnswers(path, count, dict(sorted(incomplete.items())), complete)
+    return RunCompleteness(path, count, dict(sorted(incomplete.items())), complete)
 
 
-def read_eligibility(path: Path) -> Callable[[str], bool]:
+def load_eligibility_test(path: Path) -> Callable[[str], bool]:
     """Return a test of eligibility by id, from screening records or from a plain list of ids, one a line.
 
     A screening record has ``id`` or ``instance_id``, and ``eligible``; a record with ``id`` alone is eligible.
@@ -113,9 +113,9 @@ def _read_screening(record: JsonObject, path: Path, where: str) -> tuple[str, bo
     return id_, eligible
 
 
-def match_questions(
-    runs: Sequence[RunAnswers], eligible: Callable[[str], bool] = lambda _: True
-) -> Iterator[ReadRecord[PooledQuestion]]:
+def match_questions_across_runs(
+    runs: Sequence[RunCompleteness], eligible: Callable[[str], bool] = lambda _: True
+) -> Iterator[ReadRecord[MatchedQuestion]]:
     """Yield every question of any run in the order of ids, in the pool or rejected with a reason."""
     for id_ in sorted({id_ for run in runs for id_ in run.complete}):
         # The reasons are checked in this order, so that each question is counted under one of them. In the paper 9 of
@@ -127,4 +127,4 @@ def match_questions(
         elif not eligible(id_):
             yield ReadRecord(repr(id_), rejected=NOT_ELIGIBLE)
         else:
-            yield ReadRecord(repr(id_), value=PooledQuestion(id_))
+            yield ReadRecord(repr(id_), value=MatchedQuestion(id_))

@@ -43,12 +43,12 @@ class ConvertedRecord:
     """Decisions about the response; counted as repairs of the response, not of the instance."""
 
 
-def first_present(record: Mapping[str, Any], names: Iterable[str]) -> Any:
+def first_present_column(record: Mapping[str, Any], names: Iterable[str]) -> Any:
     """Return the first non-null value among several columns; None where all are missing or null."""
     return next((record[name] for name in names if record.get(name) is not None), None)
 
 
-def read_id(value: object, repairs: list[str]) -> str:
+def read_record_id(value: object, repairs: list[str]) -> str:
     """Return the id as a text; empty where there is none."""
     # bool is a subclass of int, and True is not an id.
     if isinstance(value, int) and not isinstance(value, bool):
@@ -61,7 +61,7 @@ def read_id(value: object, repairs: list[str]) -> str:
     return value or ""
 
 
-def read_answer(answer: str | None, repairs: list[str]) -> str | None:
+def read_reference_answer(answer: str | None, repairs: list[str]) -> str | None:
     """Return the reference answer; None where a test split omits it or leaves it blank."""
     if answer is not None and not answer.strip():
         repairs.append(ANSWER_BLANK)
@@ -69,14 +69,14 @@ def read_answer(answer: str | None, repairs: list[str]) -> str | None:
     return answer
 
 
-def clean_aliases(answer: str | None, candidates: Iterable[str]) -> tuple[str, ...]:
+def clean_answer_aliases(answer: str | None, candidates: Iterable[str]) -> tuple[str, ...]:
     """Return the aliases in order, without blanks, repeats and the answer itself."""
     if answer is None:
         return ()
     return tuple(dict.fromkeys(alias for alias in candidates if alias.strip() and alias != answer))
 
 
-def zip_columns(record: JsonObject, key: str, columns: tuple[str, ...]) -> JsonObject:
+def columns_to_rows(record: JsonObject, key: str, columns: tuple[str, ...]) -> JsonObject:
     """Return the record with parallel lists, as in Hugging Face tables, turned into a list of rows."""
     table = record.get(key)
     if not isinstance(table, dict):
@@ -104,7 +104,7 @@ def drop_blank_passages(
     return with_text
 
 
-def finish_conversion(
+def finish_record_conversion(
     instance: Instance, repairs: list[str], prefix: str, *, rejected: str | None = None
 ) -> ConvertedRecord:
     """Return the converted record; derive a missing id from question and evidence."""

@@ -34,36 +34,36 @@ class HotpotRecord:
     type: str | None = None
 
 
-def convert_record(record: JsonObject) -> ConvertedRecord:
+def convert_hotpot_record(record: JsonObject) -> ConvertedRecord:
     """Return a HotpotQA record as an instance."""
     repairs: list[str] = []
-    raw = parse_record(HotpotRecord, to_official_layout(record), extra="ignore")
-    support = find_support_ids(raw.context, raw.supporting_facts, repairs)
+    raw = parse_record(HotpotRecord, to_official_hotpot_layout(record), extra="ignore")
+    support = find_supporting_passages(raw.context, raw.supporting_facts, repairs)
     instance = Instance(
-        id=conversion.read_id(conversion.first_present(record, ("_id", "id")), repairs),
+        id=conversion.read_record_id(conversion.first_present_column(record, ("_id", "id")), repairs),
         question=raw.question,
-        evidence=conversion.drop_blank_passages(build_passages(raw.context, separator=""), support, repairs),
-        reference_answer=conversion.read_answer(raw.answer, repairs),
+        evidence=conversion.drop_blank_passages(build_hotpot_passages(raw.context, separator=""), support, repairs),
+        reference_answer=conversion.read_reference_answer(raw.answer, repairs),
         benchmark=BENCHMARK,
         support_ids=support,
         kind=raw.type or None,
         hops=_HOPS,
     )
-    return conversion.finish_conversion(instance, repairs, BENCHMARK)
+    return conversion.finish_record_conversion(instance, repairs, BENCHMARK)
 
 
-def to_official_layout(record: JsonObject) -> JsonObject:
+def to_official_hotpot_layout(record: JsonObject) -> JsonObject:
     """Return the record in the official layout, its Hugging Face tables turned into rows."""
-    record = conversion.zip_columns(record, "context", ("title", "sentences"))
-    return conversion.zip_columns(record, "supporting_facts", ("title", "sent_id"))
+    record = conversion.columns_to_rows(record, "context", ("title", "sentences"))
+    return conversion.columns_to_rows(record, "supporting_facts", ("title", "sent_id"))
 
 
-def build_passages(context: list[HotpotParagraph], *, separator: str) -> list[Passage]:
+def build_hotpot_passages(context: list[HotpotParagraph], *, separator: str) -> list[Passage]:
     """Return the paragraphs as passages, each with its index as id: titles may repeat within a record."""
     return [Passage(str(index), title, separator.join(sentences)) for index, (title, sentences) in enumerate(context)]
 
 
-def find_support_ids(
+def find_supporting_passages(
     context: list[HotpotParagraph], facts: list[SupportingFact] | None, repairs: list[str]
 ) -> tuple[str, ...] | None:
     """Return the ids of the passages with a supporting fact; None for a split without facts.

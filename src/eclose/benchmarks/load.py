@@ -44,7 +44,7 @@ NO_RESPONSE = "no response"
 
 
 @dataclass(frozen=True, slots=True)
-class FileCheck:
+class QuestionFileCheck:
     """The result of reading a whole file of questions."""
 
     counts: Counts
@@ -79,7 +79,7 @@ def scan_instances(
             yield _check_value(path, record, record.value.instance, instance_ids)
 
 
-def scan_responses(
+def scan_recorded_responses(
     path: Path,
     *,
     layout: RecordLayout = RecordLayout.AUTO,
@@ -101,7 +101,7 @@ def scan_responses(
             yield _check_value(path, repaired, record.value.response, response_ids)
 
 
-def detect_layout(path: Path) -> RecordLayout:
+def detect_file_layout(path: Path) -> RecordLayout:
     """Return the layout of a file by its first readable record."""
     empty = True
     # Unreadable records at the start of a file do not decide its layout.
@@ -119,7 +119,7 @@ def detect_layout(path: Path) -> RecordLayout:
     return RecordLayout.ECLOSE
 
 
-def check_file(records: Iterable[ReadRecord[Instance]], *, limit: int) -> FileCheck:
+def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) -> QuestionFileCheck:
     """Read all records of a file; return their counts and the first ``limit`` problems."""
     counter = RecordCounter()
     problems: list[RecordError] = []
@@ -131,17 +131,17 @@ def check_file(records: Iterable[ReadRecord[Instance]], *, limit: int) -> FileCh
                 problems.append(record.error)
     except UserError as error:
         stopped = error
-    return FileCheck(counter.counts(), tuple(problems), stopped)
+    return QuestionFileCheck(counter.counts(), tuple(problems), stopped)
 
 
-def get_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Converter:
+def get_record_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Converter:
     """Return the function that converts a raw record of this layout."""
     if layout in rag_eval_formats.LAYOUT_COLUMNS:
-        return partial(rag_eval_formats.convert_record, layout=layout)
+        return partial(rag_eval_formats.convert_tool_record, layout=layout)
     converters: dict[RecordLayout, Converter] = {
-        RecordLayout.HOTPOT: hotpot.convert_record,
-        RecordLayout.TWO_WIKI: partial(two_wiki.convert_record, aliases=aliases),
-        RecordLayout.MUSIQUE: musique.convert_record,
+        RecordLayout.HOTPOT: hotpot.convert_hotpot_record,
+        RecordLayout.TWO_WIKI: partial(two_wiki.convert_two_wiki_record, aliases=aliases),
+        RecordLayout.MUSIQUE: musique.convert_musique_record,
         RecordLayout.ECLOSE: lambda record: ConvertedRecord(parse_record(Instance, record)),
     }
     return converters[layout]
@@ -149,7 +149,7 @@ def get_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Conve
 
 def _scan(path: Path, layout: RecordLayout, aliases: Aliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Yield the converted records, before ids are compared."""
-    convert = get_converter(detect_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
+    convert = get_record_converter(detect_file_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
     for raw in read_objects(path):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)

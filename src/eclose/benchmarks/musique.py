@@ -47,12 +47,12 @@ class MusiqueRecord:
     answerable: bool | None = None
 
 
-def convert_record(record: JsonObject) -> ConvertedRecord:
+def convert_musique_record(record: JsonObject) -> ConvertedRecord:
     """Return a MuSiQue record as an instance; an unanswerable one is marked as rejected."""
     repairs: list[str] = []
     raw = parse_record(MusiqueRecord, record, extra="ignore")
-    id_ = conversion.read_id(record.get("id"), repairs)
-    answer = conversion.read_answer(raw.answer, repairs)
+    id_ = conversion.read_record_id(record.get("id"), repairs)
+    answer = conversion.read_reference_answer(raw.answer, repairs)
     support = _support_ids(raw.paragraphs)
     passages = (Passage(str(paragraph.idx), paragraph.title, paragraph.paragraph_text) for paragraph in raw.paragraphs)
     shape = _SHAPE.match(id_)
@@ -61,7 +61,7 @@ def convert_record(record: JsonObject) -> ConvertedRecord:
         question=raw.question,
         evidence=conversion.drop_blank_passages(passages, support, repairs),
         reference_answer=answer,
-        aliases=conversion.clean_aliases(answer, raw.answer_aliases or ()),
+        aliases=conversion.clean_answer_aliases(answer, raw.answer_aliases or ()),
         benchmark=BENCHMARK,
         support_ids=support,
         kind=shape["shape"] if shape else None,
@@ -69,7 +69,7 @@ def convert_record(record: JsonObject) -> ConvertedRecord:
     )
     # MuSiQue-Full pairs every question with a twin whose evidence was removed; only answerable ones are studied.
     rejected = UNANSWERABLE if raw.answerable is False else None
-    return conversion.finish_conversion(instance, repairs, BENCHMARK, rejected=rejected)
+    return conversion.finish_record_conversion(instance, repairs, BENCHMARK, rejected=rejected)
 
 
 def _support_ids(paragraphs: list[MusiqueParagraph]) -> tuple[str, ...] | None:

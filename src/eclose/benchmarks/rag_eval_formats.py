@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnNames:
+class ToolColumnNames:
     """Names of the columns of a tool, in order of preference: the first that is present counts."""
 
     question: tuple[str, ...]
@@ -48,20 +48,20 @@ TRACE_COLUMNS = (
 """Names of a column with the trace. None of the tools defines one, so users add their own."""
 
 LAYOUT_COLUMNS = {
-    RecordLayout.RAGAS: ColumnNames(
+    RecordLayout.RAGAS: ToolColumnNames(
         question=("user_input", "question"),
         passages=("retrieved_contexts", "contexts"),
         reference=("reference", "ground_truth"),
         response=("response", "answer"),
     ),
-    RecordLayout.DEEPEVAL: ColumnNames(
+    RecordLayout.DEEPEVAL: ToolColumnNames(
         question=("input",),
         passages=("retrieval_context", "retrievalContext"),
         reference=("expected_output", "expectedOutput"),
         response=("actual_output", "actualOutput"),
         calls=("tools_called", "toolsCalled"),
     ),
-    RecordLayout.RAGCHECKER: ColumnNames(
+    RecordLayout.RAGCHECKER: ToolColumnNames(
         question=("query",),
         passages=("retrieved_context",),
         reference=("gt_answer",),
@@ -79,7 +79,7 @@ class RetrievedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolRow:
+class NormalizedToolRow:
     """A record with its columns renamed to the fields of an instance and its response."""
 
     question: str
@@ -105,24 +105,24 @@ class SystemOutput:
     """An agent's messages and observations in order; None where the record is not of an agent."""
 
 
-def convert_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
+def convert_tool_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
     """Return a tool's record as an instance, with its response if it has one."""
     repairs: list[str] = []
     record, output = _extract_output(record, LAYOUT_COLUMNS[layout])
     row = _parse_row(record, LAYOUT_COLUMNS[layout])
     parsed = _parse_output(replace(output, response=row.response))
     instance = Instance(
-        id=conversion.read_id(conversion.first_present(record, LAYOUT_COLUMNS[layout].id), repairs),
+        id=conversion.read_record_id(conversion.first_present_column(record, LAYOUT_COLUMNS[layout].id), repairs),
         question=row.question,
         evidence=conversion.drop_blank_passages(_build_passages(row.passages, repairs), None, repairs),
-        reference_answer=conversion.read_answer(row.reference, repairs),
+        reference_answer=conversion.read_reference_answer(row.reference, repairs),
     )
     if parsed is not None:
         with_observations = parse_trace.add_observations(instance, parsed.observations)
         if with_observations is not instance:
             instance = with_observations
             repairs.append(parse_trace.OBSERVATIONS_ADDED)
-    converted = conversion.finish_conversion(instance, repairs, layout)
+    converted = conversion.finish_record_conversion(instance, repairs, layout)
     if parsed is None or not (parsed.trace.steps or parsed.answer_lines or parsed.answer):
         return converted
     # Several trajectories may end in the same answer, so the id of a response is derived from all its texts.
@@ -131,29 +131,29 @@ def convert_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
     return replace(converted, response=response, notes=parsed.notes)
 
 
-def _extract_output(record: JsonObject, columns: ColumnNames) -> tuple[JsonObject, SystemOutput]:
+def _extract_output(record: JsonObject, columns: ToolColumnNames) -> tuple[JsonObject, SystemOutput]:
     """Return the record with a single question and response, and the system's output before the response."""
     question = next((name for name in columns.question if record.get(name) is not None), columns.question[0])
     calls = next((name for name in columns.calls if record.get(name)), None)
     items: list[JsonObject] | None = None
-    if agent_traces.is_conversation(record.get(question)):
-        response = conversion.first_present(record, columns.response)
-        conversation = agent_traces.read_conversation(record[question], question, response)
+    if agent_traces.is_message_list(record.get(question)):
+        response = conversion.first_present_column(record, columns.response)
+        conversation = agent_traces.parse_agent_conversation(record[question], question, response)
         items = conversation.items
         record = {**record, question: conversation.question, columns.response[0]: conversation.last}
     elif calls is not None:
-        items = agent_traces.read_tool_calls(record[calls], calls)
+        items = agent_traces.parse_deepeval_tool_calls(record[calls], calls)
     # An agent gathers its evidence itself, so its record may lack a column of passages.
-    if items is not None and conversion.first_present(record, columns.passages) is None:
+    if items is not None and conversion.first_present_column(record, columns.passages) is None:
         record = {**record, columns.passages[0]: []}
     _refuse_several(record, columns)
     name = _trace_column(record)
     return record, SystemOutput(None, record.get(name), name, items)
 
 
-def _refuse_several(record: JsonObject, columns: ColumnNames) -> None:
+def _refuse_several(record: JsonObject, columns: ToolColumnNames) -> None:
     """Raise where a RAGAS record holds several responses: they would share one id."""
-    if record.get("multi_responses") and conversion.first_present(record, columns.response) is None:
+    if record.get("multi_responses") and conversion.first_present_column(record, columns.response) is None:
         raise RecordError(
             f"multi_responses: holds several responses. Write a record for each, with its text under "
             f"{columns.response[0]}"
@@ -190,7 +190,7 @@ def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
     return None if answer is None else parse_trace.parse_text(answer)
 
 
-def _parse_row(record: JsonObject, columns: ColumnNames) -> ToolRow:
+def _parse_row(record: JsonObject, columns: ToolColumnNames) -> NormalizedToolRow:
     """Return the record's columns as a row; errors name the columns as the file does."""
     columns_by_field = {
         field_name: next((name for name in names if record.get(name) is not None), names[0])
@@ -207,7 +207,7 @@ def _parse_row(record: JsonObject, columns: ColumnNames) -> ToolRow:
         values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
     try:
         # The row is validated under the field names, so that one dataclass serves all three tools.
-        return parse_record(ToolRow, values)
+        return parse_record(NormalizedToolRow, values)
     except RecordError as error:
         problem = _FIELD.sub(lambda match: columns_by_field[match[0]], error.problem)
         raise RecordError(problem) from error

@@ -35,7 +35,7 @@ def sample_instances(instances: Iterable[Instance], n: int, *, seed: int = DEFAU
     drawn: dict[int, Instance] = {}
     worst_first: list[int] = []  # negated ranks: heapq keeps the smallest first
     for instance in instances:
-        rank = rank_instance(instance, seed)
+        rank = rank_in_seeded_order(instance, seed)
         # The worst rank only falls, so an instance that was dropped never returns and its id need not be remembered.
         if rank in drawn or (len(drawn) == n and rank > -worst_first[0]):
             continue
@@ -48,12 +48,12 @@ def sample_instances(instances: Iterable[Instance], n: int, *, seed: int = DEFAU
     return [drawn[rank] for rank in sorted(drawn)]
 
 
-def matches_filter(instance: Instance, *, kinds: Collection[str] = (), hops: Collection[int] = ()) -> bool:
+def instance_matches_filter(instance: Instance, *, kinds: Collection[str] = (), hops: Collection[int] = ()) -> bool:
     """Return whether an instance passes both filters."""
     return (not kinds or instance.kind in kinds) and (not hops or instance.hops in hops)
 
 
-def draw_sample(
+def draw_instance_sample(
     records: Iterable[ReadRecord[Instance]],
     n: int,
     *,
@@ -77,7 +77,7 @@ def draw_sample(
                 continue
             kind_counts.update(filter(None, [record.value.kind]))
             hop_counts.update(filter(None, [record.value.hops]))
-            if not matches_filter(record.value, kinds=kinds, hops=hops):
+            if not instance_matches_filter(record.value, kinds=kinds, hops=hops):
                 left_out[NOT_SELECTED] += 1
             else:
                 left_out[NOT_DRAWN] += 1
@@ -106,7 +106,7 @@ def _list_counts(name: str, counts: Counter[Any]) -> str:
     return f" Questions by {name}: {listed}." if listed else ""
 
 
-def rank_instance(instance: Instance, seed: int) -> int:
+def rank_in_seeded_order(instance: Instance, seed: int) -> int:
     """Return the rank of an instance in the seeded order."""
     # With the benchmark, since ids of two benchmarks may be equal.
     return int(hash_rank(seed, instance.benchmark or "", instance.id), base=16)

@@ -42,7 +42,7 @@ class TwoWikiRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class AliasLine:
+class WikidataAliasLine:
     """One line of ``id_aliases.json``."""
 
     Q_id: str
@@ -50,35 +50,39 @@ class AliasLine:
     demonyms: list[str] = field(default_factory=list)
 
 
-def convert_record(record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | None = None) -> ConvertedRecord:
+def convert_two_wiki_record(
+    record: JsonObject, aliases: Mapping[str, tuple[str, ...]] | None = None
+) -> ConvertedRecord:
     """Return a 2WikiMultiHopQA record as an instance, with the aliases listed for the id of its answer."""
     repairs: list[str] = []
-    raw = parse_record(TwoWikiRecord, hotpot.to_official_layout(_with_triples(record)), extra="ignore")
+    raw = parse_record(TwoWikiRecord, hotpot.to_official_hotpot_layout(_with_triples(record)), extra="ignore")
     # Before the aliases, which are cleaned of the answer itself.
-    answer = conversion.read_answer(raw.answer, repairs)
-    support = hotpot.find_support_ids(raw.context, raw.supporting_facts, repairs)
+    answer = conversion.read_reference_answer(raw.answer, repairs)
+    support = hotpot.find_supporting_passages(raw.context, raw.supporting_facts, repairs)
     instance = Instance(
-        id=conversion.read_id(conversion.first_present(record, ("_id", "id")), repairs),
+        id=conversion.read_record_id(conversion.first_present_column(record, ("_id", "id")), repairs),
         question=raw.question,
-        evidence=conversion.drop_blank_passages(hotpot.build_passages(raw.context, separator=" "), support, repairs),
+        evidence=conversion.drop_blank_passages(
+            hotpot.build_hotpot_passages(raw.context, separator=" "), support, repairs
+        ),
         reference_answer=answer,
-        aliases=conversion.clean_aliases(answer, (aliases or {}).get(raw.answer_id or "", ())),
+        aliases=conversion.clean_answer_aliases(answer, (aliases or {}).get(raw.answer_id or "", ())),
         benchmark=BENCHMARK,
         support_ids=support,
         kind=raw.type or None,
         hops=len(raw.evidences) if raw.evidences else None,  # one evidence triple per hop
     )
-    return conversion.finish_conversion(instance, repairs, BENCHMARK)
+    return conversion.finish_record_conversion(instance, repairs, BENCHMARK)
 
 
-def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
+def read_wikidata_aliases(path: Path) -> dict[str, tuple[str, ...]]:
     """Return aliases and demonyms by Wikidata id, from the benchmark's ``id_aliases.json`` (JSON Lines)."""
     aliases: dict[str, tuple[str, ...]] = {}
     for raw in read_objects(path):
         if raw.error is not None:
             raise raw.error
         try:
-            line = parse_record(AliasLine, raw.value or {}, extra="ignore")
+            line = parse_record(WikidataAliasLine, raw.value or {}, extra="ignore")
         except RecordError as error:
             problem = f"{error.problem}. Is this the benchmark's id_aliases.json?"
             raise RecordError(problem, path=path, record=raw.where) from error
@@ -90,4 +94,4 @@ def read_aliases(path: Path) -> dict[str, tuple[str, ...]]:
 def _with_triples(record: JsonObject) -> JsonObject:
     """Return the record with its evidence triples as rows, under any names of the three columns."""
     triples: Any = record.get("evidences")
-    return conversion.zip_columns(record, "evidences", tuple(triples)) if isinstance(triples, dict) else record
+    return conversion.columns_to_rows(record, "evidences", tuple(triples)) if isinstance(triples, dict) else record

@@ -15,8 +15,8 @@ from eclose.cli.shared.output import QUARANTINED, AllowStale, count_progress, pr
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eclose.benchmarks.characteristics import Characteristics, Quartiles
-    from eclose.benchmarks.load import FileCheck
+    from eclose.benchmarks.characteristics import BenchmarkCharacteristics, Quartiles
+    from eclose.benchmarks.load import QuestionFileCheck
     from eclose.core.instance import Instance
     from eclose.store.records.jsonl import ReadRecord
     from eclose.store.runs.step import RunStep
@@ -53,11 +53,11 @@ def convert(
     force: Force = False,
 ) -> None:
     """Convert a file in any known layout into instances."""
-    from eclose.benchmarks.load import detect_layout, scan_responses
+    from eclose.benchmarks.load import detect_file_layout, scan_recorded_responses
     from eclose.errors import SettingError
     from eclose.store.runs.step import RunStep, refuse_shared_files
 
-    layout = detect_layout(file) if layout is RecordLayout.AUTO else layout
+    layout = detect_file_layout(file) if layout is RecordLayout.AUTO else layout
     # Ignoring the file in silence would leave answers without aliases, and right answers would count as wrong.
     if aliases is not None and layout is not RecordLayout.TWO_WIKI:
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
@@ -67,7 +67,7 @@ def convert(
     ]
     if responses is not None:
         stage = RunStep("data convert responses", {"format": layout.value}, (file,), responses)
-        work.append((stage, scan_responses(file, layout=layout)))
+        work.append((stage, scan_recorded_responses(file, layout=layout)))
     # Both outputs are claimed before the first is written, so that a refusal costs no work.
     refuse_shared_files(stage for stage, _ in work)
     finished = [stage.claim(force=force) for stage, _ in work]
@@ -93,11 +93,11 @@ def sample(
     force: Force = False,
 ) -> None:
     """Draw a seeded sample; a larger sample begins with the smaller one."""
-    from eclose.benchmarks.load import detect_layout
-    from eclose.benchmarks.sampling import draw_sample
+    from eclose.benchmarks.load import detect_file_layout
+    from eclose.benchmarks.sampling import draw_instance_sample
     from eclose.store.runs.step import RunStep
 
-    layout = detect_layout(file) if layout is RecordLayout.AUTO else layout
+    layout = detect_file_layout(file) if layout is RecordLayout.AUTO else layout
     # Sorted without repeats, because the settings decide whether an existing output is the same work.
     kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
     settings = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
@@ -105,7 +105,7 @@ def sample(
     manifest = stage.claim(force=force)
     if manifest is None:
         records = count_progress(_scan(file, layout), f"reading {file.name}")
-        counts = stage.write(*draw_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
+        counts = stage.write(*draw_instance_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
     print_step_result(stage, counts, again=manifest is not None)
@@ -130,26 +130,28 @@ def intersect(
     A question that a model did not finish is left out for all, so that every model is measured on the same ones.
     """
     from eclose.benchmarks.common_questions import (
-        PooledQuestion,
-        find_responses,
-        match_questions,
-        read_answers,
-        read_eligibility,
+        MatchedQuestion,
+        find_responses_file,
+        load_eligibility_test,
+        match_questions_across_runs,
+        read_run_completeness,
     )
     from eclose.store.records.jsonl import read_records
     from eclose.store.runs.step import RunStep
 
-    paths = [find_responses(run) for run in runs]
+    paths = [find_responses_file(run) for run in runs]
     inputs = (*paths, *([] if eligible is None else [eligible]))
     stage = RunStep("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
     manifest = stage.claim(force=force)
     # Read also where the output exists already: the table below counts the responses of every run.
-    answers = [read_answers(path) for path in paths]
+    answers = [read_run_completeness(path) for path in paths]
     if manifest is None:
-        counts = stage.write(match_questions(answers, *([] if eligible is None else [read_eligibility(eligible)])))
+        counts = stage.write(
+            match_questions_across_runs(answers, *([] if eligible is None else [load_eligibility_test(eligible)]))
+        )
     else:
         counts = manifest.counts
-    pool = {pooled.id for pooled in read_records(out, PooledQuestion)}
+    pool = {pooled.id for pooled in read_records(out, MatchedQuestion)}
     print_step_result(stage, counts, again=manifest is not None)
     reasons = sorted({reason for run in answers for reason in run.incomplete})
     print_table(
@@ -175,10 +177,10 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Print characteristics of the questions: support, distractors, length and types."""
-    from eclose.benchmarks.characteristics import characterize
+    from eclose.benchmarks.characteristics import characterize_benchmarks
     from eclose.store.records.jsonl import unwrap_records
 
-    rows = characterize(
+    rows = characterize_benchmarks(
         instance
         for file in files
         for instance in unwrap_records(count_progress(_scan(file, layout), f"reading {file.name}"))
@@ -197,9 +199,9 @@ def validate(
     limit: Annotated[int, typer.Option(min=0, help="Number of problems to print.")] = 20,
 ) -> None:
     """Check all records of a file and print the problems."""
-    from eclose.benchmarks.load import check_file
+    from eclose.benchmarks.load import check_question_file
 
-    check = check_file(count_progress(_scan(file, layout), f"checking {file.name}"), limit=limit)
+    check = check_question_file(count_progress(_scan(file, layout), f"checking {file.name}"), limit=limit)
     if as_json:
         typer.echo(json.dumps(_check_to_json(file, check), indent=2))
     else:
@@ -236,9 +238,9 @@ def from_inspect(
     force: Force = False,
 ) -> None:
     """Convert a log of Inspect AI into the folder of a run: questions, responses and judgments."""
-    from eclose.integrations.inspect.import_log import import_log
+    from eclose.integrations.inspect.import_log import import_inspect_log
 
-    written = import_log(log, out, score=score, force=force)
+    written = import_inspect_log(log, out, score=score, force=force)
     for stage, counts, again in written:
         print_step_result(stage, counts, again=again, doubt="is this a log of a task with passages")
     raise typer.Exit(QUARANTINED if any(counts.quarantined for _, counts, _ in written) else 0)
@@ -252,9 +254,9 @@ def to_inspect(
     allow_stale: AllowStale = False,
 ) -> None:
     """Convert the folder of a run into logs for Inspect AI, one for each model."""
-    from eclose.integrations.inspect.export_log import export_run
+    from eclose.integrations.inspect.export_log import export_run_to_inspect
 
-    result = export_run(run, out, force=force, allow_stale=allow_stale)
+    result = export_run_to_inspect(run, out, force=force, allow_stale=allow_stale)
     for sentence in result.stale:
         say(f"STALE: {sentence}")
     for path in result.logs:
@@ -266,13 +268,13 @@ def to_inspect(
 def _scan(file: Path, layout: RecordLayout, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
     """Return the questions of a file, with the aliases of 2WikiMultiHopQA where given."""
     from eclose.benchmarks.load import scan_instances
-    from eclose.benchmarks.two_wiki import read_aliases
+    from eclose.benchmarks.two_wiki import read_wikidata_aliases
 
     # A generator: where the output exists already, neither the aliases nor the questions are read.
-    yield from scan_instances(file, layout=layout, aliases=read_aliases(aliases) if aliases else None)
+    yield from scan_instances(file, layout=layout, aliases=read_wikidata_aliases(aliases) if aliases else None)
 
 
-def _print_characteristics(rows: list[Characteristics]) -> None:
+def _print_characteristics(rows: list[BenchmarkCharacteristics]) -> None:
     print_table(
         "Median [25th-75th percentile] per question",
         ("benchmark", "n", "supporting passages", "distractor passages", "support density %", "context words"),
@@ -306,7 +308,7 @@ def _format_quartiles(quartiles: Quartiles | None) -> str:
     return f"{median} [{low}-{high}]"
 
 
-def _print_check(file: Path, check: FileCheck) -> None:
+def _print_check(file: Path, check: QuestionFileCheck) -> None:
     for problem in check.problems:
         say(problem)
     # All records are counted; only the first --limit problems are kept for printing.
@@ -320,7 +322,7 @@ def _print_check(file: Path, check: FileCheck) -> None:
         say(f"{file}: {check.counts}")
 
 
-def _check_to_json(file: Path, check: FileCheck) -> dict[str, object]:
+def _check_to_json(file: Path, check: QuestionFileCheck) -> dict[str, object]:
     return {
         "file": str(file),
         "fine": check.passed,

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import detect_layout, scan_instances
-from eclose.benchmarks.sampling import DEFAULT_SEED, rank_instance
+from eclose.benchmarks.load import detect_file_layout, scan_instances
+from eclose.benchmarks.sampling import DEFAULT_SEED, rank_in_seeded_order
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models
 from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.funnel import count_by_dataset
@@ -23,7 +23,14 @@ from eclose.construction.publishing.dataset_card import CardState, find_card_sta
 from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructionStage, ConstructSettings
 from eclose.construction.split import is_split_file, split_families
-from eclose.construction.stages import build_evidence, build_question, build_target, pack, reverify, screen
+from eclose.construction.stages import (
+    build_evidence_edits,
+    build_question_edit,
+    build_target_response,
+    pack_family,
+    reverify_family,
+    screen_source,
+)
 from eclose.construction.token_lengths import identify_tokenizer, make_path_length
 from eclose.core.family import Family
 from eclose.core.instance import Instance
@@ -178,7 +185,7 @@ class ConstructionRun(ModelRun[Instance]):
         limit: int | None = None,
     ) -> ConstructionRun:
         """Prepare a run; everything that determines its families is in the settings of its step."""
-        layout = detect_layout(instances) if layout is RecordLayout.AUTO else layout
+        layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
         # A model that is never asked must not decide whether two runs are the same work.
         roles = ("constructor", "verifier", *(["reverifier"] if settings.reverify else []))
         identity = {
@@ -235,15 +242,15 @@ class ConstructionRun(ModelRun[Instance]):
         length = make_path_length(self.settings.tokenizer)  # loaded once for all sources
 
         async def pack_draft(draft: FamilyDraft, team: ModelTeam) -> Family | Rejection:
-            return pack(draft, team, length)
+            return pack_family(draft, team, length)
 
         stages: dict[ConstructionStage, tuple[Callable[..., Awaitable[Any]], type]] = {
-            ConstructionStage.SCREEN: (partial(screen, length=length), FamilyDraft),
-            ConstructionStage.TARGET: (build_target, FamilyDraft),
-            ConstructionStage.EVIDENCE: (build_evidence, FamilyDraft),
-            ConstructionStage.QUESTION: (build_question, FamilyDraft),
+            ConstructionStage.SCREEN: (partial(screen_source, length=length), FamilyDraft),
+            ConstructionStage.TARGET: (build_target_response, FamilyDraft),
+            ConstructionStage.EVIDENCE: (build_evidence_edits, FamilyDraft),
+            ConstructionStage.QUESTION: (build_question_edit, FamilyDraft),
             ConstructionStage.PACK: (pack_draft, Family),
-            ConstructionStage.REVERIFY: (reverify, Family),
+            ConstructionStage.REVERIFY: (reverify_family, Family),
         }
         return [
             ModelJob(stage, partial(self._run_stage, stages[stage][0]), stages[stage][1])
@@ -263,7 +270,11 @@ class ConstructionRun(ModelRun[Instance]):
 
 def _first_in_seeded_order(records: Iterable[ReadRecord[Instance]], limit: int) -> set[str]:
     """Return the ids of the first sources in the order of ``eclose data sample``, so that a subset is a sample too."""
-    ids = {rank_instance(source, DEFAULT_SEED): source.id for record in records if (source := record.value) is not None}
+    ids = {
+        rank_in_seeded_order(source, DEFAULT_SEED): source.id
+        for record in records
+        if (source := record.value) is not None
+    }
     return {ids[rank] for rank in nsmallest(limit, ids)}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import detect_layout, scan_instances, scan_responses
+from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
 from eclose.errors import SettingError
 from eclose.store.records.json_reader import read_objects, require_file
 from eclose.store.records.outcome_counts import Counts
@@ -46,7 +46,7 @@ def find_run_inputs(
         return _require_files(RunInputs(instances or path / INSTANCES, path / RESPONSES))
     require_file(path)
     if not _holds_responses(path):
-        return _split_file(path, out, detect_layout(path) if layout is RecordLayout.AUTO else layout)
+        return _split_file(path, out, detect_file_layout(path) if layout is RecordLayout.AUTO else layout)
     if instances is None:
         raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
     return _require_files(RunInputs(instances, path))
@@ -75,6 +75,6 @@ def _split_file(path: Path, out: Path, layout: RecordLayout) -> RunInputs:
     manifest = questions.claim()
     question_counts = manifest.counts if manifest else questions.write(scan_instances(path, layout=layout))
     manifest = responses.claim()
-    response_counts = manifest.counts if manifest else responses.write(scan_responses(path, layout=layout))
+    response_counts = manifest.counts if manifest else responses.write(scan_recorded_responses(path, layout=layout))
     counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
     return RunInputs(questions.out, responses.out, counts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import detect_layout, scan_instances
+from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, find_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
@@ -74,7 +74,7 @@ async def screen_questions(
     """Ask a model whether each question is eligible, and write ``screening.jsonl`` into a folder."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
     judge = await resolve_model(model, calls.deadline)
-    layout = detect_layout(instances) if layout is RecordLayout.AUTO else layout
+    layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
     decoding = {"attempts": settings.attempts, **settings.decoding.plain}
     guideline = guideline_hash(JudgeQuestion.ELIGIBILITY)
     # All that decides the replies: a run with other values is other work and needs another folder.

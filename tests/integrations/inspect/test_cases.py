@@ -43,22 +43,22 @@ def test_what_follows_from_the_labels_follows_in_the_score():
 @pytest.mark.parametrize("correct", [True, False, None])
 def test_a_verdict_comes_back_out_of_a_score(closed, correct):
     verdict = Verdict(True, False, closed, None, correct)
-    assert cases.parse_verdict(cases.build_score_value(verdict)) == verdict
+    assert cases.parse_score_labels(cases.build_score_value(verdict)) == verdict
 
 
 def test_an_average_of_labels_is_none():
     with pytest.raises(RecordError, match="no label"):
-        cases.parse_verdict({"L": 0.5})
+        cases.parse_score_labels({"L": 0.5})
 
 
 def test_a_score_names_the_broken_link_and_holds_the_judgment():
-    score = cases.build_score(Case(INSTANCE, RESPONSE, JUDGMENT))
+    score = cases.build_judged_score(Case(INSTANCE, RESPONSE, JUDGMENT))
     assert score.answer == "Lima"
     assert (
         score.explanation
         == "The reasoning establishes the reference answer, “Arica”, and another answer was submitted."
     )
-    assert cases.read_metadata(Judgment, score.metadata, cases.JUDGMENT) == JUDGMENT
+    assert cases.read_metadata_record(Judgment, score.metadata, cases.JUDGMENT) == JUDGMENT
 
 
 @pytest.mark.parametrize(
@@ -72,39 +72,39 @@ def test_a_score_names_the_broken_link_and_holds_the_judgment():
 )
 def test_whose_fault_a_missing_label_is(unjudged, reason):
     judgment = replace(JUDGMENT, unjudged={Criterion(name): why for name, why in unjudged.items()})
-    score = cases.build_score(Case(INSTANCE, RESPONSE, judgment))
+    score = cases.build_judged_score(Case(INSTANCE, RESPONSE, judgment))
     assert score.reason == reason
     assert all(f"{name} ({why})" in score.explanation for name, why in unjudged.items())
 
 
 def test_a_sample_carries_its_question_whole():
-    metadata = {cases.INSTANCE: cases.to_json_dict(INSTANCE)}
-    assert cases.build_instance("another", "asked otherwise", [], metadata) == INSTANCE
+    metadata = {cases.INSTANCE: cases.record_to_json_dict(INSTANCE)}
+    assert cases.instance_from_sample("another", "asked otherwise", [], metadata) == INSTANCE
 
 
 def test_passages_of_other_peoples_tasks():
-    found = cases.build_instance(7, "Where?", ["Arica", "Arica, Chile"], {"contexts": ["Ana was born in Arica."]})
+    found = cases.instance_from_sample(7, "Where?", ["Arica", "Arica, Chile"], {"contexts": ["Ana was born in Arica."]})
     assert found == replace(INSTANCE, id="7", evidence=(Passage("0", "", "Ana was born in Arica."),))
-    assert cases.build_instance(7, "Where?", [""], {"retrieved_contexts": ["x"]}).reference_answer is None
+    assert cases.instance_from_sample(7, "Where?", [""], {"retrieved_contexts": ["x"]}).reference_answer is None
 
 
 @pytest.mark.parametrize("metadata", [{}, {"contexts": "one text"}, {"contexts": [1]}, {"instance": "i"}])
 def test_a_sample_without_passages_is_refused(metadata):
     with pytest.raises(RecordError):
-        cases.build_instance("i", "Where?", [], metadata)
+        cases.instance_from_sample("i", "Where?", [], metadata)
 
 
 def test_a_response_out_of_an_output():
-    found = cases.build_response(INSTANCE, said("1. Ana was born in Arica.\nFinal answer: Arica"), "a/b", 1)
+    found = cases.response_from_output(INSTANCE, said("1. Ana was born in Arica.\nFinal answer: Arica"), "a/b", 1)
     assert (found.trace.texts, found.answer, found.instance_id) == (("Ana was born in Arica.",), "Arica", "i")
     assert (found.source.model, found.cut_off) == ("a/b", False)
     other = [("a/b", 2), ("a/c", 1)]
-    assert found.id not in {cases.build_response(INSTANCE, said("x"), *told).id for told in other}
-    assert found.id == cases.build_response(INSTANCE, said("x"), "a/b", 1).id
+    assert found.id not in {cases.response_from_output(INSTANCE, said("x"), *told).id for told in other}
+    assert found.id == cases.response_from_output(INSTANCE, said("x"), "a/b", 1).id
 
 
 def test_a_response_that_was_cut_off_has_no_answer():
-    found = cases.build_response(INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1)
+    found = cases.response_from_output(INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1)
     assert (found.answer, found.cut_off) == (None, True)
 
 

@@ -24,11 +24,11 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import parse_verdict, read_recorded_response
-from eclose.integrations.inspect.export_log import export_run
-from eclose.integrations.inspect.import_log import import_log
-from eclose.integrations.inspect.scorer import lgg
-from eclose.integrations.inspect.tasks import build_sample, respond
+from eclose.integrations.inspect.cases import parse_score_labels, read_recorded_response
+from eclose.integrations.inspect.export_log import export_run_to_inspect
+from eclose.integrations.inspect.import_log import import_inspect_log
+from eclose.integrations.inspect.scorer import lgg_scorer
+from eclose.integrations.inspect.tasks import build_inspect_sample, response_solver
 from eclose.judged_cases import read_cases
 from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import Counts
@@ -83,10 +83,10 @@ def folder(tmp_path_factory):
 
 
 def test_a_run_goes_to_inspect_and_comes_back_whole(folder, tmp_path):
-    done = export_run(folder, tmp_path / "logs")
+    done = export_run_to_inspect(folder, tmp_path / "logs")
     assert [path.name for path in done.logs] == ["house_model.eval", "house_model_SFT_seed3.eval"]
     assert (done.instances, done.responses, done.judgments) == (Counts(6, 6), Counts(11, 11), Counts(10, 10))
-    back = [import_log(path, tmp_path / path.stem) for path in done.logs]
+    back = [import_inspect_log(path, tmp_path / path.stem) for path in done.logs]
     assert [written.counts.received for written in back[0]] == [7, 7, 7]
     assert back[0][0].counts == Counts(7, 6, {"duplicate": 1})
     assert back[0][2].counts == Counts(7, 6, {"not scored": 1})
@@ -96,13 +96,13 @@ def test_a_run_goes_to_inspect_and_comes_back_whole(folder, tmp_path):
 
 
 def test_inspect_opens_what_we_write(folder, tmp_path):
-    done = export_run(folder, tmp_path)
+    done = export_run_to_inspect(folder, tmp_path)
     assert len(list_eval_logs(str(tmp_path))) == 2
     log, other = map(read_eval_log, done.logs)
     assert log.eval.task_id != other.eval.task_id
     assert (log.status, log.eval.model, log.results.total_samples) == ("success", "eclose/house/model", 7)
     truth = [case.verdict for case in read_cases(folder).cases if case.response.source.method is None]
-    scored = [parse_verdict(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
+    scored = [parse_score_labels(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
     assert sorted(scored, key=repr) == sorted(truth, key=repr)
     rates = {score.name: score for score in log.results.scores}
     assert rates["TRR"].metrics["eclose/judged_rate"].value == sum(v.reliable for v in truth) / len(truth)
@@ -117,7 +117,7 @@ def test_what_belongs_to_nothing_is_counted(folder, tmp_path):
     for name, kind in KINDS.items():
         found = list(jsonl.read_records(folder / name, kind))
         jsonl.write_records(run / name, found[1:] if name != RESPONSES else [*found, found[2]])
-    done = export_run(run, tmp_path / "logs")
+    done = export_run_to_inspect(run, tmp_path / "logs")
     # The first question is gone, and with it its three responses and the judgment that is left of them.
     assert done.instances == Counts(5, 5)
     assert done.responses == Counts(12, 8, {"no such question": 3, "duplicate": 1})
@@ -129,13 +129,13 @@ def test_judgments_of_other_responses_are_refused_or_marked(folder, tmp_path):
     inputs = hash_files([run / INSTANCES, run / RESPONSES])
     manifest = Manifest("judge", {}, inputs, hash_files([run / JUDGMENTS]), Counts(10, 10))
     manifest.write(run / "judgments.jsonl.manifest.json")
-    assert export_run(run, tmp_path / "fresh").stale == ()
+    assert export_run_to_inspect(run, tmp_path / "fresh").stale == ()
     jsonl.write_records(
         run / RESPONSES, [replace(one, answer="WRONG") for one in jsonl.read_records(run / RESPONSES, Response)]
     )
     with pytest.raises(UserError, match=r"responses\.jsonl is not the file that judgments\.jsonl was made from"):
-        export_run(run, tmp_path / "logs")
-    done = export_run(run, tmp_path / "logs", allow_stale=True)
+        export_run_to_inspect(run, tmp_path / "logs")
+    done = export_run_to_inspect(run, tmp_path / "logs", allow_stale=True)
     assert list(done.stale) == read_eval_log(done.logs[0]).eval.metadata["stale"]
     assert "responses.jsonl is not the file" in done.stale[0]
 
@@ -144,24 +144,24 @@ def test_two_questions_with_one_id_are_not_exported(folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
     questions = list(jsonl.read_records(run / INSTANCES, Instance))
     jsonl.write_records(run / INSTANCES, [*questions, questions[0]])
-    assert export_run(run, tmp_path / "logs").instances == Counts(7, 6, {"duplicate": 1})
+    assert export_run_to_inspect(run, tmp_path / "logs").instances == Counts(7, 6, {"duplicate": 1})
     jsonl.write_records(run / INSTANCES, [*questions, replace(questions[0], question="Another?")])
     with pytest.raises(UserError, match="is another question's in line 1"):
-        export_run(run, tmp_path / "more")
+        export_run_to_inspect(run, tmp_path / "more")
 
 
 def test_nothing_is_overwritten_unasked(folder, tmp_path):
-    export_run(folder, tmp_path)
+    export_run_to_inspect(folder, tmp_path)
     with pytest.raises(UserError, match="exists"):
-        export_run(folder, tmp_path)
-    export_run(folder, tmp_path, force=True)
+        export_run_to_inspect(folder, tmp_path)
+    export_run_to_inspect(folder, tmp_path, force=True)
 
 
 def test_a_file_that_is_no_log_is_refused(tmp_path):
     for name in ("a.eval", "a.json"):
         (tmp_path / name).write_text('{"a": 1}')
         with pytest.raises(UserError, match="no log of Inspect"):
-            import_log(tmp_path / name, tmp_path / "run")
+            import_inspect_log(tmp_path / name, tmp_path / "run")
 
 
 @pytest.fixture
@@ -169,11 +169,11 @@ def edited(folder, tmp_path):
     """Changes a log and imports it."""
 
     def change(how, ending="eval"):
-        log = read_eval_log(export_run(folder, tmp_path / "logs", force=True).logs[0])
+        log = read_eval_log(export_run_to_inspect(folder, tmp_path / "logs", force=True).logs[0])
         how(log)
         path = tmp_path / f"edited.{ending}"
         write_eval_log(log, path)
-        return [written.counts for written in import_log(path, tmp_path / "back", force=True)]
+        return [written.counts for written in import_inspect_log(path, tmp_path / "back", force=True)]
 
     return change
 
@@ -242,10 +242,15 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
         refused = cases[3][0].question in text
         return said("I won't.", "content_filter") if refused else said(answer(text))
 
-    dataset = MemoryDataset([build_sample(instance) for instance, _ in cases])
+    dataset = MemoryDataset([build_inspect_sample(instance) for instance, _ in cases])
     with world(monkeypatch=monkeypatch) as server:
         judge = judge_at(server)
-        log = run(Task(dataset=dataset, solver=respond(), scorer=lgg(judge)), tmp_path, judge, model=scripted(speak))
+        log = run(
+            Task(dataset=dataset, solver=response_solver(), scorer=lgg_scorer(judge)),
+            tmp_path,
+            judge,
+            model=scripted(speak),
+        )
     folder = tmp_path / "run"
     result = CliRunner().invoke(app, ["data", "from-inspect", log.location, "--out", str(folder)])
     assert result.exit_code == 0, result.output
@@ -276,7 +281,7 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
     run.mkdir()
     jsonl.write_records(run / INSTANCES, [instance for instance, _ in cases])
     jsonl.write_records(run / RESPONSES, [replace(made.response, source=source) for _, made in cases])
-    (log,) = export_run(run, tmp_path / "logs").logs
+    (log,) = export_run_to_inspect(run, tmp_path / "logs").logs
     words = ["score", log, "--scorer", "eclose/lgg", "-S", "judge=openai-api/world/world", "--overwrite"]
     with world(monkeypatch=monkeypatch):
         done = subprocess.run(
@@ -289,7 +294,7 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr
-    import_log(log, tmp_path / "back")
+    import_inspect_log(log, tmp_path / "back")
     # The responses are the same, with the name they had, and each has its judgment.
     back = content(tmp_path / "back")
     assert back[RESPONSES] == {jsonl.encode(response) for response in jsonl.read_records(run / RESPONSES, Response)}
@@ -298,7 +303,7 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
 
 
 def test_a_response_that_was_given_anew_is_not_taken_for_the_recorded_one(folder, tmp_path):
-    log = read_eval_log(export_run(folder, tmp_path).logs[0])
+    log = read_eval_log(export_run_to_inspect(folder, tmp_path).logs[0])
     sample = log.samples[0]
     assert read_recorded_response(sample.metadata, sample.output) is not None
     assert read_recorded_response(sample.metadata, said("Step 1: something else\nFinal answer: no")) is None

@@ -13,7 +13,7 @@ from inspect_ai.scorer import SampleScore, Score, stderr
 
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.integrations.inspect.cases import build_score_value
-from eclose.integrations.inspect.metrics import gap, judged
+from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize_verdicts
 
@@ -27,7 +27,7 @@ def scores(values, questions=None):
 
 def test_a_rate_with_its_error_and_interval():
     # 3 of 4: the squared deviations sum to 3/4, so the error is sqrt(3/4 * 4/3) / 4.
-    told = judged()(scores([1.0, 1.0, 0.0, 1.0]))
+    told = label_rate_metric()(scores([1.0, 1.0, 0.0, 1.0]))
     assert (told["rate"], told["n"]) == (0.75, 4)
     assert told["stderr"] == pytest.approx(sqrt(0.75 * 4 / 3) / 4, abs=1e-12)
     assert 0 <= told["low"] < 0.75 < told["high"] <= 1
@@ -36,9 +36,9 @@ def test_a_rate_with_its_error_and_interval():
 def test_responses_to_one_question_err_together():
     # Two questions, (1, 1) and (0, 0): deviations from 1/2 sum to 1 and -1, so sqrt((1 + 1) * 2/1) / 4 = 1/2.
     apart, together = scores([1.0, 1.0, 0.0, 0.0]), scores([1.0, 1.0, 0.0, 0.0], ["a", "a", "b", "b"])
-    assert judged()(together)["stderr"] == pytest.approx(0.5, abs=1e-12)
-    assert judged()(apart)["stderr"] == pytest.approx(sqrt(4 / 3) / 4, abs=1e-12)
-    wide, narrow = judged()(together), judged()(apart)
+    assert label_rate_metric()(together)["stderr"] == pytest.approx(0.5, abs=1e-12)
+    assert label_rate_metric()(apart)["stderr"] == pytest.approx(sqrt(4 / 3) / 4, abs=1e-12)
+    wide, narrow = label_rate_metric()(together), label_rate_metric()(apart)
     assert (wide["low"], wide["high"]) == pytest.approx((0.0126, 0.9874), abs=1e-4)
     assert narrow["high"] - narrow["low"] < 0.9
 
@@ -47,21 +47,21 @@ def test_the_error_is_the_one_inspect_computes():
     rng = np.random.default_rng(3)
     values = [float(value) for value in rng.integers(0, 2, 60)]
     made = scores(values, [f"q{place}" for place in rng.integers(0, 20, 60)])
-    assert judged()(made)["stderr"] == pytest.approx(stderr(cluster="q")(made), abs=1e-12)
+    assert label_rate_metric()(made)["stderr"] == pytest.approx(stderr(cluster="q")(made), abs=1e-12)
 
 
 def test_certainty_is_not_promised():
-    told = judged()(scores([1.0] * 5))
+    told = label_rate_metric()(scores([1.0] * 5))
     assert (told["low"], told["high"]) == pytest.approx((0.025 ** (1 / 5), 1))
-    assert judged()(scores([0.0] * 5))["high"] == pytest.approx(1 - 0.025 ** (1 / 5))
+    assert label_rate_metric()(scores([0.0] * 5))["high"] == pytest.approx(1 - 0.025 ** (1 / 5))
 
 
 def test_what_does_not_exist_is_not_zero():
-    told = judged()([])
+    told = label_rate_metric()([])
     assert told.pop("n") == 0
     assert all(isnan(value) for value in told.values())
-    assert isnan(judged()(scores([1.0]))["stderr"])
-    assert judged()(scores([1.0]))["rate"] == 1.0
+    assert isnan(label_rate_metric()(scores([1.0]))["stderr"])
+    assert label_rate_metric()(scores([1.0]))["rate"] == 1.0
 
 
 def test_the_gap_among_the_insufficient_and_the_wrong_as_in_our_own_reports():
@@ -73,7 +73,7 @@ def test_the_gap_among_the_insufficient_and_the_wrong_as_in_our_own_reports():
         Verdict(None, True, False, False, False),
         Verdict(),
     ]
-    told = gap()(scores([build_score_value(verdict) for verdict in verdicts]))
+    told = gap_metric()(scores([build_score_value(verdict) for verdict in verdicts]))
     assert (told["responses"], told["undecided"]) == (6, 2)
     # Insufficient and judged: three, of which two are in the gap; two more may be.
     assert (told["LggShare"], told["LggShare_n"], told["LggShare_unjudged"]) == (pytest.approx(2 / 3), 3, 2)
@@ -85,8 +85,8 @@ def test_the_gap_among_the_insufficient_and_the_wrong_as_in_our_own_reports():
 
 
 def test_a_gap_among_nothing_is_undefined():
-    assert gap()([]) == {"responses": 0, "undecided": 0}
-    told = gap()(scores([build_score_value(Verdict(True, True, True, True, True))]))
+    assert gap_metric()([]) == {"responses": 0, "undecided": 0}
+    told = gap_metric()(scores([build_score_value(Verdict(True, True, True, True, True))]))
     assert isnan(told["LggShare"])
     assert told["LggShare_n"] == 0
-    assert gap()(scores([nan]))["undecided"] == 1
+    assert gap_metric()(scores([nan]))["undecided"] == 1

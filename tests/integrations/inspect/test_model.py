@@ -23,7 +23,7 @@ from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_family
 from eclose.errors import SettingError
-from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_generate_config
+from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_inspect_config
 from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, Usage
@@ -117,7 +117,7 @@ STEPS = ("1", "2")
 @pytest.mark.parametrize("question", [question for question in JudgeQuestion if question is not JudgeQuestion.JOINT])
 def test_the_shape_of_a_reply_comes_through_whole(question):
     schema = reply_schema(question, STEPS)
-    config = build_generate_config(Request(MESSAGES, schema=ReplySchema(question, schema)))
+    config = build_inspect_config(Request(MESSAGES, schema=ReplySchema(question, schema)))
     told = json_schema_dump(config.response_schema.json_schema)
     if question is JudgeQuestion.SOUNDNESS:  # Inspect knows no definitions: each step's is told where it is meant
         assert told["properties"]["steps"]["properties"] == dict.fromkeys(STEPS, schema["$defs"]["step"])
@@ -128,7 +128,7 @@ def test_the_shape_of_a_reply_comes_through_whole(question):
 
 def test_another_draw_has_another_seed_and_is_not_taken_from_a_cache():
     seeds = {
-        build_generate_config(Request(MESSAGES, Decoding(seed=4), None, replica, attempt)).seed
+        build_inspect_config(Request(MESSAGES, Decoding(seed=4), None, replica, attempt)).seed
         for replica in range(3)
         for attempt in range(3)
     }
@@ -150,7 +150,7 @@ def test_another_draw_has_another_seed_and_is_not_taken_from_a_cache():
 
 def test_what_inspect_does_not_take_is_said():
     with pytest.raises(SettingError, match="Inspect rejects these settings"):
-        build_generate_config(Request(MESSAGES, Decoding(effort="furious")))
+        build_inspect_config(Request(MESSAGES, Decoding(effort="furious")))
 
 
 @pytest.mark.parametrize(

@@ -28,17 +28,23 @@ from tests.integrations.inspect.running import (
 )
 
 from eclose.core.judgment import Judgment
-from eclose.integrations.inspect.cases import SCORE_KEYS, build_score_value, get_labels, parse_verdict, read_metadata
-from eclose.integrations.inspect.scorer import lgg
-from eclose.integrations.inspect.tasks import build_sample, respond
+from eclose.integrations.inspect.cases import (
+    SCORE_KEYS,
+    build_score_value,
+    get_verdict_labels,
+    parse_score_labels,
+    read_metadata_record,
+)
+from eclose.integrations.inspect.scorer import lgg_scorer
+from eclose.integrations.inspect.tasks import build_inspect_sample, response_solver
 from eclose.world.server.faults import Fault, ServerBehaviour
 
 pytestmark = [*WARNINGS, pytest.mark.slow]
 
 
 def task_of(cases, judge=None, **settings):
-    dataset = MemoryDataset([build_sample(instance) for instance, _ in cases])
-    return Task(dataset=dataset, solver=respond(), scorer=lgg(judge, **settings))
+    dataset = MemoryDataset([build_inspect_sample(instance) for instance, _ in cases])
+    return Task(dataset=dataset, solver=response_solver(), scorer=lgg_scorer(judge, **settings))
 
 
 def under_test(cases):
@@ -57,15 +63,15 @@ def test_an_exact_judge_gives_the_planted_labels(tmp_path, monkeypatch):
     assert {sample.id for sample in log.samples} == by_id.keys()
     for sample in log.samples:
         score, made = sample.scores["lgg"], by_id[sample.id]
-        assert get_labels(parse_verdict(score.value)) == get_labels(made.verdict)
-        judgment = read_metadata(Judgment, score.metadata, "judgment")
+        assert get_verdict_labels(parse_score_labels(score.value)) == get_verdict_labels(made.verdict)
+        judgment = read_metadata_record(Judgment, score.metadata, "judgment")
         assert judgment.verdict == made.verdict
         assert [step.failure for step in judgment.steps] == [step.failure for step in made.steps]
         assert (judgment.judge, score.answer) == (f"inspect/{WORLD}", made.response.answer)
     assert len({made.verdict for made in by_id.values()}) >= 5
     results = {score.name: score for score in log.results.scores}
     for key in SCORE_KEYS:
-        truth = [get_labels(made.verdict)[key] for made in by_id.values()]
+        truth = [get_verdict_labels(made.verdict)[key] for made in by_id.values()]
         assert results[key].metrics["eclose/judged_rate"].value == sum(truth) / 10
         assert (results[key].scored_samples, results[key].unscored_samples) == (10, 0)
     assert log.eval.scorers[0].metadata["guidelines"].keys() >= {"judge_soundness", "judge_joint"}
@@ -85,7 +91,7 @@ def test_a_judge_that_spoils_its_replies_leaves_labels_open_and_makes_none_up(tm
             assert isnan(score.value[key]) or score.value[key] == truth[key]
         for key in SCORE_KEYS:
             missing[key] += isnan(score.value[key])
-        unjudged = read_metadata(Judgment, score.metadata, "judgment").unjudged
+        unjudged = read_metadata_record(Judgment, score.metadata, "judgment").unjudged
         reasons |= {reason.partition(": ")[0] for reason in unjudged.values()}
         assert (score.reason == "grader_failed") == bool(unjudged)
     assert reasons == {"invalid", "refusal"}
@@ -102,7 +108,7 @@ def test_the_judge_may_be_bound_to_a_role_and_every_epoch_is_a_response(tmp_path
         log = run(
             task_of(cases, joint=True), tmp_path, *roles.values(), model=under_test(cases), epochs=2, model_roles=roles
         )
-    judged = [read_metadata(Judgment, sample.scores["lgg"].metadata, "judgment") for sample in log.samples]
+    judged = [read_metadata_record(Judgment, sample.scores["lgg"].metadata, "judgment") for sample in log.samples]
     assert len({judgment.response_id for judgment in judged}) == 4
     truth = {instance.id: made.verdict for instance, made in cases}
     assert all(judgment.verdict == truth[sample.id] for judgment, sample in zip(judged, log.samples, strict=True))
@@ -144,7 +150,7 @@ def test_a_refusal_is_no_response_and_nobody_is_asked_about_it(tmp_path, monkeyp
 def test_inspect_finds_the_scorer_by_its_name(tmp_path, monkeypatch):
     """``inspect score --scorer eclose/lgg`` on a log of another task, in a process of its own."""
     cases = planted(2)
-    samples = [build_sample(instance) for instance, _ in cases]
+    samples = [build_inspect_sample(instance) for instance, _ in cases]
     answers = {instance.question: made.response.completion for instance, made in cases}
     log = run(Task(dataset=samples), tmp_path, model=scripted(lambda text: said(answers[text])))
     with world(monkeypatch=monkeypatch):
@@ -154,4 +160,4 @@ def test_inspect_finds_the_scorer_by_its_name(tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr + done.stdout
     truth = {instance.id: made.verdict for instance, made in cases}
     for sample in read_eval_log(log.location).samples:
-        assert parse_verdict(sample.scores["lgg"].value) == truth[sample.id]
+        assert parse_score_labels(sample.scores["lgg"].value) == truth[sample.id]

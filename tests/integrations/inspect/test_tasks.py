@@ -12,18 +12,18 @@ from tests.integrations.inspect.running import WARNINGS, judge_at, planted, run,
 
 from eclose.benchmarks.load import scan_instances
 from eclose.errors import RecordError, UserError
-from eclose.integrations.inspect.cases import build_instance, parse_verdict
-from eclose.integrations.inspect.tasks import hotpotqa, musique, two_wiki
+from eclose.integrations.inspect.cases import instance_from_sample, parse_score_labels
+from eclose.integrations.inspect.tasks import hotpotqa_task, musique_task, two_wiki_task
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import unwrap_records
 
 pytestmark = WARNINGS
 
 FILES = [
-    (hotpotqa, "tiny_hotpotqa.json"),
-    (hotpotqa, "hotpotqa_validation_hf_50.jsonl"),
-    (two_wiki, "tiny_2wikimultihopqa.json"),
-    (musique, "musique_ans_train_50.jsonl"),
+    (hotpotqa_task, "tiny_hotpotqa.json"),
+    (hotpotqa_task, "hotpotqa_validation_hf_50.jsonl"),
+    (two_wiki_task, "tiny_2wikimultihopqa.json"),
+    (musique_task, "musique_ans_train_50.jsonl"),
 ]
 
 
@@ -35,7 +35,7 @@ def test_one_sample_per_question_by_its_id(task, name, qa):
     for sample in made.dataset:
         instance = instances[sample.id]
         assert (sample.input, sample.target) == (instance.question, list(instance.accepted_answers))
-        assert build_instance(sample.id, "", [], sample.metadata) == instance
+        assert instance_from_sample(sample.id, "", [], sample.metadata) == instance
     assert f"= {len(instances)} accepted" in made.metadata["questions"]
     assert made.metadata["prompt"] == ResponsePrompt().hash
 
@@ -44,15 +44,15 @@ def test_duplicates_are_counted_and_what_is_wrong_raises(qa, tmp_path):
     lines = (qa / "tiny_musique_ans.jsonl").read_text().splitlines()
     twice = tmp_path / "twice.jsonl"
     twice.write_text("\n".join([*lines, lines[0]]))
-    assert "1 rejected (duplicate 1)" in musique(str(twice)).metadata["questions"]
+    assert "1 rejected (duplicate 1)" in musique_task(str(twice)).metadata["questions"]
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text("\n".join([*lines, '{"id": "x", "paragraphs": 7}']))
     with pytest.raises(RecordError):
-        musique(str(wrong))
+        musique_task(str(wrong))
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
     with pytest.raises(UserError):
-        musique(str(empty))
+        musique_task(str(empty))
 
 
 def as_hotpot(instance):
@@ -78,13 +78,13 @@ def test_a_task_from_a_file_to_the_planted_labels_over_http(tmp_path, monkeypatc
     seen = []
     with world(cases, monkeypatch=monkeypatch, seen=seen) as server:
         judge, model = judge_at(server), judge_at(server)
-        task = hotpotqa(str(file), judge, demonstrations=1, order="question_first", max_new_tokens=700)
+        task = hotpotqa_task(str(file), judge, demonstrations=1, order="question_first", max_new_tokens=700)
         log = run(task, tmp_path, judge, model, model=model)
     assert log.status == "success"
     assert (log.eval.task, log.eval.model) == ("eclose/hotpotqa", "openai-api/world/world")
     assert log.results.headline.score == "TRR"
     truth = {instance.id: made.verdict for instance, made in cases}
-    assert {sample.id: parse_verdict(sample.scores["lgg"].value) for sample in log.samples} == truth
+    assert {sample.id: parse_score_labels(sample.scores["lgg"].value) for sample in log.samples} == truth
     prompt = ResponsePrompt(1, PromptOrder.QUESTION_FIRST)
     asked = {json.dumps(list(request.messages)) for request in seen}
     assert asked == {json.dumps(prompt.messages(one.question, one.evidence)) for one, _ in cases}

@@ -17,7 +17,7 @@ from eclose.core.response import Response, Source
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.diagnose import Case, describe_failure
 from eclose.errors import RecordError
-from eclose.integrations.inspect.model import is_refusal
+from eclose.integrations.inspect.model import is_refused_output
 from eclose.protocol.response_prompt import format_completion
 from eclose.store.records.jsonl import decode, encode
 
@@ -41,13 +41,13 @@ REFUSAL, NO_RESPONSE = "refusal", "no_response"
 _CUT_OFF = frozenset({"max_tokens", "model_length"})
 
 
-def to_json_dict(value: object) -> dict[str, Any]:
+def record_to_json_dict(value: object) -> dict[str, Any]:
     """Return a record as a dictionary of JSON values."""
     fields: dict[str, Any] = json.loads(encode(value))
     return fields
 
 
-def read_metadata(kind: type[T], metadata: Mapping[str, Any] | None, name: str) -> T | None:
+def read_metadata_record(kind: type[T], metadata: Mapping[str, Any] | None, name: str) -> T | None:
     """Return a record from metadata; None where the field is missing, RecordError where it is malformed."""
     value = (metadata or {}).get(name)
     if value is None:
@@ -57,9 +57,11 @@ def read_metadata(kind: type[T], metadata: Mapping[str, Any] | None, name: str) 
     return decode(kind, value)
 
 
-def build_instance(sample_id: str | int, question: str, target: list[str], metadata: Mapping[str, Any]) -> Instance:
+def instance_from_sample(
+    sample_id: str | int, question: str, target: list[str], metadata: Mapping[str, Any]
+) -> Instance:
     """Return the instance in the metadata of a sample, or one built from its input, target and contexts."""
-    if (recorded := read_metadata(Instance, metadata, INSTANCE)) is not None:
+    if (recorded := read_metadata_record(Instance, metadata, INSTANCE)) is not None:
         return recorded
     texts = next((metadata[name] for name in CONTEXTS if name in metadata), None)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -82,10 +84,10 @@ def explain_missing_response(output: ModelOutput) -> str | None:
     """Return why there is no response to judge; None for any response, even an empty or truncated one."""
     if output.empty:
         return NO_RESPONSE
-    return REFUSAL if is_refusal(output.choices[0]) else None
+    return REFUSAL if is_refused_output(output.choices[0]) else None
 
 
-def build_response(instance: Instance, output: ModelOutput, model: str, epoch: int) -> Response:
+def response_from_output(instance: Instance, output: ModelOutput, model: str, epoch: int) -> Response:
     """Return the response of a model; its id depends on instance, model and epoch only."""
     # Characters 7 to 19 are the first twelve hex digits behind "sha256:".
     system = content_hash([model, epoch])[7:19]
@@ -95,7 +97,7 @@ def build_response(instance: Instance, output: ModelOutput, model: str, epoch: i
     )
 
 
-def get_completion(response: Response) -> str:
+def get_response_completion(response: Response) -> str:
     """Return the completion of a response, or its trace and answer in the layout of the response prompt."""
     if response.completion is not None:
         return response.completion
@@ -104,12 +106,12 @@ def get_completion(response: Response) -> str:
 
 def read_recorded_response(metadata: Mapping[str, Any] | None, output: ModelOutput) -> Response | None:
     """Return the response in the metadata of a sample; None where it is missing or the output has changed since."""
-    response = read_metadata(Response, metadata, RESPONSE)
+    response = read_metadata_record(Response, metadata, RESPONSE)
     # A log may have been edited or generated again since: the recorded trace then belongs to another completion.
-    return response if response is not None and get_completion(response) == output.completion else None
+    return response if response is not None and get_response_completion(response) == output.completion else None
 
 
-def get_labels(verdict: Verdict) -> dict[str, Label]:
+def get_verdict_labels(verdict: Verdict) -> dict[str, Label]:
     """Return the labels of a verdict by the keys of a score."""
     five = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     derived = (verdict.globally_sufficient, verdict.reliable, verdict.in_gap)
@@ -119,10 +121,10 @@ def get_labels(verdict: Verdict) -> dict[str, Label]:
 def build_score_value(verdict: Verdict) -> dict[str, float]:
     """Return the value of a score: 1, 0, or NaN for a missing label."""
     # Inspect leaves NaN out of every metric, but counts None as 0.
-    return {key: nan if label is None else float(label) for key, label in get_labels(verdict).items()}
+    return {key: nan if label is None else float(label) for key, label in get_verdict_labels(verdict).items()}
 
 
-def parse_verdict(value: object) -> Verdict:
+def parse_score_labels(value: object) -> Verdict:
     """Return the five labels of a score's value."""
     if not isinstance(value, dict):
         return Verdict()
@@ -138,7 +140,7 @@ def _label(value: object) -> Label:
     return bool(value)
 
 
-def build_score(case: Case) -> Score:
+def build_judged_score(case: Case) -> Score:
     """Return the score of a judged response."""
     from inspect_ai.scorer import Score  # noqa: PLC0415 - optional
 
@@ -148,7 +150,7 @@ def build_score(case: Case) -> Score:
         answer=case.response.answer,
         explanation=_explain(case),
         reason=_find_reason(judgment),
-        metadata={JUDGMENT: to_json_dict(judgment)},
+        metadata={JUDGMENT: record_to_json_dict(judgment)},
     )
 
 

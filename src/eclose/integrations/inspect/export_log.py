@@ -21,9 +21,16 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response, Source
 from eclose.diagnosis.diagnose import Case
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import INSTANCE, RESPONSE, SCORE_KEYS, build_score, get_completion, to_json_dict
+from eclose.integrations.inspect.cases import (
+    INSTANCE,
+    RESPONSE,
+    SCORE_KEYS,
+    build_judged_score,
+    get_response_completion,
+    record_to_json_dict,
+)
 from eclose.integrations.inspect.import_log import SCORE
-from eclose.integrations.inspect.model import PROVIDER, build_chat_messages, require_inspect
+from eclose.integrations.inspect.model import PROVIDER, build_inspect_messages, require_inspect
 from eclose.judged_cases import check_run, read_run_files
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import serialize_evidence
@@ -46,7 +53,7 @@ UNKNOWN = "unknown"
 """Model name of responses without a source."""
 
 
-class ExportedLogs(NamedTuple):
+class ExportedInspectLogs(NamedTuple):
     """The written logs, with counts of the run's records."""
 
     logs: tuple[Path, ...]
@@ -68,7 +75,9 @@ class _RunRecords:
     stale: tuple[str, ...] = ()
 
 
-def export_run(run: Path, out: Path, *, force: bool = False, allow_stale: bool = False) -> ExportedLogs:
+def export_run_to_inspect(
+    run: Path, out: Path, *, force: bool = False, allow_stale: bool = False
+) -> ExportedInspectLogs:
     """Write one log for each model of a run into a folder, and a manifest beside each.
 
     Raises:
@@ -93,7 +102,7 @@ def export_run(run: Path, out: Path, *, force: bool = False, allow_stale: bool =
         counts = Counts(written, written)
         manifest = Manifest("data to-inspect", settings, hash_files(inputs), hash_files([path]), counts)
         manifest.write(sibling_path(path, "manifest.json"))
-    return ExportedLogs(tuple(paths.values()), *records.counts, records.stale)
+    return ExportedInspectLogs(tuple(paths.values()), *records.counts, records.stale)
 
 
 def _read_records(run: Path, *, allow_stale: bool) -> _RunRecords:
@@ -177,7 +186,7 @@ def _build_spec(run: Path, source: Source, epochs: Counter[str], now: str, stale
         "created": now,
         "task": PACKAGE,
         # Inspect treats logs with equal task ids as attempts at one task, so each model gets another id.
-        "task_id": content_hash([run.resolve().name, to_json_dict(source)])[7:29],
+        "task_id": content_hash([run.resolve().name, record_to_json_dict(source)])[7:29],
         "run_id": content_hash([run.resolve().name, now])[7:29],
         "dataset": {"name": run.resolve().name, "samples": len(epochs), "sample_ids": list(epochs)},
         # Inspect resolves this name when it scores the log again; the provider refuses to generate (provider.py).
@@ -185,7 +194,7 @@ def _build_spec(run: Path, source: Source, epochs: Counter[str], now: str, stale
         "config": {"epochs": max(epochs.values())},
         "scorers": [{"name": SCORE, "metrics": [{"name": f"{PACKAGE}/gap"}, per_label]}],
         "packages": {PACKAGE: eclose.__version__},
-        "metadata": {"source": to_json_dict(source), **({"stale": list(stale)} if stale else {})},
+        "metadata": {"source": record_to_json_dict(source), **({"stale": list(stale)} if stale else {})},
     }
 
 
@@ -195,7 +204,7 @@ def _build_sample(instance: Instance, response: Response, judgment: Judgment | N
 
     model = UNKNOWN if response.source is None else response.source.model
     output = ModelOutput.from_content(
-        model, get_completion(response), stop_reason="max_tokens" if response.cut_off else "stop"
+        model, get_response_completion(response), stop_reason="max_tokens" if response.cut_off else "stop"
     )
     prompt = Message(role="user", content=f"{instance.question}\n\n{serialize_evidence(instance.evidence)}")
     return EvalSample(
@@ -203,8 +212,8 @@ def _build_sample(instance: Instance, response: Response, judgment: Judgment | N
         epoch=epoch,
         input=instance.question,
         target=list(instance.accepted_answers),
-        messages=[*build_chat_messages([prompt]), output.message],
+        messages=[*build_inspect_messages([prompt]), output.message],
         output=output,
-        scores=None if judgment is None else {SCORE: build_score(Case(instance, response, judgment))},
-        metadata={INSTANCE: to_json_dict(instance), RESPONSE: to_json_dict(response)},
+        scores=None if judgment is None else {SCORE: build_judged_score(Case(instance, response, judgment))},
+        metadata={INSTANCE: record_to_json_dict(instance), RESPONSE: record_to_json_dict(response)},
     )

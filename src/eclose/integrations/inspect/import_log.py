@@ -10,12 +10,12 @@ from eclose.errors import RecordError, UserError
 from eclose.integrations.inspect.cases import (
     JUDGMENT,
     RESPONSE,
-    build_instance,
-    build_response,
     explain_missing_response,
-    get_labels,
-    parse_verdict,
-    read_metadata,
+    get_verdict_labels,
+    instance_from_sample,
+    parse_score_labels,
+    read_metadata_record,
+    response_from_output,
 )
 from eclose.integrations.inspect.model import PROVIDER, require_inspect
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check_rules, encode
@@ -37,7 +37,7 @@ FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in
 _SKIPPED_FIELDS = frozenset({"events", "events_data", "store", "timelines"})
 
 
-class SampleRecords(NamedTuple):
+class InspectSampleRecords(NamedTuple):
     """The three records of one sample, each with a value, a rejection or an error."""
 
     instance: ReadRecord[Instance]
@@ -45,7 +45,7 @@ class SampleRecords(NamedTuple):
     judgment: ReadRecord[Judgment]
 
 
-class ImportedFile(NamedTuple):
+class ImportedRunFile(NamedTuple):
     """A file of the run's folder, with counts of the samples."""
 
     stage: RunStep
@@ -54,7 +54,7 @@ class ImportedFile(NamedTuple):
     """Whether the file existed from the same import and was left as it is."""
 
 
-def import_log(log: Path, out: Path, *, score: str = SCORE, force: bool = False) -> list[ImportedFile]:
+def import_inspect_log(log: Path, out: Path, *, score: str = SCORE, force: bool = False) -> list[ImportedRunFile]:
     """Write ``instances.jsonl``, ``responses.jsonl`` and ``judgments.jsonl`` into a folder.
 
     ``score`` is the name of the scorer's results in the log.
@@ -66,12 +66,12 @@ def import_log(log: Path, out: Path, *, score: str = SCORE, force: bool = False)
     # The three files come from one pass over the log, so all are written unless all exist.
     if all(manifest is not None for manifest in manifests):
         pairs = zip(steps, manifests, strict=True)
-        return [ImportedFile(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
-    all_counts = write_steps(steps, read_samples(log, score=score))
-    return [ImportedFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
+        return [ImportedRunFile(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
+    all_counts = write_steps(steps, read_log_samples(log, score=score))
+    return [ImportedRunFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
 
 
-def read_samples(log: Path, *, score: str = SCORE) -> Iterator[SampleRecords]:
+def read_log_samples(log: Path, *, score: str = SCORE) -> Iterator[InspectSampleRecords]:
     """Yield the records of every sample in a log, then of the samples that are missing from it."""
     from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional
 
@@ -100,7 +100,7 @@ def _iterate_samples(log: Path, header: EvalLog) -> Iterator[EvalSample]:
         )
 
 
-def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[SampleRecords]:
+def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[InspectSampleRecords]:
     """Yield rejections for the samples that an interrupted evaluation did not reach."""
     if header.status == "success":
         return
@@ -108,7 +108,7 @@ def _report_missing(header: EvalLog, present: set[tuple[str, int]]) -> Iterator[
         for epoch in range(1, (header.eval.config.epochs or 1) + 1):
             if (str(sample_id), epoch) not in present:
                 where = _format_sample(sample_id, epoch)
-                yield SampleRecords(*(ReadRecord(where, rejected=MISSING) for _ in SampleRecords._fields))
+                yield InspectSampleRecords(*(ReadRecord(where, rejected=MISSING) for _ in InspectSampleRecords._fields))
 
 
 def _format_sample(sample_id: str | int, epoch: int) -> str:
@@ -125,20 +125,22 @@ class _SampleReader:
         # By instance id: the first sample, and a hash of the instance instead of its full text.
         self._questions: dict[str, tuple[str, int]] = {}
 
-    def read(self, sample: EvalSample) -> SampleRecords:
+    def read(self, sample: EvalSample) -> InspectSampleRecords:
         where = _format_sample(sample.id, sample.epoch)
         try:
             instance = _parse_instance(sample)
         except RecordError as error:
             problem = error.at(self._log, where)
-            return SampleRecords(
-                *(ReadRecord(where, error=problem, error_kind=WRONG_RECORD) for _ in SampleRecords._fields)
+            return InspectSampleRecords(
+                *(ReadRecord(where, error=problem, error_kind=WRONG_RECORD) for _ in InspectSampleRecords._fields)
             )
         question = self._check_question(where, instance)
         if question.error is not None:
             reused = question.error
-            return SampleRecords(question, *(ReadRecord(where, error=reused, error_kind=ID_REUSED) for _ in range(2)))
-        return SampleRecords(question, *self._read_answer(where, instance, sample))
+            return InspectSampleRecords(
+                question, *(ReadRecord(where, error=reused, error_kind=ID_REUSED) for _ in range(2))
+            )
+        return InspectSampleRecords(question, *self._read_answer(where, instance, sample))
 
     def _check_question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
         """Return the question at its first occurrence, a rejection at further epochs, an error for a reused id."""
@@ -178,23 +180,23 @@ class _SampleReader:
         """Return the response, or the reason for which it is missing."""
         if sample.invalidation is not None:
             return INVALIDATED
-        if (exported := read_metadata(Response, sample.metadata, RESPONSE)) is not None:
+        if (exported := read_metadata_record(Response, sample.metadata, RESPONSE)) is not None:
             return exported
         reason = explain_missing_response(sample.output)
         if reason is not None:
             # A sample with a response can have an error too: that of its scoring.
             return FAILED if sample.error is not None else reason
-        return build_response(instance, sample.output, self._model, sample.epoch)
+        return response_from_output(instance, sample.output, self._model, sample.epoch)
 
     def _find_judgment(self, response: Response, sample: EvalSample) -> Judgment | str:
         """Return the judgment, or the reason for which it is missing."""
         score = (sample.scores or {}).get(self._score)
-        judgment = None if score is None else read_metadata(Judgment, score.metadata, JUDGMENT)
+        judgment = None if score is None else read_metadata_record(Judgment, score.metadata, JUDGMENT)
         if score is None or judgment is None:
             return FAILED if sample.error is not None else UNSCORED
         if judgment.response_id != response.id:
             raise RecordError(f"the judgment is of {judgment.response_id!r}, not of {response.id!r}.")
-        if get_labels(parse_verdict(score.value)) != get_labels(judgment.verdict):
+        if get_verdict_labels(parse_score_labels(score.value)) != get_verdict_labels(judgment.verdict):
             # Inspect lets people edit scores; the judgment in the metadata would then contradict the labels.
             raise RecordError("the score was edited and contradicts its judgment. Score the sample again.")
         return judgment
@@ -202,7 +204,7 @@ class _SampleReader:
 
 def _parse_instance(sample: EvalSample) -> Instance:
     target = [sample.target] if isinstance(sample.target, str) else sample.target
-    instance = build_instance(sample.id, _question_text(sample), target, sample.metadata)
+    instance = instance_from_sample(sample.id, _question_text(sample), target, sample.metadata)
     check_rules(instance)
     return instance
 

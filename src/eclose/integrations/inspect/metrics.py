@@ -13,7 +13,7 @@ import numpy as np
 from inspect_ai.scorer import Metric, SampleScore, Value, metric
 
 from eclose.core.verdict import SettledVerdict
-from eclose.integrations.inspect.cases import parse_verdict
+from eclose.integrations.inspect.cases import parse_score_labels
 from eclose.metrics import rates
 from eclose.metrics.summary import summarize_verdicts
 from eclose.stats.arrays import encode_labels, sum_by_group
@@ -28,8 +28,8 @@ CONDITIONAL = (rates.Metric.GAP_SHARE, rates.Metric.GAP_RISK)
 """Rates whose denominator depends on labels, so that no single label gives them."""
 
 
-@metric(scores="unreduced")
-def judged() -> Metric:
+@metric(name="judged", scores="unreduced")
+def label_rate_metric() -> Metric:
     """Return the metric of one label: its rate among the responses that have it."""
 
     def compute(scores: list[SampleScore]) -> Value:
@@ -48,13 +48,13 @@ def judged() -> Metric:
     return compute
 
 
-@metric(scores="unreduced")
-def gap() -> Metric:
+@metric(name="gap", scores="unreduced")
+def gap_metric() -> Metric:
     """Return the metric of the gap: its share of insufficient responses and of wrong answers, with counts."""
 
     def compute(scores: list[SampleScore]) -> Value:
         rows = [
-            SettledVerdict(str(number), str(score.sample_id), parse_verdict(score.score.value))
+            SettledVerdict(str(number), str(score.sample_id), parse_score_labels(score.score.value))
             for number, score in enumerate(scores)
         ]
         values: dict[str, float] = {"responses": len(rows)}

@@ -62,7 +62,7 @@ class InspectModel:
         caching: dict[str, Any] = {"cache": False} if request.attempt or request.replica else {}
         try:
             output = await self._model.generate(
-                build_chat_messages(request.messages), config=build_generate_config(request), **caching
+                build_inspect_messages(request.messages), config=build_inspect_config(request), **caching
             )
         except Exception as error:
             outcome: Reply | CallFailure | None = self._classify(error, request)
@@ -106,7 +106,7 @@ class InspectModel:
         return parse_reply(error, request, key=self._key) if names & _TRANSPORT else None
 
 
-def build_chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
+def build_inspect_messages(messages: Sequence[Message]) -> list[ChatMessage]:
     """Return a conversation as messages of Inspect."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser  # noqa: PLC0415 - optional
 
@@ -114,7 +114,7 @@ def build_chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
     return [kinds[message["role"]](content=message["content"]) for message in messages]
 
 
-def build_generate_config(request: Request) -> GenerateConfig:
+def build_inspect_config(request: Request) -> GenerateConfig:
     """Return the decoding parameters and the schema of a request as a configuration of Inspect."""
     from inspect_ai.model import GenerateConfig  # noqa: PLC0415 - optional
 
@@ -159,7 +159,7 @@ def _to_http_response(output: ModelOutput) -> HttpResponse:
 def _build_choice(choice: ChatCompletionChoice, error: str | None) -> dict[str, Any]:
     reason = choice.stop_reason
     message: dict[str, Any] = {"content": choice.message.text}
-    if is_refusal(choice):
+    if is_refused_output(choice):
         explanation = choice.stop_details.explanation if choice.stop_details is not None else None
         message["refusal"] = explanation or error or choice.message.text or "stopped by a content filter"
     if choice.message.tool_calls:
@@ -168,7 +168,7 @@ def _build_choice(choice: ChatCompletionChoice, error: str | None) -> dict[str, 
     return {"message": message, "finish_reason": _FINISH_REASONS.get(reason, reason), "logprobs": logprobs}
 
 
-def is_refusal(choice: ChatCompletionChoice) -> bool:
+def is_refused_output(choice: ChatCompletionChoice) -> bool:
     """Return whether the model refused, by its stop reason or by a marked part of its message."""
     # Some providers end a refusal like any other reply and mark only the text.
     parts = choice.message.content

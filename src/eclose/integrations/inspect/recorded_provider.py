@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from inspect_ai.tool import ToolChoice, ToolInfo
 
 
-class RecordedModel(ModelAPI):
+class UncallableModel(ModelAPI):
     """A model with recorded responses only; it generates none."""
 
     async def generate(
@@ -28,6 +28,6 @@ class RecordedModel(ModelAPI):
 
 
 @modelapi(PROVIDER)
-def recorded() -> type[ModelAPI]:
+def uncallable_model_provider() -> type[ModelAPI]:
     """Return the provider class for the registry of Inspect."""
-    return RecordedModel
+    return UncallableModel

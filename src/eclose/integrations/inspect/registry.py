@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from eclose.integrations.inspect.metrics import gap, judged
-from eclose.integrations.inspect.recorded_provider import recorded
-from eclose.integrations.inspect.scorer import lgg
-from eclose.integrations.inspect.tasks import hotpotqa, musique, respond, two_wiki
+from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
+from eclose.integrations.inspect.recorded_provider import uncallable_model_provider
+from eclose.integrations.inspect.scorer import lgg_scorer
+from eclose.integrations.inspect.tasks import hotpotqa_task, musique_task, response_solver, two_wiki_task
 
-__all__ = ["gap", "hotpotqa", "judged", "lgg", "musique", "recorded", "respond", "two_wiki"]
+__all__ = [
+    "gap_metric",
+    "hotpotqa_task",
+    "label_rate_metric",
+    "lgg_scorer",
+    "musique_task",
+    "response_solver",
+    "two_wiki_task",
+    "uncallable_model_provider",
+]

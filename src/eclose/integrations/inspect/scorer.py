@@ -14,13 +14,13 @@ from eclose.errors import SettingError
 from eclose.integrations.inspect.cases import (
     SCORE_KEYS,
     build_empty_score,
-    build_instance,
-    build_response,
-    build_score,
+    build_judged_score,
     explain_missing_response,
+    instance_from_sample,
     read_recorded_response,
+    response_from_output,
 )
-from eclose.integrations.inspect.metrics import gap, judged
+from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
 from eclose.integrations.inspect.model import InspectModel
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 ROLE = "grader"
 """Role of the judge among the models of an evaluation, by the convention of Inspect."""
-METRICS: list[Metric | dict[str, list[Metric]]] = [gap(), {key: [judged()] for key in SCORE_KEYS}]
+METRICS: list[Metric | dict[str, list[Metric]]] = [gap_metric(), {key: [label_rate_metric()] for key in SCORE_KEYS}]
 
 
-@scorer(metrics=METRICS, guidelines=JudgeSettings(joint=True).identity["guidelines"])
-def lgg(
+@scorer(name="lgg", metrics=METRICS, guidelines=JudgeSettings(joint=True).identity["guidelines"])
+def lgg_scorer(
     judge: str | Model | None = None,
     reference_free: bool = False,
     joint: bool = False,
@@ -58,15 +58,15 @@ def lgg(
     )
 
     async def score(state: TaskState, target: Target) -> Score:
-        instance = build_instance(state.sample_id, state.input_text, list(target), state.metadata)
+        instance = instance_from_sample(state.sample_id, state.input_text, list(target), state.metadata)
         if (reason := explain_missing_response(state.output)) is not None:
             return build_empty_score(reason)
         response = read_recorded_response(state.metadata, state.output)
         if response is None:
-            response = build_response(instance, state.output, str(state.model), state.epoch)
+            response = response_from_output(instance, state.output, str(state.model), state.epoch)
         # Failures of the service are raised: Inspect counts an error, and its retry scores the sample again.
         judgment = await judge_response(instance, response, _resolve_judge(judge), settings)
-        return build_score(Case(instance, response, judgment))
+        return build_judged_score(Case(instance, response, judgment))
 
     return score
 

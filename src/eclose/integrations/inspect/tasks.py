@@ -16,12 +16,12 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import scan_instances
-from eclose.benchmarks.two_wiki import read_aliases
+from eclose.benchmarks.two_wiki import read_wikidata_aliases
 from eclose.core.instance import Instance
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import INSTANCE, RELIABLE, build_instance, to_json_dict
-from eclose.integrations.inspect.model import build_chat_messages
-from eclose.integrations.inspect.scorer import lgg
+from eclose.integrations.inspect.cases import INSTANCE, RELIABLE, instance_from_sample, record_to_json_dict
+from eclose.integrations.inspect.model import build_inspect_messages
+from eclose.integrations.inspect.scorer import lgg_scorer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.outcome_counts import RecordCounter
 
@@ -29,8 +29,8 @@ VERSION = 1
 """Version of the tasks; raised with every change that can affect scores."""
 
 
-@task
-def hotpotqa(
+@task(name="hotpotqa")
+def hotpotqa_task(
     path: str,
     judge: str | Model | None = None,
     demonstrations: int = 2,
@@ -40,11 +40,11 @@ def hotpotqa(
 ) -> Task:
     """Build the HotpotQA task from a file of the benchmark."""
     prompt = ResponsePrompt(demonstrations, PromptOrder(order))
-    return _benchmark(path, RecordLayout.HOTPOT, prompt, max_new_tokens, lgg(judge, reference_free))
+    return _benchmark(path, RecordLayout.HOTPOT, prompt, max_new_tokens, lgg_scorer(judge, reference_free))
 
 
 @task(name="2wikimultihopqa")
-def two_wiki(
+def two_wiki_task(
     path: str,
     aliases: str | None = None,
     judge: str | Model | None = None,
@@ -55,12 +55,14 @@ def two_wiki(
 ) -> Task:
     """Build the 2WikiMultiHopQA task from a file of the benchmark; ``aliases`` is its id_aliases.json."""
     prompt = ResponsePrompt(demonstrations, PromptOrder(order))
-    alias_table = read_aliases(Path(aliases)) if aliases else None
-    return _benchmark(path, RecordLayout.TWO_WIKI, prompt, max_new_tokens, lgg(judge, reference_free), alias_table)
+    alias_table = read_wikidata_aliases(Path(aliases)) if aliases else None
+    return _benchmark(
+        path, RecordLayout.TWO_WIKI, prompt, max_new_tokens, lgg_scorer(judge, reference_free), alias_table
+    )
 
 
-@task
-def musique(
+@task(name="musique")
+def musique_task(
     path: str,
     judge: str | Model | None = None,
     demonstrations: int = 2,
@@ -70,32 +72,32 @@ def musique(
 ) -> Task:
     """Build the MuSiQue task from a file of the benchmark."""
     prompt = ResponsePrompt(demonstrations, PromptOrder(order))
-    return _benchmark(path, RecordLayout.MUSIQUE, prompt, max_new_tokens, lgg(judge, reference_free))
+    return _benchmark(path, RecordLayout.MUSIQUE, prompt, max_new_tokens, lgg_scorer(judge, reference_free))
 
 
-@solver
-def respond(
+@solver(name="respond")
+def response_solver(
     demonstrations: int = 2, order: str = PromptOrder.EVIDENCE_FIRST.value, max_new_tokens: int = 1_024
 ) -> Solver:
     """Ask with the response prompt and greedy decoding, by the same messages as ``eclose generate``."""
     prompt = ResponsePrompt(demonstrations, PromptOrder(order))
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        instance = build_instance(state.sample_id, state.input_text, list(state.target), state.metadata)
-        state.messages = build_chat_messages(prompt.messages(instance.question, instance.evidence))
+        instance = instance_from_sample(state.sample_id, state.input_text, list(state.target), state.metadata)
+        state.messages = build_inspect_messages(prompt.messages(instance.question, instance.evidence))
         # Greedy, one completion for each input (appendix A.2).
         return await generate(state, max_tokens=max_new_tokens, temperature=0.0)
 
     return solve
 
 
-def build_sample(instance: Instance) -> Sample:
+def build_inspect_sample(instance: Instance) -> Sample:
     """Return a question as a sample of Inspect."""
     return Sample(
         id=instance.id,
         input=instance.question,
         target=list(instance.accepted_answers),
-        metadata={INSTANCE: to_json_dict(instance)},
+        metadata={INSTANCE: record_to_json_dict(instance)},
     )
 
 
@@ -114,12 +116,12 @@ def _benchmark(
         if record.error is not None:
             raise record.error
         if record.value is not None:
-            samples.append(build_sample(record.value))
+            samples.append(build_inspect_sample(record.value))
     if not samples:
         raise UserError(f"{file}: holds no question of this benchmark. Check the path.")
     return Task(
         dataset=MemoryDataset(samples, name=file.name, location=str(file)),
-        solver=respond(prompt.demonstrations, prompt.order.value, max_new_tokens),
+        solver=response_solver(prompt.demonstrations, prompt.order.value, max_new_tokens),
         scorer=judging,
         headline_metric=f"lgg.{RELIABLE}",
         version=VERSION,
