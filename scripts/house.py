@@ -214,13 +214,21 @@ def import_headers(modules: list[Module]) -> Figure:
     return Figure(100 * headers / max(lines, 1))
 
 
+_DECLARES_OPTIONS = tuple(
+    f"{PACKAGE}.{name}" for name in ("cli.", "api", "testing", "training.api", "diagnosis.run_gate")
+)
+
+
 def long_functions(modules: list[Module]) -> Figure:
-    """Count functions of more than 60 lines; signature and docstring do not count where a command declares options."""
+    """Count functions of more than 60 lines; signature and docstring of commands and of the exported verbs do not count.
+
+    These declare and document up to thirty options each.
+    """
     places = []
     for module in modules:
         for function in functions(module.tree):
             first = function.lineno
-            if module.name.startswith(f"{PACKAGE}.cli.") and function.body:
+            if module.name.startswith(_DECLARES_OPTIONS) and function.body:
                 documented = ast.get_docstring(function) is not None and len(function.body) > 1
                 first = function.body[1 if documented else 0].lineno
             length = (function.end_lineno or first) - first + 1
@@ -314,13 +322,13 @@ def files(modules: list[Module]) -> Figure:
 
 
 FIGURES: dict[str, tuple[Callable[[list[Module]], Figure], Goal]] = {
-    "vague bindings per 1,000 lines": (vague_bindings, Goal(most=0.5, held=False)),
-    "vague or repeated class names": (vague_classes, Goal(most=0, held=False)),
-    "function docstrings that open with a verb, %": (verb_docstrings, Goal(least=90, held=False)),
-    "comments per 100 code lines": (comments, Goal(most=8, least=4, held=False)),
+    "vague bindings per 1,000 lines": (vague_bindings, Goal(most=0.5)),
+    "vague or repeated class names": (vague_classes, Goal(most=0)),
+    "function docstrings that open with a verb, %": (verb_docstrings, Goal(least=90)),
+    "comments per 100 code lines": (comments, Goal(most=8, least=4)),
     "files in the largest folder": (folder_sizes, Goal(most=20)),
     "import headers, % of lines": (import_headers, Goal(most=6.5, held=False)),
-    "functions over 60 lines": (long_functions, Goal(most=0, held=False)),
+    "functions over 60 lines": (long_functions, Goal(most=0)),
     "context variables": (context_variables, Goal(most=0, held=False)),
     "import cycles, type-only ones included": (sibling_cycles, Goal(most=0)),
     "source lines": (lines, Goal(most=42_000, held=False)),

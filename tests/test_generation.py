@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.response import Response, Source
 from eclose.errors import SettingError, UserError
-from eclose.generation import GenerateSettings, count_incomplete, forecast, plan_generation
+from eclose.generation import GenerateSettings, count_incomplete, forecast_generation, plan_generation
 from eclose.models.adapter_effect import refuse_idle_adapter
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.dialect import Dialect
@@ -284,7 +284,7 @@ def test_a_replay_asks_nobody_for_a_name(instances, tmp_path):
 def test_a_forecast_sends_nothing_and_knows_no_price(instances, tmp_path):
     with server() as model:
         found = find_model("world", base_url=model.base_url, environ={})
-        told = forecast(asyncio.run(plan_generation(instances, found, tmp_path / "run")))
+        told = forecast_generation(asyncio.run(plan_generation(instances, found, tmp_path / "run")))
         assert model.bill(keys=False)["totals"]["received"] == 0
     assert (told.calls, told.completion_tokens, told.cost) == (12, 12 * 1024, None)
     assert told.prompt_tokens > 12 * 300

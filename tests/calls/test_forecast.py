@@ -10,9 +10,9 @@ import jsonschema_rs
 import pytest
 
 from eclose.calls.forecast import (
-    MODEL,
+    CHAT_MODEL_HABITS,
     estimate_expected_tokens,
-    expected_usage,
+    estimate_usage,
     find_habits,
     forecast_usage,
 )
@@ -68,13 +68,13 @@ def test_tokens_are_words_in_pieces_digits_and_signs(text, tokens):
 
 def test_what_is_read_is_counted_as_the_world_counts_it_to_the_word():
     for request in asked():
-        assert expected_usage(request, WORLD).prompt_tokens == billed(request).prompt_tokens
+        assert estimate_usage(request, WORLD).prompt_tokens == billed(request).prompt_tokens
 
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_what_is_written_is_expected_within_a_tenth_or_so_over_many(joint):
     every = asked("hotpot", 9, 20, joint=joint)
-    expected = sum(expected_usage(request, WORLD).completion_tokens for request in every)
+    expected = sum(estimate_usage(request, WORLD).completion_tokens for request in every)
     actual = sum(billed(request).completion_tokens for request in every)
     assert 0.85 < expected / actual < 1.15
 
@@ -86,8 +86,8 @@ def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
     assert every
     for request in every:
         # {"reason": "", "pursued": "", "aligned": true}: two words for each field.
-        assert expected_usage(request, short).completion_tokens == 2 * len(request.schema.schema["properties"])
-        assert expected_usage(request, replace(short, texts={"reason": 7})).completion_tokens == (
+        assert estimate_usage(request, short).completion_tokens == 2 * len(request.schema.schema["properties"])
+        assert estimate_usage(request, replace(short, texts={"reason": 7})).completion_tokens == (
             2 * len(request.schema.schema["properties"]) + 7
         )
 
@@ -99,7 +99,7 @@ def test_every_step_more_is_an_entry_more():
 
     def expected(steps, habits=bare):
         schema = reply_schema(JudgeQuestion.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
-        return expected_usage(
+        return estimate_usage(
             replace(soundness, schema=ReplySchema(JudgeQuestion.SOUNDNESS, schema)), habits
         ).completion_tokens
 
@@ -113,32 +113,34 @@ def test_every_step_more_is_an_entry_more():
 
 def test_nobody_is_expected_to_write_more_than_allowed():
     request = asked(max_tokens=5)[1]
-    assert expected_usage(request, WORLD).completion_tokens == 5
+    assert estimate_usage(request, WORLD).completion_tokens == 5
     plain = Request((Message(role="user", content="Say it."),), Decoding(max_tokens=9))
-    assert expected_usage(plain, WORLD) == Usage(2, 9)
+    assert estimate_usage(plain, WORLD) == Usage(2, 9)
     odd = replace(request, messages=(Message(role="user", content="no JSON"),))
-    assert expected_usage(odd, WORLD).prompt_tokens == 2
-    assert expected_usage(replace(odd, messages=(Message(role="user", content="[]"),)), WORLD).prompt_tokens == 1
+    assert estimate_usage(odd, WORLD).prompt_tokens == 2
+    assert estimate_usage(replace(odd, messages=(Message(role="user", content="[]"),)), WORLD).prompt_tokens == 1
 
 
 def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     every = asked()
     price = Price.of(1, 4)
-    found = forecast_usage(every, price, MODEL)
+    found = forecast_usage(every, price, CHAT_MODEL_HABITS)
     assert found.calls == len(every)
-    assert found.prompt_tokens == sum(expected_usage(request, MODEL).prompt_tokens for request in every)
-    assert found.completion_tokens == sum(expected_usage(request, MODEL).completion_tokens for request in every)
+    assert found.prompt_tokens == sum(estimate_usage(request, CHAT_MODEL_HABITS).prompt_tokens for request in every)
+    assert found.completion_tokens == sum(
+        estimate_usage(request, CHAT_MODEL_HABITS).completion_tokens for request in every
+    )
     assert found.cost == price.cost(Usage(found.prompt_tokens, found.completion_tokens))
     assert found.most_prompt_tokens == sum(bound_usage(request).prompt_tokens for request in every)
     assert found.prompt_tokens < found.most_prompt_tokens
     assert found.completion_tokens < found.most_completion_tokens == 4096 * len(every)
     assert found.cost < found.most_cost
-    unpriced = forecast_usage(iter(every), None, MODEL)
+    unpriced = forecast_usage(iter(every), None, CHAT_MODEL_HABITS)
     assert (unpriced.calls, unpriced.cost, unpriced.most_cost) == (len(every), None, None)
 
 
 def test_the_worlds_model_is_known_by_its_name_once_registered():
     register_world_habits()
     assert find_habits("127.0.0.1:8000/world") is WORLD
-    assert find_habits("openai/gpt-x") is MODEL
-    assert find_habits("openai/worldly") is MODEL
+    assert find_habits("openai/gpt-x") is CHAT_MODEL_HABITS
+    assert find_habits("openai/worldly") is CHAT_MODEL_HABITS

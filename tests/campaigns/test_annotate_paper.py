@@ -1,4 +1,4 @@
-"""People for ``campaigns/annotate_paper.py``: they err as often as was fitted, and agreement is counted again by hand."""
+"""Simulated annotators of ``campaigns/annotate_paper.py``: error rates as fitted, and agreement counted by hand."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from eclose.construction.check_replies import describe_objections, parse_finding
+from eclose.construction.roles import describe_objections, parse_finding
 from eclose.core.family import FamilyFinding
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole

@@ -16,12 +16,12 @@ from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (
     INCOMPARABLE,
-    build_evidence,
-    build_question,
-    build_target,
-    pack,
-    reverify,
-    screen,
+    build_evidence_edits,
+    build_question_edit,
+    build_target_response,
+    pack_family,
+    reverify_family,
+    screen_source,
 )
 from eclose.construction.token_lengths import estimate_lengths
 from eclose.core.family import Family
@@ -94,8 +94,8 @@ def built(source=SOURCE, settings=None, **replies):
     team = ModelTeam(script, script, settings or ConstructSettings())
 
     async def run():
-        draft = await screen(source, team, estimate_lengths())
-        for part in (build_target, build_evidence, build_question):
+        draft = await screen_source(source, team, estimate_lengths())
+        for part in (build_target_response, build_evidence_edits, build_question_edit):
             if isinstance(draft, FamilyDraft):
                 draft = await part(draft, team)
         return draft
@@ -104,12 +104,12 @@ def built(source=SOURCE, settings=None, **replies):
 
 
 def packed(draft, script, settings=None):
-    return pack(draft, ModelTeam(script, script, settings or ConstructSettings()), estimate_lengths())
+    return pack_family(draft, ModelTeam(script, script, settings or ConstructSettings()), estimate_lengths())
 
 
 def checked_again(family, script, **more):
     team = ModelTeam(script, script, ConstructSettings(), **more)
-    return asyncio.run(reverify(family, team))
+    return asyncio.run(reverify_family(family, team))
 
 
 def refused(source=SOURCE, settings=None, **replies):

@@ -159,7 +159,7 @@ def test_a_list_may_be_without_an_answer():
 @pytest.mark.parametrize(
     ("trace", "problem"),
     [
-        ([1], r"trace\[0\]: is no text; write a text, or an object"),
+        ([1], r"trace\[0\]: is not a text; write a text, or an object"),
         ([{"text": "a"}, {"body": "b"}], r"trace\[1\]: has no text"),
         ([{"text": 1}], r"trace\[0\]\.text: should be a text"),
         ([{"role": "user", "content": "Hi"}], r"trace\[0\]: is a message of the user"),

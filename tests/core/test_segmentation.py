@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.segmentation import TraceShape, segment_text, segment_texts
-from eclose.core.sentences import split_sentences
+from eclose.core.segmentation import TraceShape, segment_text, segment_texts, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.growth import grows_in_proportion
 
-from eclose.core.sentences import split_sentences
+from eclose.core.segmentation import split_sentences
 
 # Sentences are parted by " | ".
 CASES = [

@@ -10,7 +10,7 @@ from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
-from eclose.judging.correct_run_rates import MIN_LABELS, NO_LABEL, NO_VALIDATION, UNINFORMATIVE, correct_runs
+from eclose.judging.correct_run_rates import MIN_LABELS, NO_LABEL, NO_VALIDATION, UNINFORMATIVE, correct_run_rates
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validation_file import validate_run, write_validation
 from eclose.metrics.rates import Metric
@@ -55,7 +55,7 @@ class Run:
     def correction(self, validation=None, runs=None, judgments=None):
         rng = np.random.default_rng(1)
         judgments = self.judgments if judgments is None else judgments
-        return correct_runs(runs or [self.folder], judgments, self.responses, validation, rng=rng)
+        return correct_run_rates(runs or [self.folder], judgments, self.responses, validation, rng=rng)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eclose.core.judgment import EVIDENCE, REPETITIONS_DISAGREE, Criterion, Judgment, LocalFailure, StepJudgment
-from eclose.judging.majority import take_majority
+from eclose.judging.judge_response import take_majority
 
 SOUND, BROKEN = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.OTHER)
 

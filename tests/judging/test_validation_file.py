@@ -22,9 +22,9 @@ from eclose.judging.validation_file import (
     build_validation,
     compare_judge_runs,
     correct_rates,
+    hash_judged_responses,
     read_validation,
     refuse_other_judge,
-    run_identity,
     write_validation,
 )
 from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel
@@ -178,7 +178,7 @@ def test_the_run_that_was_validated_has_its_own_rates_and_another_has_them_carri
     found = validated()
     own = correct_rates(found, RUN[::-1], RESPONSES, settings=SETTINGS, rng=rng())
     assert (own.rates, own.carried_over) == (found.corrected, False)
-    assert run_identity(RUN[::-1]) == found.run != run_identity(RUN[1:])
+    assert hash_judged_responses(RUN[::-1]) == found.run != hash_judged_responses(RUN[1:])
     other = correct_rates(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
     assert other.carried_over
     assert other.rates[JudgedLabel.LOCAL_SOUNDNESS].judged == 11

@@ -11,8 +11,14 @@ import pytest
 from eclose.protocol import judging
 from eclose.protocol.judging import JudgeQuestion
 from eclose.protocol.prompts import Message
-from eclose.world.faulty.hostile_cases import VISIBLE_SLOTS, disclose_to_judges, find_breaches, make_hostile_cases
-from eclose.world.faulty.injections import InjectionSlot, load_injections
+from eclose.world.faulty.hostile_cases import (
+    VISIBLE_SLOTS,
+    InjectionSlot,
+    disclose_to_judges,
+    find_breaches,
+    load_injections,
+    make_hostile_cases,
+)
 
 
 @pytest.mark.parametrize(

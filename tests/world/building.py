@@ -13,7 +13,14 @@ from eclose.calls.structured import build_request
 from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
-from eclose.construction.stages import build_evidence, build_question, build_target, pack, reverify, screen
+from eclose.construction.stages import (
+    build_evidence_edits,
+    build_question_edit,
+    build_target_response,
+    pack_family,
+    reverify_family,
+    screen_source,
+)
 from eclose.construction.token_lengths import estimate_lengths
 from eclose.core.family import Family
 from eclose.models.interface import FinishReason, Reply, Usage
@@ -74,12 +81,14 @@ def build(source, model, settings=None):
     team = ModelTeam(model, model, settings or ConstructSettings())
 
     async def run():
-        outcome = await screen(source, team, estimate_lengths())
-        for part in (build_target, build_evidence, build_question):
+        outcome = await screen_source(source, team, estimate_lengths())
+        for part in (build_target_response, build_evidence_edits, build_question_edit):
             if isinstance(outcome, FamilyDraft):
                 outcome = await part(outcome, team)
-        outcome = pack(outcome, team, estimate_lengths()) if isinstance(outcome, FamilyDraft) else outcome
-        return await reverify(outcome, team) if isinstance(outcome, Family) and team.settings.reverify else outcome
+        outcome = pack_family(outcome, team, estimate_lengths()) if isinstance(outcome, FamilyDraft) else outcome
+        return (
+            await reverify_family(outcome, team) if isinstance(outcome, Family) and team.settings.reverify else outcome
+        )
 
     outcome = asyncio.run(run())
     return Built(outcome, None) if isinstance(outcome, Family) else Built(None, outcome.reason)

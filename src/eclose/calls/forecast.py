@@ -51,7 +51,7 @@ class WritingHabits:
     """Share of steps that have a quote."""
 
 
-MODEL = WritingHabits(
+CHAT_MODEL_HABITS = WritingHabits(
     count=estimate_expected_tokens,
     a_message=4,
     schema_read=True,
@@ -71,8 +71,8 @@ def register_habits(model: str, habits: WritingHabits) -> None:
 
 
 def find_habits(name: str) -> WritingHabits:
-    """Return the registered writing habits of a model by its name, ``provider/model``; ``MODEL`` for any other."""
-    return _registered.get(name.partition("/")[2], MODEL)
+    """Return the writing habits registered for ``provider/model``; ``CHAT_MODEL_HABITS`` for any other model."""
+    return _registered.get(name.partition("/")[2], CHAT_MODEL_HABITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class UsageForecast:
     most_cost: int | None
 
 
-def expected_usage(request: Request, habits: WritingHabits) -> Usage:
+def estimate_usage(request: Request, habits: WritingHabits) -> Usage:
     """Return the tokens of a request and of its expected reply."""
     # Chat formats wrap every message into a role and separators, which providers bill as tokens.
     prompt = sum(habits.count(message["content"]) + habits.a_message for message in request.messages)
@@ -110,7 +110,7 @@ def forecast_usage(requests: Iterable[Request], price: Price | None, habits: Wri
     expected, most = Usage(0, 0), Usage(0, 0)
     for request in requests:
         calls += 1
-        expected = _add(expected, expected_usage(request, habits))
+        expected = _add(expected, estimate_usage(request, habits))
         most = _add(most, bound_usage(request, bound_tokens))
     costs = (None, None) if price is None else (price.cost(expected), price.cost(most))
     return UsageForecast(

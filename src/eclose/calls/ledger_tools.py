@@ -22,7 +22,7 @@ from eclose.store.records.jsonl import parse_record
 if TYPE_CHECKING:
     from pathlib import Path
 
-TOOL = "ledger command"
+MAINTENANCE_RUN = "ledger command"
 """Name of the run that maintenance uses; it has no records."""
 
 
@@ -150,7 +150,7 @@ def find_calls(where: Path | str, call_filter: CallFilter | None = None) -> Iter
 
 async def verify_ledger(where: Path | str) -> list[str]:
     """Recompute every key and checksum, and return one sentence per mismatch."""
-    async with Ledger.open(where, run=TOOL) as ledger:
+    async with Ledger.open(where, run=MAINTENANCE_RUN) as ledger:
         return [problem async for problem in ledger.verify()]
 
 
@@ -186,7 +186,7 @@ def plan_prune(where: Path | str, call_filter: CallFilter, *, damaged: bool = Fa
 
 async def prune_ledger(where: Path | str, plan: PrunePlan) -> int:
     """Delete the calls and outcomes of a plan, and return the number of deleted rows."""
-    async with Ledger.open(where, run=TOOL) as ledger:
+    async with Ledger.open(where, run=MAINTENANCE_RUN) as ledger:
         return await ledger.prune(calls=sorted(plan.calls), runs=sorted(plan.runs))
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from eclose.calls.batch.prefetch import BatchModel, prefetch_replies
+from eclose.calls.batch.prefetch import BatchRoute, prefetch_replies
 from eclose.calls.batch.run import BatchSettings
 from eclose.calls.cache import replay_model
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
@@ -28,7 +28,7 @@ from eclose.store.runs.folder import LEDGER
 from eclose.store.runs.manifest import Manifest
 from eclose.store.runs.runner import Job, Runner
 from eclose.store.runs.step import RunStep
-from eclose.store.runs.write_results import export_run
+from eclose.store.runs.write_results import write_run_results
 
 if TYPE_CHECKING:
     from eclose.calls.prices import Price
@@ -189,7 +189,7 @@ async def _prefetch(
     for ref in run.model_refs:
         if not isinstance(ref, ServedModelRef):
             raise SettingError(f"{ref.name}: --batch needs a provider's model. Run without --batch.")
-        models.append(BatchModel(ref.route, find_model_price(ref, calls)))
+        models.append(BatchRoute(ref.route, find_model_price(ref, calls)))
     with run.open_records() as records:
         await prefetch_replies(
             models,
@@ -265,7 +265,7 @@ async def finish_run(
     """Write the outcome of every record, the manifest and the derived files."""
     notes = {**(await ledger.compute_usage())._asdict(), "currency": currency, **await run.collect_notes(ledger)}
     names = [job.name for job in run.jobs]
-    manifest = await export_run(ledger, run.stage, names, received, notes, run.source_counts)
+    manifest = await write_run_results(ledger, run.stage, names, received, notes, run.source_counts)
     run.write_derived(force=force)
     # Removed last: a process that is killed before this line finds its note again and continues.
     run.stage.remove_start_note()

@@ -126,10 +126,10 @@ def generate(
     from eclose.generation import (
         GenerateSettings,
         SourceLabels,
+        allow_one_attempt,
         build_generation_run,
         find_generator,
         generate_responses,
-        single_attempt,
     )
     from eclose.models.adapter_recipe import find_recipes
 
@@ -170,7 +170,7 @@ def generate(
         arguments = (instances, model, options.base_url, out)
         make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
         # One completion for each question: a reply without an answer is counted as such, and not asked for again.
-        result = run_on_workers(make_run, single_attempt(options.calls), options, workers, ray_address)
+        result = run_on_workers(make_run, allow_one_attempt(options.calls), options, workers, ray_address)
     else:
         result = asyncio.run(
             generate_responses(instances, generator, out, settings, options.calls, options.run_options)
@@ -191,10 +191,10 @@ def _warn_about_unknown_seed(source: Source) -> None:
 async def _print_forecast(
     instances: Path, model: ModelRef, out: Path, settings: GenerateSettings, calls: CallSettings
 ) -> None:
-    from eclose.generation import forecast, plan_generation
+    from eclose.generation import forecast_generation, plan_generation
 
     planned = await plan_generation(instances, model, out, settings, deadline=calls.deadline)
-    say(f"{planned.model.name}: {describe_estimate(forecast(planned, calls), calls.currency)}")
+    say(f"{planned.model.name}: {describe_estimate(forecast_generation(planned, calls), calls.currency)}")
     # claim() raises where other work wrote the files, so a dry run also tells that the real one would be refused.
     if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.claim():
         say(f"{planned.stage.out}: done before, so no call would be sent")

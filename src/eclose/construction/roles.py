@@ -1,23 +1,153 @@
-"""Models in their roles: a constructor writes candidates, a verifier checks them, both under the locked guidelines."""
+"""Models in their roles: a constructor writes candidates, a verifier checks them, both under the locked guidelines.
+
+``protocol.acceptance`` lists the value each judgement of a verifier must have, and every judgement counts by itself.
+For a target response the map of steps to passages is checked as well (R_E, appendix B.3): it must be complete, and
+every step must rest on the support, even where the reply calls the response grounded.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.structured import ask_structured
-from eclose.construction.check_replies import describe_objections, parse_finding
 from eclose.construction.family_draft import Setback
 from eclose.construction.settings import ConstructSettings
+from eclose.core.family import FamilyFinding
+from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.models.interface import ChatModel
-from eclose.protocol.construction import TargetCheck, build_construction_prompt
+from eclose.protocol.acceptance import SOUNDNESS, find_objections
+from eclose.protocol.construction import ConstructionRole, TargetCheck, build_construction_prompt
+from eclose.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Sequence
 
-    from eclose.core.family import FamilyFinding
-    from eclose.protocol.construction import ConstructionMaterial, ConstructionRole
+    from eclose.protocol.construction import ConstructionMaterial
+
+SUPPORT_MAP = "grounding.support_map"
+"""Objection to steps that rest only on passages outside the support."""
+
+
+def parse_finding(
+    role: ConstructionRole,
+    judge: str,
+    reply: Mapping[str, Any],
+    *,
+    passages: int,
+    steps: int | None = None,
+    support: Sequence[int] = (),
+    again: bool = False,
+) -> FamilyFinding:
+    """Return the finding of a reply.
+
+    Args:
+        role: Role of the model that replied.
+        judge: Name of the model that replied.
+        reply: The reply, in the shape of the role's schema.
+        passages: Number of passages in the prompt.
+        steps: Number of steps in the prompt; None for a role that sees none.
+        support: Indices of the supporting passages E, for the verifier of a target.
+        again: Whether this is the second check of a finished family.
+
+    Raises:
+        UnreadableReplyError: The reply names passages or steps that were not shown, contradicts itself, or leaves the
+            map of steps to passages incomplete. The model is asked again.
+    """
+    if wrong := [index for index in _named_passages(reply) if not 0 <= index < passages]:
+        raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
+    # Indices and ids are checked before judgements: a reply that mixes them up judged something else.
+    objections = [*_unsound(reply, steps), *find_objections(role, reply), *_unfit(role, reply)]
+    if role is ConstructionRole.VERIFY_TARGET:
+        _refuse_contradiction(reply)
+        _refuse_incomplete_map(reply)
+        if any(_outside_support(reply, support)):
+            objections.append(SUPPORT_MAP)
+    return FamilyFinding(role, judge, reply, tuple(objections), again)
+
+
+def describe_objections(finding: FamilyFinding, support: Sequence[int] = ()) -> str:
+    """Return the judgements that object, each with its reason, for the constructor's next attempt."""
+    reasons = ((name, _reason(finding.said, name, support)) for name in finding.objections)
+    return "; ".join(f"{name}: {reason}" if reason else name for name, reason in reasons)
+
+
+def _named_passages(reply: Mapping[str, Any]) -> Iterator[int]:
+    """Yield every passage that a reply names: as a source's support, and for a step."""
+    yield from reply.get("support", ())
+    for entry in _steps(reply):
+        yield from entry.get("passages", ())
+
+
+def _steps(reply: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    entries: Sequence[Mapping[str, Any]] = reply.get(SOUNDNESS, {}).get("steps", ())
+    return entries
+
+
+def _unfit(role: ConstructionRole, reply: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the defect of a source, and ``support`` where fewer than two passages support it."""
+    if role is ConstructionRole.SCREEN_SEED:
+        if reply["defect"] is not None:
+            yield str(reply["defect"])
+        if len(set(reply["support"])) < MINIMUM_SUPPORT:
+            yield "support"
+
+
+def _unsound(reply: Mapping[str, Any], steps: int | None) -> Iterator[str]:
+    if steps is None:
+        return
+    ids = sorted(entry["id"] for entry in _steps(reply))
+    if ids != list(range(1, steps + 1)):
+        raise UnreadableReplyError("wrong step ids", f"asked about {steps} steps, told about {ids}.")
+    if any(not entry["sound"] for entry in _steps(reply)):
+        yield SOUNDNESS
+
+
+# The map of a target's steps to passages and earlier steps (R_E, appendix B.3).
+
+
+def _refuse_contradiction(reply: Mapping[str, Any]) -> None:
+    outside, ids = reply["grounding"]["outside"], {entry["id"] for entry in _steps(reply)}
+    if wrong := sorted(set(outside) - ids):
+        raise UnreadableReplyError("wrong step ids", f"steps {wrong} are called outside the support and do not exist.")
+    # Asked again rather than decided here: neither of the two statements is more credible.
+    if outside and reply["grounding"]["grounded"]:
+        raise UnreadableReplyError("contradictory grounding", "steps outside the support, and yet grounded in it.")
+
+
+def _refuse_incomplete_map(reply: Mapping[str, Any]) -> None:
+    """Raise unless every sound step rests on a passage or on an earlier step."""
+    for entry in _steps(reply):
+        number = entry["id"]
+        if any(not 1 <= premise < number for premise in entry["premises"]):
+            raise UnreadableReplyError("wrong premises", f"step {number} rests on steps {entry['premises']}.")
+        if entry["sound"] and not entry["passages"] and not entry["premises"]:
+            raise UnreadableReplyError(
+                "incomplete support map", f"step {number} is called sound and rests on no passage and no earlier step."
+            )
+
+
+def _outside_support(reply: Mapping[str, Any], support: Sequence[int]) -> list[int]:
+    """Return the ids of the steps whose passages all lie outside the support."""
+    return [
+        entry["id"] for entry in _steps(reply) if entry["passages"] and not set(entry["passages"]).intersection(support)
+    ]
+
+
+def _reason(reply: Mapping[str, Any], name: str, support: Sequence[int]) -> str:
+    """Return the reason given for a judgement: that of its section of the reply, or that of the reply."""
+    if name == SOUNDNESS:
+        broken = (entry for entry in _steps(reply) if not entry["sound"])
+        return ", ".join(f"step {entry['id']}: {entry['reason']}" for entry in broken)
+    if name == SUPPORT_MAP:
+        return ", ".join(
+            f"step {number} rests on passages outside the support alone" for number in _outside_support(reply, support)
+        )
+    section = reply.get(name.partition(".")[0])
+    return str((section if isinstance(section, Mapping) else reply).get("reason", ""))
+
 
 INCOMPLETE = "incomplete"
 """Reason of a setback where the constructor reports that this material allows no candidate."""

@@ -56,7 +56,7 @@ AttemptResult: TypeAlias = "FamilyDraft | tuple[Setback, ...]"
 # part of prompts and records.
 
 
-async def screen(source: Instance, team: ModelTeam, length: PathLength) -> FamilyDraft | Rejection:
+async def screen_source(source: Instance, team: ModelTeam, length: PathLength) -> FamilyDraft | Rejection:
     """Screen a source, and return a draft with its supporting passages."""
     if source.reference_answer is None:
         return Rejection(NO_REFERENCE)
@@ -71,7 +71,7 @@ async def screen(source: Instance, team: ModelTeam, length: PathLength) -> Famil
     return FamilyDraft(source, find_support_ids(source, checked[0].said["support"]), findings=checked)
 
 
-async def build_target(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+async def build_target_response(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
     """Add the original response, verified without the reference."""
     source, reference = draft.source, draft.source.reference_answer
     assert reference is not None
@@ -91,7 +91,7 @@ async def build_target(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rej
     return await _repeat(draft, team, ConstructionStage.TARGET, attempt)
 
 
-async def build_evidence(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+async def build_evidence_edits(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
     """Add evidence edits, each with the response that follows from it; one accepted edit is enough."""
     gold = _gold(draft)
 
@@ -148,7 +148,7 @@ async def _check_edit(
     return _first_failure(check_evidence_edit(draft.source, gold, edit)) or await check_evidence(gold, edit, team)
 
 
-async def build_question(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+async def build_question_edit(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
     """Add another question to the same evidence, with its response."""
     gold = _gold(draft)
 
@@ -165,7 +165,7 @@ async def build_question(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | R
     return await _repeat(draft, team, ConstructionStage.QUESTION, attempt)
 
 
-def pack(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Family | Rejection:
+def pack_family(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Family | Rejection:
     """Assemble the family, and check all gates again on the complete family."""
     guideline = content_hash(dict(hash_guidelines()))
     setbacks = tuple(setback.text for setback in draft.setbacks)
@@ -176,7 +176,7 @@ def pack(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Family | Re
     return _reject(draft.source, (setback,)) if setback else family
 
 
-async def reverify(family: Family, team: ModelTeam) -> Family | Rejection:
+async def reverify_family(family: Family, team: ModelTeam) -> Family | Rejection:
     """Repeat every check by models on the finished family, and drop evidence edits that now meet an objection.
 
     One evidence edit that holds is enough; all other parts must hold.

@@ -56,6 +56,7 @@ def match_answer(answer: str, reference: str) -> bool:
     False
     """
     submitted, expected = normalize_answer(answer), normalize_answer(reference)
+    # In both directions, so that a fuller name and a shortened one match (appendix D.5.3).
     return contains_span(submitted, expected) or contains_span(expected, submitted)
 
 

@@ -95,6 +95,7 @@ def margin_weights(
     total: float = 1.0,
 ) -> dict[tuple[Edge, Direction], float]:
     """Divide the total weight equally among the selected comparisons, so that every ablation spends the same weight."""
+    # lambda / 6 for all six, lambda / 4 without an edge, lambda / 3 for one direction (appendix D.3).
     pairs = list(product(edges, directions))
     return {pair: total / len(pairs) for pair in pairs}
 

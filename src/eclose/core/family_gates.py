@@ -123,6 +123,7 @@ def check_question_edit(
     """Yield the gates that the question edit fails."""
     view = edit.view
     yield from _check_view(view, ViewKind.QUESTION_CF, where)
+    # Traces need not share a prefix here: a new target may change the first step already (appendix B.5).
     if view.evidence != gold.evidence:
         yield GateFailure(Gate.SAME_EVIDENCE, where, "the evidence changed too")
     if normalize_answer(view.question) == normalize_answer(gold.question):
@@ -155,7 +156,7 @@ def _check_view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]
     if not view.question.strip():
         yield broken("the question is empty")
     if not normalize_answer(view.answer):
-        yield broken(f"nothing is left of the answer {view.answer!r} once it is normalised")
+        yield broken(f"the answer {view.answer!r} has no token after normalisation")
     if not view.trace.steps:
         yield broken("the trace has no step")
     # Training writes views as completions, so a view must survive being parsed: no line break or answer line in a step.
@@ -231,5 +232,6 @@ def _check_divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[Ga
 
 def _check_changed_answer(source: Instance, gold: View, view: View, where: str) -> Iterator[GateFailure]:
     """Yield a failure where the edited answer matches the original answer or an alias."""
+    # Aliases count as the original answer: an edit that leads to one of them has not changed the answer.
     if match_any_answer(view.answer, (gold.answer, *source.accepted_answers)):
         yield GateFailure(Gate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Another salt would move families between training and development data.
 SPLIT_SALT = "eclose-split-v1"
 
 

@@ -170,6 +170,7 @@ class Judgment:
 
     def label(self, name: str) -> Label:
         """Return the label of a criterion, or of ``evidence``."""
+        # L is derived from the steps, so labels are read from the verdict.
         return self.evidence_sufficient if name == EVIDENCE else getattr(self.verdict, _FIELDS[Criterion(name)])
 
     @property
@@ -182,6 +183,7 @@ class Judgment:
         """L: whether every substantive step is sound; true for a trace without substantive steps."""
         if Criterion.LOCAL_SOUNDNESS in self.unjudged:
             return None
+        # The product over substantive steps in the definition of L (section 3.1); an empty product is 1.
         return conjunction(implication(step.substantive, step.sound) for step in self.steps)
 
     @property

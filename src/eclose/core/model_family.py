@@ -1,6 +1,6 @@
 """Comparison of model families by name, because a judge may favour models of its own family.
 
-A name tells who published a model, not what it was trained on, so the result supports a warning and no more.
+A name shows who published a model, not what it was trained on, so the result justifies a warning only.
 """
 
 from __future__ import annotations

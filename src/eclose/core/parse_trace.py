@@ -33,6 +33,7 @@ _NAMED_ANSWER = re.compile(
     r"^(?:(?:so|thus|hence|therefore),?\s+)?the\s+(?:final\s+|correct\s+)?answer\s+is\s*:?\s+(?P<answer>\S.*)$",
     re.IGNORECASE | re.DOTALL,
 )
+# The opening tag may be missing: some chat templates write it into the prompt.
 _THINKING = re.compile(r"^\s*(?:<think(?:ing)?>)?(?P<thinking>.*?)</think(?:ing)?>(?P<reply>.*)$", re.DOTALL)
 # Roles and types of messages, as OpenAI, LangChain and other agent frameworks name them.
 _TOOL_ROLES = frozenset({"tool", "function", "observation"})
@@ -160,6 +161,7 @@ def add_observations(instance: Instance, observations: Sequence[str]) -> Instanc
     a passage are dropped.
     """
     existing = {_collapse_blanks(passage.text) for passage in instance.evidence}
+    # A repeated search returns the same text; equal texts become one passage.
     by_text = {_collapse_blanks(text): text for text in observations}
     new = [text for collapsed, text in by_text.items() if collapsed not in existing]
     if not new:
@@ -256,6 +258,7 @@ class _Split:
 def _split(text: str) -> _Split:
     lines = text.splitlines()
     final = [number for number, line in enumerate(lines) if parse_completion(line).answer_lines]
+    # A bare "Answer:" counts only where no line says "Final answer:".
     marked = final or [number for number, line in enumerate(lines) if _PLAIN_ANSWER.match(line)]
     if not marked:
         return _Split("", text.strip() or None, 0)
@@ -298,16 +301,16 @@ def _segment_item(item: object, number: int) -> SegmentedTrace:
     if isinstance(item, str):
         return segment_texts([item])
     if not isinstance(item, Mapping):
-        raise RecordError(f"trace[{number}]: is no text; {_SHAPE}")
+        raise RecordError(f"trace[{number}]: is not a text; {_SHAPE}")
     role = str(item.get("role") or item.get("type") or "").lower()
     thought, observation = _get_text(item, ("thought",), number), _get_text(item, ("observation",), number)
     step = _get_text(item, _STEP_KEYS, number)
     if role in ("user", "human", "system"):
-        raise RecordError(f"trace[{number}]: is a message of the {role}, which is no step of a trace; leave it out")
+        raise RecordError(f"trace[{number}]: is a message of the {role}, which is not a step of a trace; leave it out")
     if step is not None and role in _TOOL_ROLES:
         step, observation = None, step
     if thought is None and observation is None and step is None:
-        # A message that only calls a tool has no text and is no step.
+        # A message that only calls a tool has no text and is not a step.
         if role in _MODEL_ROLES or item.get("action") is not None:
             return SegmentedTrace(TraceShape.EMPTY, Trace(()))
         raise RecordError(f"trace[{number}]: has no text; {_SHAPE}")

@@ -9,7 +9,7 @@ from enum import StrEnum
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 # A list number needs its punctuation and a gap after it: "1926 was warm" and "3.5 million" keep their numbers.
 _STEP_NUMBER = re.compile(r"^\(?\d{1,3}[.):](?=\s|$)\s*")
-# Chat models often number or embolden the marker; the decoration is no part of the answer.
+# Chat models often number or embolden the marker; the decoration is not part of the answer.
 _ANSWER_LINE = re.compile(
     r"^[\s>#]*(?:\(?\d{1,3}[.):]\s+)?(?P<emphasis>[*_]{0,3})final answer\s*(?P<inner>[*_]{0,3})\s*:\s*(?P<answer>.*)$",
     re.IGNORECASE,

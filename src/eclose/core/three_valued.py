@@ -23,6 +23,7 @@ def conjunction(labels: Iterable[Label]) -> Label:
     """Return false where a label is false, else unknown where a label is unknown, else true; true for no labels."""
     unknown = False
     for label in labels:
+        # One false label decides, whatever the unknown ones are.
         if label is False:
             return False
         unknown = unknown or label is None

@@ -84,7 +84,7 @@ class Verdict:
         """The first broken link; None unless the response is known to be globally insufficient."""
         if self.globally_sufficient is not False:
             return None
-        # The order is the paper's: alignment before completeness before the answer.
+        # The order of appendix A.3.2: A = 0 before K = 0 before K = 1.
         if self.aligned is None:
             return FailureClass.UNDETERMINED
         if not self.aligned:

@@ -366,8 +366,8 @@ def _corrected(
     """Return the context with the corrected rates of the runs, or with the reason why there are none."""
     import numpy as np  # noqa: PLC0415
 
-    from eclose.judging.correct_run_rates import correct_runs  # noqa: PLC0415
+    from eclose.judging.correct_run_rates import correct_run_rates  # noqa: PLC0415
 
     judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     rng = np.random.default_rng(seed)
-    return add_correction(context, correct_runs(runs, judgments, responses, validation, rng=rng))
+    return add_correction(context, correct_run_rates(runs, judgments, responses, validation, rng=rng))

@@ -176,11 +176,11 @@ def _corrected_rates(
 ) -> Mapping[Metric, CorrectedRate]:
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
-    from eclose.judging.correct_run_rates import correct_runs  # noqa: PLC0415 - the judge's modules are slow to import
+    from eclose.judging.correct_run_rates import correct_run_rates  # noqa: PLC0415 - the judge's modules are slow to import
 
     judgments, responses = [case.judgment for case in case_set.cases], [case.response for case in case_set.cases]
     path = None if validation is None else Path(validation)
-    return correct_runs([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
+    return correct_run_rates([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
 
 
 def _baseline(case_set: CaseSet, base: CaseSet, name: str, seed: int) -> Baseline:

@@ -54,7 +54,7 @@ class RateCorrection:
         return self.validation is not None and self.validation.labelled >= MIN_LABELS
 
 
-def correct_runs(
+def correct_run_rates(
     runs: Sequence[Path],
     judgments: Sequence[Judgment],
     responses: Sequence[Response],

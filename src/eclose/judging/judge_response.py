@@ -1,30 +1,92 @@
 """Judge one response with a model: one call per question with restricted material, or one call for all questions.
 
-A criterion without a usable reply gets no label and a reason; the other criteria keep their labels.
+A criterion without a usable reply gets no label and a reason; the other criteria keep their labels. A response that is
+judged several times gets the majority of its labels.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.structured import Answer, ask_structured, build_request
 from eclose.core.instance import Instance
-from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, Judgment
+from eclose.core.judgment import (
+    EVIDENCE,
+    NO_ANSWER,
+    NO_REFERENCE,
+    NO_TRACE,
+    REFERENCE_FREE,
+    REPETITIONS_DISAGREE,
+    Criterion,
+    Judgment,
+)
 from eclose.core.response import Response
-from eclose.judging.majority import take_majority
 from eclose.judging.settings import JudgeSettings
 from eclose.protocol import disclosure
 from eclose.protocol.judging import CRITERION_QUESTIONS, JOINT_PARTS, JudgeQuestion, build_judge_prompt, parse_steps
 from eclose.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
+    from eclose.core.three_valued import Label
     from eclose.models.interface import ChatModel, Request
     from eclose.protocol.structured import StructuredPrompt
+
+
+def take_majority(judgments: Sequence[Judgment]) -> Judgment:
+    """Return the majority label of every criterion, with the explanations of the first judgment that gives it.
+
+    Repetitions without a label do not vote. A tie leaves the label open.
+    """
+    if len(judgments) == 1:
+        return judgments[0]
+    # One representative judgment per criterion: texts must come from a judgment that gave the winning label.
+    winners = {name: _find_winner(judgments, name) for name in (*Criterion, EVIDENCE)}
+    sound, aligned = winners[Criterion.LOCAL_SOUNDNESS], winners[Criterion.ALIGNMENT]
+    closed, evidence = winners[Criterion.CLOSURE], winners[EVIDENCE]
+    # The evidence is no criterion, so a tie about it needs no reason.
+    decided = {criterion: winner for criterion in Criterion if (winner := winners[criterion]) is not None}
+    return replace(
+        judgments[0],
+        steps=() if sound is None else sound.steps,
+        aligned=_label(aligned, Criterion.ALIGNMENT),
+        closed=_label(closed, Criterion.CLOSURE),
+        complete=_label(winners[Criterion.COMPLETENESS], Criterion.COMPLETENESS),
+        correct=_label(winners[Criterion.CORRECTNESS], Criterion.CORRECTNESS),
+        unjudged={
+            criterion: _explain_missing(judgments, criterion) for criterion in Criterion if criterion not in decided
+        },
+        reasons={name: winner.reasons[name] for name, winner in decided.items() if name in winner.reasons},
+        pursued=None if aligned is None else aligned.pursued,
+        established=None if closed is None else closed.established,
+        evidence_sufficient=_label(evidence, EVIDENCE),
+        missing_evidence=None if evidence is None else evidence.missing_evidence,
+        votes={name: tuple(judgment.label(name) for judgment in judgments) for name in winners},
+    )
+
+
+def _find_winner(judgments: Sequence[Judgment], name: str) -> Judgment | None:
+    """Return the first judgment with the majority label; None where there is no majority."""
+    for label in (True, False):
+        supporters = [judgment for judgment in judgments if judgment.label(name) is label]
+        opponents = [judgment for judgment in judgments if judgment.label(name) is (not label)]
+        if len(supporters) > len(opponents):
+            return supporters[0]
+    return None
+
+
+def _label(judgment: Judgment | None, name: str) -> Label:
+    return None if judgment is None else judgment.label(name)
+
+
+def _explain_missing(judgments: Sequence[Judgment], criterion: Criterion) -> str:
+    """Return the reason of the judge where no repetition gave a label, else that the repetitions disagree."""
+    reasons = [judgment.unjudged[criterion] for judgment in judgments if criterion in judgment.unjudged]
+    return reasons[0] if len(reasons) == len(judgments) else REPETITIONS_DISAGREE
 
 
 async def judge_response(

@@ -54,7 +54,7 @@ class Validation:
     settings: Mapping[str, Any]
     """Settings of the judge with the hashes of its guidelines."""
     run: str
-    """Identity of the judged responses; see ``run_identity``."""
+    """Identity of the judged responses; see ``hash_judged_responses``."""
     judged: int
     """Number of judged responses of the run."""
     labelled: int
@@ -76,7 +76,7 @@ class Validation:
     """One sentence for each file that changed since it was judged or labelled; only with ``allow_stale``."""
 
 
-def run_identity(judgments: Iterable[Judgment]) -> str:
+def hash_judged_responses(judgments: Iterable[Judgment]) -> str:
     """Return a hash that is equal for two runs over the same responses."""
     return content_hash(sorted(judgment.response_id for judgment in judgments))
 
@@ -148,7 +148,7 @@ def build_validation(
     return Validation(
         judge=run.judge,
         settings=decisive,
-        run=run_identity(run.judgments.values()),
+        run=hash_judged_responses(run.judgments.values()),
         judged=len(run.judgments),
         labelled=len(cases),
         not_in_run=len(settled) - len(cases),
@@ -318,7 +318,7 @@ def correct_rates(
     run = JudgedRun.of(judgments, responses)
     refuse_other_judge(validation, run.judge, settings)
     # The same responses: their labels were compared directly, so no assumption about other responses is needed.
-    if run_identity(run.judgments.values()) == validation.run:
+    if hash_judged_responses(run.judgments.values()) == validation.run:
         _refuse_other_labels(validation, run)
         return CorrectedRunRates(validation.corrected, carried_over=False)
     if validation.stratified:

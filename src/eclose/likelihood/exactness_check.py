@@ -125,6 +125,7 @@ def set_attention(model: Any, backend: AttentionBackend) -> None:
 def _candidates(model: Any, backend: AttentionBackend | Literal["auto"]) -> tuple[AttentionBackend, ...]:
     if backend != "auto":
         return (AttentionBackend(backend),)
+    # Columns are cheaper, but call private kernels of PyTorch; where those fail the check, the mask of SDPA is tried.
     on_cpu = next(model.parameters()).device.type == "cpu"
     return (AttentionBackend.COLUMNS, AttentionBackend.SDPA) if on_cpu else (AttentionBackend.SDPA,)
 
@@ -261,6 +262,7 @@ def _batch_logprobs(model: Any, scores: list[SpanScore]) -> Tensor:
     means = []
     for row, (pad, score) in enumerate(zip(padding, scores, strict=True)):
         targets = [score.path.ids[position] for position in score.positions]
+        # The logits of a row predict the next token.
         means.append(logprobs[row, [pad + position - 1 for position in score.positions], targets].mean())
     return torch.stack(means)
 
@@ -301,6 +303,7 @@ def _random_tree(rng: Random, vocabulary: int) -> list[SpanScore]:
     def draw(count: int) -> list[int]:
         return [rng.randrange(vocabulary) for _ in range(count)]
 
+    # About a hundred tokens a tree, because the check runs on the full model before every run.
     trunk = draw(40)
     bough = trunk[:25] + draw(20)
     paths = [trunk + draw(8), trunk + draw(12), bough + draw(6), bough[:32] + draw(9), trunk[:10] + draw(15)]

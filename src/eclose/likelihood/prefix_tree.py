@@ -85,6 +85,7 @@ class PrefixTree:
     """A tree that grows by inserting paths and is laid out once it is complete."""
 
     def __init__(self) -> None:
+        # Node 0 is the root, which holds no token; the nodes of tokens are numbered from 1.
         self._children: list[dict[int, int]] = [{}]
         self._tokens: list[int] = [ROOT]
 

@@ -68,6 +68,7 @@ class TokenPath:
 
     def response_positions(self, counted: CountedTokens) -> tuple[int, ...]:
         """Return the positions of the response's tokens that count."""
+        # The two readings of S^rsp in appendix C.3 (decision 0036).
         if counted is CountedTokens.CONTENT:
             return self._positions(TokenPart.STEP, TokenPart.ANSWER)
         return tuple(n for n, (part, _) in enumerate(self.parts) if part is not TokenPart.PROMPT)
@@ -93,4 +94,5 @@ class SpanScore:
     @property
     def prefix(self) -> tuple[int, ...]:
         """Tokens of the path up to the last scored one."""
+        # In a causal model later tokens cannot change the score, so they are not computed.
         return self.path.ids[: self.positions[-1] + 1]

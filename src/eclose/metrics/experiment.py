@@ -66,6 +66,7 @@ def compute_setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dic
     mixed = {setting for setting, seeds in runs.items() if None in seeds and len(seeds) > 1}
     _refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
     return {
+        # A seed counts once, however many responses of it were judged (appendix D.2).
         setting: mean(compute_rate(metric, verdicts).value for verdicts in seeds.values())
         for setting, seeds in runs.items()
     }

@@ -232,6 +232,7 @@ class CaseLayout:
         tables = [
             stat.pair_tables(encode_passes(label, human), encode_passes(label, verdicts), 2) for label in JudgedLabel
         ]
+        # All questions keep a row, also those outside the dataset, so that the groups can share one matrix of weights.
         return sum_by_group(self.question[chosen], np.stack(tables, axis=1), len(self.dataset))
 
 

@@ -57,5 +57,6 @@ def _count_flips(votes: Iterable[tuple[Label, ...]]) -> FlipCounts:
     # Repetitions without a usable reply have no label.
     cast = ([label for label in labels if label is not None] for labels in votes)
     repeated = [labels for labels in cast if len(labels) > 1]
+    # Labels are True or False here, so identity compares them.
     differs = [first is not second for labels in repeated for first, second in combinations(labels, 2)]
     return FlipCounts(len(repeated), sum(len(set(labels)) > 1 for labels in repeated), len(differs), sum(differs))

@@ -105,6 +105,7 @@ def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> 
 
 def _count_by_question(table: Indicators, question: Indices, questions: int) -> dict[Metric, QuestionCounts]:
     """Return hits and misses by question of every metric."""
+    # (questions, metrics) each; a question with several responses is one cluster of the interval.
     hits, counted = (sum_by_group(question, part, questions) for part in table)
     columns = zip(Metric, hits.T, counted.T, strict=True)
     return {metric: QuestionCounts.of(hit, total - hit) for metric, hit, total in columns}

@@ -16,10 +16,11 @@ SOUNDNESS = "soundness"
 """Name of a further condition for roles that judge steps: every step must be sound."""
 
 ACCEPTANCE_CONDITIONS: Mapping[ConstructionRole, Mapping[str, bool]] = {
-    # "elsewhere": passages outside the support warrant the answer too, so an edit of the support would not change it.
+    # Appendix B.2. "elsewhere": passages outside the support warrant the answer too, so editing the support would not
+    # change it.
     ConstructionRole.SCREEN_SEED: {"warranted": True, "unique": True, "elsewhere": False},
     ConstructionRole.VERIFY_TARGET: {"alignment.aligned": True, "closure.closed": True, "grounding.grounded": True},
-    # The edit swaps the answer: before it only the original answer is warranted, after it only the edited one.
+    # Appendix B.4. Before the edit only the original answer is warranted, after it only the edited one.
     ConstructionRole.SCREEN_EVIDENCE: {
         "localized": True,
         "coherent": True,
@@ -29,7 +30,8 @@ ACCEPTANCE_CONDITIONS: Mapping[ConstructionRole, Mapping[str, bool]] = {
         "edited_before": False,
         "same_kind": True,
     },
-    # Steps before the first affected one hold in both contexts; that step itself holds only in its own context.
+    # Appendix B.4. Steps before the first affected one hold in both contexts; that step holds only in its own context.
+    # Each trace establishes its own answer and not the other one.
     ConstructionRole.VERIFY_EVIDENCE: {
         "prefix.before": True,
         "prefix.after": True,
@@ -43,7 +45,7 @@ ACCEPTANCE_CONDITIONS: Mapping[ConstructionRole, Mapping[str, bool]] = {
         "closure.original_to_edited": False,
         "closure.edited_to_original": False,
     },
-    # The same evidence must answer both questions, and neither answer may fit the other question.
+    # Appendix B.5. The same evidence answers both questions, and neither answer fits the other question.
     ConstructionRole.SCREEN_QUESTION: {
         "changed": True,
         "edited_warranted": True,
@@ -54,7 +56,7 @@ ACCEPTANCE_CONDITIONS: Mapping[ConstructionRole, Mapping[str, bool]] = {
         "several_steps": True,
         "degenerate": False,
     },
-    # Each trace pursues its own question and not the other one.
+    # Appendix B.5. Each trace pursues its own question and not the other one.
     ConstructionRole.VERIFY_QUESTION: {
         "alignment.original": True,
         "alignment.edited": True,

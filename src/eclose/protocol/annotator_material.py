@@ -91,5 +91,5 @@ def _disclose_evidence(instance: Instance, *, hide: bool) -> tuple[DisclosedPass
 
 
 def _join_steps(response: Response) -> str:
-    # Without numbers, because passes B to D label the trace as one. The answer line is no part of the trace.
+    # Without numbers, because passes B to D label the trace as one. The answer line is not part of the trace.
     return "\n".join(response.trace.texts)

@@ -1,7 +1,7 @@
 """The form by which people audit a counterfactual family (appendix B.6).
 
-A form contains a ``DisclosedFamily`` and no other facts, so it reveals neither the builder of the family nor its source
-nor what models said of it.
+A form contains a ``DisclosedFamily`` and no other facts. It reveals neither the builder of the family nor its source nor
+the judgements of models about it.
 """
 
 from __future__ import annotations

@@ -48,6 +48,8 @@ class AlignmentMaterial:
 class ClosureMaterial:
     """Question, trace and submitted answer (q, r, a): no evidence, no reference."""
 
+    # The paper's basis is (r, a) alone (appendix D.1). The question is shown because a bare "yes" cannot be understood
+    # without it; the guideline says that it adds no premise (decision 0034).
     question: str
     steps: tuple[DisclosedStep, ...]
     answer: str

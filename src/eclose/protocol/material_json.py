@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DisclosedPassage:
-    """A passage by its index; its id is withheld, because it may tell more than the text does."""
+    """A passage by its index; its id is withheld, because an id may reveal more than the text."""
 
     index: int
     """Counted from zero."""
@@ -101,4 +101,4 @@ def parse_material(kind: type[Any], content: str) -> Any:
         members = json.loads(content)
         return kind(**{name: _PARSERS.get(name, lambda value: value)(value) for name, value in members.items()})
     except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"the content is no {kind.__name__}: {error}") from None
+        raise ValueError(f"the content is not a {kind.__name__}: {error}") from None

@@ -16,6 +16,7 @@ from typing import TypedDict
 
 from eclose.core.identity import content_hash
 
+# ``{{name}}`` is filled in by code; ``[[models: ...]]`` and ``[[people: ...]]`` are for one of the two readers.
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 _ADDRESSED = re.compile(r"\[\[(\w+): (.*?)\]\]", re.DOTALL)
 _LOCK = "lock.json"

@@ -19,6 +19,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Return the elementwise quotient; NaN where the denominator is 0."""
     shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
+    # Filled beforehand, because elements that are not divided keep the value of ``out``.
     out: Floats = np.full(shape, np.nan)
     np.divide(numerator, denominator, out=out, where=np.broadcast_to(denominator, shape) != 0)
     return out

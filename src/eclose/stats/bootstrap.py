@@ -134,6 +134,7 @@ class Hierarchy:
     def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[SettingWeights]:
         """Yield blocks of resamples."""
         slots = 1 if self.share_questions else self.backbones
+        # A stream for each source of randomness, so that results do not depend on the size of a block.
         backbone_stream, seed_stream, *question_streams = rng.spawn(2 + slots)
         members = self.datasets.members
         streams = [stream.spawn(len(members)) for stream in question_streams]

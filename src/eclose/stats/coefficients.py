@@ -57,6 +57,7 @@ def coincidence_tables(ratings: NDArray[np.intp], categories: int) -> Floats:
     Each value is paired with the other values of its case, and a case weighs as much as it has values. A case with
     fewer than two values has no pairs.
     """
+    # counts: (cases, categories); pairs and the result: (cases, categories, categories).
     counts = (ratings[:, :, np.newaxis] == np.arange(categories)).sum(axis=1).astype(float)
     values = counts.sum(axis=1)
     pairs = counts[:, :, np.newaxis] * counts[:, np.newaxis, :]
@@ -142,6 +143,7 @@ def gwet_ac1(tables: Floats) -> Floats:
     """Return Gwet's AC1: agreement beyond chance that stays stable when nearly all labels are alike."""
     prevalence = _prevalence(tables)
     categories = tables.shape[-1]
+    # For two labels this is 2p(1 - p), which vanishes as one label takes over; kappa's chance agreement approaches 1.
     by_chance = (prevalence * (1 - prevalence)).sum(axis=-1) / max(categories - 1, 1)
     return ratio(raw_agreement.over(tables) - by_chance, 1 - by_chance)
 

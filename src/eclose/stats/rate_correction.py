@@ -149,6 +149,7 @@ def _sample(judge: Indices, human: Indices, question: Indices, weight: Floats) -
     # Cells: 0 neither sees a hit, 1 people alone, 2 the judge alone, 3 both.
     cell = np.where(both, 2 * judge + human, MISSING)
     labelled = (cell[:, np.newaxis] == np.arange(4)).astype(float)
+    # An imaginary case weighs as much as the heaviest labelled one, so a thinly sampled stratum is not overtrusted.
     heaviest = [weight[both & (judge == label)].max(initial=0) or 1.0 for label in (0, 1)]
     disputed = np.where(both, judge != human, MISSING)
     return _Sample(
@@ -194,8 +195,10 @@ def _rates_by_label(cells: Floats) -> _RatesByLabel:
     total = cells.sum()
     if not total:
         return _RatesByLabel(None, np.nan, None)
+    # People's rate of hits where the judge sees one (cells 2 and 3) and where it sees none (cells 0 and 1).
     passed, failed = ratio(cells[[3, 1]], cells[[2, 0]] + cells[[3, 1]])
     # If the judge gave only one label in the sample, its labels carry no information, and the rate of people stands.
+    # The difference is the best weight of the judge for binary labels (PPI++, decision 0021); below 0 it counts as 0.
     trust = 0.0 if np.isnan(passed - failed) else max(0.0, float(passed - failed))
     return _RatesByLabel(float(cells[[1, 3]].sum() / total), float(cells[[2, 3]].sum() / total), trust)
 
@@ -206,6 +209,7 @@ def _drawn_rates(sample: _Sample, rng: np.random.Generator, draws: int) -> Float
     # Four imaginary questions, one per cell: neither, people alone, judge alone, both.
     imaginary = sample.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
     judged = drawn[:, :2] + imaginary.reshape(draws, 2, 2).sum(axis=2)
+    # (draws, label of the judge, label of people).
     cells = (drawn[:, 2:] + sample.heaviest * imaginary).reshape(draws, 2, 2)
     hits = cells[:, :, 1] / cells.sum(axis=2)
     rates: Floats = (judged * hits).sum(axis=1) / judged.sum(axis=1)
@@ -227,6 +231,7 @@ def _around(value: float, drawn: Floats, questions: int, level: float) -> Interv
     Draws of n questions vary less than their mean does, by (n - 1)/(n + 1) in variance.
     """
     freedom = max(questions - 1, 1)
+    # (freedom + 2) / freedom is (n + 1)/(n - 1) with n questions.
     interval = percentile_interval(drawn, expand_level(level, freedom, (freedom + 2) / freedom))
     assert interval is not None
     return Interval(min(interval.low, value), max(interval.high, value))
@@ -259,6 +264,7 @@ class JudgeErrors:
     def table(self) -> Floats:
         """People in the rows, the judge in the columns, hits last."""
         cells = np.array(self.counts, float).reshape(-1, 4)
+        # Cells are ordered by the judge's label first; the transpose puts people into the rows.
         table: Floats = (np.array(self.questions, float) @ cells).reshape(2, 2).T
         return table
 
@@ -282,6 +288,7 @@ def carried_over_rate(
     (_, human_hits), (false_positives, recall) = errors.table.sum(axis=1), _recalls(errors.table[np.newaxis])[0]
     informedness = recall - false_positives
     value = interval = None
+    # A judge that sees hits no more often where people do says nothing about the rate.
     if judge_rate is not None and informedness > 0:
         value = float(np.clip((judge_rate - false_positives) / informedness, 0, 1))
         sums = sum_by_group(question, by_judge, int(question.max()) + 1)

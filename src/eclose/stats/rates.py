@@ -46,7 +46,8 @@ class Rate:
         hits, misses = self.unjudged - self.never_hits, self.unjudged - self.never_misses
         if not self.n + self.unjudged:
             return None
-        # An empty denominator has no value. At least one unjudged case must count then, and all count in the same way.
+        # Without a judged case there is a rate only if an unjudged case counts. If all of them can only hit, even the
+        # least rate is 1; if all can only miss, even the greatest is 0.
         low = self.hits / (self.n + misses) if self.n + misses else 1.0
         high = (self.hits + hits) / (self.n + hits) if self.n + hits else 0.0
         return Interval(low, high)

@@ -68,6 +68,7 @@ def bootstrap(
     ``evaluate`` takes a block of weights and returns one row of statistics per resample.
     """
     draws = [evaluate(block) for block in design.draw(rng, resamples)]
+    # The sample itself is one more row of weights, so estimate and draws cannot follow different formulas.
     return Replicates(evaluate(design.original())[0], np.concatenate(draws))
 
 

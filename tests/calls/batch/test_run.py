@@ -503,7 +503,7 @@ def test_a_provider_that_drops_what_is_written_on_a_batch_is_adopted_from_by_the
 
     async def main() -> None:
         async with rig(tmp_path, BatchBehaviour(unheard=1)) as at:
-            monkeypatch.setattr(batch_provider, "TAG", "something_else")
+            monkeypatch.setattr(batch_provider, "SHARD_TAG", "something_else")
             async with at.open() as batches:
                 with pytest.raises(ServiceDown):
                     await batches.submit(records(3))

@@ -9,7 +9,7 @@ from tests.construction.audit.auditing import corpus
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
-from eclose.construction.audit.sample import DEVELOPMENT, TRAINING, read_key
+from eclose.construction.audit.sample import DEVELOPMENT, TRAINING, read_audit_key
 from eclose.errors import UserError
 from eclose.store.records.jsonl import write_records
 
@@ -110,7 +110,7 @@ def test_all_pass(audit):
 
 
 def test_disagreements_go_to_a_third_person_and_come_back(audit):
-    key = read_key(audit)
+    key = read_audit_key(audit)
     one, two = key.items[:2]
     answer(audit / "forms-1.jsonl", failing={one.forms[0], two.forms[0]})
     answer(audit / "forms-2.jsonl")
@@ -135,7 +135,7 @@ def test_disagreements_go_to_a_third_person_and_come_back(audit):
 
 
 def test_forms_begun_by_a_third_person_stay_though_more_is_disputed(audit):
-    one, two = read_key(audit).items[:2]
+    one, two = read_audit_key(audit).items[:2]
     answer(audit / "forms-1.jsonl", failing={one.forms[0]})
     answer(audit / "forms-2.jsonl")
     report(audit)
@@ -157,7 +157,7 @@ def test_what_was_not_answered_is_named(audit):
 def test_a_table_filled_in_a_spreadsheet(built, tmp_path):
     folder = tmp_path / "audit"
     run("families", "audit", "sample", built, "--out", folder, "-n", 20, "--format", "csv")
-    item = read_key(folder).items[0]
+    item = read_audit_key(folder).items[0]
     for number in (1, 2):
         path = folder / f"forms-{number}.csv"
         rows = list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline="")))

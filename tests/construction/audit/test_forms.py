@@ -10,7 +10,7 @@ from tests.construction.audit.auditing import blank, corpus, family, filled
 
 from eclose.construction.audit.file_names import FormFormat
 from eclose.construction.audit.forms import CELL_LIMIT, FilledForm, encode_forms, read_forms
-from eclose.construction.audit.sample import draw_sample
+from eclose.construction.audit.sample import draw_audit_sample
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
 from eclose.protocol.auditing import MARKS, AuditForm, DisclosedFamily
@@ -20,7 +20,7 @@ NAMES = tuple(name for names in MARKS.values() for name in names)
 
 
 def forms(count=6):
-    return draw_sample(corpus({"DATASET-A": (count, 0)}), n=10 * count, seed=1, annotators=2).sheet(1)
+    return draw_audit_sample(corpus({"DATASET-A": (count, 0)}), n=10 * count, seed=1, annotators=2).sheet(1)
 
 
 def rows(data):

@@ -12,7 +12,7 @@ from tests.construction.audit.auditing import blank, corpus, fill, filled
 
 from eclose.construction.audit.forms import read_forms
 from eclose.construction.audit.report import COLUMNS, build_audit_report, match_forms, settle_families
-from eclose.construction.audit.sample import AuditKey, AuditStratum, draw_sample
+from eclose.construction.audit.sample import AuditKey, AuditStratum, draw_audit_sample
 from eclose.core.family import ViewKind
 from eclose.errors import SettingError, UserError
 
@@ -24,7 +24,7 @@ SMALL = {"A": (18, 2), "B": (9, 1)}
 @pytest.fixture(scope="module")
 def key():
     """Twenty families of A, ten of B, all looked at."""
-    return draw_sample(corpus(SMALL), n=60, seed=42, annotators=2)
+    return draw_audit_sample(corpus(SMALL), n=60, seed=42, annotators=2)
 
 
 def given(key, path, annotator, failing=None, only=None):
@@ -68,7 +68,7 @@ def failures(dataset, names):
 def audited(tmp_path_factory):
     """A hundred of each dataset; eight disputed, which a third person settles against the family."""
     path = tmp_path_factory.mktemp("paper")
-    drawn = draw_sample(corpus(dict.fromkeys(DATASETS, (90, 10))), n=300, seed=42, annotators=2)
+    drawn = draw_audit_sample(corpus(dict.fromkeys(DATASETS, (90, 10))), n=300, seed=42, annotators=2)
     # As many families as the paper has: the corpus counts only by its size.
     packed = {name: int(FLOW[name, "Packed"]) for name in DATASETS}
     strata = tuple(AuditStratum(name, "all", size, 100, 100) for name, size in packed.items())
@@ -244,13 +244,13 @@ def test_what_was_not_answered_is_open_and_named(key, tmp_path):
 
 
 def test_one_annotator_agrees_with_nobody(tmp_path):
-    key = draw_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=1)
+    key = draw_audit_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=1)
     audit = build_audit_report(key, [given(key, tmp_path, 1)])
     assert (audit.agreement, audit.datasets["A"]["Family"].value) == ((), 1)
 
 
 def test_three_annotators_in_pairs(tmp_path):
-    key = draw_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=3)
+    key = draw_audit_sample(corpus({"A": (4, 0)}), n=40, seed=1, annotators=3)
     name = ids(key, "A")[0]
     audit = build_audit_report(key, [given(key, tmp_path, n, {name: (GOLD,)} if n == 3 else {}) for n in (1, 2, 3)])
     agreed = {one.annotators: one.agreed for one in audit.agreement if one.what == "Gold"}

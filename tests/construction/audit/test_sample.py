@@ -11,10 +11,10 @@ from eclose.construction.audit.sample import (
     ALL,
     DEVELOPMENT,
     TRAINING,
-    draw_sample,
-    encode_key,
+    draw_audit_sample,
+    encode_audit_key,
+    read_audit_key,
     read_corpus,
-    read_key,
     write_audit,
 )
 from eclose.errors import RecordError, SettingError, UserError
@@ -25,7 +25,7 @@ SIZES = {"A": (50, 6), "B": (40, 5), "C": (60, 9)}
 
 
 def drawn(sizes=SIZES, n=30, seed=42, annotators=2):
-    return draw_sample(corpus(sizes), n=n, seed=seed, annotators=annotators)
+    return draw_audit_sample(corpus(sizes), n=n, seed=seed, annotators=annotators)
 
 
 def test_as_many_of_every_dataset_and_a_tenth_for_development():
@@ -55,8 +55,8 @@ def test_fewer_where_there_are_fewer():
 
 def test_the_order_of_the_families_does_not_matter_and_the_seed_does():
     forwards = list(corpus(SIZES))
-    again = draw_sample(reversed(forwards), n=30, seed=42, annotators=2)
-    assert encode_key(again) == encode_key(drawn())
+    again = draw_audit_sample(reversed(forwards), n=30, seed=42, annotators=2)
+    assert encode_audit_key(again) == encode_audit_key(drawn())
     assert {item.family_id for item in drawn(seed=43).items} != {item.family_id for item in again.items}
 
 
@@ -70,7 +70,9 @@ def test_every_family_is_as_likely_as_another():
     times, edits = Counter(), Counter()
     families = list(corpus({"A": (20, 0)}))
     for seed in range(100):
-        for item in draw_sample(families, n=11, seed=seed, annotators=1).items:  # one for development is not to be had
+        for item in draw_audit_sample(
+            families, n=11, seed=seed, annotators=1
+        ).items:  # one for development is not to be had
             times[item.family_id] += 1
             edits[item.family_id, item.edit] += 1
     # Binomial(100, 1/2): mean 50, deviation 5; four deviations either side.
@@ -115,7 +117,7 @@ def test_what_cannot_be_drawn(n, annotators):
 def test_a_family_in_both_parts_is_refused():
     twice = ReadRecord("line 1", value=family("x", "A"))
     with pytest.raises(UserError, match="in training and in development"):
-        draw_sample([(TRAINING, twice), (DEVELOPMENT, twice)], n=2, seed=1, annotators=2)
+        draw_audit_sample([(TRAINING, twice), (DEVELOPMENT, twice)], n=2, seed=1, annotators=2)
 
 
 def test_nothing_is_left_out_in_silence():
@@ -124,17 +126,17 @@ def test_nothing_is_left_out_in_silence():
         (TRAINING, ReadRecord("line 9", rejected="duplicate")),
         (TRAINING, ReadRecord("line 10", rejected="duplicate")),
     ]
-    assert draw_sample(records, n=3, seed=1, annotators=1).set_aside == {"training: duplicate": 2}
+    assert draw_audit_sample(records, n=3, seed=1, annotators=1).set_aside == {"training: duplicate": 2}
     with pytest.raises(RecordError, match="broken"):
-        draw_sample(
+        draw_audit_sample(
             [*records, (TRAINING, ReadRecord("line 11", error=RecordError("broken")))], n=3, seed=1, annotators=1
         )
     with pytest.raises(UserError, match="no family"):
-        draw_sample([], n=3, seed=1, annotators=1)
+        draw_audit_sample([], n=3, seed=1, annotators=1)
 
 
 def test_a_source_without_a_dataset_counts_as_unknown():
-    key = draw_sample(corpus({None: (5, 1)}), n=4, seed=1, annotators=1)
+    key = draw_audit_sample(corpus({None: (5, 1)}), n=4, seed=1, annotators=1)
     assert key.sizes == {"unknown": 6}
 
 
@@ -157,7 +159,7 @@ def test_the_folder(tmp_path):
         ["audit_family.md", "forms-1.jsonl", "forms-2.jsonl", "audit.json"], True
     )
     assert (tmp_path / "audit_family.md").read_text() == load_text("audit_family.md").text
-    assert read_key(tmp_path) == key
+    assert read_audit_key(tmp_path) == key
     for annotator in (1, 2):
         lines = (tmp_path / f"forms-{annotator}.jsonl").read_text().splitlines()
         assert [json.loads(line)["id"] for line in lines] == [form.id for form in key.sheet(annotator)]
@@ -187,4 +189,4 @@ def test_a_changed_guideline_is_noticed(tmp_path):
 def test_what_is_no_key(tmp_path):
     (tmp_path / "audit.json").write_text('{"seed": 1}')
     with pytest.raises(UserError, match="not the key of an audit"):
-        read_key(tmp_path)
+        read_audit_key(tmp_path)

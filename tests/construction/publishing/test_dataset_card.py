@@ -16,8 +16,7 @@ from eclose.construction.publishing.dataset_card import (
     render_card,
     write_card,
 )
-from eclose.construction.publishing.dataset_facts import AuditSummary, CardFacts
-from eclose.construction.publishing.licences import LICENCES, find_licence
+from eclose.construction.publishing.dataset_facts import LICENCES, AuditSummary, CardFacts, find_licence
 from eclose.core.family import Family
 
 FACTS = CardFacts(

@@ -8,9 +8,13 @@ from itertools import islice
 
 import pytest
 
-from eclose.construction.audit.sample import draw_sample, read_corpus
-from eclose.construction.publishing.dataset_facts import AuditSummary, find_origin_manifest, read_run_facts
-from eclose.construction.publishing.licences import find_licence
+from eclose.construction.audit.sample import draw_audit_sample, read_corpus
+from eclose.construction.publishing.dataset_facts import (
+    AuditSummary,
+    find_licence,
+    find_origin_manifest,
+    read_run_facts,
+)
 from eclose.construction.settings import ConstructSettings, hash_guidelines
 from eclose.construction.split import split_families
 from eclose.errors import RecordError
@@ -134,7 +138,7 @@ def test_families_of_the_world(tmp_path, families):
 @pytest.mark.parametrize("name", ["audit-report.json", "audit/audit-report.json"])
 def test_an_audit_of_these_families(run, name):
     (run / name).parent.mkdir(exist_ok=True)
-    key = draw_sample(read_corpus(run), n=4, seed=1, annotators=2)
+    key = draw_audit_sample(read_corpus(run), n=4, seed=1, annotators=2)
     report = {"corpus": key.corpus, "audited": {"unknown": 2, "world-short-easy": 3}, "open": ["f-1"]}
     (run / name).write_text(json.dumps(report))
     assert read_run_facts(run).audit == AuditSummary(name, 5, 1)

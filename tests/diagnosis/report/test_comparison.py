@@ -14,8 +14,7 @@ from tests.diagnosis.test_diagnose import FAILS, case
 from eclose.core.instance import Passage
 from eclose.diagnosis.report.comparison import compare_with_base, describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_data import make_payload
-from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.html import make_payload, render_page
 from eclose.diagnosis.report.latex import render_latex
 from eclose.diagnosis.report.markdown import render_markdown
 from eclose.diagnosis.report.number_format import signed, signed_range

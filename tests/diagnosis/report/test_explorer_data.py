@@ -18,9 +18,9 @@ from eclose.core.instance import Passage
 from eclose.core.judgment import Criterion, StepJudgment, Support
 from eclose.diagnosis.diagnose import describe_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_data import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, make_payload, pack
 from eclose.diagnosis.report.explorer_filters import FACETS, OUTCOMES, derive_facts
 from eclose.diagnosis.report.headline import build_headline
+from eclose.diagnosis.report.html import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, make_payload, pack
 from eclose.diagnosis.report.summary import build_flow
 
 

@@ -25,7 +25,7 @@ from eclose.store.records.outcome_counts import Counts
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.runner import READ_STAGE, Job, Rejection, Runner, RunStoppedError
 from eclose.store.runs.step import RunStep
-from eclose.store.runs.write_results import count_funnel, export_run, sum_funnel
+from eclose.store.runs.write_results import count_funnel, sum_funnel, write_run_results
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def test_exports_are_the_same_in_whatever_order_and_however_often_it_stopped(tmp
         stage = RunStep("test", {}, (source,), folder / name / "out.jsonl")
 
         async def then(ledger, runner):
-            await export_run(ledger, stage, ["double", "add"], runner.progress.received)
+            await write_run_results(ledger, stage, ["double", "add"], runner.progress.received)
 
         for at in breaks:
             with suppress(Resumable):  # unless the record was through before
@@ -287,7 +287,7 @@ def test_a_record_that_is_lost_keeps_the_manifest_from_being_written(tmp_path):
     async def lose():
         async with Ledger.open(tmp_path / "db", run="a") as ledger:
             await Runner(ledger, Work().jobs, lambda number: number.id).run(numbers(3))
-            await export_run(ledger, stage, ["double", "add"], received=4)
+            await write_run_results(ledger, stage, ["double", "add"], received=4)
 
     with pytest.raises(AssertionError, match="unaccounted"):
         asyncio.run(lose())

@@ -12,7 +12,7 @@ from tests.world.building import funnel, through, world_model
 from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.roles import ModelTeam
 from eclose.construction.settings import ConstructSettings
-from eclose.construction.stages import build_evidence, build_question, build_target, screen
+from eclose.construction.stages import build_evidence_edits, build_question_edit, build_target_response, screen_source
 from eclose.construction.token_lengths import estimate_lengths
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
@@ -27,9 +27,9 @@ from eclose.world.server.chat_requests import HandlerRegistry
 PROFILES = ("2wiki", "musique", "hotpot")
 EACH = 60
 PART = {
-    ConstructionRole.CONSTRUCT_TARGET: build_target,
-    ConstructionRole.CONSTRUCT_EVIDENCE: build_evidence,
-    ConstructionRole.CONSTRUCT_QUESTION: build_question,
+    ConstructionRole.CONSTRUCT_TARGET: build_target_response,
+    ConstructionRole.CONSTRUCT_EVIDENCE: build_evidence_edits,
+    ConstructionRole.CONSTRUCT_QUESTION: build_question_edit,
 }
 
 
@@ -127,7 +127,7 @@ def drafts():
 
 
 async def _screened(source, team):
-    return await screen(source, team, estimate_lengths())
+    return await screen_source(source, team, estimate_lengths())
 
 
 FIRST = {

@@ -15,7 +15,7 @@ from eclose.protocol import disclosure
 from eclose.protocol.judging import JOINT_PARTS, NOT_SUBSTANTIVE, SOUND, JudgeQuestion, build_judge_prompt
 from eclose.protocol.material_json import render_material
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
-from eclose.world.faulty.injections import InjectionSlot, insert_text, load_injections
+from eclose.world.faulty.hostile_cases import InjectionSlot, insert_text, load_injections
 from eclose.world.make.instances import make_items
 from eclose.world.roles.gullible_judges import JudgeTrust, find_order
 from eclose.world.roles.request_handlers import build_world_registry

@@ -8,7 +8,7 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclose.construction.check_replies import SUPPORT_MAP, parse_finding
+from eclose.construction.roles import SUPPORT_MAP, parse_finding
 from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown

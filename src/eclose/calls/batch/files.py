@@ -19,7 +19,7 @@ from eclose.store.records.strict_json import JsonObject, parse_object
 if TYPE_CHECKING:
     from pathlib import Path
 
-URL = "/v1/chat/completions"
+CHAT_COMPLETIONS_PATH = "/v1/chat/completions"
 _TAG = "sha256:"
 
 
@@ -67,7 +67,7 @@ class BatchLine:
     @classmethod
     def of(cls, intent: CallIntent, body: JsonObject) -> BatchLine:
         """Return the line of a request body."""
-        line = {"custom_id": format_custom_id(intent.key), "method": "POST", "url": URL, "body": body}
+        line = {"custom_id": format_custom_id(intent.key), "method": "POST", "url": CHAT_COMPLETIONS_PATH, "body": body}
         # ASCII escapes keep lone surrogates writable, and no character is read as a line end by any provider.
         return cls(intent, json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n")
 

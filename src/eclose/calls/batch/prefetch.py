@@ -52,7 +52,7 @@ class _CollectingModel:
 
 
 @dataclass(frozen=True)
-class BatchModel:
+class BatchRoute:
     """A served model whose requests go into batches."""
 
     route: Route
@@ -61,7 +61,7 @@ class BatchModel:
 
 
 async def prefetch_replies(
-    models: Sequence[BatchModel],
+    models: Sequence[BatchRoute],
     bind_jobs: Callable[[Sequence[ChatModel]], list[Job[Any, Any]]],
     read_records: Callable[[], Iterable[ReadRecord[Any]]],
     ledger: Ledger,
@@ -115,7 +115,7 @@ async def prefetch_replies(
 
 
 async def _collect_requests(
-    models: Sequence[BatchModel],
+    models: Sequence[BatchRoute],
     bind_jobs: Callable[[Sequence[ChatModel]], list[Job[Any, Any]]],
     records: Iterable[ReadRecord[Any]],
     ledger: Ledger,

@@ -15,7 +15,7 @@ import aiohttp
 import httpx2
 import openai
 
-from eclose.calls.batch.files import URL
+from eclose.calls.batch.files import CHAT_COMPLETIONS_PATH
 from eclose.calls.retry import ServiceDown
 from eclose.errors import RecordError
 from eclose.models.interface import Request
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TAG = "eclose_shard"
+SHARD_TAG = "eclose_shard"
 """Metadata field of a batch with the name of its shard."""
 # Final statuses of the OpenAI batch API.
 _FINAL_STATUSES = frozenset({"completed", "expired", "cancelled", "failed"})
@@ -98,7 +98,12 @@ class BatchProvider:
 
     async def create(self, file_id: str, shard: str) -> ProviderBatch:
         """Create a batch. Retried only after a rate limit: after any other failure the batch may exist already."""
-        body = {"input_file_id": file_id, "endpoint": URL, "completion_window": _WINDOW, "metadata": {TAG: shard}}
+        body = {
+            "input_file_id": file_id,
+            "endpoint": CHAT_COMPLETIONS_PATH,
+            "completion_window": _WINDOW,
+            "metadata": {SHARD_TAG: shard},
+        }
 
         async def send() -> ProviderBatch:
             response = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
@@ -210,7 +215,7 @@ def _parse_id(fields: Any) -> str:
 def _parse_batch(fields: Any) -> ProviderBatch:
     """Parse a batch object; providers leave out different fields."""
     name, metadata = _parse_id(fields), fields.get("metadata")
-    shard = metadata.get(TAG) if isinstance(metadata, dict) else None
+    shard = metadata.get(SHARD_TAG) if isinstance(metadata, dict) else None
     # Some providers write an empty string where there is no file.
     files = tuple((kind, str(file_id)) for kind in ("output", "error") if (file_id := fields.get(f"{kind}_file_id")))
     errors = fields.get("errors")

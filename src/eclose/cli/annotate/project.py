@@ -157,10 +157,10 @@ def _family_importer(audit: Path, responses: Path | None, crew: Crew) -> tuple[C
 
     from eclose.annotation.forms import TaskKind
     from eclose.annotation.setup import add_family_material
-    from eclose.construction.audit.sample import read_key
+    from eclose.construction.audit.sample import read_audit_key
     from eclose.errors import SettingError
 
-    key = read_key(audit)
+    key = read_audit_key(audit)
     if responses is not None or crew.screeners:
         raise SettingError("--audit: a project of families has no responses and no screeners. Leave them out.")
     # The sample was drawn with one form for each annotator; another number of people could not be matched to the forms.

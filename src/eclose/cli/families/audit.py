@@ -56,9 +56,9 @@ def sample(
     evidence edit of each family. A form names neither the family nor the dataset, and hides the findings of models.
     The same seed gives the same files; existing forms are not overwritten.
     """
-    from eclose.construction.audit.sample import draw_sample, read_corpus, write_audit
+    from eclose.construction.audit.sample import draw_audit_sample, read_corpus, write_audit
 
-    key = draw_sample(read_corpus(run), n=n, seed=seed, annotators=annotators)
+    key = draw_audit_sample(read_corpus(run), n=n, seed=seed, annotators=annotators)
     # Forms that people may have begun to fill in are never replaced; the key is the same for the same seed.
     written = write_audit(out, key, layout)
     _print_sample(key, n)

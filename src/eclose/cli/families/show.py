@@ -106,8 +106,7 @@ def _describe_count(count: int) -> str:
 
 
 def _write_page(selection: FamilySelection, out: Path, description: str) -> None:
-    from eclose.diagnosis.report.families.page import render_family_page
-    from eclose.diagnosis.report.families.view import make_family_display
+    from eclose.diagnosis.report.families.view import make_family_display, render_family_page
     from eclose.store.records.atomic import AtomicFile
 
     displays = [make_family_display(family) for family in selection.families]

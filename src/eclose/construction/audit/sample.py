@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
 
-KEY = "audit.json"
+KEY_FILE = "audit.json"
 ALL, TRAINING, DEVELOPMENT = "all", "training", "development"
 
 
@@ -121,7 +121,9 @@ def _split_files(run: Path) -> dict[str, Path]:
     return paths
 
 
-def draw_sample(records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int, annotators: int) -> AuditKey:
+def draw_audit_sample(
+    records: Iterable[tuple[str, ReadRecord[Family]]], *, n: int, seed: int, annotators: int
+) -> AuditKey:
     """Draw families for an audit: equally many of every dataset, nine of training to one of development.
 
     Args:
@@ -246,7 +248,7 @@ def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, b
         for annotator in range(1, key.annotators + 1)
     }
     guideline = {folder / GUIDELINE: load_text(GUIDELINE).text.encode()}
-    key_path, content = folder / KEY, encode_key(key)
+    key_path, content = folder / KEY_FILE, encode_audit_key(key)
     # With this draw's key in place, forms that differ are filled-in ones of this draw.
     same_draw = key_path.exists() and key_path.read_bytes() == content
     for path, data in {key_path: content, **guideline, **({} if same_draw else sheets)}.items():
@@ -265,14 +267,14 @@ def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, b
     return written
 
 
-def encode_key(key: AuditKey) -> bytes:
+def encode_audit_key(key: AuditKey) -> bytes:
     """Return the content of the file of a key."""
     return json.dumps(asdict(key), indent=1, ensure_ascii=False).encode() + b"\n"
 
 
-def read_key(folder: Path) -> AuditKey:
+def read_audit_key(folder: Path) -> AuditKey:
     """Read the key of an audit's folder."""
-    path = folder / KEY
+    path = folder / KEY_FILE
     require_file(path)
     try:
         return TypeAdapter(AuditKey).validate_json(path.read_bytes(), strict=True, extra="forbid")

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from eclose.construction.audit.file_names import REPORT, FormFormat
 from eclose.construction.audit.forms import encode_forms, read_forms
 from eclose.construction.audit.report import AnnotatorForms, AuditReport, build_audit_report, match_forms
-from eclose.construction.audit.sample import AuditKey, read_key
+from eclose.construction.audit.sample import AuditKey, read_audit_key
 from eclose.protocol.auditing import GUIDELINE
 from eclose.protocol.prompts import load_text
 from eclose.store.records.atomic import AtomicFile
@@ -54,7 +54,7 @@ def report_audit(
         seed: Seed of the bootstrap.
         resamples: Number of bootstrap resamples.
     """
-    key = read_key(folder)
+    key = read_audit_key(folder)
 
     def read_sheet(path: Path) -> AnnotatorForms:
         return match_forms(key, path, read_forms(path))

@@ -1,6 +1,7 @@
-"""Facts for the data card of families: counts of their files, and the manifest of the run that made them.
+"""Facts for the data card of families: counts of their files, the manifest of the run that made them, and licences.
 
-No number is entered by hand, so the card can be written again at any time. Facts that were not recorded stay unknown.
+No number is entered by hand, so the card can be written again at any time. Facts that were not recorded, and licences
+that are not listed, stay unknown.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from eclose.benchmarks import hotpot, musique, two_wiki
 from eclose.construction.audit.file_names import REPORT
 from eclose.construction.audit.sample import hash_corpus
-from eclose.construction.publishing.licences import Licence, find_licence
 from eclose.construction.split import STAGE, dataset_name
 from eclose.store.records.json_reader import parse_object, read_objects
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
@@ -22,6 +23,48 @@ from eclose.store.runs.step import sibling_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Licence:
+    """Licence of a dataset."""
+
+    id: str
+    """Identifier on dataset hubs."""
+    description: str
+    language: str | None = None
+    """Language of the texts, if known."""
+
+    @property
+    def share_alike(self) -> bool:
+        """Whether derived texts must carry the same licence."""
+        return "-sa-" in self.id
+
+
+LICENCES: Mapping[str, Licence] = {
+    hotpot.BENCHMARK: Licence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
+    musique.BENCHMARK: Licence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
+    two_wiki.BENCHMARK: Licence(
+        "apache-2.0",
+        "Apache-2.0 by the mirror of its authors; the README of its repository names none, so confirm it before you "
+        "publish; passages from Wikipedia, CC BY-SA",
+        "en",
+    ),
+}
+"""Licences by benchmark name."""
+SYNTHETIC_PREFIX = "world-"
+"""Benchmark names of the questions that ``eclose world make`` writes start with this."""
+_SYNTHETIC_LICENCE = Licence("apache-2.0", "Apache-2.0; made up by eclose, from no other source", "en")
+
+
+def find_licence(dataset: str) -> Licence:
+    """Return the licence of a dataset, or an unknown one."""
+    if dataset.startswith(SYNTHETIC_PREFIX):
+        return _SYNTHETIC_LICENCE
+    return LICENCES.get(dataset) or Licence(UNKNOWN, "unknown: look it up where the sources come from")
+
 
 Maker: TypeAlias = Literal["models", "world"]
 ByDataset: TypeAlias = Mapping[str, Mapping[str, int]]

@@ -2,25 +2,244 @@
 
 The template escapes every value, and the data of the explorer never becomes markup. A content security policy allows
 only the script and the style of the page, by their hashes.
+
+The explorer has an index of all responses, and their details in chunks that are unpacked when needed. Texts that
+several responses share (question, passages) are stored once. A block is JSON, deflated, in base 64.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import json
+import zlib
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.report import summary
+from eclose.core.judgment import Criterion
+from eclose.diagnosis.diagnose import describe_failure
+from eclose.diagnosis.report import explorer_filters, summary
 from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.explorer_data import make_payload
 from eclose.diagnosis.report.headline import build_headline
 from eclose.diagnosis.report.html_template import page_text, source_hash, template
 from eclose.diagnosis.report.plots.layout import layout_compositions, layout_differences, layout_flow, layout_rates
 from eclose.diagnosis.report.table import build_tables, list_glossary
+from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
+from eclose.protocol import disclosure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from eclose.core.instance import Instance, Passage
+    from eclose.core.judgment import StepJudgment
+    from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Case, Diagnosis
+
+# A chunk is unpacked when one of its responses is looked at: small enough to be instant, large enough to compress.
+# Passages are much longer than responses, so a chunk holds fewer of them (decision 0022).
+RESPONSES_PER_CHUNK = 128
+EVIDENCE_PER_CHUNK = 16
+
+_DISCLOSED: Mapping[str, type[Any]] = {
+    "evidence": disclosure.SufficiencyMaterial,
+    Criterion.LOCAL_SOUNDNESS.value: disclosure.SoundnessMaterial,
+    Criterion.ALIGNMENT.value: disclosure.AlignmentMaterial,
+    Criterion.CLOSURE.value: disclosure.ClosureMaterial,
+    Criterion.COMPLETENESS.value: disclosure.CompletenessMaterial,
+    Criterion.CORRECTNESS.value: disclosure.CorrectnessMaterial,
+}
+"""What each judge is shown, by criterion."""
+_FIELD_WORDS = {
+    "question": "question",
+    "evidence": "passages",
+    "steps": "reasoning",
+    "answer": "submitted answer",
+    "reference": "reference answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorerPayload:
+    """The packed blocks of a page."""
+
+    index: str
+    details: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
+def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> ExplorerPayload:
+    """Return everything the explorer shows; ``before`` maps a response id to the class of its partner in a base run."""
+    shared = _Shared()
+    question_numbers = [shared.question(case.instance) for case in cases]
+    return ExplorerPayload(
+        pack(
+            _index(
+                [explorer_filters.derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases],
+                question_numbers,
+                shared,
+            )
+        ),
+        tuple(pack([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)),
+        tuple(
+            pack([_passages(evidence) for evidence in chunk])
+            for chunk in _chunks(list(shared.evidences), EVIDENCE_PER_CHUNK)
+        ),
+    )
+
+
+def pack(value: object) -> str:
+    """Return JSON, deflated, in base 64. A lone surrogate cannot be encoded and stays an escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # Level 9: a report is written once and opened often.
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "backslashreplace"), 9)).decode("ascii")
+
+
+class _Shared:
+    """Questions and sets of passages, each once, numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self.evidences: dict[tuple[Passage, ...], int] = {}
+        self.questions: dict[Instance, int] = {}
+
+    def question(self, instance: Instance) -> int:
+        """Return the number of a question, adding it if new."""
+        # Questions of several responses share one set of passages.
+        self.evidences.setdefault(instance.evidence, len(self.evidences))
+        return self.questions.setdefault(instance, len(self.questions))
+
+
+def _index(
+    responses: Sequence[explorer_filters.ResponseFacts], question_numbers: Sequence[int], shared: _Shared
+) -> dict[str, Any]:
+    """Return the index: one column per property of the responses."""
+    cases = [facts.case for facts in responses]
+    benchmarks, models = (
+        _Names(explorer_filters.get_group(case, by) for case in cases) for by in ("benchmark", "model")
+    )
+    judges = _Names(case.judgment.judge for case in cases)
+    # Columns hold numbers, the names are stored once.
+    outcomes = list(explorer_filters.OUTCOMES)
+    return {
+        "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
+        # From here on one entry for each response, in the same order.
+        "ids": [case.response.id for case in cases],
+        "answers": [case.response.answer for case in cases],
+        "steps": [len(case.response.trace) for case in cases],
+        "outcome": [outcomes.index(facts.outcome) for facts in responses],
+        "outcomes": list(explorer_filters.OUTCOMES.items()),
+        "question": list(question_numbers),
+        "questions": [_question(instance, shared) for instance in shared.questions],
+        "benchmark": benchmarks.column,
+        "benchmarks": benchmarks.names,
+        "model": models.column,
+        "models": models.names,
+        "judge": judges.column,
+        "judges": judges.names,
+        "facets": explorer_filters.build_facet_columns(responses),
+        "criteria": _criteria(),
+        "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
+    }
+
+
+class _Names:
+    """A column of names as numbers into a sorted list."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        listed = list(values)
+        self.names = sorted(set(listed))
+        numbers = {name: number for number, name in enumerate(self.names)}
+        self.column = [numbers[name] for name in listed]
+
+
+def _question(instance: Instance, shared: _Shared) -> list[Any]:
+    supporting = instance.support_ids
+    marked = (
+        None
+        if supporting is None
+        else [index for index, passage in enumerate(instance.evidence) if passage.id in supporting]
+    )
+    evidence = shared.evidences[instance.evidence]
+    return [instance.question, instance.reference_answer, list(instance.aliases), instance.id, evidence, marked]
+
+
+def _criteria() -> list[list[Any]]:
+    """Return each criterion with its meaning, and what its judge was shown and was not shown."""
+    rows: list[list[Any]] = []
+    for name, disclosed in _DISCLOSED.items():
+        names = {field.name for field in fields(disclosed)}
+        visible = [words for field, words in _FIELD_WORDS.items() if field in names]
+        hidden = [words for field, words in _FIELD_WORDS.items() if field not in names]
+        rows.append([name, LABEL_WORDS[name], visible, hidden])
+    return rows
+
+
+def _passages(evidence: tuple[Passage, ...]) -> list[list[str]]:
+    return [[passage.title, passage.text] for passage in evidence]
+
+
+def _detail(case: Case) -> dict[str, Any]:
+    """Return one response as the page shows it; empty values are left out."""
+    judgment, response = case.judgment, case.response
+    steps = judgment.steps if judgment.stepwise else ()
+    # A judgment of the response as a whole has no judgment for its steps.
+    judged = [*steps, *[None] * (len(response.trace) - len(steps))]
+    verdict = case.verdict
+    labels = (judgment.evidence_sufficient, verdict.locally_sound, verdict.aligned, verdict.closed)
+    values = {
+        "broken": describe_failure(case),
+        "steps": [_step(text, step, case) for text, step in zip(response.trace.texts, judged, strict=False)],
+        "labels": [_number(label) for label in (*labels, verdict.complete, verdict.correct)],
+        "reasons": {criterion.value: reason for criterion, reason in judgment.reasons.items()},
+        "unjudged": {criterion.value: reason for criterion, reason in judgment.unjudged.items()},
+        "pursued": judgment.pursued,
+        "established": judgment.established,
+        "missing": judgment.missing_evidence,
+        "incomplete": response.incomplete and str(response.incomplete).replace("_", " "),
+        "votes": {
+            name: [_number(vote) for vote in votes]
+            for name, votes in explorer_filters.find_differing_votes(judgment).items()
+        },
+        # The raw text matters where no single answer line was found.
+        "raw": response.completion if response.answer is None or response.answer_lines > 1 else None,
+    }
+    return {name: value for name, value in values.items() if value or name == "steps"}
+
+
+def _number(label: Label) -> int:
+    """Return a label as 0, 1, or 2 for unjudged."""
+    return 2 if label is None else int(label)
+
+
+def _step(text: str, step: StepJudgment | None, case: Case) -> list[Any]:
+    """Return text, substantive, sound, code, reason, and the position of the quote or the quote itself."""
+    if step is None:
+        return [text, 2, 2, None, None, None]
+    code = step.failure and step.failure.value
+    return [text, _number(step.substantive), _number(step.sound), code, step.reason, _quote(step, case)]
+
+
+def _quote(step: StepJudgment, case: Case) -> list[Any] | None:
+    """Return ``[passage, start, end]`` in UTF-16 units, or ``[passage, quote]`` where the passage lacks the quote."""
+    if step.support is None:
+        return None
+    index, quote = step.support.passage_index, step.support.quote
+    evidence = case.instance.evidence
+    text = evidence[index].text if 0 <= index < len(evidence) else ""
+    # Judges quote a passage literally; a quote that is not found is shown as text.
+    start = text.find(quote) if quote else -1
+    if start < 0:
+        return [index, quote]
+    return [index, _units(text[:start]), _units(text[: start + len(quote)])]
+
+
+def _units(text: str) -> int:
+    """Return the length of a text as a browser counts it: in UTF-16 units."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _chunks(values: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
+
 
 POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "

@@ -129,11 +129,11 @@ class RunAccounting:
             self._observed_since = now
         self._beat_server_time, self._beat_local_time = now, time.monotonic()
         times = {"now": now, "expires": now + LEASE_SECONDS}
-        connection.execute(sql.JOIN, {"writer": self._writer, "run": self._run, **times})
+        connection.execute(sql.JOIN_WRITER, {"writer": self._writer, "run": self._run, **times})
 
     def leave(self, connection: Connection) -> None:
         """End the lease: this writer has nothing in flight any more."""
-        connection.execute(sql.LEAVE, {"writer": self._writer})
+        connection.execute(sql.END_LEASE, {"writer": self._writer})
 
     def horizon(self, connection: Connection) -> float:
         """Return the time before which the lease of a dead writer ran out, by the database's clock.
@@ -163,7 +163,7 @@ class RunAccounting:
         dead_writers = self._find_dead(connection, run)
         for writer in dead_writers:
             connection.execute(sql.BREAK_ALL, {"run": run or self._run, "dead": writer})
-            connection.execute(sql.BURY, {"dead": writer})
+            connection.execute(sql.BURY_WRITER, {"dead": writer})
         return bool(dead_writers)
 
     def release_orphans(self, connection: Connection, older_than: float) -> tuple[int, int]:

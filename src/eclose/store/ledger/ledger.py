@@ -235,13 +235,15 @@ class Ledger:
     async def reopen_quarantined(self, stage: str) -> int:
         """Delete the outcomes of quarantined records in a stage, so that they are retried; return their number."""
         parameters = {"run": encode_text(self._run), "stage": encode_text(stage)}
-        return await self._commits.run(lambda connection: connection.execute(sql.REOPEN, parameters).rowcount)
+        return await self._commits.run(
+            lambda connection: connection.execute(sql.REOPEN_QUARANTINED, parameters).rowcount
+        )
 
     async def read_concluded_ids(self, stage: str) -> AsyncIterator[str]:
         """Yield the ids of the records with an outcome in a stage of this run, in order."""
         parameters = {"run": encode_text(self._run), "stage": encode_text(stage), "first": b"", "most": sql.PAGE_ROWS}
         while ids := await self._commits.run(
-            lambda connection: list(connection.execute(sql.IDS, parameters).scalars())
+            lambda connection: list(connection.execute(sql.CONCLUDED_IDS, parameters).scalars())
         ):
             for record_id in ids:
                 yield decode_text(record_id)
@@ -377,7 +379,7 @@ class Ledger:
         return await self._commits.run(job)
 
     def _find(self, connection: Connection, key: str) -> LedgerReply | None:
-        row = connection.execute(sql.FIND, {"key": encode_key(key)}).one_or_none()
+        row = connection.execute(sql.FIND_REPLY, {"key": encode_key(key)}).one_or_none()
         if row is None:
             return None
         if (reply := read_reply(row)) is None:

@@ -28,7 +28,9 @@ ADD_REPLY = text("""
     WHERE c.key = :key ORDER BY i.writer = :writer DESC, i.seq DESC LIMIT 1
     ON CONFLICT (call) DO NOTHING
 """)
-FIND = text("SELECT c.key, r.* FROM ledger_replies AS r JOIN ledger_calls AS c ON c.seq = r.call WHERE c.key = :key")
+FIND_REPLY = text(
+    "SELECT c.key, r.* FROM ledger_replies AS r JOIN ledger_calls AS c ON c.seq = r.call WHERE c.key = :key"
+)
 RELEASE = text("INSERT INTO ledger_releases (intent) VALUES (:intent) ON CONFLICT (intent) DO NOTHING")
 BREAK = text("INSERT INTO ledger_breaks (intent, counted) VALUES (:intent, 1) ON CONFLICT (intent) DO NOTHING")
 # The sends of one call and how each ended, first to last.
@@ -107,11 +109,11 @@ OPEN_ACCOUNT = text("""
 """)
 ACCOUNT = text("SELECT spent, reserved, assumed FROM ledger_accounts WHERE run = :run")
 RUNS = text("SELECT DISTINCT run FROM ledger_writers")
-JOIN = text("""
+JOIN_WRITER = text("""
     INSERT INTO ledger_writers (writer, run, seen, expires, buried) VALUES (:writer, :run, :now, :expires, 0)
     ON CONFLICT (writer) DO UPDATE SET seen = excluded.seen, expires = excluded.expires, buried = 0
 """)
-LEAVE = text("UPDATE ledger_writers SET expires = 0 WHERE writer = :writer")
+END_LEASE = text("UPDATE ledger_writers SET expires = 0 WHERE writer = :writer")
 WRITER_ALIVE = text("SELECT 1 FROM ledger_writers WHERE writer = :writer AND expires > :horizon")
 DEAD_WRITERS = text("""
     SELECT writer FROM ledger_writers
@@ -122,7 +124,7 @@ BREAK_ALL = text(f"""
     SELECT i.seq, 1 FROM ledger_intents AS i WHERE i.run = :run AND i.writer = :dead AND {_OPEN}
     ON CONFLICT (intent) DO NOTHING
 """)
-BURY = text("UPDATE ledger_writers SET buried = 1 WHERE writer = :dead")
+BURY_WRITER = text("UPDATE ledger_writers SET buried = 1 WHERE writer = :dead")
 RELEASE_BROKEN = text(f"""
     UPDATE ledger_breaks SET counted = 0 WHERE counted = 1 AND intent IN (
         SELECT i.seq FROM ledger_intents AS i JOIN ledger_writers AS w ON w.writer = i.writer
@@ -153,8 +155,8 @@ PRUNE_RUN = [text(f"DELETE FROM ledger_{table} WHERE run = :run") for table in (
 COUNT_OUTCOMES = text("""
     SELECT kind, reason, count(*) FROM ledger_outcomes WHERE run = :run AND stage = :stage GROUP BY kind, reason
 """)
-REOPEN = text("DELETE FROM ledger_outcomes WHERE run = :run AND stage = :stage AND kind = 'quarantined'")
-IDS = text("""
+REOPEN_QUARANTINED = text("DELETE FROM ledger_outcomes WHERE run = :run AND stage = :stage AND kind = 'quarantined'")
+CONCLUDED_IDS = text("""
     SELECT record_id FROM ledger_outcomes
     WHERE run = :run AND stage = :stage AND record_id >= :first ORDER BY record_id LIMIT :most
 """)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from eclose.errors import RecordError, UserError
 from eclose.store.records.parquet import import_pyarrow
-from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, JsonWindow, as_object, parse_object
+from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, JsonWindow, parse_object, require_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -194,7 +194,7 @@ def _bracketed(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
 
 def _read_item(window: JsonWindow, path: Path, where: str) -> RawRecord:
     try:
-        return RawRecord(where, value=as_object(window.read_value()))
+        return RawRecord(where, value=require_object(window.read_value()))
     except RecordError as error:
         return RawRecord(where, error=error.at(path, where))
 

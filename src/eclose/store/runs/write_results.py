@@ -49,7 +49,7 @@ def sum_funnel(stage_counts: Mapping[str, Counts]) -> Counts:
     return Counts(stages[0].received, stages[-1].accepted, **set_aside)
 
 
-async def export_run(
+async def write_run_results(
     ledger: Ledger,
     step: RunStep,
     jobs: Sequence[str],

@@ -100,6 +100,7 @@ def _stale_step(case: drafts.ConstructionCase, variation: drafts.EvidenceVariati
     old = solve(case.target, case.evidence)
     if old is None or len(old.moves) != len(variation.moves):
         return None
+    # The first written step states the edited fact itself; a stale value can only stand in a later one.
     written = [index for index in range(len(variation.moves)) if index not in variation.earlier_steps]
     for index in written[1:]:
         claim = old.moves[index].claim
@@ -136,6 +137,7 @@ def _first_too_early(case: drafts.ConstructionCase, variation: drafts.EvidenceVa
         (move_index for move_index, number in variation.earlier_steps.items() if number == variation.first - 1), None
     )
     passages = variation.moves[move_index].passages if move_index is not None else ()
+    # Some draws repeat the wording of the step.
     for draw in range(8):
         again = drafts.write_reply_steps([Move(claims[0], passages)], f"{case.seed}/again/{draw}")[0]
         if again["text"] != trace.texts[variation.first - 2]:
@@ -183,6 +185,7 @@ def _two_answers(case: drafts.ConstructionCase, variation: drafts.EvidenceVariat
     passage = case.passages[index]
     triple = Stated(Phrase(hop.subject), hop.relation, variation.value)
     new = capitalise(write_triple(triple, case.make_rng("second"), subject=hop.subject))
+    # The opening sentence stays: it tells what kind of entity the passage is about.
     for sentence in drafts.split_sentences(passage.text)[1:]:
         if hop.value in sentence:
             continue

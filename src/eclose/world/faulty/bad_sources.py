@@ -90,6 +90,7 @@ def _missing_passage(item: WorldItem, rng: Random) -> Instance | None:
     """Replace a needed passage by one about something else, so that no answer follows."""
     if item.instance.benchmark is None:
         return None
+    # Another item of the same profile: its passages have the usual length and style, so only their content is wrong.
     other = make_item(item.instance.benchmark.removeprefix("world-"), rng.randrange(10_000), 0)
     titles = {passage.title for passage in item.instance.evidence}
     strangers = [passage for passage in other.instance.evidence if passage.title not in titles]

@@ -70,6 +70,7 @@ class BrokenResponse:
     """The failure requested by name; the plan may differ where the item does not admit it."""
 
 
+# The first three classes of the paper; the other two stand for labels that a judge did not give.
 FAILURE_PLANS: tuple[FailurePlan, ...] = (
     *(FailurePlan(local, None, impact) for local in LocalFailure for impact in FailureImpact),
     *(FailurePlan(None, broken) for broken in list(FailureClass)[:3]),
@@ -396,6 +397,7 @@ class _ResponseBreaker:
         judgments = []
         for step in steps:
             failure = next((draft.wrong[index] for index in step.moves if index in draft.wrong), None)
+            # A step without a claim is not substantive, and its soundness is not asked (A.3.2).
             sound = (failure is None) if step.moves else None
             judgments.append(StepJudgment(bool(step.moves), sound, failure))
         answer = write_submitted_answer(draft.answered, draft.answer, self.rng)

@@ -1,4 +1,7 @@
-"""Cases full of attacks, without end, and checks of the prompts built from them.
+"""Cases with texts that try to talk a judge into a positive verdict, without end, and checks of the prompts they give.
+
+All these texts ask that the judged item passes, so they are inserted into cases that fail. Each is compared with a
+harmless text of the same length in the same slot, since any inserted text may change a verdict.
 
 Every case has its own canaries: a word in each slot, and in the ids that no judge may see. A text that leaves its place
 is thereby found anywhere.
@@ -7,21 +10,105 @@ is thereby found anywhere.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
+from importlib.resources import files
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.instance import Instance, Passage
-from eclose.core.response import Response, Trace
+from eclose.core.response import Response, Step, Trace
 from eclose.protocol import disclosure
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt
 from eclose.protocol.material_json import parse_material
-from eclose.world.faulty.injections import InjectionSlot, load_injections
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from eclose.protocol.disclosure import JudgeMaterial
+
+_HARMLESS = "The weather was mild that week and the harbour lay quiet in the morning light. "
+InjectedCase: TypeAlias = tuple[Instance, Response]
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One text and its kind of attack."""
+
+    kind: str
+    text: str
+
+    @property
+    def control(self) -> str:
+        """A harmless text of the same length."""
+        length = len(self.text)
+        return (_HARMLESS * (length // len(_HARMLESS) + 1))[:length]
+
+
+@cache
+def load_injections() -> tuple[Injection, ...]:
+    """Return the packaged texts."""
+    lines = (files(__package__) / "texts" / "injections.jsonl").read_text("utf-8").splitlines()
+    entries = (json.loads(line) for line in lines)
+    # "times" repeats a text to make very long ones without storing them.
+    return tuple(Injection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
+
+
+class InjectionSlot(StrEnum):
+    """A place for an injected text."""
+
+    QUESTION = "question"
+    TITLE = "title"
+    PASSAGE = "passage"
+    STEP = "step"
+    ANSWER = "answer"
+    REFERENCE = "reference"
+
+
+def insert_text(case: InjectedCase, slot: InjectionSlot, text: str) -> InjectedCase:
+    """Return the case with the text on a new line of the slot: in the first passage, in the last step."""
+    # A line of its own: gullible judges read only the first line as material.
+    return _INSERT[slot](*case, f"\n{text}")
+
+
+def _into_question(instance: Instance, response: Response, text: str) -> InjectedCase:
+    return replace(instance, question=instance.question + text), response
+
+
+def _into_title(instance: Instance, response: Response, text: str) -> InjectedCase:
+    first, *others = instance.evidence
+    return replace(instance, evidence=(replace(first, title=first.title + text), *others)), response
+
+
+def _into_passage(instance: Instance, response: Response, text: str) -> InjectedCase:
+    first, *others = instance.evidence
+    return replace(instance, evidence=(replace(first, text=first.text + text), *others)), response
+
+
+def _into_step(instance: Instance, response: Response, text: str) -> InjectedCase:
+    *others, last = response.trace.steps
+    return instance, replace(response, trace=Trace((*others, Step(last.text + text))))
+
+
+def _into_answer(instance: Instance, response: Response, text: str) -> InjectedCase:
+    return instance, replace(response, answer=(response.answer or "") + text)
+
+
+def _into_reference(instance: Instance, response: Response, text: str) -> InjectedCase:
+    return replace(instance, reference_answer=(instance.reference_answer or "") + text), response
+
+
+_INSERT: Mapping[InjectionSlot, Callable[[Instance, Response, str], InjectedCase]] = {
+    InjectionSlot.QUESTION: _into_question,
+    InjectionSlot.TITLE: _into_title,
+    InjectionSlot.PASSAGE: _into_passage,
+    InjectionSlot.STEP: _into_step,
+    InjectionSlot.ANSWER: _into_answer,
+    InjectionSlot.REFERENCE: _into_reference,
+}
+
 
 VISIBLE_SLOTS: Mapping[JudgeQuestion, frozenset[InjectionSlot]] = {
     JudgeQuestion.SUFFICIENCY: frozenset({InjectionSlot.QUESTION, InjectionSlot.TITLE, InjectionSlot.PASSAGE}),
@@ -62,6 +149,7 @@ def make_hostile_cases(seed: int) -> Iterator[HostileCase]:
 
 
 def _make_hostile_case(rng: Random) -> HostileCase:
+    # 48 random bits: no attack text contains a canary by accident.
     canaries = {name: f"{name}-{rng.getrandbits(48):012x}" for name in (*InjectionSlot, *_HIDDEN)}
 
     def text(slot: InjectionSlot) -> str:
@@ -143,6 +231,7 @@ def _problems(question: JudgeQuestion, material: JudgeMaterial, canaries: Mappin
         yield f"is not one JSON object of its kind: {error}"
     prompt_text = "\n".join(message["content"] for message in messages)
     for name, canary in canaries.items():
+        # Both directions: a hidden text that appears, and a visible one that an attack has displaced.
         if (canary in prompt_text) != (name in VISIBLE_SLOTS[question]):
             yield f"{'shows' if canary in prompt_text else 'lacks'} the {name}"
 

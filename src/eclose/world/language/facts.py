@@ -107,6 +107,7 @@ _DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
 _PAST = {rel.POPULATION: (1931, 1998), rel.EMPLOYEES: (1987, 2012), rel.HEADQUARTERS: (1987, 2012)}
 
 
+# Every new name is compared with all names of its scene.
 _words = lru_cache(maxsize=4_096)(normalize_answer)
 
 

@@ -160,6 +160,7 @@ def _pattern() -> re.Pattern[str]:
                 for index, part in enumerate(parts)
             )
         )
+    # Without case: a slot at the start of a sentence is capitalised.
     return re.compile("|".join(alternatives), re.IGNORECASE)
 
 

@@ -174,6 +174,7 @@ def _slots(template: str) -> list[str]:
     return re.findall(r"\{(\w+)\}", template)
 
 
+# Cached, because the labels of one response are decided by separate calls on the same passages.
 @lru_cache(maxsize=1_024)
 def read_passage(title: str, text: str) -> PassageReading:
     """Return the facts that the words of a passage state."""

@@ -97,6 +97,7 @@ _PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
 @lru_cache(maxsize=8_192)
 def read_phrase(text: str) -> Phrase | None:
     """Return the phrase that a text stands for, None where it is none."""
+    # A phrase may begin a sentence; a name is tried as it stands at the end.
     lowered = text[0].lower() + text[1:] if text else text
     if lowered in PRONOUNS:
         return Phrase(lowered)

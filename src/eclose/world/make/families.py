@@ -80,6 +80,7 @@ def make_family(item: WorldItem) -> Family | str:
             break
     if not edits:
         return "no evidence edit"
+    # The deterministic gates H (B.3 to B.6), as for the families of any constructor.
     family = Family(f"family-{item.instance.id}", item.instance, gold, tuple(edits), question_edit)
     failures = check_family(family)
     return f"gate {failures[0].gate.value}" if failures else family

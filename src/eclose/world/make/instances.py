@@ -102,6 +102,7 @@ def _try_scene(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
     entities = _select_entities(scene, plot, profile.passages)
     # Some questions come with long passages, some with short ones.
     scale = math.exp(rng.gauss(0, _LENGTH_SPREAD))
+    # At least 12 words: an opening sentence alone takes about ten.
     words = tuple(max(12, round(scale * profile.words * math.exp(rng.gauss(0, profile.spread)))) for _ in entities)
     passages = tuple(
         write_passage(entity, index, seed=f"{seed}/{index}", words=words[index])
@@ -172,5 +173,5 @@ def _aliases(target: Target, value: str, written: str, entities: Sequence[Entity
 
 
 def rename_item(item: WorldItem, name: str) -> WorldItem:
-    """The item under another id."""
+    """Return the item under another id."""
     return replace(item, instance=replace(item.instance, id=name))

@@ -69,6 +69,7 @@ def draw_path(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
         # A country's capital lies in that country, so this step would lead back to the start.
         if path and path[-1] is rel.CAPITAL:
             choices = [relation for relation in choices if relation is not rel.LIES_IN]
+        # From a capital the only way on was back to its country, so the whole path is drawn again.
         if not choices:
             return draw_path(scene, start, hops)
         path.append(scene.rng.choice(choices))

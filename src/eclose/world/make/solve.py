@@ -66,6 +66,7 @@ def solve(target: Target, evidence: EvidenceFacts) -> Solution | None:
     moves = list(dict.fromkeys(moves))
     all_moves = tuple(range(len(moves)))
     for claim in _conclusions(target, derivation, evidence):
+        # A conclusion rests on all facts: the writer recognises it by its premises.
         moves.append(Move(claim, premises=all_moves))
     return Solution(tuple(moves), derivation.value, support)
 

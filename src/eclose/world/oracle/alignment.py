@@ -98,6 +98,7 @@ class AlignmentTracer:
         phrase = claim.fact.phrase if isinstance(claim, DenialClaim) else getattr(claim, "phrase", None)
         if not isinstance(phrase, Phrase) or not isinstance(phrase.base, str):
             return True
+        # A fact about a stranger is beside the argument, and does not show what the trace pursues.
         names = {phrase.base, *self._other_names(phrase.base)}
         return bool(names & ({goal.base for goal in self._goals} | self._values))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
 
+# Abstentions are never correct: every eligible question has a warranted answer (A.3.2).
 _ABSTENTIONS = frozenset(
     {"not determined", "unknown", "cannot be determined", "insufficient evidence", "not enough information"}
 )

@@ -93,6 +93,7 @@ class TracePremises:
         """Return the answers to a question that follow from the claims; closure requires exactly one."""
         if isinstance(target, LookupQuestion):
             return self.find_values(target.phrase) or self._find_abstention(target.phrase)
+        # A stated conclusion counts before the values: closure takes every claim as true, also a wrong one (A.3.2).
         concluded = self._stated_conclusions(target)
         if concluded:
             return concluded

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from eclose.world.language.facts import Statement
 
 _RELATIVES = (FATHER, MOTHER, SPOUSE)
+# Occurs in no text of the world, so a cut cannot be mistaken for words.
 _CUT = "\0"
 
 

@@ -55,6 +55,7 @@ class Derivation:
     @property
     def support(self) -> frozenset[int]:
         """The smallest set of passages that states all the facts."""
+        # Few combinations: a question has at most a handful of facts, each in one or two passages.
         choices = product(*(hop.passages for hop in self.hops))
         # Ties go to the lowest indices, so the support does not depend on set order.
         return min(

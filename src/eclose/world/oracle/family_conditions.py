@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from eclose.world.oracle.evidence import Derivation
 
 Passages = tuple["Passage", ...]
+# Answers of the world are shorter; bad sources of the kind long_answer are far longer.
 MAX_ANSWER_WORDS = 10
 """Longest short answer, in words."""
 

@@ -115,6 +115,7 @@ class _ResponseCase:
             return NO_REFERENCE
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
+        # Completeness asks for the reference of the question, whatever the trace pursues (A.3.2).
         answers = self.premises.derive_answers(self.target)
         return any(self._matches(accepted, answers) is True for accepted in self.instance.accepted_answers)
 

@@ -66,6 +66,7 @@ def judge_steps(
     for number, text in enumerate(trace.texts):
         claims = read_step(text, discourse)
         if claims is None:
+            # Later steps are read all the same: their labels are still known.
             judgments.append(StepJudgment(None))
             unread.append(number)
             continue

@@ -97,6 +97,7 @@ def _write_incomplete_reply(role: ConstructionRole, reason: str) -> drafts.Reply
 def _build_target(case: drafts.ConstructionCase, material: Any) -> drafts.DraftAnswer | str:
     if not conditions.is_warranted(case.question, case.passages, material.reference):
         return "The passages do not lead to the reference."
+    # Solved on the support alone, so that every step is grounded in it (R_E of B.3).
     needed = tuple(case.passages[index] for index in case.support)
     solution = solve(case.target, read_evidence(needed))
     if solution is None:

@@ -85,6 +85,7 @@ def _invert(labels: JudgedFields) -> dict[str, Any]:
         return {"steps": _invert_steps(labels["steps"])}
     inverted_labels = {name: not value for name, value in labels.items() if isinstance(value, bool)}
     inverted = {**labels, **inverted_labels}
+    # A code is given exactly where a question is not eligible, or the reply would not match its schema.
     if "code" in labels:
         inverted["code"] = None if inverted["eligible"] else Ineligibility.MISSING_LINK
     return inverted

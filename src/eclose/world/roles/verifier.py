@@ -181,6 +181,7 @@ def _invert(role: ConstructionRole, fields: ReplyFields, draw: float, material: 
     """Return the opposite verdict: one rejection of a candidate that would be accepted, none of another."""
     names = [*ACCEPTANCE_CONDITIONS[role], *([SOUNDNESS] if SOUNDNESS in fields else [])]
     if _is_accepted(role, fields):
+        # One objection is enough to reject.
         name = names[int(draw * len(names))]
         _set_label(fields, name, required=False, role=role)
         return fields

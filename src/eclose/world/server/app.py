@@ -134,6 +134,7 @@ class ModelServer:
         line = bill.get_line(chat_request.key)
         # Counted before the busy check: a busy request is received, but no attempt.
         line.receive(time.monotonic())
+        # No await between this check and the count below, so the limit is exact.
         if self._in_flight == self._behaviour.max_concurrency:
             line.busy += 1
             return self._reject_busy(line)

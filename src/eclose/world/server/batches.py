@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 ENDPOINT = "/v1/chat/completions"
 """The only kind of request that a batch may contain."""
+# The limits of OpenAI's batches, in requests and in bytes.
 MOST_REQUESTS = 50_000
 LARGEST_FILE = 200 * 2**20
 _PAGE, _LONGEST_PAGE = 20, 100

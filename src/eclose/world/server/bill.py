@@ -40,6 +40,7 @@ class BillLine:
     def receive(self, now: float) -> None:
         """Count an arrival."""
         self.received += 1
+        # Counted, not refused: a test shows by it whether a client obeys Retry-After.
         self.early += now < self.not_before
 
     def pay(self, prompt_tokens: int, completion_tokens: int) -> None:

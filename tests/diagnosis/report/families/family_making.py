@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.construction.test_check_replies import good
 from tests.construction.test_parse_candidates import GOLD, QUESTION, SOURCE, VARIATION, step
 
-from eclose.construction.check_replies import parse_finding
 from eclose.construction.parse_candidates import parse_evidence_edit, parse_question_edit
+from eclose.construction.roles import parse_finding
 from eclose.core.edits import Replacement
 from eclose.core.family import (
     EvidenceEdit,

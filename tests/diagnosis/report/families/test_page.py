@@ -15,8 +15,7 @@ from tests.diagnosis.report.test_looks import COLOURS, contrast
 from tests.diagnosis.report.test_page import Skeleton
 
 from eclose.diagnosis.report import html_template as module
-from eclose.diagnosis.report.families.page import render_family_page
-from eclose.diagnosis.report.families.view import make_family_display
+from eclose.diagnosis.report.families.view import make_family_display, render_family_page
 from eclose.diagnosis.report.html_template import source_hash
 
 TEXTS = files(module.__package__) / "texts"

@@ -1,6 +1,7 @@
-"""A family for display: its views side by side, each with the words that differ from Gold.
+"""A family for display: its views side by side, each with the words that differ from Gold; and the HTML page of them.
 
-The page and the terminal print these values. A family that fails a gate is displayed as well.
+The page is one file that needs no network, no server and no script. The terminal prints the same values. A family that
+fails a gate is displayed as well.
 """
 
 from __future__ import annotations
@@ -12,12 +13,37 @@ from eclose.core.edits import Replacement
 from eclose.core.family_gates import check_family
 from eclose.diagnosis.report import word_diff
 from eclose.diagnosis.report.families.findings import FindingDisplay, display_findings
+from eclose.diagnosis.report.html_template import page_text, source_hash, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.core.family import EvidenceEdit, Family, FamilyProvenance, QuestionEdit, View
     from eclose.core.instance import Passage
+
+POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
+"""Content security policy; the page has no script, so none is allowed."""
+
+
+def render_family_page(families: Sequence[FamilyDisplay], *, name: str, selection: str, policy: bool = True) -> str:
+    """Return the page. ``name`` is the origin of the families, ``selection`` says which of them are shown.
+
+    Without its policy it must be just as safe, and tests open it that way as well.
+    """
+    from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only pages need
+
+    # The report's style has the shared part: colours, type, badges, tables.
+    style = page_text("page.css") + page_text("family.css")
+    html: str = template("family.html").render(
+        families=families,
+        name=name,
+        selection=selection,
+        title=families[0].id if len(families) == 1 else "Families",
+        policy=POLICY.format(style=source_hash(style)) if policy else "",
+        style=Markup(style),  # part of the package, not a value
+    )
+    return html
+
 
 GOLD, EVIDENCE, QUESTION = "Gold", "Evidence-CF", "Question-CF"
 

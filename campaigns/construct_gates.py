@@ -1,0 +1,301 @@
+"""Is every gate needed? Defects are planted, one kind at a time, and each gate is taken away to see what gets through.
+
+The world's constructor spoils everything it writes in one named way, and sources are spoilt before they are shown to
+anybody; code, gates and the world's exact verifier see what comes of it. Whoever refused a case first is its catcher.
+Then each catcher is taken away in turn and its cases are tried again: they are refused later, or a family comes out
+that is wrong. Gates on what code itself puts together cannot be broken that way; for these a finished family is broken
+by hand so that nothing but the gate objects.
+
+    python campaigns/construct_gates.py
+    python campaigns/construct_gates.py --sources 4     a quick look
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
+from eclose.construction import roles, stages
+from eclose.construction.family_draft import FailedSource, FamilyDraft
+from eclose.construction.settings import ConstructSettings
+from eclose.construction.token_lengths import estimate_lengths
+from eclose.core.family import Family, FamilyFinding
+from eclose.core.family_gates import MINIMUM_SUPPORT, Gate, check_family
+from eclose.core.instance import Instance
+from eclose.core.response import Step, Trace
+from eclose.models.interface import FinishReason, Usage
+from eclose.models.interface import Reply as ChatReply
+from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.protocol.construction import ConstructionRole
+from eclose.world.faulty.bad_replies import REPLY_DEFECTS
+from eclose.world.faulty.bad_sources import BAD_SOURCE_KINDS, make_bad_source
+from eclose.world.make.instances import make_items
+from eclose.world.oracle.family_conditions import find_family_defects
+from eclose.world.roles.constructor import register_constructor
+from eclose.world.roles.judge import CANNOT_READ
+from eclose.world.roles.verifier import register_verifier
+from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from eclose.models.interface import Request
+    from eclose.store.runs.runner import Rejection
+
+SEED = 77_031
+PROFILES = ("2wiki", "hotpot", "musique")
+CHECKS = tuple(role for role in ConstructionRole if not role.constructs)
+
+
+class Direct:
+    """The world's model without a server between."""
+
+    name = "world"
+
+    def __init__(self, defect: str | None = None) -> None:
+        self._registry = HandlerRegistry()
+        register_constructor(self._registry, seed=SEED, defect=defect)
+        register_verifier(self._registry, seed=SEED)
+
+    async def complete(self, request: Request) -> ChatReply:
+        assert request.schema is not None
+        asked = ChatRequest(
+            key="", model=self.name, messages=request.messages, schema_name=request.schema.name,
+            schema=request.schema.schema, by_tool=False, temperature=0.0, max_tokens=None, seed=request.seed,
+            logprobs=False, top_logprobs=0, stream=False, body={},
+        )  # fmt: skip
+        said = self._registry.handler(request.schema.name)(asked)
+        if "unreadable" in said.content:  # what a client would find out by the shape of the reply
+            raise CallFailure(FailureKind.INVALID, CANNOT_READ)
+        return ChatReply(json.dumps(said.content), FinishReason.STOP, Usage(0, 0))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source, and how what is built from it is spoilt."""
+
+    source: Instance
+    defect: str
+    model: Direct
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Who refused it, or the family that came out."""
+
+    catcher: str | None
+    objections: tuple[str, ...] = ()
+    family: Family | None = None
+
+    @property
+    def wrong(self) -> bool:
+        return self.family is not None and bool(find_family_defects(self.family))
+
+
+def build(case: Case) -> Ended:
+    """One case through all parts, without the second check, which is the same once more."""
+    members = roles.ModelTeam(case.model, case.model, ConstructSettings(reverify=False))
+
+    async def run() -> Family | Rejection:
+        found: Any = await stages.screen_source(case.source, members, estimate_lengths())
+        for part in (stages.build_target_response, stages.build_evidence_edits, stages.build_question_edit):
+            if isinstance(found, FamilyDraft):
+                found = await part(found, members)
+        return stages.pack_family(found, members, estimate_lengths()) if isinstance(found, FamilyDraft) else found
+
+    found = asyncio.run(run())
+    if isinstance(found, Family):
+        return Ended(None, family=found)
+    if not isinstance(found.value, FailedSource):
+        return Ended(found.reason)
+    last = found.value.setbacks[-1]
+    role = last.stage in CHECKS
+    return Ended(last.stage if role else str(last), last.finding.objections if last.finding else ())
+
+
+@contextmanager
+def without(catcher: str) -> Iterator[None]:
+    """A pipeline in which a role always agrees, or a gate is never closed."""
+    with ExitStack() as stack:
+        if catcher in CHECKS:
+            find = roles.parse_finding
+
+            def lenient(role: ConstructionRole, *told: Any, **more: Any) -> Any:
+                found = find(role, *told, **more)
+                return _agreeing(found) if role == catcher else found
+
+            stack.enter_context(patch.object(roles, "parse_finding", lenient))
+        else:
+            gate = catcher.removeprefix("gates: ")
+            for name in ("check_gold", "check_evidence_edit", "check_question_edit", "check_family"):
+                stack.enter_context(patch.object(stages, name, _open(getattr(stages, name), gate)))
+        yield
+
+
+def _agreeing(finding: FamilyFinding) -> FamilyFinding:
+    """Nothing speaks against it, and a source rests on as many passages as it should."""
+    said = dict(finding.said)
+    if "support" in said:
+        said["support"] = list(dict.fromkeys([*said["support"], *range(MINIMUM_SUPPORT)]))
+    return replace(finding, said=said, objections=())
+
+
+def _open(check: Callable[..., Any], gate: str) -> Callable[..., Any]:
+    return lambda *given: (failure for failure in check(*given) if failure.gate != gate)
+
+
+# --- cases -------------------------------------------------------------------------------------------------------
+
+
+def cases(count: int) -> Iterator[Case]:
+    """Every kind of defect on so many sources of each profile."""
+    good = Direct()
+    for profile in PROFILES:
+        items = list(islice(make_items(profile, SEED), count))
+        for kinds in REPLY_DEFECTS.values():
+            for kind in kinds:
+                model = Direct(kind)
+                yield from (Case(item.instance, kind, model) for item in items)
+        for kind in BAD_SOURCE_KINDS:
+            for number, item in enumerate(items):
+                if (source := make_bad_source(item, kind, Random(f"{SEED}/{number}"))) is not None:
+                    yield Case(source, f"source: {kind}", good)
+
+
+def broken(family: Family) -> dict[Gate, Family]:
+    """The family, broken by hand so that one gate alone objects; only what this family admits."""
+    gold, (edit, *_), asked = family.gold, family.evidence_edits, family.question_edit
+    first, view = edit.first_affected_step, edit.view
+    spare = next(one.id for one in gold.evidence if one.id not in gold.support_ids)
+
+    def with_edit(changed: Any = edit, **more: Any) -> Family:
+        return replace(family, evidence_edits=(replace(changed, view=replace(changed.view, **more)),))
+
+    def with_question(**more: Any) -> Family:
+        return replace(family, question_edit=replace(asked, view=replace(asked.view, **more)))
+
+    retitled = tuple(
+        replace(one, title=f"{one.title}s") if n == edit.passage_index else one for n, one in enumerate(view.evidence)
+    )
+    other = tuple(replace(one, text=f"{one.text} ") if n == 0 else one for n, one in enumerate(gold.evidence))
+    support = tuple(one for one in gold.support_ids if one != edit.passage_id)
+    steps = list(view.trace.steps)
+    found = {
+        Gate.WELL_FORMED: replace(family, gold=replace(gold, proof=gold.proof[:-1])),
+        Gate.IDENTIFIER_MEMBERSHIP: replace(family, gold=replace(gold, support_ids=(*gold.support_ids, "nowhere"))),
+        Gate.GOLD_INPUT: replace(family, source=replace(family.source, question=f"{family.source.question} Now?")),
+        Gate.GOLD_ANSWER: replace(family, source=replace(family.source, reference_answer="Nobody", aliases=())),
+        Gate.ANSWER_CHANGED: replace(family, source=replace(family.source, aliases=(view.answer,))),
+        Gate.SAME_QUESTION: with_edit(question=f"{view.question} Now?"),
+        Gate.SINGLE_EDITED_PASSAGE: with_edit(evidence=gold.evidence),
+        Gate.UNEDITED_IDENTICAL: with_edit(evidence=retitled),
+        # Without a proof, since its steps would rest on a passage that is no longer in the support.
+        Gate.EDIT_IN_SUPPORT: replace(family, gold=replace(gold, support_ids=(*support, spare), proof=())),
+        Gate.SAME_EVIDENCE: with_question(evidence=other),
+        Gate.QUESTION_CHANGED: with_question(question=f"{gold.question} "),
+        Gate.NO_ANSWER_LEAK: with_question(question=f"{asked.view.question} {asked.view.answer}"),
+    }
+    if first:
+        changed = Trace((Step("Something else is so."), *steps[1:]))
+        found[Gate.SHARED_PREFIX] = with_edit(trace=changed)
+    same = Trace((*steps[:first], gold.trace.steps[first], *steps[first + 1 :]))
+    found[Gate.FIRST_DIVERGENCE] = with_edit(trace=same)
+    return found
+
+
+# --- tables ------------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=int, default=12, help="sources of each profile")
+    count = parser.parse_args().sources
+    tried = [(case, build(case)) for case in cases(count)]
+    through = sum(ended.wrong for _, ended in tried)
+    print_catchers(tried)
+    needed = print_mutants(tried)
+    by_hand = print_by_hand(count)
+    gates = {*CHECKS, *(f"gates: {gate.value}" for gate in Gate)}
+    missing = sorted(gates - needed - by_hand)
+    print(f"not shown to be needed: {', '.join(missing) or 'none'}")
+    return print_result(
+        name="gates and checks without which a planted bad family gets through",
+        value=len(gates) - len(missing),
+        unit=f"of {len(gates)}; {through} of {len(tried):,} planted defects pass all of them",
+        goal=f"{len(gates)}; 0",
+        holds=not missing and not through,
+    )
+
+
+def print_catchers(tried: list[tuple[Case, Ended]]) -> None:
+    """Who caught each kind of defect first; where it could not be planted, a good family came out."""
+    print(f"{len(tried):,} cases; planted defect -> who refused it first")
+    for kind in dict.fromkeys(case.defect for case, _ in tried):
+        found = Counter(_told(ended) for case, ended in tried if case.defect == kind)
+        print(f"  {kind:34} {_listed(found)}")
+    alone = Counter(
+        (ended.catcher, ended.objections[0]) for _, ended in tried if ended.catcher and len(ended.objections) == 1
+    )
+    print("judgements that objected alone")
+    for (role, name), times in sorted(alone.items()):
+        print(f"  {role:16} {name:28} {times}")
+
+
+def _listed(found: Counter[str]) -> str:
+    return ", ".join(f"{who} {times}" for who, times in found.most_common()) or "none"
+
+
+def _told(ended: Ended) -> str:
+    return ended.catcher or ("WRONG FAMILY" if ended.wrong else "(not planted: a good family)")
+
+
+def print_mutants(tried: list[tuple[Case, Ended]]) -> set[str]:
+    """For each catcher that is taken away, what becomes of its cases; those without which a wrong family comes out."""
+    print("taken away -> what becomes of the cases it refused")
+    needed = set()
+    for catcher in sorted({str(ended.catcher) for _, ended in tried if ended.catcher}):
+        if catcher not in CHECKS and not catcher.startswith("gates: "):
+            continue  # the constructor gives up, or code cannot make a view of it: there is nothing to let through
+        mine = [case for case, ended in tried if ended.catcher == catcher]
+        with without(catcher):
+            found = [build(case) for case in mine]
+        wrong = sum(ended.wrong for ended in found)
+        later = Counter(_told(ended) for ended in found if ended.family is None)
+        print(f"  {catcher:32} {len(mine):4} cases, {wrong:4} wrong families; refused later: {_listed(later)}")
+        if wrong:
+            needed.add(catcher)
+    return needed
+
+
+def print_by_hand(count: int) -> set[str]:
+    """Gates that alone refuse some family broken by hand."""
+    from eclose.world.make.families import make_families  # noqa: PLC0415 - for this table alone
+
+    alone: Counter[str] = Counter()
+    for profile in PROFILES:
+        for family in islice(make_families(profile, SEED), count):
+            for gate, wrong in broken(family).items():
+                if {failure.gate for failure in check_family(wrong)} == {gate}:
+                    alone[f"gates: {gate.value}"] += 1
+    print("families broken by hand that one gate alone refuses")
+    for gate in Gate:
+        print(f"  {gate.value:24} {alone[f'gates: {gate.value}']}")
+    return set(alone)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
