@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m ''
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test coverage figures docs demo lock
+.PHONY: setup setup-light check format fast test coverage figures campaigns docs demo lock
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
@@ -49,7 +49,10 @@ coverage: ## which lines of the whole package no test reaches
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
 figures: ## every performance claim, measured now; fails where one does not hold
-	@set -e; for script in perf/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(filter-out perf/result.py,$(wildcard perf/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+
+campaigns: ## every study: kills, simulations, coverage, learning, disclosure; takes hours
+	@set -e; for script in campaigns/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 docs: ## regenerate what is generated
 	$(BIN)/python docs/generate_cli.py

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
 
 from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
 from eclose.metrics.agreement import AgreementRow, AnnotatedResponse, measure_agreement
@@ -87,15 +91,13 @@ def main() -> int:
     steps = next(row.n for row in rows if row.judgment == "Substantive status")
     print(f"{len(pairs):,} responses, {steps:,} steps, {RESAMPLES:,} resamples: {seconds:.2f} s")
     holds = seconds < GOAL and (len(pairs), steps) == (RESPONSES, STEPS)
-    result = {
-        "name": "agreement report",
-        "value": round(seconds, 2),
-        "unit": "s",
-        "goal": f"< {GOAL:g}",
-        "holds": holds,
-    }
-    print(json.dumps(result))
-    return 0 if holds else 1
+    return print_result(
+        name="agreement report",
+        value=round(seconds, 2),
+        unit="s",
+        goal=f"< {GOAL:g}",
+        holds=holds,
+    )
 
 
 if __name__ == "__main__":

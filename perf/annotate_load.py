@@ -12,7 +12,6 @@ every page, since nothing may be kept.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import sys
 import tempfile
@@ -27,33 +26,40 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for the tests' PostgreSQL
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
-from annotate_people.browser import Browser
-from annotate_people.labelling import Labeller, Matter
-from annotate_people.minds import Errs, Mind
-from annotate_people.places import Server, World, load_average, make_project, make_world, percentile, quiet
+from campaigns.annotators.browser import Browser
+from campaigns.annotators.error_model import ErrorRates, SimulatedAnnotator
+from campaigns.annotators.labeller import Labeller, TruthIndex
+from campaigns.annotators.server import Server, World, load_average, make_project, make_world, percentile, quiet
+from perf.result import print_result
+
 from eclose.annotation.project import open_project
-from eclose.annotation.setup import Crew
+from eclose.annotation.setup import AnnotationCrew
 from eclose.core.judgment import LocalFailure
 from eclose.world.faulty.broken_responses import FailurePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from annotate_people.browser import Took
+    from campaigns.annotators.browser import RequestTiming
 
 GOAL = 0.150
 """Seconds, for 95 of 100 requests."""
 MADE = 400
 """Questions that are made anew; where there are more, they are the same again under other names."""
 MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.25}
-RATES = {"sound": Errs(0.2, 0.03), "aligned": Errs(0.2, 0.03), "closed": Errs(0.2, 0.03), "complete": Errs(0.2, 0.03)}
+RATES = {
+    "sound": ErrorRates(0.2, 0.03),
+    "aligned": ErrorRates(0.2, 0.03),
+    "closed": ErrorRates(0.2, 0.03),
+    "complete": ErrorRates(0.2, 0.03),
+}
 APART = ("dashboard", "static", "enter")
 """What is told by itself: nobody waits for it while they label."""
 
 
-class Patient(Labeller):
+class WaitingLabeller(Labeller):
     """Looks in again where nothing waits."""
 
     def wait_for_more(self) -> bool:
@@ -87,7 +93,7 @@ def prepare(folder: Path, asked: argparse.Namespace) -> tuple[dict[str, str], Wo
     """The project, and how long it takes to put everything in."""
     world = make_many(asked.questions)
     names = [f"annotator{number}" for number in range(1, asked.users)]
-    crew = Crew(annotators=names, adjudicators=["adjudicator"], leads=["lead"])
+    crew = AnnotationCrew(annotators=names, adjudicators=["adjudicator"], leads=["lead"])
     database = None
     if asked.database == "postgresql":
         from tests.store.postgres import fresh_database  # noqa: PLC0415 - starts a server
@@ -124,9 +130,11 @@ _DISPUTE = text(
 )
 
 
-def measure(origin: str, links: dict[str, str], world: World, asked: argparse.Namespace, server: Server) -> list[Took]:
+def measure(
+    origin: str, links: dict[str, str], world: World, asked: argparse.Namespace, server: Server
+) -> list[RequestTiming]:
     """Everybody works for a while; what they waited for, without the first seconds."""
-    matter = Matter(world.truths)
+    matter = TruthIndex(world.truths)
     browsers = {name: Browser(origin, static=True) for name in links}
     for name, browser in browsers.items():
         browser.join(links[name])
@@ -153,20 +161,20 @@ def measure(origin: str, links: dict[str, str], world: World, asked: argparse.Na
     return took
 
 
-def label(browser: Browser, name: str, matter: Matter, think: float, over: Callable[[], bool]) -> None:
+def label(browser: Browser, name: str, matter: TruthIndex, think: float, over: Callable[[], bool]) -> None:
     rng = Random(name)
-    mind = Mind(name, {} if name == "adjudicator" else RATES)
+    mind = SimulatedAnnotator(name, {} if name == "adjudicator" else RATES)
     pause = lambda: rng.uniform(0.5, 1.5) * think  # noqa: E731 - a short wait
-    Patient(browser, mind, matter, think=pause, drafts=2, until=over).work()
+    WaitingLabeller(browser, mind, matter, think=pause, drafts=2, until=over).work()
 
 
-def look_on(browser: Browser, _name: str, _matter: Matter, _think: float, over: Callable[[], bool]) -> None:
+def look_on(browser: Browser, _name: str, _matter: TruthIndex, _think: float, over: Callable[[], bool]) -> None:
     while not over():
         assert browser.get("/dashboard", "dashboard").status == 200
         time.sleep(5)
 
 
-def table(took: Sequence[Took]) -> None:
+def table(took: Sequence[RequestTiming]) -> None:
     """How long each kind took."""
     kinds = defaultdict(list)
     for one in took:
@@ -200,16 +208,14 @@ def main() -> int:
     table(took)
     failed = sum(one.status >= 400 for one in took)
     p95 = percentile([one.seconds for one in took if one.kind not in APART], 0.95)
-    figure = {
-        "name": f"annotation pages, drafts and submissions for {asked.users} users on {asked.database},"
+    return print_result(
+        name=f"annotation pages, drafts and submissions for {asked.users} users on {asked.database},"
         f" {3 * asked.questions:,} responses",
-        "value": round(1e3 * p95, 1),
-        "unit": f"ms, p95 of {sum(one.kind not in APART for one in took):,} requests; {failed} failed",
-        "goal": f"< {1e3 * GOAL:g}",
-        "holds": p95 < GOAL and not failed,
-    }
-    print(json.dumps(figure))
-    return 0 if figure["holds"] else 1
+        value=round(1e3 * p95, 1),
+        unit=f"ms, p95 of {sum(one.kind not in APART for one in took):,} requests; {failed} failed",
+        goal=f"< {1e3 * GOAL:g}",
+        holds=p95 < GOAL and not failed,
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,12 +9,16 @@ from time import perf_counter
 
 import numpy as np
 
-from eclose.annotation.annotations import Annotation, Annotations, group_annotations
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.results.agreement_report import report_agreement
-from eclose.annotation.results.export import export_annotations
-from eclose.annotation.results.formats import ANNOTATIONS, ExportFormat
-from eclose.annotation.results.import_labels import read_labels
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
+from eclose.annotation.annotations import Annotation, AnnotationSet, group_annotations
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.results.agreement_report import build_agreement_report
+from eclose.annotation.results.export_files import export_annotations
+from eclose.annotation.results.formats import ANNOTATIONS, LabelExportFormat
+from eclose.annotation.results.import_labels import read_label_files
 from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
 
 RESPONSES, PEOPLE, STEPS = 2_598, 6, 5
@@ -38,10 +41,12 @@ def annotation(number: int, person: int, rng: np.random.Generator) -> Annotation
     aligned, closed, complete, correct = (rng.random(4) < 0.95).tolist()
     name = f"A{person + 1}"
     judgment = Judgment(f"r{number}", name, steps, aligned, closed, complete, correct)
-    return Annotation(f"r{number}", f"q{number // 3}", TaskKind.RESPONSE, 2, name, judgment, benchmark=f"B{number % 3}")
+    return Annotation(
+        f"r{number}", f"q{number // 3}", AnnotationTaskKind.RESPONSE, 2, name, judgment, benchmark=f"B{number % 3}"
+    )
 
 
-def make_annotations(rng: np.random.Generator) -> Annotations:
+def make_annotations(rng: np.random.Generator) -> AnnotationSet:
     """Two people for each response."""
     pairs = [(number, (number + second) % PEOPLE) for number in range(RESPONSES) for second in (0, 1)]
     return group_annotations(annotation(number, person, rng) for number, person in pairs)
@@ -51,29 +56,27 @@ def main() -> int:
     """Time the three and say whether the goal holds."""
     annotations = make_annotations(np.random.default_rng(0))
     start = perf_counter()
-    found = report_agreement(annotations)
+    found = build_agreement_report(annotations)
     seconds = perf_counter() - start
     with TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         start = perf_counter()
-        formats = [ExportFormat.JSONL, ExportFormat.CSV]
+        formats = [LabelExportFormat.JSONL, LabelExportFormat.CSV]
         export_annotations(annotations, out, stage="annotate export", settings={}, formats=formats)
         print(f"export as JSON Lines and CSV: {perf_counter() - start:.2f} s")
         start = perf_counter()
-        back = read_labels([out / ANNOTATIONS]).annotations
+        back = read_label_files([out / ANNOTATIONS]).annotations
         print(f"import: {perf_counter() - start:.2f} s; the same came back: {back == annotations}")
     assert found.responses is not None
     print(f"{found.responses.compared:,} responses, {found.resamples:,} resamples: {seconds:.2f} s")
     holds = seconds < GOAL and found.responses.compared == RESPONSES and back == annotations
-    result = {
-        "name": "annotation report",
-        "value": round(seconds, 2),
-        "unit": "s",
-        "goal": f"< {GOAL:g}",
-        "holds": holds,
-    }
-    print(json.dumps(result))
-    return 0 if holds else 1
+    return print_result(
+        name="annotation report",
+        value=round(seconds, 2),
+        unit="s",
+        goal=f"< {GOAL:g}",
+        holds=holds,
+    )
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ replicates from the loop's own draws.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
 
 from eclose.stats.bootstrap import SettingTable, SettingWeights, bootstrap_settings, paired_hierarchical
 from eclose.stats.resampling import Strata
@@ -146,15 +150,13 @@ def main() -> int:
     print(f"ratio    {ratio:7.1f}")
     print(f"largest difference on the loop's own draws: {gap:.1e}")
     holds = ratio >= 20 and engine < 15 and gap <= 1e-12
-    result = {
-        "name": "paired hierarchical bootstrap",
-        "value": round(ratio, 1),
-        "unit": "x faster than the loop",
-        "goal": ">= 20 and under 15 s",
-        "holds": holds,
-    }
-    print(json.dumps(result))
-    return 0 if holds else 1
+    return print_result(
+        name="paired hierarchical bootstrap",
+        value=round(ratio, 1),
+        unit="x faster than the loop",
+        goal=">= 20 and under 15 s",
+        holds=holds,
+    )
 
 
 if __name__ == "__main__":

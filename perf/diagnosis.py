@@ -6,13 +6,17 @@ Reading files is not in it, counting and resampling are.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import replace
 from itertools import cycle, islice
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
 
 from eclose.core.response import Source
 from eclose.diagnosis.diagnose import Case, diagnose_cases
@@ -55,15 +59,13 @@ def main() -> int:
     found = diagnose_cases(made)
     seconds = time.perf_counter() - began
     print(f"{found.overall.responses:,} responses, {found.overall.questions:,} questions, {len(found.groups)} groups")
-    figure = {
-        "name": f"diagnosis of {RESPONSES:,} responses with all intervals",
-        "value": round(seconds, 1),
-        "unit": "s",
-        "goal": f"< {GOAL:g}",
-        "holds": seconds < GOAL,
-    }
-    print(json.dumps(figure))
-    return 0 if figure["holds"] else 1
+    return print_result(
+        name=f"diagnosis of {RESPONSES:,} responses with all intervals",
+        value=round(seconds, 1),
+        unit="s",
+        goal=f"< {GOAL:g}",
+        holds=seconds < GOAL,
+    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ The report counts as open when its list of responses stands in headless Chromium
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -17,6 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,16 +96,14 @@ def main() -> int:
         if asked.keep is not None:
             shutil.copytree(page.parent, asked.keep, dirs_exist_ok=True)
     value = sum(took.values())
-    figure = {
-        "name": "from an empty folder to an open report",
-        "value": round(value, 1),
-        "unit": "s",
-        "goal": f"< {GOAL:g}",
-        "holds": value < GOAL,
-        "offline": bool(alone),
-    }
-    print(json.dumps(figure))
-    return 0 if figure["holds"] else 1
+    return print_result(
+        name="from an empty folder to an open report",
+        value=round(value, 1),
+        unit="s",
+        goal=f"< {GOAL:g}",
+        holds=value < GOAL,
+        offline=bool(alone),
+    )
 
 
 if __name__ == "__main__":

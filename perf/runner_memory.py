@@ -21,14 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
 from eclose.calls.client import CallSettings, connect_model
 from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.protocol.prompts import Message
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.export import export_run
 from eclose.store.runs.runner import Job, Runner
 from eclose.store.runs.step import RunStep
+from eclose.store.runs.write_results import write_run_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +75,7 @@ async def run(folder: Path) -> int:
         job = Job("ask", ask, Asked)
         runner: Runner[Asked] = Runner(ledger, [job], lambda asked: asked.id, workers=settings.workers)
         await runner.run(jsonl.scan_records(stage.inputs[0], Asked))
-        return (await export_run(ledger, stage, ["ask"], runner.progress.received)).counts.accepted
+        return (await write_run_results(ledger, stage, ["ask"], runner.progress.received)).counts.accepted
 
 
 def child(folder: Path, size: int) -> None:
@@ -114,15 +118,13 @@ def main() -> int:
         return 0
     peaks = [measure(size) for size in asked.sizes]
     growth = peaks[-1] / peaks[0]
-    figure = {
-        "name": f"peak memory of a run of {asked.sizes[-1]:,} records",
-        "value": round(growth, 3),
-        "unit": f"x that of {asked.sizes[0]:,}",
-        "goal": f"<= {GOAL}",
-        "holds": growth <= GOAL,
-    }
-    print(json.dumps(figure))
-    return 0 if figure["holds"] else 1
+    return print_result(
+        name=f"peak memory of a run of {asked.sizes[-1]:,} records",
+        value=round(growth, 3),
+        unit=f"x that of {asked.sizes[0]:,}",
+        goal=f"<= {GOAL}",
+        holds=growth <= GOAL,
+    )
 
 
 if __name__ == "__main__":

@@ -26,6 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil  # type: ignore[import-untyped]
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
 from eclose.calls.client import CallSettings, open_connection
 from eclose.calls.ray.shared_limit import LimitShare, share_limit
 from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_on_ray
@@ -221,15 +225,13 @@ def main() -> int:
     ledger = asked.ledger or importlib.import_module("tests.store.postgres").fresh_database()
     with tempfile.TemporaryDirectory() as folder:
         times, holds = measure(ledger, Path(folder))
-    result = {
-        "name": "two Ray workers against one process",
-        "value": round(times, 2),
-        "unit": "x the wall time, start-up apart",
-        "goal": f"<= {GOAL}; bill exact; never above {CONCURRENCY} in flight or {PER_MINUTE} requests a minute",
-        "holds": holds,
-    }
-    print(json.dumps(result))
-    return 0 if holds else 1
+    return print_result(
+        name="two Ray workers against one process",
+        value=round(times, 2),
+        unit="x the wall time, start-up apart",
+        goal=f"<= {GOAL}; bill exact; never above {CONCURRENCY} in flight or {PER_MINUTE} requests a minute",
+        holds=holds,
+    )
 
 
 if __name__ == "__main__":

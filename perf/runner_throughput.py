@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -24,16 +23,20 @@ from typing import TYPE_CHECKING
 import httpx2
 import openai
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from campaigns.runner_faults import STAGES, Draft, jobs, serve
+from perf.result import print_result
+
 from eclose.calls.client import CallSettings, open_connection
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.export import export_run
 from eclose.store.runs.runner import Runner
 from eclose.store.runs.step import RunStep
+from eclose.store.runs.write_results import write_run_results
 from eclose.world.make.instances import make_items
-from runner_faults import STAGES, Draft, jobs, serve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -45,7 +48,7 @@ CPU_GOAL = 1.0
 
 
 @dataclass(frozen=True)
-class Took:
+class Timing:
     """What one round took."""
 
     seconds: float
@@ -95,11 +98,11 @@ async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> i
             work = jobs(connection.model)
             runner: Runner[Draft] = Runner(ledger, work, lambda draft: draft.id, workers=settings.workers)
             await runner.run(jsonl.scan_records(source, Draft))
-        manifest = await export_run(ledger, stage, STAGES, runner.progress.received)
+        manifest = await write_run_results(ledger, stage, STAGES, runner.progress.received)
     return manifest.counts.accepted
 
 
-def timed(work: Awaitable[int], wanted: int) -> Took:
+def timed(work: Awaitable[int], wanted: int) -> Timing:
     """Wall clock and CPU of this process."""
 
     async def main() -> int:
@@ -107,7 +110,7 @@ def timed(work: Awaitable[int], wanted: int) -> Took:
 
     began, cpu = time.perf_counter(), time.process_time()
     done = asyncio.run(main())
-    took = Took(time.perf_counter() - began, time.process_time() - cpu)
+    took = Timing(time.perf_counter() - began, time.process_time() - cpu)
     assert done == wanted, (done, wanted)
     return took
 
@@ -138,15 +141,13 @@ def main() -> int:
     calls = len(drafts) * len(STAGES)
     share = min(took.seconds for took in plain) / min(took.seconds for took in kept)
     beyond = 1e3 * (min(took.cpu for took in kept) - min(took.cpu for took in plain)) / calls
-    figure = {
-        "name": f"runner against the bare openai loop, {calls:,} calls at {asked.concurrency} in flight",
-        "value": round(share, 3),
-        "unit": f"x its throughput; {beyond:.2f} ms of CPU a call beyond the client's",
-        "goal": f">= {GOAL} and < {CPU_GOAL:g} ms",
-        "holds": share >= GOAL and beyond < CPU_GOAL,
-    }
-    print(json.dumps(figure))
-    return 0 if figure["holds"] else 1
+    return print_result(
+        name=f"runner against the bare openai loop, {calls:,} calls at {asked.concurrency} in flight",
+        value=round(share, 3),
+        unit=f"x its throughput; {beyond:.2f} ms of CPU a call beyond the client's",
+        goal=f">= {GOAL} and < {CPU_GOAL:g} ms",
+        holds=share >= GOAL and beyond < CPU_GOAL,
+    )
 
 
 if __name__ == "__main__":

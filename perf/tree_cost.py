@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import multiprocessing
 import os
 import statistics
@@ -39,13 +38,17 @@ import torch.nn.functional as F  # noqa: N812 - the usual name
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from eclose.likelihood.attention import COLUMNS, register
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
+from eclose.likelihood.attention import COLUMNS, register_attention
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import Renderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs, score_tree
 from eclose.likelihood.spans import SpanScore
-from eclose.models.weights import load_model, load_tokenizer
+from eclose.models.load_weights import load_model, load_tokenizer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.training.objective import Method, build_objective
 from eclose.world.make.families import make_families
@@ -227,7 +230,7 @@ def with_adapter(model: Any) -> Any:
 
 
 def build(kind: str, folder: str, threads: int = 2) -> Any:
-    register()
+    register_attention()
     torch.set_num_threads(threads)
     if kind == "wide":
         return with_adapter(wide_layer())
@@ -369,15 +372,13 @@ def main() -> int:
             load_model(packaged_weights(), dtype="float32").save_pretrained(folder)  # loads in a second from there
         faster, holds = run(asked, renderer, folder)
     goals = "; ".join(f"{kind} >= {low} x and <= {high} of CF-SFT" for kind, (low, high) in GOALS.items())
-    figure = {
-        "name": "E-Closure step on the tree",
-        "value": round(faster, 2),
-        "unit": "x faster than fifteen sequences, at least",
-        "goal": f"{goals}; fewest tokens, equal gradients, memory of a CF-SFT batch",
-        "holds": holds,
-    }
-    print(json.dumps(figure))
-    return 0 if holds else 1
+    return print_result(
+        name="E-Closure step on the tree",
+        value=round(faster, 2),
+        unit="x faster than fifteen sequences, at least",
+        goal=f"{goals}; fewest tokens, equal gradients, memory of a CF-SFT batch",
+        holds=holds,
+    )
 
 
 def run(asked: argparse.Namespace, renderer: Renderer, folder: str) -> tuple[float, bool]:

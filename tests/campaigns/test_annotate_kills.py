@@ -16,7 +16,7 @@ from sqlalchemy import event, text
 from tests.annotation.projects import filled, make_project, next_sheet, who
 
 from eclose.annotation import submissions
-from eclose.annotation.audit_log import EventRef, LogHead
+from eclose.annotation.audit_log import AuditEventRef, AuditLogHead
 
 SCRIPT = Path(__file__).parents[2] / "campaigns" / "annotate_kills.py"
 
@@ -33,7 +33,7 @@ def submitted(project, name="ann"):
     person = who(project, name)
     sheet = next_sheet(project, person)
     entries = filled(sheet)
-    outcome = submissions.submit_and_commit(project, person, sheet.task, sheet.form.name, entries, sheet.key)
+    outcome = submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, entries, sheet.key)
     return SentForm(sheet.task, sheet.form.name, sheet.key, list(entries), 1, 303, outcome.receipt)
 
 
@@ -82,8 +82,8 @@ def test_half_of_a_submission_is_found(study):
 
 
 def test_the_head_outside_is_whole_at_every_moment(tmp_path):
-    head, stop, problems = LogHead(tmp_path / "head.txt"), threading.Event(), []
-    head.advance(EventRef(1, "0" * 64))
+    head, stop, problems = AuditLogHead(tmp_path / "head.txt"), threading.Event(), []
+    head.advance(AuditEventRef(1, "0" * 64))
 
     def look():
         while not stop.is_set():
@@ -95,11 +95,11 @@ def test_the_head_outside_is_whole_at_every_moment(tmp_path):
     looking = threading.Thread(target=look)
     looking.start()
     for seq in range(2, 2_000):
-        head.advance(EventRef(seq, "f" * 64))
+        head.advance(AuditEventRef(seq, "f" * 64))
     stop.set()
     looking.join()
     assert not problems
-    assert head.read() == EventRef(1_999, "f" * 64)
+    assert head.read() == AuditEventRef(1_999, "f" * 64)
 
 
 def test_those_who_write_to_a_file_wait_for_their_turn(study):

@@ -1,0 +1,311 @@
+"""Whether the annotation server keeps to itself what a person may not know yet, and how we know that we would notice.
+
+Sweep: a project in which whatever can be hidden is a token. Everybody works it off, pass by pass, and after each pass
+every route is asked for by everybody; all bytes are searched, whatever they are encoded in. Orders: random requests of
+everybody in random order, each held against what must come of it. Doubles: two submissions of one pass at the same
+moment, over a socket. Mutants: the package with one lock taken out; what should notice must fail.
+
+    python campaigns/annotate_disclosure.py
+    python campaigns/annotate_disclosure.py --orders 20 --doubles 12 --quick         a quick look
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
+ROOT = Path(__file__).parent.parent
+
+WEB = "tests/annotation/web"
+ORDERS = "orders"
+"""Instead of a test: a few random orders, which must win something."""
+FEW_ORDERS = (
+    "import sys, tempfile, pathlib; from tests.annotation.web.orders import run_orders;"
+    "sys.exit(3 if run_orders(pathlib.Path(tempfile.mkdtemp()), range(8), 12).wins else 0)"
+)
+WON = 3
+"""The exit code of orders that won; a script that breaks has another, and proves nothing."""
+
+
+class Mutant(NamedTuple):
+    """A lock taken out of one file, and what must notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    noticed_by: str
+
+
+def _test(name: str, file: str = "test_security") -> str:
+    return f"{WEB}/{file}.py::{name}"
+
+
+_D_QUERY = '_TRACE.replace("r.steps FROM", "r.steps, k.reference, k.aliases FROM").replace("annotate_tasks t", "annotate_tasks t JOIN annotate_references k ON k.question = t.question")'  # noqa: E501 - one text
+MUTANTS = (
+    Mutant(
+        "any pass is open",
+        "annotation/submissions.py",
+        'submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()',
+        "submitted = list(row.passes[:-1])",
+        ORDERS,
+    ),
+    Mutant(
+        "any task is open",
+        "annotation/submissions.py",
+        "if row.place != queues.count_finished_tasks(connection, row.person) + 1:",
+        "if False:",
+        ORDERS,
+    ),
+    Mutant(
+        "a pass is submitted out of order",
+        "annotation/submissions.py",
+        "if form is None or form.name != name:",
+        "if form is None:",
+        _test("test_passes_cannot_be_skipped", "test_annotator"),
+    ),
+    Mutant(
+        "a query reads a later column",
+        "annotation/visible.py",
+        '"A": _TRACE,',
+        f'"A": {_D_QUERY},',
+        _test("test_a_pass_reads_no_column_it_does_not_show", "test_disclosure"),
+    ),
+    Mutant("a page shows a later field", "annotation/visible.py", '"B": _trace,', '"B": _with_answer,', ORDERS),
+    Mutant(
+        "a question by its id",
+        "annotation/visible.py",
+        '"SELECT q.question, q.evidence, r.steps FROM',
+        '"SELECT q.key AS question, q.evidence, r.steps FROM',
+        ORDERS,
+    ),
+    Mutant(
+        "no lock in the database",
+        "annotation/schema.py",
+        "        UNIQUE (task, pass),\n",
+        "",
+        "tests/annotation/test_schema.py",
+    ),
+    Mutant(
+        "a submission is not known again",
+        "annotation/submissions.py",
+        "if (previous := _find_repeated(connection, task, name, entries, key)) is not None:",
+        "if (previous := None) is not None:",
+        ORDERS,
+    ),
+    Mutant(
+        "anybody owns a task",
+        "annotation/submissions.py",
+        "WHERE id = :task AND person = :person",
+        "WHERE id = :task AND :person > 0",
+        ORDERS,
+    ),
+    Mutant(
+        "others' labels are always shown",
+        "annotation/submissions.py",
+        "if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(AnnotationTaskKind(row.kind)):",
+        "if False:",
+        _test("test_what_others_decide_changes_no_byte_of_a_page", "test_disclosure"),
+    ),
+    Mutant(
+        "a left-out pass is unknown",
+        "annotation/submissions.py",
+        "if each.name == name), None)",
+        "if each.name == name and name in row.passes), None)",
+        _test("test_it_is_not_told_that_there_is_no_answer", "test_disclosure"),
+    ),
+    Mutant(
+        "a leave is for anybody",
+        "annotation/reopening.py",
+        "WHERE t.person = :person AND r.decision",
+        "WHERE :person > 0 AND r.decision",
+        _test("test_a_leave_to_change_is_for_one_person"),
+    ),
+    Mutant(
+        "a leave needs no lead",
+        "annotation/reopening.py",
+        "r.decision = 'granted'",
+        "coalesce(r.decision, 'granted') = 'granted'",
+        _test("test_a_leave_to_change_is_for_one_person"),
+    ),
+    Mutant(
+        "no token of the form",
+        "annotation/web/dependencies.py",
+        'if not sessions.csrf_matches(visit.session, fields.get("csrf", "")):',
+        "if False:",
+        _test("test_every_form_needs_the_token_of_its_session"),
+    ),
+    Mutant(
+        "no check where a form comes from",
+        "annotation/web/security.py",
+        'if not _same_origin(headers, headers[b"host"]):',
+        "if False:",
+        _test("test_a_form_from_another_page_is_refused_everywhere"),
+    ),
+    Mutant(
+        "no guard",
+        "annotation/web/security.py",
+        '        if scope["type"] != "http":\n',
+        "        if True:\n",
+        _test("test_headers_of_every_answer"),
+    ),
+    Mutant(
+        "no check of the role",
+        "annotation/web/dependencies.py",
+        "if visit.person.role is not PersonRole.LEAD:",
+        "if False:",
+        _test("test_a_page_of_another_role_does_not_exist"),
+    ),
+    Mutant(
+        "a cookie for scripts",
+        "annotation/web/dependencies.py",
+        "secure=state.tls, httponly=True, samesite",
+        "secure=state.tls, httponly=False, samesite",
+        _test("test_the_cookie_is_for_this_server_alone"),
+    ),
+    Mutant(
+        "guessing is free",
+        "annotation/web/auth.py",
+        "if wait := state.attempts.admit(name, address):",
+        "if wait := 0:",
+        _test("test_guessing_is_slowed_down_and_tells_nothing", "test_getting_in"),
+    ),
+    Mutant(
+        "a logout that ends nothing",
+        "annotation/web/auth.py",
+        "        sessions.end_login_session(connection, token)\n",
+        "        pass\n",
+        _test("test_a_session_is_ended_by_its_owner_and_by_the_lead", "test_getting_in"),
+    ),
+    Mutant(
+        "a bug is told to the reader",
+        "annotation/web/app.py",
+        '"Something went wrong on the server. Submitted passes are safe; try again."',
+        "str(error)",
+        _test("test_a_bug_is_in_the_log_and_not_on_the_page"),
+    ),
+    Mutant(
+        "text becomes markup",
+        "diagnosis/report/html_template.py",
+        "autoescape=True",
+        "autoescape=False",
+        _test("test_every_text_stays_text", "test_hostile"),
+    ),
+)
+
+
+def noticed(mutant: Mutant) -> bool:
+    """Whether the package with this change is found out."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src" / "eclose", Path(folder) / "eclose")
+        path = Path(folder) / "eclose" / mutant.file
+        text = path.read_text("utf-8")
+        if mutant.old not in text:
+            raise SystemExit(f"{mutant.name}: {mutant.file} does not hold {mutant.old!r} any more. Change it here too.")
+        path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+        command = [sys.executable, "-c", FEW_ORDERS]
+        if mutant.noticed_by != ORDERS:
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.noticed_by]
+        places = os.pathsep.join((folder, str(ROOT)))
+        done = subprocess.run(
+            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": places}, capture_output=True, text=True, check=False
+        )
+    wanted = WON if mutant.noticed_by == ORDERS else 1
+    if done.returncode not in (0, wanted):
+        raise SystemExit(f"{mutant.name}: could not be tried.\n{done.stdout}{done.stderr}")
+    return done.returncode == wanted
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"tests.annotation.web.{name}")
+
+
+def swept(folder: Path, *, thorough: bool) -> int:
+    """Look at everything; how much was told too early, or went wrong."""
+    canaries, crowd = _module("canaries"), _module("crowd")
+    start = perf_counter()
+    with canaries.study(folder / "sweep") as one, crowd.crowd(one) as everybody:
+        sweep = _module("sweeps").Sweep(one, everybody, thorough=thorough)
+        sweep.run()
+    scan = sweep.scan
+    print(
+        f"sweep: {len(sweep.routes)} routes, {scan.pages:,} answers, {scan.size:,} bytes, {len(one.canaries.known)}"
+        f" tokens: {len(scan.leaks)} too early, {len(sweep.broken)} wrong answers  {perf_counter() - start:.0f} s",
+        flush=True,
+    )
+    for kind, passes in sorted(scan.met.items()):
+        where = "".join(sorted(name for name in passes if len(name) == 1))
+        print(f"  {kind}: in passes {where or 'none'}")
+    for told in (*scan.leaks, *sweep.broken)[:20]:
+        print(f"  {told}")
+    return int(len(scan.leaks) + len(sweep.broken))
+
+
+def ordered(folder: Path, orders: int, requests: int) -> int:
+    """Ask for anything in any order; how often somebody won something."""
+    start = perf_counter()
+    tally = _module("orders").run_orders(folder, range(orders), requests)
+    answers = ", ".join(f"{count:,} x {status}" for status, count in sorted(tally.answers.items()))
+    print(
+        f"orders: {tally.orders:,} of {requests} requests, {tally.pages:,} answers ({answers}), {tally.size:,} bytes,"
+        f" {tally.accepted:,} forms accepted: {len(tally.advances)} out of order, {len(tally.disclosures)} too early,"
+        f" {len(tally.access)} to another's  {perf_counter() - start:.0f} s",
+        flush=True,
+    )
+    return int(tally.wins)
+
+
+def doubled(folder: Path, times: int) -> int:
+    """Submit twice at once; how often that came to anything but one row."""
+    start = perf_counter()
+    with _module("canaries").study(folder / "doubles", questions=8) as one:
+        found = _module("doubles").run_doubles(one, times)
+    answers = ", ".join(f"{count} x {pair[0]} and {pair[1]}" for pair, count in sorted(found.answers.items()))
+    print(f"doubles: {times} ({answers}), {found.rows} rows, {len(found.wins)} wins  {perf_counter() - start:.0f} s")
+    return int(len(found.wins) + abs(found.rows - times))
+
+
+def main() -> int:
+    """Look, ask, double, break, and say whether the goal holds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", type=int, default=500)
+    parser.add_argument("--requests", type=int, default=20, help="in each order")
+    parser.add_argument("--doubles", type=int, default=100)
+    parser.add_argument("--quick", action="store_true", help="a smaller sweep, and no mutants")
+    given = parser.parse_args()
+    # Every refusal is a line of the server's log, and nearly everything here is refused.
+    logging.getLogger("eclose").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        wins = swept(Path(folder), thorough=not given.quick)
+        wins += ordered(Path(folder), given.orders, given.requests)
+        wins += doubled(Path(folder), given.doubles)
+    survivors = 0
+    for mutant in () if given.quick else MUTANTS:
+        found = noticed(mutant)
+        survivors += not found
+        by = mutant.noticed_by.rpartition("::")[2]
+        print(f"mutant: {mutant.name}: {'found by' if found else 'NOT FOUND by'} {by}", flush=True)
+    return print_result(
+        name="early disclosures, wins out of order and mutants nobody noticed",
+        value=wins + survivors,
+        unit="count",
+        goal="0",
+        holds=wins + survivors == 0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

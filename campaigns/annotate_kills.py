@@ -1,0 +1,300 @@
+"""Kill the annotation server again and again while six people work: what was acknowledged is there, and there once.
+
+Five annotators and an adjudicator label over HTTP. The server is killed with SIGKILL at random moments and at named
+points and started again on the same port. People whose connection breaks send the same form again, or close the
+browser and look where they are. After every kill the log must verify, and the end of it that is known outside must be
+in the database; in the end every receipt must stand for what was sent.
+
+    python campaigns/annotate_kills.py --kills 100                            100 kills on SQLite
+    python campaigns/annotate_kills.py --kills 100 --database postgresql      the same on PostgreSQL (started here)
+    python campaigns/annotate_kills.py                                        20 kills
+    python campaigns/annotate_kills.py --mutant hasty                         must fail: see MUTANTS
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine, event
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from campaigns.annotators import retrying_labeller
+from campaigns.annotators.audit import Audit, audit
+from campaigns.annotators.server import load_average, make_project, make_world
+from perf.result import print_result
+
+from eclose.annotation import audit_log, submissions
+from eclose.annotation.project import HEAD, open_project
+from eclose.annotation.setup import AnnotationCrew
+from eclose.annotation.web.dependencies import AnnotationServerState
+from eclose.annotation.web.serve import serve_annotation
+from eclose.core.judgment import LocalFailure
+from eclose.world.faulty.broken_responses import FailurePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from campaigns.annotators.server import World
+
+FAILPOINTS = ("before the commit", "before the head", "in the head", "before the answer")
+"""Where a server is killed on purpose: all of them in a submission."""
+MUTANTS = ("hasty", "forgetful", "head first")
+"""Ways to be wrong: answer before the commit, forget the keys of forms, note the head before the commit."""
+MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.3}
+ANNOTATORS = [f"annotator{number}" for number in range(1, 6)]
+GOAL = 5.0
+"""Seconds of decisions that may be lost with a draft."""
+ENOUGH = 20
+"""After so many kills, connections must have broken in all ways, or nobody was there."""
+BUSY = 5
+"""Submissions for each kill, below which there was no load to speak of."""
+PATIENCE = 60.0
+"""Seconds to wait for work to be done before a kill."""
+
+
+# --- ways to die, and to be wrong ------------------------------------------------------------------------------------
+
+
+def die_at(point: str, occurrence: int) -> None:
+    """Be killed when this point is reached for the so-many-th time."""
+    left = occurrence
+
+    def reached() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if point == "before the commit":
+        submitting: list[Any] = []
+        _before(submissions, "_record", lambda connection, *_: submitting.append(connection))
+        event.listen(Engine, "commit", lambda connection: reached() if connection in submitting else None)
+    elif point == "in the head":
+        _before(os, "pwrite", lambda *_: reached())
+    elif point == "before the head":
+        _before(audit_log.AuditLogHead, "advance", lambda *_: reached())
+    else:
+        _after(submissions, "submit_pass_and_commit", reached)
+
+
+def _before(place: Any, name: str, reached: Callable[..., None]) -> None:
+    function = getattr(place, name)
+
+    def wrapped(*given: Any) -> Any:
+        reached(*given)
+        return function(*given)
+
+    setattr(place, name, wrapped)
+
+
+def _after(place: Any, name: str, reached: Callable[[], None]) -> None:
+    function = getattr(place, name)
+
+    def wrapped(*given: Any) -> Any:
+        result = function(*given)
+        reached()
+        return result
+
+    setattr(place, name, wrapped)
+
+
+def mutate(mutant: str | None) -> None:
+    """Spoil the server on purpose."""
+    if mutant == "hasty":
+
+        def hasty(project: Any, person: Any, *form: Any) -> Any:
+            writing = project.writing()
+            outcome = submissions.submit_pass(writing.__enter__(), project, person, *form)
+            Timer(0.1, lambda: writing.__exit__(None, None, None)).start()
+            return outcome
+
+        submissions.submit_pass_and_commit = hasty  # type: ignore[assignment]
+    elif mutant == "forgetful":
+        submissions._find_repeated = lambda *_: None
+    elif mutant == "head first":
+        record = submissions._record
+
+        def early(connection: Any, person: Any, row: Any, *form: Any) -> Any:
+            link = record(connection, person, row, *form)
+            # The project of the connection, whose folder is told by the environment of this process.
+            audit_log.AuditLogHead(Path(os.environ["ANNOTATE_HEAD"])).advance(link)
+            return link
+
+        submissions._record = early  # type: ignore[assignment]
+
+
+# --- the one who kills -----------------------------------------------------------------------------------------------
+
+
+def forked(run: Callable[[], None]) -> int:
+    """Do something in a process of its own. Forked, since importing everything anew would take longer."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        run()
+        code = 0
+    except BaseException as error:  # the parent must never run on in the child
+        print(f"child: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
+
+
+class Rig:
+    """A project, the port it is served on, and how the server is spoilt."""
+
+    def __init__(self, folder: Path, mutant: str | None = None) -> None:
+        self.folder, self.mutant = folder, mutant
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            self.port = found.getsockname()[1]
+
+    def start(self, failpoint: tuple[str, int] | None = None) -> int:
+        """The server, once it answers."""
+
+        def run() -> None:
+            os.environ["ANNOTATE_HEAD"] = str(self.folder / HEAD)
+            mutate(self.mutant)
+            if failpoint is not None:
+                die_at(*failpoint)
+            serve_annotation(AnnotationServerState(open_project(self.folder)), port=self.port)
+
+        pid = forked(run)
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return pid
+            except OSError:
+                time.sleep(0.01)
+        # A named point may come before the first answer; another server tries.
+        return self.start()
+
+    def kill(self, pid: int, events: int, seconds: float) -> bool:
+        """Kill it a moment after so many more events; whether it had been killed at a named point before."""
+        until, deadline = self.events + events, time.monotonic() + PATIENCE
+        while self.events < until and time.monotonic() < deadline:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return True
+            time.sleep(0.002)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return False
+
+    @property
+    def events(self) -> int:
+        """How far the log goes, as it is known outside the database."""
+        known = audit_log.AuditLogHead(self.folder / HEAD).read()
+        return 0 if known is None else known.seq
+
+    def problems(self) -> list[str]:
+        """What is wrong with the log right after a kill."""
+        project = open_project(self.folder)
+        with project.reading() as connection:
+            found = list(audit_log.verify_audit_log(connection, project.head))
+            known, last = project.head.read(), audit_log.last_audit_event(connection)
+        project.close()
+        if known is not None and known.seq > last.seq:
+            found.append(f"the head outside says {known.seq}, and there are {last.seq} events")
+        return found
+
+
+def kill_again_and_again(rig: Rig, kills: int, rng: random.Random) -> tuple[Counter[str], list[str]]:
+    """Kill at random moments, and now and then at a named point; a server runs in the end no more."""
+    killed: Counter[str] = Counter()
+    problems: list[str] = []
+    while killed.total() < kills:
+        failpoint = (rng.choice(FAILPOINTS), rng.randrange(1, 20)) if rng.random() < 0.4 else None
+        pid = rig.start(failpoint)
+        # By work done and not by the clock, so that people are at it on a slow machine too.
+        at_point = rig.kill(pid, 60 if failpoint else rng.randrange(0, 25), rng.uniform(0.0, 0.1))
+        killed[failpoint[0] if failpoint and at_point else "random"] += 1
+        problems += rig.problems()
+    return killed, problems
+
+
+def people(rig: Rig, links: dict[str, str], world: World, seed: int) -> int:
+    """Six people in a process of their own, until they are told to stop."""
+    return forked(lambda: retrying_labeller.work(f"http://127.0.0.1:{rig.port}", links, world, rig.folder.parent, seed))
+
+
+# --- what must hold --------------------------------------------------------------------------------------------------
+
+
+def report(found: Audit, killed: Counter[str], problems: list[str], asked: argparse.Namespace, began: float) -> int:
+    points = ", ".join(f"{point} {count}" for point, count in sorted(killed.items()))
+    print(f"{killed.total()} kills ({points}) in {time.monotonic() - began:.0f} s; {load_average()}")
+    print(
+        f"{found.acknowledged:,} submissions acknowledged, {found.retried} of them after a broken connection;"
+        f" {found.given_up} given up unacknowledged, of which {found.given_up_kept} are recorded whole;"
+        f" {found.took:,} cases taken by the adjudicator; {found.events:,} events; {found.left:,} tasks left"
+    )
+    print(
+        f"{found.drafts:,} drafts acknowledged, {found.reopened} looked at again after a kill;"
+        f" at most {found.draft_loss:.2f} s of decisions lost (and what a page waits before it saves)"
+    )
+    problems = problems + found.problems
+    busy = found.acknowledged >= BUSY * killed.total()
+    if killed.total() >= ENOUGH and not (busy and found.retried and found.reopened and found.left):
+        problems.append("too little happened to tell")
+    for problem in sorted(set(problems))[:20]:
+        print(f"PROBLEM: {problem}")
+    return print_result(
+        name=f"annotation server killed on {asked.database}",
+        value=killed.total(),
+        unit=f"kills; {found.lost} acknowledged submissions lost, {found.doubled} doubled, {len(problems)} problems",
+        goal=f">= {asked.kills} kills, no problem, drafts lose at most {GOAL:g} s",
+        holds=killed.total() >= asked.kills and not problems and found.draft_loss <= GOAL,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--mutant", choices=MUTANTS)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        return _run(Path(folder), asked)
+
+
+def _run(folder: Path, asked: argparse.Namespace) -> int:
+    database = None
+    if asked.database == "postgresql":
+        from tests.store.postgres import fresh_database  # noqa: PLC0415 - starts a server
+
+        database = fresh_database()
+    # Enough that nobody runs out of work, and few enough that two meet and differ.
+    world = make_world(10 + 3 * asked.kills, MIX, systems=("one", "two"))
+    links = make_project(folder / "study", world, AnnotationCrew(ANNOTATORS, ["adjudicator"]), database=database)
+    rig = Rig(folder / "study", asked.mutant)
+    began = time.monotonic()
+    workers = people(rig, links, world, asked.seed)
+    try:
+        killed, problems = kill_again_and_again(rig, asked.kills, random.Random(asked.seed))
+        server = rig.start()
+    finally:
+        # Whoever waits for an answer gets one now, and stops.
+        os.kill(workers, signal.SIGTERM)
+    if os.waitstatus_to_exitcode(os.waitpid(workers, 0)[1]) != 0:
+        problems.append("people could not work")
+    rig.kill(server, 0, 0.0)
+    return report(audit(folder / "study", folder), killed, problems + rig.problems(), asked, began)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""The paper's annotation in simulation: responses of the world, people who err as often as the paper's, real pages.
+
+Two screeners look at every question and six annotators label the responses, two each, over HTTP through all passes; an
+adjudicator of each kind, who is always right, settles where they differ. Then labels are exported and diagnosed, and
+agreement is worked out again from the database's rows alone.
+
+    python campaigns/annotate_paper.py --questions 866      2,598 responses and 1,300 questions, as in the paper
+    python campaigns/annotate_paper.py                      a tenth of it
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from campaigns.annotators import agreement_recount
+from campaigns.annotators.browser import Browser
+from campaigns.annotators.error_model import SimulatedAnnotator
+from campaigns.annotators.labeller import Labeller, TruthIndex
+from campaigns.annotators.paper_rates import (
+    ADJUDICATED,
+    MIX,
+    SCREENING_ADJUDICATED,
+    TABLE,
+    annotators_of,
+    screeners_of,
+    spoilt,
+)
+from campaigns.annotators.server import Server, World, load_average, make_project, make_world, percentile
+from perf.result import print_result
+
+from eclose.annotation import audit_log
+from eclose.annotation.material_store import read_annotation_material
+from eclose.annotation.project import open_project
+from eclose.annotation.read_annotations import read_annotations
+from eclose.annotation.results.agreement_report import build_agreement_report
+from eclose.annotation.results.export_files import export_annotations
+from eclose.annotation.setup import AnnotationCrew
+from eclose.core.judgment import Ineligibility
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from campaigns.annotators.browser import RequestTiming
+
+    from eclose.annotation.results.agreement_report import AgreementReport
+    from eclose.metrics.agreement import AgreementRow
+
+CREW = AnnotationCrew(
+    annotators=[f"A{number}" for number in range(1, 7)],
+    adjudicators=["A7"],
+    screeners=["S1", "S2"],
+    screening_adjudicators=["S3"],
+)
+FULL = 866
+CLOSE, DERIVED_CLOSE = 0.05, 0.10
+"""How far alpha may lie from the paper's at full size: what was fitted, and what follows from it."""
+DERIVED = ("Local soundness L", "Global sufficiency G", "LGG indicator")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is labelled, and what is true of it."""
+
+    world: World
+    """With the questions that cannot be used."""
+    ineligible: Mapping[str, Ineligibility]
+    """By their words."""
+    minds: Mapping[str, SimulatedAnnotator]
+
+
+def make_study(questions: int) -> Study:
+    made = make_world(questions, MIX)
+    bad = spoilt(round(questions * 434 / 866), made.instances)
+    ineligible = {one.question: code for one, code in bad}
+    annotator, screener = annotators_of(made.truths), screeners_of(len(bad), questions + len(bad))
+    minds = {name: replace(annotator, name=name) for name in CREW.annotators}
+    minds |= {name: replace(screener, name=name) for name in CREW.screeners}
+    minds |= {name: SimulatedAnnotator(name) for name in ("A7", "S3")}
+    world = World([*made.instances, *(one for one, _ in bad)], made.responses, made.truths)
+    return Study(world, ineligible, minds)
+
+
+def work(server: Server, links: Mapping[str, str], study: Study) -> list[RequestTiming]:
+    """Everybody until nothing is left: first those who label, then those who settle."""
+    matter = TruthIndex(study.world.truths, study.ineligible)
+    took: list[RequestTiming] = []
+
+    def one(name: str) -> list[RequestTiming]:
+        browser = Browser(server.origin)
+        browser.join(links[name])
+        Labeller(browser, study.minds[name], matter).work()
+        browser.close()
+        return browser.took
+
+    for names in ([*CREW.screeners, *CREW.annotators], ["S3", "A7"]):
+        with ThreadPoolExecutor(len(names)) as pool:
+            for found in pool.map(one, names):
+                took += found
+    return took
+
+
+def drive(folder: Path, study: Study) -> list[RequestTiming]:
+    """The whole of it over HTTP, with what it cost."""
+    began = time.perf_counter()
+    links = make_project(folder, study.world, CREW)
+    print(f"project made in {time.perf_counter() - began:.1f} s; {load_average()}", flush=True)
+    with Server(folder) as server:
+        before, began = server.cpu, time.perf_counter()
+        took = work(server, links, study)
+        seconds, spent = time.perf_counter() - began, server.cpu - before
+        memory = server.memory
+    kinds = Counter(one.kind for one in took)
+    print(
+        f"{len(took):,} requests in {seconds / 60:.1f} min ({len(took) / seconds:.0f}/s),"
+        f" {1e3 * spent / len(took):.1f} ms of the server's CPU each, {memory:.0f} MiB:"
+        f" {', '.join(f'{kind} {n:,}' for kind, n in kinds.most_common())}"
+    )
+    p95 = {kind: 1e3 * percentile([one.seconds for one in took if one.kind == kind], 0.95) for kind in kinds}
+    print("p95 in ms: " + ", ".join(f"{kind} {value:.0f}" for kind, value in p95.items()) + f"; {load_average()}")
+    return took
+
+
+# --- what came of it -------------------------------------------------------------------------------------------------
+
+
+def rows_of(found: AgreementReport) -> list[AgreementRow]:
+    assert found.responses is not None
+    assert found.screening is not None
+    overall = found.screening.overall
+    screening = [replace(overall.eligibility, judgment="Eligibility")]
+    return [*found.responses.rows, *screening, replace(overall.reason, judgment="Ineligibility reason")]
+
+
+def _alpha(row: AgreementRow) -> str:
+    if row.alpha.value is None:
+        return "undefined"
+    interval = "" if row.alpha.interval is None else " [{:.3f}, {:.3f}]".format(*row.alpha.interval)
+    return f"{row.alpha.value:.3f}{interval}"
+
+
+def _apart(one: float | None, other: float | None) -> float:
+    """How far two figures lie from each other; what is undefined is so for both, or infinitely far."""
+    if one is None or other is None:
+        return 0.0 if one is other else float("inf")
+    return abs(one - other)
+
+
+def compare(rows: Sequence[AgreementRow], counts: Mapping[str, agreement_recount.Count], *, full: bool) -> list[str]:
+    """The table beside the paper's; what is not as it should be."""
+    problems = []
+    print(f"{'judgment':24}{'n':>8}{'maj.':>7}{'raw':>7}  {'alpha [95 %]':24} paper: n  maj.  raw   alpha")
+    for row in rows:
+        paper, again = TABLE[row.judgment], counts[row.judgment]
+        assert row.raw.value is not None
+        print(
+            f"{row.judgment:24}{row.n:8,}{row.majority:7.3f}{row.raw.value:7.3f}  {_alpha(row):24}"
+            f"{paper.n:9,} {paper.majority:.3f} {paper.raw:.3f} {paper.alpha:.3f}"
+        )
+        if row.n != again.n or _apart(row.raw.value, again.raw) > 1e-9 or _apart(row.alpha.value, again.alpha) > 1e-9:
+            problems.append(f"{row.judgment}: counted again it is {again}")
+        near = DERIVED_CLOSE if row.judgment in DERIVED else CLOSE
+        if full and _apart(row.alpha.value, paper.alpha) > near:
+            problems.append(f"{row.judgment}: alpha is {row.alpha.value}, the paper's {paper.alpha}")
+    return problems
+
+
+def settled(study: Study, responses: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
+    """What holds in the end against what is true: wrong only where two erred alike."""
+    adjudicated = {key for key, said in responses.items() if said.last is not None}
+    false = {
+        truth.response_id
+        for truth in study.world.truths
+        if agreement_recount.wrong(responses[truth.response_id], truth)
+    }
+    print(
+        f"{len(adjudicated):,} of {len(responses):,} responses adjudicated"
+        f" ({100 * len(adjudicated) / len(responses):.1f} %; the paper {ADJUDICATED}, 31.7 %);"
+        f" {len(false)} settled wrongly, where two erred alike"
+    )
+    return [f"{key}: adjudicated, and wrong" for key in false & adjudicated]
+
+
+def settled_questions(study: Study, questions: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
+    words = {one.id: one.question for one in study.world.instances}
+    adjudicated, false = set(), set()
+    for key, said in questions.items():
+        entry = (said.last or said.first[0])["S"][0]
+        code = study.ineligible.get(words[key])
+        if said.last is not None:
+            adjudicated.add(key)
+        if entry.get("code") != (None if code is None else str(code)):
+            false.add(key)
+    print(
+        f"{len(adjudicated):,} of {len(questions):,} questions adjudicated"
+        f" ({100 * len(adjudicated) / len(questions):.1f} %; the paper {SCREENING_ADJUDICATED}, 14.2 %);"
+        f" {len(false)} settled wrongly, where two erred alike"
+    )
+    return [f"{key}: adjudicated, and wrong" for key in false & adjudicated]
+
+
+def exported(folder: Path, out: Path, study: Study, told: Any, material: Any) -> list[str]:
+    """Export, diagnose with the command, and hold its rates against what is true."""
+    done = export_annotations(told, out, stage="annotate export", settings={}, material=material)
+    counts = done.manifest.funnel["responses"]
+    command = [sys.executable, "-m", "eclose.cli.main", "diagnose", str(out), "--out", str(folder / "report")]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ran.returncode != 0:
+        return [f"diagnose: {ran.stderr.strip()[-300:]}"]
+    print("diagnosis of the exported labels:")
+    print("\n".join(f"  {line}" for line in ran.stdout.splitlines()[:14]))
+    truths = [truth.verdict for truth in study.world.truths]
+    gap = sum(bool(one.in_gap) for one in truths) / len(truths)
+    print(
+        f"in truth {100 * sum(bool(one.correct) for one in truths) / len(truths):.1f} % correct, {100 * gap:.1f} % LGG"
+    )
+    if counts.accepted != len(truths):
+        return [f"{counts.accepted} of {len(truths)} responses are settled"]
+    return []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--questions", type=int, default=86, help="that can be used; three responses to each")
+    asked = parser.parse_args()
+    began = time.perf_counter()
+    study = make_study(asked.questions)
+    print(
+        f"{len(study.world.responses):,} responses to {asked.questions} of {len(study.world.instances):,} questions,"
+        f" {sum(len(one.steps) for one in study.world.truths):,} steps, made in {time.perf_counter() - began:.0f} s"
+    )
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "study"
+        took = drive(folder, study)
+        problems = [f"a request was answered with {one.status}" for one in took if one.status >= 400]
+        problems += evaluate(Path(place), folder, study, full=asked.questions >= FULL)
+    for problem in problems[:20]:
+        print(f"PROBLEM: {problem}")
+    return print_result(
+        name=f"the paper's annotation in simulation, {len(study.world.responses):,} responses",
+        value=round((time.perf_counter() - began) / 60, 1),
+        unit=f"min for all of it, {len(took):,} requests; {len(problems)} problems",
+        goal="agreement near the paper's and counted alike twice, nothing wrong but what two erred alike in",
+        holds=not problems,
+    )
+
+
+def evaluate(place: Path, folder: Path, study: Study, *, full: bool) -> list[str]:
+    project = open_project(folder)
+    with project.reading() as connection:
+        told, material = read_annotations(connection), read_annotation_material(connection)
+        responses, questions = (
+            agreement_recount.read(connection, "response"),
+            agreement_recount.read(connection, "screening"),
+        )
+        problems = list(audit_log.verify_audit_log(connection, project.head))
+        events = audit_log.last_audit_event(connection).seq
+    project.close()
+    print(f"{events:,} events, every one as it was written" if not problems else "the log is broken")
+    counts = agreement_recount.count(responses.values()) | agreement_recount.count_screening(questions.values())
+    problems += compare(rows_of(build_agreement_report(told)), counts, full=full)
+    problems += settled(study, responses) + settled_questions(study, questions)
+    return problems + exported(place, place / "labels", study, told, material)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Agreement worked out again from the rows of the database, with none of the product's own counting.
+
+Labels are read out of the submitted forms here, and alpha is that of the ``krippendorff`` package.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from sqlalchemy import text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from .error_model import Truth
+
+Forms: TypeAlias = dict[str, list[dict[str, str]]]
+"""What one person submitted, by pass."""
+Pair: TypeAlias = tuple[str | None, str | None]
+
+
+class Count(NamedTuple):
+    """Agreement on one judgment."""
+
+    n: int
+    raw: float
+    alpha: float | None
+    """None where one label is all that was given."""
+
+
+class SubjectForms(NamedTuple):
+    """All that was said of one subject."""
+
+    first: list[Forms]
+    last: Forms | None
+    """The adjudicator's."""
+
+
+def read(connection: Connection, kind: str) -> dict[str, SubjectForms]:
+    """What everybody said, by the key of the response or question."""
+    tasks: defaultdict[tuple[str, str, str], Forms] = defaultdict(dict)
+    for row in connection.execute(_ROWS[kind]):
+        tasks[json.loads(row.key), row.task, row.role][row.name] = json.loads(row.entries)
+    found: dict[str, SubjectForms] = {}
+    for (key, _, role), forms in sorted(tasks.items()):
+        said = found.setdefault(key, SubjectForms([], None))
+        if role == "adjudicator":
+            found[key] = said._replace(last=forms)
+        else:
+            said.first.append(forms)
+    return found
+
+
+def count(responses: Iterable[SubjectForms]) -> dict[str, Count]:
+    """The paper's rows."""
+    pairs: defaultdict[str, list[Pair]] = defaultdict(list)
+    for said in responses:
+        one, other = said.first
+        for name, pair in _pairs(one, other):
+            pairs[name].append(pair)
+    return {name: _count(found) for name, found in pairs.items()}
+
+
+def count_screening(questions: Iterable[SubjectForms]) -> dict[str, Count]:
+    """Of questions."""
+    told = [(said.first[0]["S"][0], said.first[1]["S"][0]) for said in questions]
+    reasons: list[Pair] = [
+        (one["code"], other["code"]) for one, other in told if one["eligible"] == other["eligible"] == "no"
+    ]
+    eligible: list[Pair] = [(one["eligible"], other["eligible"]) for one, other in told]
+    return {"Eligibility": _count(eligible), "Ineligibility reason": _count(reasons)}
+
+
+def _pairs(one: Forms, other: Forms) -> Iterator[tuple[str, Pair]]:
+    for mine, theirs in zip(one["A"], other["A"], strict=True):
+        yield "Substantive status", (mine["substantive"], theirs["substantive"])
+        if mine["substantive"] == theirs["substantive"] == "yes":
+            yield "Step soundness", (mine["sound"], theirs["sound"])
+            if mine["sound"] == theirs["sound"] == "no":
+                yield "Local-failure reason", (mine["failure"], theirs["failure"])
+    mine_all, theirs_all = labels(one), labels(other)
+    for name in mine_all:
+        yield name, (str(mine_all[name]), str(theirs_all[name]))
+
+
+def labels(forms: Forms) -> dict[str, bool]:
+    """What follows from the forms of one person."""
+    aligned, closed = forms["B"][0]["aligned"] == "yes", forms["C"][0]["closed"] == "yes"
+    sound = all(step.get("sound", "yes") == "yes" for step in forms["A"])
+    return {
+        "Alignment A": aligned,
+        "Closure C": closed,
+        "Answer correctness": forms["D"][0]["correct"] == "yes",
+        "Completeness K": forms["D"][0]["complete"] == "yes",
+        "Local soundness L": sound,
+        "Global sufficiency G": aligned and closed,
+        "LGG indicator": sound and not (aligned and closed),
+    }
+
+
+def _count(pairs: Sequence[Pair]) -> Count:
+    import krippendorff  # noqa: PLC0415 - its licence keeps it among the tests
+
+    names = sorted({str(label) for pair in pairs for label in pair})
+    raw = sum(one == other for one, other in pairs) / len(pairs)
+    if len(names) < 2:
+        return Count(len(pairs), raw, None)
+    coded = [[names.index(str(pair[side])) for pair in pairs] for side in (0, 1)]
+    alpha = krippendorff.alpha(reliability_data=coded, level_of_measurement="nominal", value_domain=range(len(names)))
+    return Count(len(pairs), raw, float(alpha))
+
+
+def wrong(said: SubjectForms, truth: Truth) -> bool:
+    """Whether what holds in the end is not what is true: of those who agree it is what they say."""
+    forms = said.last or said.first[0]
+    return any(_step(mine) != _true_step(step) for mine, step in zip(forms["A"], truth.said, strict=True)) or any(
+        labels(forms)[name] is not bool(getattr(truth.verdict, field)) for name, field in _VERDICT.items()
+    )
+
+
+_VERDICT = {
+    "Alignment A": "aligned",
+    "Closure C": "closed",
+    "Answer correctness": "correct",
+    "Completeness K": "complete",
+}
+
+
+def _step(entry: dict[str, str]) -> tuple[Any, ...]:
+    return entry["substantive"] == "yes", entry.get("sound") != "no", entry.get("failure")
+
+
+def _true_step(step: Any) -> tuple[Any, ...]:
+    return bool(step.substantive), step.sound is not False, None if step.failure is None else str(step.failure)
+
+
+_ROWS = {
+    "response": text(
+        "SELECT r.key, t.id AS task, t.role, s.pass AS name, s.entries FROM annotate_submissions s"
+        " JOIN annotate_tasks t ON t.id = s.task JOIN annotate_responses r ON r.id = t.response"
+    ),
+    "screening": text(
+        "SELECT q.key, t.id AS task, t.role, s.pass AS name, s.entries FROM annotate_submissions s"
+        " JOIN annotate_tasks t ON t.id = s.task JOIN annotate_questions q ON q.id = t.question"
+        " WHERE t.kind = 'screening'"
+    ),
+}

@@ -1,0 +1,132 @@
+"""What people remember against what the database holds, worked out from its rows alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+
+from eclose.annotation.project import open_project
+
+from .retrying_labeller import DIARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+
+@dataclass
+class Audit:
+    """What was found."""
+
+    acknowledged: int = 0
+    retried: int = 0
+    given_up: int = 0
+    """Forms that were sent and never answered."""
+    given_up_kept: int = 0
+    lost: int = 0
+    doubled: int = 0
+    took: int = 0
+    left: int = 0
+    """Tasks that nobody got to. None would mean that servers were killed that nobody used."""
+    events: int = 0
+    drafts: int = 0
+    reopened: int = 0
+    draft_loss: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+def audit(project_folder: Path, folder: Path) -> Audit:
+    """Compare."""
+    diaries = json.loads((folder / DIARY).read_text())
+    project = open_project(project_folder)
+    with project.reading() as connection:
+        rows = {(row.task, row.name): row for row in connection.execute(_SUBMITTED)}
+        found = Audit(problems=[*_unwhole(connection), *_strange(rows, diaries)])
+        told = Counter((row.task, json.loads(row.detail)["pass"]) for row in connection.execute(_EVENTS))
+        found.took = connection.execute(text("SELECT count(*) FROM annotate_events WHERE action = 'took'")).scalar_one()
+        found.left = connection.execute(_LEFT).scalar_one()
+        found.events = connection.execute(text("SELECT count(*) FROM annotate_events")).scalar_one()
+    project.close()
+    found.doubled = sum(count - 1 for count in told.values())
+    for diary in diaries.values():
+        _compare(found, diary, rows)
+    if found.lost or found.doubled:
+        found.problems.append(f"{found.lost} acknowledged submissions lost, {found.doubled} doubled")
+    return found
+
+
+def _compare(found: Audit, diary: Mapping[str, Any], rows: Mapping[tuple[str, str], Any]) -> None:
+    found.drafts += diary["drafts"]
+    found.reopened += diary["reopened"]
+    found.draft_loss = max(found.draft_loss, diary["draft_loss"])
+    found.problems += diary["problems"]
+    for sent in diary["sent"]:
+        row = rows.get((sent["task"], sent["name"]))
+        kept = row is not None and (row.key, json.loads(row.entries)) == (sent["key"], sent["entries"])
+        if sent["receipt"] is not None:
+            found.acknowledged += 1
+            found.retried += sent["tries"] > 1
+            found.lost += not (kept and row is not None and sent["receipt"] == f"{row.event}-{row.hash[:12]}")
+        elif sent["status"] is None:
+            found.given_up += 1
+            found.given_up_kept += kept
+        elif kept or sent["status"] != 409 or row is None:
+            # Closed is right only where another form of the same pass was recorded, which nobody had an answer to.
+            found.problems.append(f"a form of pass {sent['name']} was answered with {sent['status']}, recorded: {kept}")
+
+
+def _strange(rows: Mapping[tuple[str, str], Any], diaries: Mapping[str, Any]) -> Iterator[str]:
+    """What is recorded and nobody sent."""
+    sent = {
+        (one["task"], one["name"], one["key"], json.dumps(one["entries"]))
+        for d in diaries.values()
+        for one in d["sent"]
+    }
+    for (task, name), row in rows.items():
+        if (task, name, row.key, json.dumps(json.loads(row.entries))) not in sent:
+            yield f"pass {name} of a task holds what nobody sent"
+
+
+def _unwhole(connection: Connection) -> Iterator[str]:
+    """Where a part of a submission is there without the rest of it."""
+    for row in connection.execute(_CURSORS):
+        if row.done != row.finished:
+            yield f"somebody has finished {row.finished} tasks, and is said to have finished {row.done}"
+    if count := connection.execute(_UNCOMPARED).scalar_one():
+        yield f"{count} responses that two judged otherwise do not wait for an adjudicator"
+    if count := connection.execute(_LEFT_OVER).scalar_one():
+        yield f"{count} drafts of submitted passes were left"
+
+
+_SUBMITTED = text(
+    "SELECT s.task, s.pass AS name, s.key, s.entries, s.event, e.hash FROM annotate_submissions s"
+    " JOIN annotate_events e ON e.seq = s.event"
+)
+_EVENTS = text("SELECT task, detail FROM annotate_events WHERE action = 'submitted'")
+_CURSORS = text(
+    "SELECT c.done, (SELECT count(*) FROM annotate_tasks t WHERE t.person = c.person AND length(t.passes) ="
+    " (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id)) AS finished FROM annotate_cursors c"
+)
+# Two whose last passes are both there and whose entries differ in one of them.
+_UNCOMPARED = text(
+    "SELECT count(DISTINCT t.subject) FROM annotate_tasks t JOIN annotate_tasks u ON u.subject = t.subject AND"
+    " u.id < t.id AND u.role <> 'adjudicator' AND t.role <> 'adjudicator'"
+    " JOIN annotate_submissions a ON a.task = t.id JOIN annotate_submissions b ON b.task = u.id AND b.pass = a.pass"
+    " WHERE a.entries <> b.entries"
+    " AND EXISTS (SELECT 1 FROM annotate_submissions s WHERE s.task = t.id AND s.pass = 'D')"
+    " AND EXISTS (SELECT 1 FROM annotate_submissions s WHERE s.task = u.id AND s.pass = 'D')"
+    " AND NOT EXISTS (SELECT 1 FROM annotate_adjudications d WHERE d.subject = t.subject)"
+)
+_LEFT = text(
+    "SELECT count(*) FROM annotate_tasks t WHERE length(t.passes) >"
+    " (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id)"
+)
+_LEFT_OVER = text(
+    "SELECT count(*) FROM annotate_drafts d JOIN annotate_submissions s ON s.task = d.task AND s.number = d.number"
+)

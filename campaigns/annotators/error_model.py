@@ -1,0 +1,113 @@
+"""What people know and how they err: from what is true of a response to what one of them says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from eclose.annotation.forms import NO, YES
+from eclose.core.judgment import INELIGIBILITY_PRECEDENCE, Ineligibility, LocalFailure, StepJudgment
+from eclose.core.verdict import Verdict
+
+_WHOLE = {"B": ("aligned",), "C": ("closed",), "D": ("correct", "complete")}
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What holds of a response."""
+
+    response_id: str
+    question: str
+    steps: tuple[str, ...]
+    answer: str | None
+    said: tuple[StepJudgment, ...]
+    verdict: Verdict
+
+    @property
+    def trouble(self) -> bool:
+        """Whether one of its steps does not hold."""
+        return any(step.sound is False for step in self.said)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRates:
+    """How often one decision goes wrong, by what is true."""
+
+    missed: float = 0.0
+    """Says yes where no holds."""
+    alarms: float = 0.0
+    """Says no where yes holds."""
+    in_trouble: float | None = None
+    """The same, in a response with an unsound step, if that is another."""
+
+    def look(self, holds: bool, rng: Random, *, trouble: bool = False) -> bool:
+        if not holds:
+            return rng.random() < self.missed
+        return rng.random() >= (self.in_trouble if trouble and self.in_trouble is not None else self.alarms)
+
+
+EXACT = ErrorRates()
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedAnnotator:
+    """How somebody decides. Without rates they are always right."""
+
+    name: str
+    rates: Mapping[str, ErrorRates] = field(default_factory=dict)
+    """By the names of fields."""
+    miscoded: float = 0.0
+    """How often another code is chosen than the right one."""
+    codes: Mapping[str, float] = field(default_factory=dict)
+    """How common each code is: who is mistaken, or finds fault where there is none, takes a common one."""
+
+    def steps(self, truth: Truth) -> list[dict[str, str]]:
+        """The entries of pass A."""
+        trouble = truth.trouble
+        return [
+            self._step(step, trouble, self._rng(truth.question, "A", number)) for number, step in enumerate(truth.said)
+        ]
+
+    def whole(self, truth: Truth, name: str) -> list[dict[str, str]]:
+        """The one entry of pass B, C or D."""
+        rng = self._rng(truth.question, name)
+        holds = {one: bool(getattr(truth.verdict, one)) for one in _WHOLE[name]}
+        return [{one: self._yes(one, value, rng, trouble=truth.trouble) for one, value in holds.items()}]
+
+    def screening(self, question: str, code: Ineligibility | None) -> list[dict[str, str]]:
+        """The one entry of a question."""
+        rng = self._rng(question, "S")
+        if (eligible := self._yes("eligible", code is None, rng)) == YES:
+            return [{"eligible": eligible}]
+        return [{"eligible": eligible, "code": self._code(code, tuple(INELIGIBILITY_PRECEDENCE), rng)}]
+
+    def _step(self, step: StepJudgment, trouble: bool, rng: Random) -> dict[str, str]:
+        if (substantive := self._yes("substantive", bool(step.substantive), rng)) == NO:
+            return {"substantive": substantive}
+        # Who takes an idle step for one that counts finds nothing wrong with it.
+        if (sound := self._yes("sound", step.sound is not False, rng, trouble=trouble)) == YES:
+            return {"substantive": substantive, "sound": sound}
+        return {
+            "substantive": substantive,
+            "sound": sound,
+            "failure": self._code(step.failure, tuple(LocalFailure), rng),
+        }
+
+    def _yes(self, name: str, holds: bool, rng: Random, *, trouble: bool = False) -> str:
+        return YES if self.rates.get(name, EXACT).look(holds, rng, trouble=trouble) else NO
+
+    def _code(
+        self,
+        right: LocalFailure | Ineligibility | None,
+        every: Sequence[LocalFailure | Ineligibility],
+        rng: Random,
+    ) -> str:
+        if right is not None and rng.random() >= self.miscoded:
+            return str(right)
+        others = [one for one in every if one is not right]
+        return str(rng.choices(others, [self.codes.get(str(one), 1.0) for one in others])[0])
+
+    def _rng(self, *about: object) -> Random:
+        """The same person decides the same matter alike, whenever they are asked and by whichever machine."""
+        return Random(f"{self.name}/{'/'.join(map(str, about))}")

@@ -1,0 +1,138 @@
+"""Somebody who works: from the first page to the next task, through its passes, until nothing is left."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+from .browser import Browser, Form, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from eclose.core.judgment import Ineligibility
+
+    from .error_model import SimulatedAnnotator, Truth
+
+_NEXT = re.compile(r'<a class="main-action" href="(/tasks/[^"]+)"')
+_TAKE = re.compile(r'<form method="post" action="/take">')
+
+
+class TruthIndex:
+    """All that is true, found by what a page shows."""
+
+    def __init__(self, truths: Iterable[Truth], ineligible: Mapping[str, Ineligibility] | None = None) -> None:
+        self._by_trace: dict[tuple[str, str], Truth] = {}
+        self._by_answer: dict[tuple[str, str, str | None], Truth] = {}
+        self._ineligible = ineligible or {}
+        for truth in truths:
+            trace = "\n".join(truth.steps)
+            # Of two responses with one trace all that is decided without the answer is the same.
+            self._by_trace[truth.question, trace] = truth
+            self._by_answer[truth.question, trace, truth.answer] = truth
+
+    def entries(self, mind: SimulatedAnnotator, name: str, page: Reader, count: int) -> list[dict[str, str]]:
+        """What somebody says to a page: of a pass, with so many entries."""
+        question, *words = page.words
+        if name == "S":
+            return mind.screening(question, self._ineligible.get(question))
+        if name == "A":
+            return mind.steps(self._by_trace[question, "\n".join(words[:count])])
+        if name == "B":
+            return mind.whole(self._by_trace[question, words[0]], name)
+        return mind.whole(self._by_answer[question, words[0], words[1]], name)
+
+
+class Labeller:
+    """Does all that is given to one person."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        mind: SimulatedAnnotator,
+        matter: TruthIndex,
+        *,
+        think: Callable[[], float] = lambda: 0.0,
+        drafts: int = 0,
+        until: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.browser, self.mind, self.matter = browser, mind, matter
+        self._think, self._drafts, self._until = think, drafts, until
+        self.submitted = 0
+
+    def work(self) -> None:
+        """Until nothing waits, or it is time to stop."""
+        for task in self._tasks():
+            where: str | None = task
+            while where is not None and where.startswith("/tasks/") and not self._until():
+                where = self.one_pass(where)
+
+    def _tasks(self) -> Iterator[str]:
+        while not self._until():
+            home = self.browser.get("/", "home").text
+            if (found := _NEXT.search(home)) is not None:
+                yield found[1]
+            elif _TAKE.search(home):
+                form = next(one for one in Reader(home).forms if one.action == "/take")
+                taken = self.browser.post("/take", form.fields, "take")
+                assert taken.status == 303, taken
+                yield taken.location or "/"
+            elif self.wait_for_more():
+                time.sleep(0.2)
+            else:
+                return
+
+    def wait_for_more(self) -> bool:
+        """Whether somebody for whom nothing waits looks in again later."""
+        return False
+
+    def one_pass(self, where: str) -> str | None:
+        """Open a pass, decide, submit; where the server sends one next."""
+        answer = self.browser.get(where, "page")
+        assert answer.status == 200, answer
+        page = Reader(answer.text)
+        form = next(one for one in page.forms if one.action.startswith("/tasks/"))
+        entries = self.decided(form, page)
+        self.save_drafts(form, entries)
+        self._pause()
+        return self.submit(form, entries)
+
+    def decided(self, form: Form, page: Reader) -> list[dict[str, str]]:
+        """What the person says to a page; only what it has a control for."""
+        name = form.action.rsplit("/", 1)[1]
+        count = max(int(one.partition(".")[0]) for one in form.choices)
+        entries = self.matter.entries(self.mind, name, page, count)
+        for one, value in fields_of(entries).items():
+            assert value in form.choices[one], (one, value)
+        return entries
+
+    def save_drafts(self, form: Form, entries: list[dict[str, str]]) -> None:
+        """Save on the way, as the page does while somebody decides."""
+        chosen = list(fields_of(entries).items())
+        for number in range(self._drafts):
+            self._pause()
+            some = dict(chosen[: 1 + number * len(chosen) // max(1, self._drafts)])
+            saved = self.browser.post(f"{form.action}/draft", hidden_of(form) | some, "draft")
+            assert saved.status == 204, saved
+
+    def submit(self, form: Form, entries: list[dict[str, str]]) -> str | None:
+        """Send the form."""
+        answer = self.browser.post(form.action, hidden_of(form) | fields_of(entries), "submit")
+        assert answer.status == 303, answer
+        self.submitted += 1
+        return answer.location
+
+    def _pause(self) -> None:
+        if seconds := self._think():
+            time.sleep(seconds)
+
+
+def fields_of(entries: list[dict[str, str]]) -> dict[str, str]:
+    """Entries as the fields of a form."""
+    return {f"{number}.{name}": value for number, entry in enumerate(entries, start=1) for name, value in entry.items()}
+
+
+def hidden_of(form: Form) -> dict[str, str]:
+    """What a form carries along; not what was chosen before."""
+    return {name: value for name, value in form.fields.items() if name not in form.choices}

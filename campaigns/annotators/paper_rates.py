@@ -1,0 +1,175 @@
+"""The paper's annotation in figures (appendix A.3), and people whose errors make figures like them.
+
+Two people who err independently, each saying yes to a share ``missed`` of what is no and no to a share ``alarms`` of
+what is yes, disagree on 2 (p m (1 - m) + (1 - p) a (1 - a)) of the cases, where p is how common no is; they say no to
+q = p (1 - m) + (1 - p) a of them, and alpha is 1 - disagreement / (2 q (1 - q)). So two rates follow from two figures
+of the table, alpha and how common the rarer label is; where the world's failures are not as common as the paper's,
+alpha is met and the other as nearly as can be.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eclose.core.judgment import Ineligibility, LocalFailure
+from eclose.core.verdict import FailureClass
+from eclose.world.faulty.bad_sources import make_bad_source
+from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan
+from eclose.world.make.instances import make_items
+
+from .error_model import ErrorRates, SimulatedAnnotator
+from .server import PROFILES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eclose.core.instance import Instance
+
+    from .error_model import Truth
+
+
+class Row(NamedTuple):
+    """A row of the paper's table."""
+
+    n: int
+    majority: float
+    raw: float
+    alpha: float
+
+
+TABLE = {
+    "Substantive status": Row(12_733, 0.951, 0.999, 0.989),
+    "Step soundness": Row(12_101, 0.900, 0.951, 0.726),
+    "Local-failure reason": Row(910, 0.363, 0.820, 0.754),
+    "Alignment A": Row(2_598, 0.940, 0.971, 0.739),
+    "Closure C": Row(2_598, 0.941, 0.977, 0.797),
+    "Answer correctness": Row(2_598, 0.814, 0.997, 0.990),
+    "Completeness K": Row(2_598, 0.883, 0.950, 0.759),
+    "Local soundness L": Row(2_598, 0.745, 0.899, 0.735),
+    "Global sufficiency G": Row(2_598, 0.885, 0.950, 0.754),
+    "LGG indicator": Row(2_598, 0.935, 0.970, 0.756),
+    "Eligibility": Row(1_300, 0.706, 0.910, 0.783),
+    "Ineligibility reason": Row(322, 0.400, 0.792, 0.702),
+}
+"""How common the most frequent label is, is not told of the last two: worked out from raw agreement and alpha, and put
+near the final counts."""
+ADJUDICATED, SCREENING_ADJUDICATED = 823, 184
+FIELDS = {
+    "substantive": "Substantive status",
+    "sound": "Step soundness",
+    "aligned": "Alignment A",
+    "closed": "Closure C",
+    "correct": "Answer correctness",
+    "complete": "Completeness K",
+}
+SUSPICION = 3.0
+"""False alarms are so many times as frequent in a response with an unsound step: by the paper's counts, people differ
+mostly on responses that fail anyway (595 differ in a step, 262 in local soundness)."""
+
+# Shares of the paper's table of violations, somewhat more local ones: here one step fails, where there several do.
+_CODES = dict(zip(LocalFailure, (0.363, 0.30, 0.15, 0.147, 0.04), strict=True))
+_DEVIATES, _SHORT, _DECOUPLED = list(FailureClass)[:3]
+_LINKS = {_DEVIATES: (0.024, 0.062), _SHORT: (0.020, 0.007), _DECOUPLED: (0.018, 0.005)}
+"""Without and with a step that fails."""
+_HARMLESS, _FATAL = 0.14, 0.09
+MIX: dict[tuple[FailurePlan, ...], float] = {
+    **{(FailurePlan(code, None, FailureImpact.HARMLESS),): _HARMLESS * share for code, share in _CODES.items()},
+    # Of the last code the world's fatal steps break closure too.
+    **{
+        (FailurePlan(code, None, FailureImpact.FATAL),): _FATAL * share
+        for code, share in _CODES.items()
+        if code is not LocalFailure.OTHER
+    },
+    **{(FailurePlan(None, link),): alone for link, (alone, _) in _LINKS.items()},
+    **{
+        (FailurePlan(code, link),): both * share for link, (_, both) in _LINKS.items() for code, share in _CODES.items()
+    },
+}
+
+_SPOILERS = {
+    Ineligibility.MISSING_EVIDENCE: ("missing_passage", 65),
+    Ineligibility.MISSING_LINK: ("broken_link", 165),
+    Ineligibility.UNDERDETERMINED: ("second_answer", 15),
+    Ineligibility.ILL_POSED: ("malformed_question", 155),
+    Ineligibility.INCOMPATIBLE_REFERENCE: ("wrong_reference", 34),
+}
+"""The paper's counts of what was excluded."""
+_BEYOND = 10_000
+"""Items from here on are nobody else's."""
+
+
+def spoilt(count: int, known: Sequence[Instance], seed: int = 42) -> list[tuple[Instance, Ineligibility]]:
+    """So many questions that cannot be used, and why, in the paper's proportions; none of them among the others."""
+    rng = Random(f"spoilt/{seed}")
+    taken = {one.question for one in known}
+    share = count / sum(counted for _, counted in _SPOILERS.values())
+    found: list[tuple[Instance, Ineligibility]] = []
+    sources = [make_items(profile, seed, _BEYOND) for profile in PROFILES]
+    for code, (kind, counted) in _SPOILERS.items():
+        made = (make_bad_source(item, kind, rng) for items in zip(*sources, strict=True) for item in items)
+        fresh = (one for one in made if one is not None and one.question not in taken)
+        for one in islice(fresh, round(counted * share)):
+            taken.add(one.question)
+            found.append((one, code))
+    return found
+
+
+def fit(no: float, alpha: float, share: float) -> ErrorRates:
+    """The rates with which two people reach this alpha, and call about this share no, where so much is no."""
+    missed, alarms = np.meshgrid(np.linspace(0, 0.5, 501), np.linspace(0, 0.08, 801))
+    said = no * (1 - missed) + (1 - no) * alarms
+    differ = 2 * (no * missed * (1 - missed) + (1 - no) * alarms * (1 - alarms))
+    off = ((1 - differ / (2 * said * (1 - said)) - alpha) / 0.001) ** 2 + ((said - share) / 0.02) ** 2
+    best = np.unravel_index(np.argmin(off), off.shape)
+    return ErrorRates(float(missed[best]), float(alarms[best]))
+
+
+def annotators_of(truths: Sequence[Truth]) -> SimulatedAnnotator:
+    """Somebody who errs as the paper's annotators seem to, on these responses."""
+    rates = {}
+    for name, row in FIELDS.items():
+        labels = [(label, truth.trouble) for truth in truths for label in _labels(truth, name)]
+        no = sum(not label for label, _ in labels) / len(labels)
+        # People do not say no much more or less often than it is so.
+        share = min(max(1 - TABLE[row].majority, 0.8 * no), 1.2 * no)
+        found = fit(no, TABLE[row].alpha, share)
+        rates[name] = _suspicious(found, [trouble for label, trouble in labels if label])
+    return SimulatedAnnotator(
+        "annotator",
+        rates,
+        _miscoded("Local-failure reason", list(_CODES.values())),
+        {str(code): share for code, share in _CODES.items()},
+    )
+
+
+def _suspicious(found: ErrorRates, troubles: Sequence[bool]) -> ErrorRates:
+    """The same rate of false alarms, most of them where something is wrong."""
+    calm = found.alarms / (1 + (SUSPICION - 1) * sum(troubles) / len(troubles))
+    return ErrorRates(found.missed, calm, SUSPICION * calm)
+
+
+def screeners_of(ineligible: int, questions: int) -> SimulatedAnnotator:
+    """Somebody who errs as the paper's screeners seem to."""
+    table = TABLE["Eligibility"]
+    codes = {str(code): counted / sum(n for _, n in _SPOILERS.values()) for code, (_, counted) in _SPOILERS.items()}
+    rates = {"eligible": fit(ineligible / questions, table.alpha, 1 - table.majority)}
+    return SimulatedAnnotator("screener", rates, _miscoded("Ineligibility reason", list(codes.values())), codes)
+
+
+def _labels(truth: Truth, name: str) -> list[bool]:
+    if name == "substantive":
+        return [bool(step.substantive) for step in truth.said]
+    if name == "sound":
+        return [step.sound is not False for step in truth.said if step.substantive]
+    return [bool(getattr(truth.verdict, name))]
+
+
+def _miscoded(row: str, shares: Sequence[float]) -> float:
+    """How often a wrong code makes two agree as often as the paper's, in so common codes: 1 - alpha of chance's."""
+    differ = (1 - TABLE[row].alpha) * (1 - sum(share**2 for share in shares))
+    # Two differ where one errs, or both in two ways, which is rare.
+    return float(1 - (1 - differ) ** 0.5)

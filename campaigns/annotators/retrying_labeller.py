@@ -1,0 +1,189 @@
+"""People who do not give up: where the connection breaks they try again, or open the browser anew and look."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from random import Random
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from .browser import LOST, Browser, Form, Reader
+from .error_model import ErrorRates, SimulatedAnnotator
+from .labeller import Labeller, TruthIndex, fields_of, hidden_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .browser import Answer
+    from .server import World
+
+DIARY = "diary.json"
+RATES = {"sound": ErrorRates(0.2, 0.02), "aligned": ErrorRates(0.2, 0.05)}
+GIVES_UP = 0.3
+"""How often somebody whose connection broke opens the browser anew instead of trying again."""
+
+SAVES = 0.25
+"""How often a decision is followed by a draft."""
+
+
+@dataclass
+class SentForm:
+    """One form, however often it was sent."""
+
+    task: str
+    name: str
+    key: str
+    entries: list[dict[str, str]]
+    tries: int = 0
+    status: int | None = None
+    """Of the last answer; None where there never was one."""
+    receipt: str | None = None
+
+
+@dataclass
+class SubmissionDiary:
+    """What somebody remembers."""
+
+    sent: list[SentForm] = field(default_factory=list)
+    drafts: int = 0
+    """That were acknowledged."""
+    reopened: int = 0
+    """Pages opened again after a draft, to see what is left of it."""
+    draft_loss: float = 0.0
+    """Seconds before a break in which decisions were made that the page did not have afterwards, at most."""
+    problems: list[str] = field(default_factory=list)
+
+
+class _Reopen(Exception):  # noqa: N818 - not an error
+    """Somebody opens the browser anew."""
+
+
+class RetryingLabeller(Labeller):
+    """Works on, whatever happens to the server."""
+
+    def __init__(self, browser: Browser, mind: SimulatedAnnotator, matter: TruthIndex, **more: Any) -> None:
+        super().__init__(browser, mind, matter, **more)
+        self.diary = SubmissionDiary()
+        self._rng = Random(f"{mind.name}/stubborn")
+        self._chosen: dict[str, tuple[str, float]] = {}
+        """What was decided on the page at hand, and when."""
+        self._saved: dict[str, str] = {}
+        """What the server has said it keeps of it."""
+        self._broke: float | None = None
+
+    def work(self) -> None:
+        while not self._until():
+            try:
+                super().work()
+                return
+            except (*LOST, _Reopen):
+                time.sleep(0.03)
+
+    def wait_for_more(self) -> bool:
+        return True
+
+    def decided(self, form: Form, page: Reader) -> list[dict[str, str]]:
+        if self._broke is not None:
+            self._look(form)
+        self._chosen, self._saved = {}, {}
+        return super().decided(form, page)
+
+    def _look(self, form: Form) -> None:
+        """What the page still has of what was decided before the break, if it is the same page."""
+        assert self._broke is not None
+        shown = {name: value for name, value in form.fields.items() if name in form.choices}
+        if self._at == form.action and self._chosen:
+            self.diary.reopened += 1
+            if not self._saved.items() <= shown.items():
+                self.diary.problems.append(f"an acknowledged draft of pass {form.action[-1]} was lost")
+            gone = [at for name, (value, at) in self._chosen.items() if shown.get(name) != value]
+            self.diary.draft_loss = max(self.diary.draft_loss, self._broke - min(gone, default=self._broke))
+        self._broke = None
+
+    def save_drafts(self, form: Form, entries: list[dict[str, str]]) -> None:
+        self._at = form.action
+        for name, value in fields_of(entries).items():
+            self._chosen[name] = (value, time.monotonic())
+            self._pause()
+            # As on the page, where several decisions in a row are saved together.
+            if self._rng.random() < SAVES:
+                self._save(form)
+
+    def _save(self, form: Form) -> None:
+        now = {one: choice for one, (choice, _) in self._chosen.items()}
+        answer = self._insist(lambda: self.browser.post(f"{form.action}/draft", hidden_of(form) | now, "draft"))
+        if answer.status == 204:
+            self._saved = now
+            self.diary.drafts += 1
+        else:
+            self.diary.problems.append(f"a draft of pass {form.action[-1]} was answered with {answer.status}")
+
+    def submit(self, form: Form, entries: list[dict[str, str]]) -> str | None:
+        _, _, task, name = form.action.split("/")
+        sent = SentForm(task, name, form.fields["key"], entries)
+        self.diary.sent.append(sent)
+
+        def send() -> Answer:
+            sent.tries += 1
+            return self.browser.post(form.action, hidden_of(form) | fields_of(entries), "submit")
+
+        answer = self._insist(send)
+        sent.status = answer.status
+        if answer.status != 303 or answer.location is None:
+            return None
+        sent.receipt = answer.location.partition("?receipt=")[2]
+        return answer.location
+
+    def _insist(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask until there is an answer, unless somebody would rather look where they are."""
+        gives_up = self._rng.random() < GIVES_UP
+        while True:
+            try:
+                answer = ask()
+                self._broke = None
+                return answer
+            except LOST:
+                self._broke = self._broke or time.monotonic()
+                if gives_up or self._until():
+                    raise _Reopen from None
+                time.sleep(0.03)
+
+
+def work(origin: str, links: dict[str, str], world: World, folder: Path, seed: int) -> None:
+    """All of them at once, until this process is told to stop; then what they remember is written down."""
+    stop = Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    matter = TruthIndex(world.truths)
+
+    def one(name: str) -> SubmissionDiary:
+        rng = Random(f"{name}/{seed}")
+        browser = Browser(origin, timeout=20)
+        _come_in(browser, links[name], name)
+        rates = {} if name == "adjudicator" else RATES
+        person = RetryingLabeller(
+            browser, SimulatedAnnotator(name, rates), matter, think=lambda: rng.uniform(0.0, 0.02), until=stop.is_set
+        )
+        person.work()
+        return person.diary
+
+    with ThreadPoolExecutor(len(links)) as pool:
+        diaries = dict(zip(links, pool.map(one, links), strict=True))
+    (folder / DIARY).write_text(json.dumps({name: asdict(diary) for name, diary in diaries.items()}))
+
+
+def _come_in(browser: Browser, link: str, name: str) -> None:
+    """By the invitation, or by name and password where that was used in a moment that broke off."""
+    while True:
+        try:
+            if browser.get(link, "enter").status == 200:
+                browser.join(link)
+            else:
+                browser.log_in(name)
+            return
+        except LOST:
+            time.sleep(0.03)

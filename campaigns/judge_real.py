@@ -1,0 +1,174 @@
+"""The judging guidelines outside the world: real responses with labels, a real model behind a real server.
+
+Three sets: traces that people wrote, the same broken by hand in every way a response can fail, and model traces that
+people labelled for ROSCOE. A small model judges them over HTTP, every criterion in a call of its own, and validation
+says how far it can be trusted. No goal is set for the judge. What must hold is that every response is accounted for,
+and that a judge whose verdicts are dealt out at random is not called better than chance.
+
+Two responses of each set by default, which shows that it works; the figures are those of ``--per-set 60``. Stopped at
+any moment, the same command goes on, as long as ``--out`` names a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from campaigns.real_labels import labelled_response as sets
+from campaigns.real_labels.edits import broken_set
+from campaigns.real_labels.ircot import human_set
+from campaigns.real_labels.report import BROKEN, HUMAN, ROSCOE, JudgedSet, report
+from campaigns.real_labels.roscoe import roscoe_set
+from perf.result import print_result
+
+from eclose.calls.client import CallSettings
+from eclose.calls.run import RunOptions
+from eclose.judging.find_inputs import RunInputs
+from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
+from eclose.judging.validation_file import read_judgments
+from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from campaigns.real_labels.labelled_response import LabelledResponse
+
+    from eclose.calls.client import ModelConnection
+    from eclose.store.runs.runner import Runner
+
+SETS = {HUMAN: human_set, BROKEN: broken_set, ROSCOE: roscoe_set}
+LEDGER = "ledger.sqlite"
+DEADLINE = 3_600.0
+"""Seconds for one call: a small machine takes its time."""
+SAY_EVERY = 60.0
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model-file", type=Path, help="a GGUF file to serve (default: SmolLM2-135M of its package)")
+    parser.add_argument("--base-url", help="a server that is running already, instead of one of our own")
+    parser.add_argument("--per-set", type=int, default=2, help="responses of each set (default: 2; there are 60)")
+    parser.add_argument("--max-tokens", type=int, default=768, help="longest reply (default: 768)")
+    parser.add_argument("--attempts", type=int, default=1, help="times a judge is asked that answers in no usable form")
+    parser.add_argument("--joint", action="store_true", help="ask about all criteria of a response in one call")
+    parser.add_argument("--out", type=Path, help="where everything is kept (default: a folder that is thrown away)")
+    parser.add_argument("--threads", type=int, default=1, help="no more than cores that have nothing to do")
+    parser.add_argument("--parallel", type=int, default=1, help="calls under way at once (default: 1)")
+    parser.add_argument("--context", type=int, default=8_192, help="tokens for each of them (default: 8192)")
+    return parser.parse_args()
+
+
+@contextmanager
+def serving(given: argparse.Namespace) -> Iterator[str]:
+    """The base URL of a server of our own, for as long as it is needed."""
+    if given.base_url:
+        yield given.base_url
+        return
+    sizes = {"--port": 0, "--threads": given.threads, "--parallel": given.parallel, "--context": given.context}
+    words = [str(word) for pair in sizes.items() for word in pair]
+    weights = [] if given.model_file is None else [str(given.model_file)]
+    command = [sys.executable, "-m", "eclose.models.local.serve", *weights, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said = server.stdout.readline().split()
+            if said[:1] != ["serving"]:
+                sys.exit("the server did not start; see above.")
+            yield said[1]
+        finally:
+            server.terminate()
+            server.wait()
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)
+            # On a busy machine the clock says little; this is what the calls would take alone, over the threads.
+            print(f"the server used {used.ru_utime + used.ru_stime:.0f} s of processor time", flush=True)
+
+
+@contextmanager
+def watched(runner: Runner[object], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
+    """A line now and then: this takes hours."""
+
+    async def say() -> None:
+        while True:
+            await asyncio.sleep(SAY_EVERY)
+            print(f"  {runner.progress.received} of {total} taken up; {connections[0]}", flush=True)
+
+    task = asyncio.get_running_loop().create_task(say())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@dataclass(frozen=True)
+class Judging:
+    """One judge over all sets, on one ledger: what two sets ask alike, as of the same evidence, is asked once."""
+
+    url: str
+    out: Path
+    settings: JudgeSettings
+    calls: CallSettings
+
+    async def judge(self, name: str, chosen: list[LabelledResponse]) -> JudgedSet:
+        folder = self.out / f"{name}-{len(chosen)}"
+        sets.write(folder, chosen)
+        began = time.perf_counter()
+        sources = RunInputs(folder / INSTANCES, folder / RESPONSES)
+        done = await judge_responses(
+            sources, self.url, folder, self.settings, self.calls, RunOptions(ledger=self.out / LEDGER, watch=watched)
+        )
+        seconds = time.perf_counter() - began
+        print(f"{name}: {done.manifest.counts}")
+        print(f"{name}: {json.dumps(done.manifest.calls)}; {seconds:.0f} s", flush=True)
+        return JudgedSet(name, folder, chosen, read_judgments(folder / JUDGMENTS), done.manifest)
+
+
+def measure(given: argparse.Namespace, data: Path, out: Path) -> int:
+    settings = JudgeSettings(attempts=given.attempts, max_tokens=given.max_tokens, joint=given.joint)
+    calls = CallSettings(concurrency=given.parallel, slow_start=False, deadline=DEADLINE, unpriced=True)
+
+    async def all_sets(url: str) -> list[JudgedSet]:
+        judging = Judging(url, out, settings, calls)
+        return [await judging.judge(name, sets.choose(make(data), given.per_set)) for name, make in SETS.items()]
+
+    with serving(given) as url:
+        judged = asyncio.run(all_sets(url))
+    return print_result(**report(judged))
+
+
+def stop(*_: object) -> None:
+    """Leave in order, so that the server goes, too; 75: the same command goes on."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(75)
+
+
+def main() -> int:
+    given = options()
+    signal.signal(signal.SIGTERM, stop)
+    data = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
+    if not (data / "traces").is_dir():
+        print(f"{data}: the traces are not there (set ECLOSE_DATA), so nothing is measured.")
+        print_result(name="judge on real responses", value=None, unit="", goal="", holds=None)
+        return 0
+    if given.out is not None:
+        return measure(given, data, given.out)
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(given, data, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

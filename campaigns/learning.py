@@ -1,0 +1,320 @@
+"""Does it learn? SmolLM2-135M on short families of the world: four objectives at equal updates, on held-out families.
+
+Trains an adapter for every objective and seed, then asks each, and the backbone, the switch test and for answers to
+held-out inputs. Everything lies in a folder and is done once, so the run may be stopped and started again.
+
+    python campaigns/learning.py --out runs/learning --profile short-hard --seeds 42 43 44
+
+On two cores a seed takes most of an hour; without arguments a small version runs in minutes, for the figure alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import set_seed
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+from perf.tree_cost import packaged_weights
+
+from eclose.core.dependency_edges import Direction, Edge
+from eclose.core.family import ViewKind
+from eclose.likelihood.exactness_check import choose_scoring
+from eclose.likelihood.render import Renderer
+from eclose.models.interface import Decoding
+from eclose.models.load_weights import load_adapter, load_model, load_tokenizer
+from eclose.models.local.transformers_model import TransformersModel
+from eclose.protocol.response_prompt import ResponsePrompt
+from eclose.stats.intervals import wilson_interval
+from eclose.store.records.jsonl import ReadRecord
+from eclose.training.config import EClosureConfig
+from eclose.training.reply_cache import CheckpointReply, build_questions
+from eclose.training.switch_test import score_switches
+from eclose.training.trainer import EClosureTrainer
+from eclose.world.make.families import make_families
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eclose.core.family import Family
+
+METHODS = ("sft", "cf_sft", "rm", "e_closure")
+BACKBONE = "backbone"
+HELD_OUT_START = 100_000
+"""Held-out families come from far along the same endless series, so no question occurs twice."""
+GOAL = 0.0
+"""By how many points E-Closure must beat SFT in the mean of the three switch rates, at least."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is trained and asked."""
+
+    out: Path
+    profile: str
+    seeds: tuple[int, ...]
+    methods: tuple[str, ...]
+    train: int
+    held_out: int
+    answered: int
+    updates: int
+    batch: int
+    learning_rate: float
+    model: str
+
+    @property
+    def training_families(self) -> list[Family]:
+        """The first families of the world."""
+        return list(islice(make_families(self.profile, 1), self.train))
+
+    @property
+    def held_out_families(self) -> list[Family]:
+        """Families nobody was trained on."""
+        return list(islice(make_families(self.profile, 1, start=HELD_OUT_START), self.held_out))
+
+    def folder(self, method: str, seed: int | None) -> Path:
+        """Where one system lies."""
+        return self.out / self.profile / (method if seed is None else f"{method}-{seed}")
+
+
+def train(experiment: Experiment, method: str, seed: int) -> None:
+    """One adapter, in bfloat16 throughout, which is half as dear on a CPU."""
+    folder = experiment.folder(method, seed)
+    if (folder / "minutes.json").is_file():
+        return
+    started = perf_counter()
+    config = EClosureConfig(
+        output_dir=str(folder),
+        method=method,
+        seed=seed,
+        use_cpu=True,
+        families_per_update=experiment.batch,
+        max_steps=experiment.updates,
+        learning_rate=experiment.learning_rate,
+        warmup_steps=2,
+        demonstrations=0,
+        tokens_per_forward=2_048,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        logging_steps=1,
+        disable_tqdm=True,
+    )
+    set_seed(seed)
+    model = get_peft_model(
+        load_model(experiment.model, dtype="bfloat16"),
+        LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
+        autocast_adapter_dtype=False,
+    )
+    trainer = EClosureTrainer(
+        model, config, experiment.training_families, processing_class=load_tokenizer(experiment.model)
+    )
+    trainer.train()
+    trainer.save_model(str(folder))
+    (folder / "log.json").write_text(json.dumps(trainer.state.log_history))
+    (folder / "minutes.json").write_text(json.dumps((perf_counter() - started) / 60))
+
+
+def score_margins(experiment: Experiment, method: str, seed: int | None) -> None:
+    """Margins of every held-out family."""
+    path = experiment.folder(method, seed) / "switches.json"
+    if path.is_file():
+        return
+    model = load_model(experiment.model, dtype="bfloat16")
+    if seed is not None:
+        model = load_adapter(model, experiment.folder(method, seed))
+    renderer = Renderer(load_tokenizer(experiment.model), ResponsePrompt(0))
+    choice = choose_scoring(model)
+    records = [ReadRecord(family.id, value=family) for family in experiment.held_out_families]
+    rows = score_switches(records, model, renderer, choice, tokens_per_forward=4_096)
+    margins = {row.value.family_id: dict(row.value.margins) for row in rows if row.value is not None}
+    _write(path, margins)
+
+
+def ask_for_answers(experiment: Experiment, method: str, seed: int | None, demonstrations: int = 0) -> None:
+    """Greedy answers to the three inputs of held-out families."""
+    name = "answers.json" if not demonstrations else f"answers-{demonstrations}-shot.json"
+    path = experiment.folder(method, seed) / name
+    if path.is_file():
+        return
+    model = TransformersModel.load(experiment.model, dtype="bfloat16", device="cpu")
+    if seed is not None:
+        model = model.with_adapter(experiment.folder(method, seed))
+    families = experiment.held_out_families[: experiment.answered]
+    prompt = ResponsePrompt(demonstrations)
+    asked = [one for family in families for one in build_questions(family, prompt, Decoding(max_tokens=192))]
+    replies = model.complete_all([one.request for one in asked])
+    found: list[dict[str, Any]] = []
+    for one, reply in zip(asked, replies, strict=True):
+        answered = CheckpointReply.of(one, reply)
+        found.append(
+            {
+                "view": one.view,
+                "correct": answered.is_correct(one),
+                "complete": answered.answer is not None,
+                "text": reply.text,
+            }
+        )
+    _write(path, found)
+
+
+def _write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(value))
+    partial.rename(path)
+
+
+def systems(experiment: Experiment) -> list[tuple[str, int | None]]:
+    """The backbone, then every method with every seed, seed by seed: a part of the table is of use, too."""
+    return [(BACKBONE, None), *((method, seed) for seed in experiment.seeds for method in experiment.methods)]
+
+
+def run(experiment: Experiment) -> None:
+    """Everything that is not done yet."""
+    for method, seed in systems(experiment):
+        if seed is not None:
+            train(experiment, method, seed)
+        score_margins(experiment, method, seed)
+        if experiment.answered:
+            ask_for_answers(experiment, method, seed)
+        print(f"{experiment.profile} {method} {seed or ''} done", file=sys.stderr, flush=True)
+    if experiment.answered:
+        ask_for_answers(experiment, BACKBONE, None, demonstrations=2)
+
+
+def _percent(hits: int, n: int) -> str:
+    interval = wilson_interval(hits, n)
+    return "-" if interval is None else f"{100 * hits / n:.1f} [{100 * interval.low:.0f}-{100 * interval.high:.0f}]"
+
+
+def rows(experiment: Experiment) -> Iterable[list[str]]:
+    """One row per method, its seeds pooled: O / CF / SW of each edge, accuracy, minutes."""
+    for method in (BACKBONE, *experiment.methods):
+        folders = [experiment.folder(method, seed) for seed in (experiment.seeds if method != BACKBONE else (None,))]
+        done = [folder for folder in folders if (folder / "switches.json").is_file()]
+        margins = [row for folder in done for row in json.loads((folder / "switches.json").read_text()).values()]
+        if not margins:
+            continue
+        yield [method, str(len(done)), *(_edge(margins, edge) for edge in Edge), *_answers(done), _minutes(done)]
+
+
+def _edge(margins: Sequence[dict[str, float]], edge: Edge) -> str:
+    wins = [[row[f"{edge.value}.{direction.value}"] > 0 for direction in Direction] for row in margins]
+    means = [sum(row[f"{edge.value}.{direction.value}"] for row in margins) / len(margins) for direction in Direction]
+    original, edited = (sum(win[place] for win in wins) for place in (0, 1))
+    both = sum(all(win) for win in wins)
+    n = len(margins)
+    ends = f"{100 * original / n:.0f} / {100 * edited / n:.0f} / {_percent(both, n)}"
+    return f"{ends} ({means[0]:+.2f}, {means[1]:+.2f})"
+
+
+def _answers(folders: Sequence[Path]) -> list[str]:
+    """Weighted accuracy, and the share of replies without an answer."""
+    found = [one for folder in folders for one in _read(folder / "answers.json")]
+    if not found:
+        return ["-", "-"]
+    weights = {ViewKind.GOLD: 0.5, ViewKind.EVIDENCE_CF: 0.25, ViewKind.QUESTION_CF: 0.25}
+    accuracy = 0.0
+    for kind, weight in weights.items():
+        mine = [one["correct"] for one in found if one["view"] == kind]
+        accuracy += weight * sum(mine) / len(mine)
+    missing = sum(not one["complete"] for one in found)
+    return [f"{100 * accuracy:.1f} (n = {len(found)})", f"{100 * missing / len(found):.0f} %"]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else []
+    return found
+
+
+def _minutes(folders: Sequence[Path]) -> str:
+    found = [
+        json.loads((folder / "minutes.json").read_text()) for folder in folders if (folder / "minutes.json").is_file()
+    ]
+    return f"{sum(found) / len(found):.1f}" if found else "-"
+
+
+HEADS = ("method", "seeds", "S: O / CF / SW", "T: O / CF / SW", "C: O / CF / SW", "accuracy", "no answer", "minutes")
+
+
+def table(experiment: Experiment) -> str:
+    """The result as Markdown."""
+    lines = [HEADS, tuple("---" for _ in HEADS), *rows(experiment)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def mean_switch(experiment: Experiment, method: str) -> float:
+    """The mean of the three switch rates over seeds and families, in points."""
+    won = []
+    for seed in experiment.seeds:
+        found = json.loads((experiment.folder(method, seed) / "switches.json").read_text())
+        won += [
+            all(row[f"{edge.value}.{direction.value}"] > 0 for direction in Direction)
+            for row in found.values()
+            for edge in Edge
+        ]
+    return 100 * sum(won) / len(won)
+
+
+def main() -> int:
+    """Run what is asked for, or the small version."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="folder of the experiment; without it, the small version")
+    parser.add_argument("--profile", default="short-easy")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--updates", type=int, default=16)
+    parser.add_argument("--train", type=int, default=64)
+    parser.add_argument("--held-out", type=int, default=40)
+    parser.add_argument("--answered", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--model", default=None)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--table", action="store_true", help="print what there is, run nothing")
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    model = asked.model or packaged_weights()
+    with tempfile.TemporaryDirectory() as scratch:
+        if asked.out is None:
+            sizes = {"seeds": (42,), "methods": ("sft", "e_closure"), "updates": 6, "train": 12, "held_out": 12}
+            sizes |= {"answered": 0, "batch": 2, "out": Path(scratch)}
+        else:
+            sizes = {"seeds": tuple(asked.seeds), "methods": tuple(asked.methods), "updates": asked.updates}
+            sizes |= {"train": asked.train, "held_out": asked.held_out, "answered": asked.answered}
+            sizes |= {"batch": asked.batch, "out": asked.out}
+        experiment = Experiment(
+            profile=asked.profile,
+            learning_rate=asked.learning_rate,
+            model=model,
+            **sizes,  # type: ignore[arg-type]
+        )
+        if not asked.table:
+            run(experiment)
+        print(table(experiment))
+        if asked.table:
+            return 0
+        gain = mean_switch(experiment, "e_closure") - mean_switch(experiment, "sft")
+    return print_result(
+        name="mean switch rate, E-Closure over SFT at equal updates",
+        value=round(gain, 1),
+        unit="points",
+        goal=f"> {GOAL:g}",
+        holds=gain > GOAL,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""What a judge made of real responses, in tables and in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from math import comb
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eclose.cli.shared.output import percent, percent_range, print_table
+from eclose.core.judgment import Criterion, Judgment
+from eclose.core.verdict import Verdict
+from eclose.judging.validation_file import Validation, build_validation, write_validation
+from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel, LabelRow
+from eclose.store.runs.folder import VALIDATION
+from eclose.store.runs.manifest import Manifest
+
+from .labelled_response import LabelledResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+HUMAN, BROKEN, ROSCOE = "human", "broken", "roscoe"
+SEED = 20_261
+CHANCE = 0.025
+"""How rarely a judge at chance may be called better."""
+SHUFFLES = 400
+TOLERATED = 0.05
+"""In how many of all shuffles it is: the nominal rate is half of that."""
+
+
+@dataclass(frozen=True)
+class JudgedSet:
+    """One set and what the judge said of it."""
+
+    name: str
+    folder: Path
+    chosen: list[LabelledResponse]
+    judgments: list[Judgment]
+    manifest: Manifest
+
+    @property
+    def accounted(self) -> bool:
+        """Every response was judged or set aside with a reason, and every criterion has a label or a reason."""
+        counts = self.manifest.counts
+        explained = all(_labels_or_reasons(judgment) for judgment in self.judgments)
+        return counts.conserved and counts.received == len(self.chosen) and explained
+
+
+def _labels_or_reasons(judgment: Judgment) -> bool:
+    return all(
+        (LABEL_METRICS[label].hit(judgment.verdict) is None) == (Criterion(label) in judgment.unjudged)
+        for label in DIRECT_LABELS
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """Failures and passes, as labelled and as judged."""
+
+    found: int
+    missed: int
+    false_alarms: int
+    passed: int
+
+    @classmethod
+    def of(cls, truth: Sequence[bool], said: Sequence[bool]) -> Table:
+        pairs = Counter(zip(truth, said, strict=True))
+        return cls(pairs[False, False], pairs[False, True], pairs[True, False], pairs[True, True])
+
+    @property
+    def chance(self) -> float:
+        """How likely a judge that knows nothing finds at least as many failures (Fisher's exact test)."""
+        failures, called = self.found + self.missed, self.found + self.false_alarms
+        everything = failures + self.false_alarms + self.passed
+        ways = (
+            comb(failures, hit) * comb(everything - failures, called - hit) for hit in range(self.found, called + 1)
+        )
+        return sum(ways) / comb(everything, called)
+
+    @property
+    def words(self) -> str:
+        if self.found + self.missed == 0 or self.false_alarms + self.passed == 0:
+            return "nothing to tell apart" if self.found + self.missed + self.false_alarms + self.passed else "unjudged"
+        if self.chance <= CHANCE:
+            return "better than chance"
+        turned = Table(self.missed, self.found, self.passed, self.false_alarms)
+        return "worse than chance" if turned.chance <= CHANCE else "not told from chance"
+
+
+def report(judged: Sequence[JudgedSet]) -> dict[str, Any]:
+    """Print everything; the figure of the script."""
+    traces = [one for one in judged if one.name in (HUMAN, BROKEN)]
+    pooled = _validation(traces)
+    if pooled is not None:
+        _say(pooled, "people's traces, as written and broken")
+    for one in judged:
+        found = _validation([one])
+        if found is not None:
+            write_validation(one.folder / VALIDATION, found)
+            _say(found, one.name)
+        _say_groups(one)
+    _say_unjudged(judged)
+    rates = [_shuffled(list(part)) for part in (traces, [one for one in judged if one.name == ROSCOE])]
+    called, tried = (sum(column) for column in zip(*rates, strict=True))
+    accounted = all(one.accounted for one in judged)
+    print(f"\nevery response accounted for: {'yes' if accounted else 'NO'}")
+    print(f"verdicts dealt out at random, called better than chance: {called} of {tried}")
+    answered = any(one.judgments for one in judged)
+    return _figure(pooled, answered and accounted and called <= TOLERATED * tried)
+
+
+def _figure(pooled: Validation | None, holds: bool) -> dict[str, Any]:
+    rows = [] if pooled is None else [pooled.overall.rows[label] for label in DIRECT_LABELS]
+    values = [row.scores.balanced_accuracy.value for row in rows]
+    defined = [value for value in values if value is not None]
+    judge = "nobody" if pooled is None else pooled.judge
+    return {
+        "name": f"mean balanced accuracy of {judge} over {len(defined)} criteria, people's traces",
+        "value": round(sum(defined) / len(defined), 3) if defined else None,
+        "unit": "share",
+        "goal": "none for the judge; every response accounted for, and verdicts dealt out at random called better "
+        f"than chance in at most {TOLERATED:.0%} of cases",
+        "holds": holds,
+    }
+
+
+def _validation(judged: Iterable[JudgedSet]) -> Validation | None:
+    """The judge against the labels; None where it judged nothing at all."""
+    listed = list(judged)
+    judgments = [judgment for one in listed for judgment in one.judgments]
+    if not judgments:
+        return None
+    chosen = list(chain.from_iterable(one.chosen for one in listed))
+    return build_validation(
+        judgments,
+        [one.settled for one in chosen],
+        [one.response for one in chosen],
+        settings=listed[0].manifest.settings,
+        rng=np.random.default_rng(SEED),
+    )
+
+
+def _say(found: Validation, name: str) -> None:
+    head = ("label", "judged", "agreement", "balanced", "kappa", "found", "missed", "false alarms", "in words")
+    rows = [_row(row) for row in found.overall.rows.values()]
+    print_table(f"{found.judge} on {name}: {found.labelled} responses, in percent", head, rows)
+
+
+def _row(row: LabelRow) -> tuple[str, ...]:
+    scores = row.scores
+    balanced = f"{percent(scores.balanced_accuracy.value)} [{percent_range(scores.balanced_accuracy.interval)}]"
+    table = Table(row.found, row.misses, row.false_alarms, row.n - row.found - row.misses - row.false_alarms)
+    return (
+        str(row.label),
+        f"{row.n} of {row.labelled}",
+        f"{percent(scores.agreement.value)} [{percent_range(scores.agreement.interval)}]",
+        balanced,
+        percent(scores.kappa.value),
+        str(row.found),
+        str(row.misses),
+        str(row.false_alarms),
+        table.words if row.labelled else "no labels",
+    )
+
+
+def _say_groups(one: JudgedSet) -> None:
+    """Where the judge agrees, group by group: of those labelled, those judged, those judged as labelled."""
+    said = {judgment.response_id: judgment.verdict for judgment in one.judgments}
+    rows = []
+    for group in sorted({case.group for case in one.chosen}):
+        members = [case for case in one.chosen if case.group == group]
+        cells = [_cell(label, members, said) for label in DIRECT_LABELS]
+        rows.append((group, str(len(members)), *cells))
+    print_table(f"{one.name}: agrees / judged / labelled", ("group", "responses", *map(str, DIRECT_LABELS)), rows)
+
+
+def _cell(label: JudgedLabel, members: Sequence[LabelledResponse], said: Mapping[str, Verdict]) -> str:
+    pairs = [
+        (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said.get(case.response.id, Verdict())))
+        for case in members
+    ]
+    labelled = [(truth, told) for truth, told in pairs if truth is not None]
+    judged = [truth == told for truth, told in labelled if told is not None]
+    return f"{sum(judged)} / {len(judged)} / {len(labelled)}" if labelled else "-"
+
+
+def _say_unjudged(judged: Sequence[JudgedSet]) -> None:
+    rows: list[tuple[str, ...]] = []
+    for one in judged:
+        reasons = Counter((str(label), reason) for told in one.judgments for label, reason in told.unjudged.items())
+        for (label, reason), count in sorted(reasons.items()):
+            rows.append((one.name, label, reason, f"{count} of {len(one.judgments)}"))
+        aside = {**one.manifest.counts.quarantined, **one.manifest.counts.rejected}
+        for reason, count in sorted(aside.items()):
+            rows.append((one.name, "whole response", reason, f"{count} of {len(one.chosen)}"))
+    print_table("Not judged, and why", ("set", "criterion", "reason", "responses"), rows)
+
+
+def _shuffled(judged: Sequence[JudgedSet]) -> tuple[int, int]:
+    """How often the judge's own labels, dealt out among the responses at random, are called better than chance."""
+    said = {judgment.response_id: judgment.verdict for one in judged for judgment in one.judgments}
+    cases = [case for one in judged for case in one.chosen if case.response.id in said]
+    rng, called, tried = np.random.default_rng(SEED), 0, 0
+    for label in DIRECT_LABELS:
+        pairs = [
+            (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said[case.response.id])) for case in cases
+        ]
+        both = [(truth, told) for truth, told in pairs if truth is not None and told is not None]
+        if len({truth for truth, _ in both}) < 2:
+            continue
+        truth, told = zip(*both, strict=True)
+        for _ in range(SHUFFLES):
+            table = Table.of(truth, [told[place] for place in rng.permutation(len(told))])
+            called += table.words == "better than chance"
+            tried += 1
+    return called, tried

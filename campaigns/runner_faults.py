@@ -1,0 +1,413 @@
+"""Kill a run again and again: nothing is lost, nothing done twice, nothing that was answered is paid again.
+
+A pipeline of three chained jobs asks the world's model server over HTTP, in a process that is killed with SIGKILL at
+random moments and at named points. In the end the server's own bill, the ledger and the exports must agree with those
+of a run that nobody touched.
+
+    python campaigns/runner_faults.py                       200 kills, 5,000 records, SQLite
+    python campaigns/runner_faults.py --ledger postgresql   the same on PostgreSQL (started here, in a temporary folder)
+    python campaigns/runner_faults.py --short               a minute's worth
+    python campaigns/runner_faults.py --short --mutant no-intent     must fail: see MUTANTS
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
+from eclose.calls.client import CallSettings, open_connection
+from eclose.core.instance import Instance
+from eclose.models.interface import Decoding, Reply, Request
+from eclose.protocol.prompts import Message
+from eclose.protocol.response_prompt import ResponsePrompt
+from eclose.store.ledger.group_commit import GroupCommitter
+from eclose.store.ledger.ledger import Ledger
+from eclose.store.records import atomic, jsonl
+from eclose.store.runs import write_results
+from eclose.store.runs.manifest import hash_file
+from eclose.store.runs.runner import Job, Runner
+from eclose.store.runs.step import RunStep
+from eclose.world.make.instances import make_items
+from eclose.world.server.chat_requests import compute_request_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eclose.models.openai.failures import CallFailure
+
+STAGES = ("draft", "check", "final")
+CONCURRENCY = 16
+FAILPOINTS = ("pre-send", "post-send", "post-receive", "pre-commit", "post-commit", "mid-export", "pre-rename")
+"""Where a run is killed on purpose: around a call, around a commit, while the exports are written."""
+MUTANTS = ("no-intent", "hasty", "by-position")
+"""Ways in which the layer could be wrong. Each must make this script fail."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A question with what was said of it so far."""
+
+    id: str
+    instance: Instance
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rig:
+    """One run that is killed, and where everything lies."""
+
+    folder: Path
+    ledger: str
+    base_url: str
+    mutant: str | None = None
+
+    @property
+    def stage(self) -> RunStep:
+        return RunStep("faults", {}, (self.folder.parent / "drafts.jsonl",), self.folder / "out.jsonl")
+
+
+def jobs(model: Any) -> list[Job[Draft, Draft]]:
+    """Three jobs, each asking with what the one before was told."""
+    prompt = ResponsePrompt(demonstrations=0)
+
+    async def work(draft: Draft) -> Draft:
+        messages = prompt.messages(draft.instance.question, draft.instance.evidence)
+        told = "".join(f"\nSaid before: {text}" for text in draft.said)
+        asked = [Message(role="system", content=messages[0]["content"] + told), *messages[1:]]
+        reply = await model.complete(Request(tuple(asked), Decoding(max_tokens=1024)))
+        return replace(draft, said=(*draft.said, reply.text))
+
+    return [Job(name, work, Draft) for name in STAGES]
+
+
+async def run(rig: Rig) -> None:
+    """The run as a command does it: go on where it was, then export."""
+    async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
+        settings = CallSettings(concurrency=CONCURRENCY, unpriced=True)
+        async with open_connection(f"{rig.base_url}", ledger, settings) as connection:
+            runner: Runner[Draft] = Runner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
+            await runner.run(jsonl.scan_records(rig.stage.inputs[0], Draft))
+        await write_results.write_run_results(ledger, rig.stage, STAGES, runner.progress.received)
+
+
+def where(ledger: str) -> Path | str:
+    """A file, unless it is a URL."""
+    return ledger if "://" in ledger else Path(ledger)
+
+
+# --- ways to die -----------------------------------------------------------------------------------------------------
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(point: str, occurrence: int) -> None:
+    """Be killed when this point is reached for the so-many-th time."""
+    left = occurrence
+
+    def reached() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            die()
+
+    if point in ("pre-send", "post-send", "post-receive"):
+        _around_sends(point, reached)
+    elif point in ("pre-commit", "post-commit"):
+        wrap(GroupCommitter, "_transact", before=reached if point == "pre-commit" else None, after=reached)
+    elif point == "mid-export":
+        wrap(atomic.AtomicFile, "write", before=reached)
+    else:
+        wrap(atomic.AtomicFile, "_put_in_place", before=reached)
+
+
+def _around_sends(point: str, reached: Callable[[], None]) -> None:
+    from eclose.models.openai.endpoint import Endpoint  # noqa: PLC0415 - only in the child
+
+    send = Endpoint._send
+
+    async def watched(self: Endpoint, request: Request) -> Reply | CallFailure:
+        if point == "pre-send":
+            reached()
+        sending = asyncio.ensure_future(send(self, request))
+        if point == "post-send":
+            await asyncio.sleep(0.02)  # the server has it and works on it, or has answered already
+            reached()
+        answer = await sending
+        if point == "post-receive":
+            reached()
+        return answer
+
+    Endpoint._send = watched  # type: ignore[method-assign]
+
+
+def wrap(
+    kind: type, name: str, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
+) -> None:
+    """Call something before or after a method."""
+    method = getattr(kind, name)
+
+    def wrapped(*arguments: Any) -> Any:
+        if before is not None:
+            before()
+        result = method(*arguments)
+        if before is None and after is not None:
+            after()
+        return result
+
+    setattr(kind, name, wrapped)
+
+
+def mutate(mutant: str | None) -> None:
+    """Spoil the layer on purpose."""
+    intend, conclude = Ledger.intend, Ledger.conclude
+    if mutant == "no-intent":
+        # Nothing is on disk when a request leaves; the ledger is given its intent with the reply.
+        kept: dict[str, Any] = {}
+
+        async def later(_: Ledger, intent: Any, **_settings: Any) -> None:
+            kept[intent.key] = intent
+
+        settle = Ledger.settle
+
+        async def both(self: Ledger, settled: Any, outcome: Any = None) -> None:
+            await intend(self, kept.pop(settled.key))
+            await settle(self, settled, outcome)
+
+        Ledger.intend, Ledger.settle = later, both  # type: ignore[method-assign,assignment]
+    elif mutant == "hasty":
+
+        async def hasty(self: GroupCommitter, job: Any) -> None:
+            # As without a sync: the caller goes on before anything is safe.
+            asyncio.get_running_loop().call_later(1.0, lambda: asyncio.ensure_future(self.run(job)))
+
+        GroupCommitter.run_anyway = hasty  # type: ignore[method-assign,assignment]
+    elif mutant == "by-position":
+        places: Counter[str] = Counter()
+
+        async def placed(self: Ledger, outcome: Any) -> None:
+            places[outcome.stage] += 1
+            await conclude(self, replace(outcome, record_id=f"world-{places[outcome.stage]}"))
+
+        Ledger.conclude = placed  # type: ignore[method-assign]
+
+
+# --- the one who kills -----------------------------------------------------------------------------------------------
+
+
+def start(rig: Rig, failpoint: tuple[str, int] | None = None) -> int:
+    """The run in a process of its own. Forked, since importing everything anew would take longer than the run."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        mutate(rig.mutant)
+        if failpoint:
+            die_at(*failpoint)
+        asyncio.run(run(rig))
+        code = 0
+    except BaseException as error:  # the parent must never run on in the child
+        print(f"child: {type(error).__name__}: {error}", file=sys.stderr)
+    finally:
+        os._exit(code)
+
+
+def kill_until_done(rig: Rig, kills: int, rng: random.Random, seconds: float) -> Counter[str]:
+    """Kill at random moments, and now and then at a named point, until enough; then let it finish."""
+    killed: Counter[str] = Counter()
+    while killed.total() < kills:
+        failpoint = (rng.choice(FAILPOINTS[:5]), rng.randrange(1, 60)) if rng.random() < 0.4 else None
+        pid = start(rig, failpoint)
+        status = wait(pid, None if failpoint else rng.uniform(0.05, 2 * max(0.5, seconds / kills)))
+        killed[failpoint[0] if failpoint and status == -signal.SIGKILL else "random"] += status == -signal.SIGKILL
+        if status == 0:
+            break  # through, earlier than planned
+        if status > 0:
+            raise SystemExit(f"the run failed with {status}")
+    return killed
+
+
+def finish(rig: Rig, killed: Counter[str]) -> None:
+    """Let it come to its end, dying at every point of the export on the way."""
+    for failpoint in [(point, nth) for point in FAILPOINTS[5:] for nth in (1, 2)]:
+        status = wait(start(rig, failpoint), None)
+        killed[failpoint[0]] += status == -signal.SIGKILL
+    if (status := wait(start(rig), None)) != 0:
+        raise SystemExit(f"the run failed with {status}")
+
+
+def wait(pid: int, seconds: float | None) -> int:
+    """How the process ended: its exit code, or minus the signal; killed after so many seconds."""
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+# --- what must hold --------------------------------------------------------------------------------------------------
+
+
+async def orphans(rig: Rig) -> Counter[str]:
+    """The sends that may have been billed without anybody knowing, by the key they have on the server's bill."""
+    async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
+        problems = [problem async for problem in ledger.verify()]
+        assert not problems, problems
+        return Counter(bill_key(intent.request) for intent in await ledger.list_orphans())
+
+
+def bill_key(request: dict[str, Any]) -> str:
+    """What the server calls a request."""
+    decoding = request["decoding"]
+    return compute_request_key(
+        {
+            "model": request["model"].partition("/")[2],
+            "messages": request["messages"],
+            "max_tokens": decoding["max_tokens"],
+            "temperature": decoding["temperature"],
+        }
+    )
+
+
+def exported(rig: Rig) -> str:
+    return hash_file(rig.stage.out)
+
+
+def check(rig: Rig, plain: Rig, bills: tuple[dict[str, Any], dict[str, Any]], killed: Counter[str]) -> list[str]:
+    """What is wrong; nothing if all is well."""
+    problems = []
+    if exported(rig) != exported(plain):
+        problems.append("the exports differ from those of the unbroken run")
+    unbroken, bill = ({key: line["paid"] for key, line in bill["requests"].items()} for bill in bills)
+    if set(bill) != set(unbroken):
+        problems.append(f"{len(set(bill) ^ set(unbroken))} requests differ from those of the unbroken run")
+    listed = asyncio.run(orphans(rig))
+    again = Counter({key: paid - 1 for key, paid in bill.items() if paid > 1})
+    unlisted = again - listed
+    if unlisted:
+        problems.append(f"{unlisted.total()} calls were billed again without being listed as possibly billed")
+    if again.total() > killed.total() * CONCURRENCY:
+        problems.append(f"{again.total()} calls billed again, more than kills x {CONCURRENCY}")
+    print(
+        f"{killed.total()} kills ({', '.join(f'{point} {count}' for point, count in sorted(killed.items()))}); "
+        f"{len(bill):,} calls, {again.total()} of them in flight at a kill and billed again, all listed among "
+        f"{listed.total()} that may have been"
+        if not problems
+        else f"PROBLEMS: {problems}"
+    )
+    return problems
+
+
+# --- set up ----------------------------------------------------------------------------------------------------------
+
+
+def serve(latency: float, jitter: float) -> tuple[subprocess.Popen[str], str]:
+    """``eclose world serve`` on a free port."""
+    server = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "eclose.cli.main",
+            "world",
+            "serve",
+            "--latency",
+            str(latency),
+            "--jitter",
+            str(jitter),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    return server, next(word for word in line.split() if word.startswith("http"))
+
+
+def bill(base_url: str, *, reset: bool = False) -> dict[str, Any]:
+    """The server's bill."""
+    place = f"{base_url.removesuffix('/v1')}/bill"
+    with urllib.request.urlopen(f"{place}/reset" if reset else place, data=b"" if reset else None) as answer:
+        body = answer.read()
+    return dict(json.loads(body)) if body else {}
+
+
+def write_drafts(path: Path, count: int) -> None:
+    """Short questions of the world."""
+    made = islice(make_items("short-easy", 0), count)
+    jsonl.write_records(path, (Draft(item.instance.id, item.instance) for item in made))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ledger", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--short", action="store_true", help="300 records and 20 kills")
+    parser.add_argument("--mutant", choices=MUTANTS)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    count, kills = (300, 20) if asked.short else (5_000, 200)
+    with tempfile.TemporaryDirectory() as folder:
+        return _run(Path(folder), asked, count, kills)
+
+
+def _run(folder: Path, asked: argparse.Namespace, count: int, kills: int) -> int:
+    write_drafts(folder / "drafts.jsonl", count)
+    server, base_url = serve(0.01, jitter=0.01)
+    try:
+        plain, rig = (_rig(folder / name, asked.ledger, base_url) for name in ("plain", "broken"))
+        began = time.monotonic()
+        if (status := wait(start(plain), None)) != 0:
+            raise SystemExit(f"the unbroken run failed with {status}")
+        seconds = time.monotonic() - began
+        unbroken = bill(base_url)
+        bill(base_url, reset=True)
+        rig = replace(rig, mutant=asked.mutant)
+        killed = kill_until_done(rig, kills, random.Random(asked.seed), seconds)
+        finish(rig, killed)
+        problems = check(rig, plain, (unbroken, bill(base_url)), killed)
+        print(
+            f"unbroken {seconds:.0f} s, killed and resumed {time.monotonic() - began - seconds:.0f} s, {asked.ledger}"
+        )
+    finally:
+        server.terminate()
+        server.wait()
+    enough = killed.total() >= kills
+    return print_result(
+        name=f"runs killed and resumed on {asked.ledger}",
+        value=killed.total(),
+        unit=f"kills over {count:,} records x {len(STAGES)} jobs; {len(problems)} problems",
+        goal=f">= {kills} kills, no problem",
+        holds=enough and not problems,
+    )
+
+
+def _rig(folder: Path, ledger: str, base_url: str) -> Rig:
+    folder.mkdir()
+    if ledger == "sqlite":
+        return Rig(folder, str(folder / "ledger.db"), base_url)
+    from tests.store.postgres import fresh_database  # noqa: PLC0415 - needs a PostgreSQL
+
+    return Rig(folder, fresh_database(), base_url)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

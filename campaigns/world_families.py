@@ -1,0 +1,158 @@
+"""Families of the world as a stream: every gate and every crossed pair, the rate on one core, and flat memory.
+
+Beside it, what the generated questions look like next to real ones, where the real slices are at hand.
+Usage: python campaigns/world_families.py [FAMILIES]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import sys
+import time
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
+from eclose.benchmarks.characteristics import characterize_benchmarks
+from eclose.benchmarks.load import scan_instances
+from eclose.cli.shared.output import print_table
+from eclose.core.family_gates import check_family
+from eclose.store.records.jsonl import unwrap_records
+from eclose.world.make.families import FamilyFunnel, make_families
+from eclose.world.make.instances import make_items
+from eclose.world.make.shapes import PROFILES
+from eclose.world.oracle.view_relations import closes, is_aligned, label_step_soundness, warrants_uniquely
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eclose.benchmarks.characteristics import Quartiles
+    from eclose.core.family import Family
+    from eclose.core.instance import Instance
+
+FAMILIES = 10_000
+SEED = 2026
+FLAT = 20 * 2**20
+"""How much memory may still grow in the second half of the run, in bytes."""
+
+SLICES = {
+    "HotpotQA train": "qa/hotpotqa_train_100.json.gz",
+    "HotpotQA validation": "qa/hotpotqa_validation_100_hf.jsonl.gz",
+    "MuSiQue train": "qa/musique_ans_train_100.json.gz",
+    "2WikiMultiHopQA dev": "qa/2wikimultihopqa_dev_10.json",
+}
+
+
+def crossed(family: Family) -> bool:
+    """Whether matched pairs hold and crossed pairs fail, asked anew of the words."""
+    gold, asked = family.gold, family.question_edit.view
+    holds = is_aligned(gold.question, asked.trace) is False and is_aligned(asked.question, gold.trace) is False
+    holds = holds and warrants_uniquely(asked.question, asked.evidence, asked.answer) is True
+    for edit in family.evidence_edits:
+        view, first = edit.view, edit.first_affected_step
+        holds = (
+            holds
+            and warrants_uniquely(gold.question, view.evidence, view.answer) is True
+            and label_step_soundness(view.evidence, gold.trace)[first] is False
+            and label_step_soundness(gold.evidence, view.trace)[first] is False
+            and closes(gold.question, gold.trace, view.answer) is False
+            and closes(gold.question, view.trace, gold.answer) is False
+        )
+    return holds
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def stream(total: int) -> tuple[float, bool]:
+    """Make families of all profiles in turn, checking each: the rate, and whether all pass in flat memory."""
+    counts: Counter[str] = Counter()
+    funnels = {name: FamilyFunnel() for name in PROFILES}
+    streams = [make_families(name, SEED, funnels[name]) for name in PROFILES]
+    making = 0.0
+    half = 0
+    for number in range(total):
+        start = time.perf_counter()
+        family = next(streams[number % len(streams)])
+        making += time.perf_counter() - start
+        counts["gates"] += not check_family(family)
+        counts["crossed"] += crossed(family)
+        counts["edits"] += len(family.evidence_edits)
+        if number in (total // 10, total // 2, total - 1):
+            print(
+                f"{number + 1:>9,} families  {(number + 1) / making:6.1f}/s  peak {peak() / 2**20:6.1f} MiB", flush=True
+            )
+        if number == total // 2:
+            half = peak()
+    sources = sum(funnel.sources for funnel in funnels.values())
+    dropped = sum((funnel.dropped for funnel in funnels.values()), Counter[str]())
+    print(f"{sources:,} sources = {total:,} families + {sum(dropped.values()):,} passed over {dict(dropped)}")
+    print(f"pass every gate: {counts['gates']:,}; crossed pairs fail as they must: {counts['crossed']:,}; ", end="")
+    print(f"{counts['edits'] / total:.2f} evidence edits each")
+    print(f"1,000,000 families on one core: {1e6 / (total / making) / 3600:.1f} hours")
+    return total / making, counts["gates"] == counts["crossed"] == total and peak() - half < FLAT
+
+
+def shown(quartiles: Quartiles | None) -> str:
+    return "-" if quartiles is None else "{:.0f} [{:.0f}-{:.0f}]".format(*quartiles)
+
+
+def answer_type(answer: str) -> str:
+    if answer.lower() in ("yes", "no"):
+        return "yes/no"
+    if re.search(r"\b(1[0-9]|20)\d\d\b", answer):
+        return "date"
+    return "number" if answer[:1].isdigit() else "entity"
+
+
+def describe(name: str, instances: Iterable[Instance]) -> list[list[str]]:
+    listed = list(instances)
+    passages = sorted(len(instance.evidence) for instance in listed)[len(listed) // 2]
+    rows = []
+    for found in characterize_benchmarks(listed):
+        kinds = ", ".join(f"{kind} {100 * count / found.n:.0f}%" for kind, count in found.kinds.items())
+        hops = ", ".join(f"{hop}: {100 * count / found.n:.0f}%" for hop, count in found.hops.items())
+        sorts = Counter(answer_type(instance.reference_answer or "") for instance in listed)
+        answers = ", ".join(f"{sort} {100 * count / found.n:.0f}%" for sort, count in sorts.most_common())
+        density = shown(found.support_density)
+        rows.append([name, str(passages), shown(found.context_words), density, hops, answers, kinds])
+    return rows
+
+
+def compare() -> None:
+    """The world's profiles beside the real slices."""
+    rows = []
+    for name in PROFILES:
+        rows += describe(f"world {name}", (item.instance for item in islice(make_items(name, SEED), 400)))
+    folder = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
+    for name, file in SLICES.items():
+        if (folder / file).exists():
+            rows += describe(name, unwrap_records(scan_instances(folder / file)))
+    heads = ["set", "passages", "words", "support %", "hops", "answers", "question shapes"]
+    print_table("Generated and real questions, median [25th-75th percentile]", heads, rows)
+
+
+def main() -> int:
+    total = int(sys.argv[1]) if len(sys.argv) > 1 else FAMILIES
+    compare()
+    rate, holds = stream(total)
+    goal = f"all of {total} pass every gate and crossing, memory flat"
+    return print_result(
+        name="world families",
+        value=round(rate, 1),
+        unit="families/s",
+        goal=goal,
+        holds=holds,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""The oracle against the saboteur: every planted label and step code over 20,000 responses, and three trivial judges.
+
+The saboteur never asks the oracle, so each label it plants is a question the oracle must answer. The trivial judges
+show that the answers are not on the surface: strings, word overlap and the last name of the trace do not give them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+
+from eclose.core.answers import contains_span, match_answer, normalize_answer
+from eclose.core.judgment import Criterion, Judgment, StepJudgment
+from eclose.core.verdict import Verdict
+from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
+from eclose.world.language.values import NAME
+from eclose.world.make.instances import make_item
+from eclose.world.make.shapes import PROFILES
+from eclose.world.oracle.judge import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from eclose.core.instance import Instance
+    from eclose.core.response import Response
+    from eclose.core.three_valued import Label
+    from eclose.world.make.instances import WorldItem
+
+SEED = 20_260
+SABOTAGED = RELIABLE = 10_000
+CEILING = 0.9
+"""Balanced accuracy no trivial judge may reach."""
+
+ORACLE = "oracle"
+ASKED = (Criterion.ALIGNMENT, Criterion.CLOSURE, Criterion.CORRECTNESS)
+"""What the trivial judges are asked."""
+
+_NAME = re.compile(rf"\b{NAME}")
+
+
+class Scored(NamedTuple):
+    """A response, what the saboteur planted, and what everybody says of it."""
+
+    planted: BrokenResponse
+    said: dict[tuple[str, Criterion], bool]
+    """What each judge says of each label."""
+
+
+@dataclass
+class Tally:
+    """How often the oracle found what was planted."""
+
+    labels: int = 0
+    labels_found: int = 0
+    steps: int = 0
+    steps_found: int = 0
+    responses: int = 0
+    seconds: float = 0.0
+
+    def add(self, planted: BrokenResponse, judged: Judgment, seconds: float) -> None:
+        """Count one response."""
+        wanted, found = planted.verdict, judged.verdict
+        pairs = (
+            (wanted.locally_sound, found.locally_sound),
+            (wanted.aligned, found.aligned),
+            (wanted.closed, found.closed),
+            (wanted.complete, found.complete),
+            (wanted.correct, found.correct),
+        )
+        self.labels += len(pairs)
+        self.labels_found += sum(one is other for one, other in pairs)
+        # A step too many or too few is a step missed.
+        self.steps += max(len(planted.steps), len(judged.steps))
+        self.steps_found += sum(
+            (one.substantive, one.sound, one.failure) == (other.substantive, other.sound, other.failure)
+            for one, other in zip(planted.steps, judged.steps, strict=False)
+        )
+        self.responses += 1
+        self.seconds += seconds
+
+
+# The trivial judges.
+
+
+def last_step(response: Response) -> str:
+    """Where a trace usually concludes."""
+    return response.trace.texts[-1] if response.trace.texts else ""
+
+
+def occurs(answer: str | None, text: str) -> bool:
+    """Whether the answer's words stand in the text."""
+    return answer is not None and contains_span(normalize_answer(text), normalize_answer(answer))
+
+
+def matches_reference(instance: Instance, response: Response) -> bool:
+    """Acc by the package's own string matcher (appendix D.5.3)."""
+    return response.answer is not None and match_answer(response.answer, instance.reference_answer or "")
+
+
+def same_words(instance: Instance, response: Response) -> bool:
+    """Acc by the same words in any order as an accepted answer: with the reference in hand, close to all there is."""
+    return any(
+        sorted(normalize_answer(response.answer or "")) == sorted(normalize_answer(one))
+        for one in instance.accepted_answers
+    )
+
+
+def stands_in_last_step(_: Instance, response: Response) -> bool:
+    """C by whether the last step has the answer's words."""
+    return occurs(response.answer, last_step(response))
+
+
+def stands_in_nearest_passage(instance: Instance, response: Response) -> bool:
+    """Anything by whether the passage nearest to the question has the answer's words."""
+    asked = set(normalize_answer(instance.question))
+    nearest = max(
+        instance.evidence, key=lambda passage: len(asked & set(normalize_answer(f"{passage.title} {passage.text}")))
+    )
+    return occurs(response.answer, f"{nearest.title} {nearest.text}")
+
+
+def is_last_name(_: Instance, response: Response) -> bool:
+    """C by whether the last name or number of the last step is the answer."""
+    named = re.findall(rf"{_NAME.pattern}|\b\d[\d,]*\b", last_step(response))
+    return bool(named) and response.answer is not None and match_answer(response.answer, named[-1])
+
+
+def names_first_entity(instance: Instance, response: Response) -> bool:
+    """A by whether the trace mentions the first name of the question."""
+    # The first word is large in any question.
+    named = _NAME.findall(instance.question.split(maxsplit=1)[1])
+    return bool(named) and named[0] in " ".join(response.trace.texts)
+
+
+BEYOND = ("same words, for information", Criterion.CORRECTNESS)
+"""Correctness with a reference is a matter of words by nature; printed, and not held against the world."""
+
+JUDGES: dict[tuple[str, Criterion], Callable[[Instance, Response], bool]] = {
+    ("answer strings", Criterion.CORRECTNESS): matches_reference,
+    BEYOND: same_words,
+    ("answer strings", Criterion.CLOSURE): stands_in_last_step,
+    ("nearest passage", Criterion.ALIGNMENT): stands_in_nearest_passage,
+    ("nearest passage", Criterion.CLOSURE): stands_in_nearest_passage,
+    ("nearest passage", Criterion.CORRECTNESS): stands_in_nearest_passage,
+    ("names in the trace", Criterion.ALIGNMENT): names_first_entity,
+    ("names in the trace", Criterion.CLOSURE): is_last_name,
+}
+
+
+def label_of(verdict: Verdict, criterion: Criterion) -> Label:
+    """One label of a verdict."""
+    return {
+        Criterion.ALIGNMENT: verdict.aligned,
+        Criterion.CLOSURE: verdict.closed,
+        Criterion.CORRECTNESS: verdict.correct,
+    }[criterion]
+
+
+def balanced_accuracy(pairs: Iterable[tuple[bool, bool]]) -> float:
+    """The mean of the shares of yes and no that were called right."""
+    counted = Counter(pairs)
+    yes = counted[True, True] + counted[True, False]
+    no = counted[False, False] + counted[False, True]
+    return (counted[True, True] / yes + counted[False, False] / no) / 2
+
+
+# The responses.
+
+
+def responses(item: WorldItem, turn: int) -> list[BrokenResponse]:
+    """Two reliable responses of an item and two that fail, by whichever plans are next and possible."""
+    made = [own_response(item), break_response(item, FailurePlan(), "reliable")]
+    for step in range(len(FAILURE_PLANS)):
+        made.append(break_response(item, FAILURE_PLANS[(2 * turn + step) % len(FAILURE_PLANS)], "broken"))
+        if sum(one is not None for one in made) == 4:
+            break
+    return [one for one in made if one is not None]
+
+
+def own_response(item: WorldItem) -> BrokenResponse:
+    """The item's own response, of which everything must hold."""
+    steps = tuple(StepJudgment(substantive=True, sound=True) for _ in item.response.trace.steps)
+    return BrokenResponse(item.response, FailurePlan(), steps, Verdict(*(True,) * 5))
+
+
+def run() -> tuple[dict[str, Tally], list[Scored]]:
+    """Judge everything, profile after profile in turn."""
+    tallies: dict[str, Tally] = {}
+    scored: list[Scored] = []
+    profiles = list(PROFILES)
+    for turn in count():
+        if len(scored) >= SABOTAGED + RELIABLE:
+            return tallies, scored
+        item = make_item(profiles[turn % 3], SEED, turn // 3)
+        for planted in responses(item, turn):
+            start = perf_counter()
+            judged = judge(item.instance, planted.response)
+            seconds = perf_counter() - start
+            tallies.setdefault(plan_name(planted.plan), Tally()).add(planted, judged, seconds)
+            said = {key: rule(item.instance, planted.response) for key, rule in JUDGES.items()}
+            said |= {(ORACLE, criterion): label_of(judged.verdict, criterion) is True for criterion in ASKED}
+            scored.append(Scored(planted, said))
+    raise AssertionError("count() does not end")
+
+
+def plan_name(plan: FailurePlan) -> str:
+    """A plan in a word or two."""
+    if plan == FailurePlan():
+        return "reliable"
+    local = f"{plan.local.value} " if plan.local else ""
+    return f"{local}{plan.broken.value if plan.broken else plan.impact.value}"
+
+
+def share(found: int, total: int) -> str:
+    """A share in per cent."""
+    return f"{100 * found / total:6.2f} %" if total else "—"
+
+
+def main() -> int:
+    """Print the tables and say whether the goal holds."""
+    tallies, scored = run()
+    print(f"{'plan':32} {'n':>6}  labels    steps")
+    for name in ["reliable", *map(plan_name, FAILURE_PLANS)]:
+        tally = tallies.get(name, Tally())
+        labels, steps = share(tally.labels_found, tally.labels), share(tally.steps_found, tally.steps)
+        print(f"{name:32} {tally.responses:6,} {labels} {steps}")
+    whole = list(tallies.values())
+    total, seconds = sum(tally.responses for tally in whole), sum(tally.seconds for tally in whole)
+    found = sum(tally.labels_found for tally in whole) + sum(tally.steps_found for tally in whole)
+    planted = sum(tally.labels for tally in whole) + sum(tally.steps for tally in whole)
+    print(f"{total:,} responses, {sum(one.steps for one in whole):,} steps: {total / seconds:,.0f} responses a second")
+    print(f"{'balanced accuracy':32}      A      C    Acc")
+    scores = {
+        (name, criterion): balanced_accuracy(
+            (label_of(one.planted.verdict, criterion) is True, one.said[name, criterion]) for one in scored
+        )
+        for name, criterion in [*((ORACLE, criterion) for criterion in ASKED), *JUDGES]
+    }
+    for name in dict.fromkeys(name for name, _ in scores):
+        row = (f"{scores[name, one]:.3f}" if (name, one) in scores else "    —" for one in ASKED)
+        print(f"{name:32} {'  '.join(row)}")
+    judges = [judge_ for judge_ in JUDGES if judge_ != BEYOND]
+    winners = [f"{name} at {criterion.value}" for name, criterion in judges if scores[name, criterion] >= CEILING]
+    if winners:
+        print(f"too easy: {', '.join(winners)}")
+    reliable = tallies["reliable"].responses
+    complete = len(tallies) == len(FAILURE_PLANS) + 1 and reliable >= RELIABLE and total - reliable >= SABOTAGED
+    holds = found == planted and not winners and complete
+    return print_result(
+        name="world oracle",
+        value=found / planted,
+        unit="share",
+        goal=f"= 1 and every baseline below {CEILING:g} balanced accuracy",
+        holds=holds,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

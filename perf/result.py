@@ -1,0 +1,24 @@
+"""Result line of a measurement: the last thing that a script of ``perf/`` or ``campaigns/`` prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def print_result(*, name: str, value: float | None, unit: str, goal: str, holds: bool | None, **details: Any) -> int:
+    """Print the result as one line of JSON and return the exit code of the script.
+
+    Args:
+        name: What was measured.
+        value: The measured figure; None where nothing could be measured.
+        unit: Unit of the figure, with further figures where there are any.
+        goal: What the figures must be.
+        holds: Whether the goal is reached; None where nothing could be measured.
+        details: Further fields of the line.
+
+    Returns:
+        0 where the goal is reached, otherwise 1.
+    """
+    print(json.dumps({"name": name, "value": value, "unit": unit, "goal": goal, "holds": holds, **details}))
+    return 0 if holds else 1
