@@ -7,9 +7,9 @@ from itertools import chain, count
 
 from eclose.annotation import queues, submissions
 from eclose.annotation.accounts import people
-from eclose.annotation.accounts.people import Person, PersonRole, Pool
-from eclose.annotation.create_tasks import assign_questions, assign_responses
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
+from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import Project, ProjectSettings, create_project
 from eclose.demo import make_demo_cases
@@ -33,7 +33,7 @@ def make_project(
     adjudicators=("eve",),
     screeners=(),
     database=None,
-    kind=TaskKind.RESPONSE,
+    kind=AnnotationTaskKind.RESPONSE,
     per_response=2,
     **settings,
 ) -> Project:
@@ -47,11 +47,11 @@ def make_project(
         for name in adjudicators:
             join(connection, name, PersonRole.ADJUDICATOR)
         if annotators:
-            assign_responses(connection, working, project.settings, per_response=per_response, kind=kind)
+            assign_responses_to_annotators(connection, working, project.settings, per_response=per_response, kind=kind)
         if screeners:
             screening = [join(connection, name, PersonRole.SCREENER) for name in screeners]
-            join(connection, "sol", PersonRole.ADJUDICATOR, Pool.QUESTIONS)
-            assign_questions(connection, screening, project.settings)
+            join(connection, "sol", PersonRole.ADJUDICATOR, AnnotatorPool.QUESTIONS)
+            assign_questions_to_screeners(connection, screening, project.settings)
     return project
 
 
@@ -66,10 +66,10 @@ def who(project, name) -> Person:
     return found
 
 
-def next_sheet(project, person) -> submissions.TaskSheet | None:
+def next_sheet(project, person) -> submissions.TaskPageContent | None:
     with project.writing() as connection:
-        task = queues.take_task(connection, person)
-        return None if task is None else submissions.open_sheet(connection, project, person, task)
+        task = queues.take_next_task(connection, person)
+        return None if task is None else submissions.open_task_page(connection, project, person, task)
 
 
 YES = {
@@ -91,7 +91,7 @@ def filled(sheet, **other):
 
 def submit(project, person, sheet, entries=None) -> submissions.SubmissionResult:
     given = filled(sheet) if entries is None else entries
-    return submissions.submit_and_commit(project, person, sheet.task, sheet.form.name, given, f"key {next(_keys)}")
+    return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, given, f"key {next(_keys)}")
 
 
 def work_off(project, person, **other) -> int:

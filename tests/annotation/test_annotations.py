@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, judged, screening
 
-from eclose.annotation.adjudication import LabelOrigin, Trigger
+from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
 from eclose.annotation.annotations import UNSTARTED, WAITING, Annotation, ScreeningAnnotation
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.forms import AnnotationTaskKind
 
 
 def test_two_who_agree_settle_a_response():
@@ -21,7 +21,7 @@ def test_two_who_agree_settle_a_response():
 def test_a_difference_waits_for_an_adjudicator():
     rows = [annotation("r", "A1"), annotation("r", "A2", labels="1011")]
     (one,) = grouped(*rows)
-    assert (one.final, one.open_reason, one.triggers) == (None, WAITING, (Trigger.CLOSURE,))
+    assert (one.final, one.open_reason, one.triggers) == (None, WAITING, (AdjudicationTrigger.CLOSURE,))
     (one,) = grouped(*rows, annotation("r", "A7", adjudicates=True))
     assert (one.final.origin, one.open_reason) == (LabelOrigin.ADJUDICATED, None)
     assert one.final.changed == {"C": (True, False)}
@@ -29,7 +29,7 @@ def test_a_difference_waits_for_an_adjudicator():
 
 
 def test_what_is_unfinished_says_how_far_it_is():
-    nobody = Annotation("r", "q", TaskKind.RESPONSE, 2)
+    nobody = Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)
     (one,) = grouped(nobody)
     assert (one.open_reason, one.first_judgments, list(one.records)) == (UNSTARTED, (), [nobody])
     (one,) = grouped(annotation("r", "A1", asked=3), annotation("r", "A2", asked=3, labels="0111"))
@@ -78,7 +78,7 @@ def test_reasons_of_screening_are_those_of_the_last_word():
     (one,) = grouped_questions(rows)
     assert (one.triggers, one.final.eligible, one.first_screenings[1].eligible) == ((), True, False)
     (one,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
-    assert one.triggers == (Trigger.REASON,)
+    assert one.triggers == (AdjudicationTrigger.REASON,)
 
 
 def test_an_adjudicated_question_has_all_its_lines():

@@ -27,7 +27,7 @@ def project(tmp_path):
 
 def problems(project):
     with project.reading() as connection:
-        return list(audit_log.verify_log(connection, project.head))
+        return list(audit_log.verify_audit_log(connection, project.head))
 
 
 def tamper(project, *statements):
@@ -44,7 +44,7 @@ def tamper(project, *statements):
 
 def test_untouched_log_has_no_problem(project):
     assert problems(project) == []
-    assert project.head.read() == audit_log.EventRef(4, project.head.read().hash)
+    assert project.head.read() == audit_log.AuditEventRef(4, project.head.read().hash)
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_end_replaced_is_found(project):
     tamper(project, "DELETE FROM annotate_submissions WHERE event = 4", "DELETE FROM annotate_events WHERE seq = 4",
            "UPDATE annotate_head SET count = 3, hash = (SELECT hash FROM annotate_events WHERE seq = 3)")  # fmt: skip
     with project.writing() as connection:
-        other = audit_log.append_event(connection, "mallory", "something else")
+        other = audit_log.append_audit_event(connection, "mallory", "something else")
     assert (other.seq, other.hash != known.hash) == (known.seq, True)
     assert any("another event of that number" in problem for problem in problems(project))
 
 
 def test_head_only_grows(tmp_path):
-    head = audit_log.LogHead(tmp_path / "head")
+    head = audit_log.AuditLogHead(tmp_path / "head")
     assert head.read() is None
-    head.advance(audit_log.EventRef(2, "b" * 64))
-    head.advance(audit_log.EventRef(1, "a" * 64))
-    assert head.read() == audit_log.EventRef(2, "b" * 64)
+    head.advance(audit_log.AuditEventRef(2, "b" * 64))
+    head.advance(audit_log.AuditEventRef(1, "a" * 64))
+    assert head.read() == audit_log.AuditEventRef(2, "b" * 64)
     head.path.write_text("nonsense")
     with pytest.raises(ValueError, match="damaged"):
         head.read()

@@ -9,7 +9,7 @@ from tests.annotation.projects import filled, next_sheet, submit, who
 from tests.construction.audit.auditing import world
 from typer.testing import CliRunner
 
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.project import open_project
 from eclose.cli.main import app
 from eclose.errors import SettingError
@@ -33,7 +33,7 @@ def audit(tmp_path):
 def look(project, name, **other):
     person, seen = who(project, name), []
     while (sheet := next_sheet(project, person)) is not None:
-        assert (sheet.kind, sheet.form.name, type(sheet.material)) == (TaskKind.FAMILY, "F", DisclosedFamily)
+        assert (sheet.kind, sheet.form.name, type(sheet.material)) == (AnnotationTaskKind.FAMILY, "F", DisclosedFamily)
         seen.append(sheet.material.question)
         assert submit(project, person, sheet, filled(sheet, **other)).receipt
     return seen

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from eclose.annotation.form_labels import to_judgment, to_screening
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.form_labels import judgment_from_form, screening_from_form
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Ineligibility, LocalFailure
 
 FILLED = {
@@ -18,7 +18,7 @@ FILLED = {
 
 
 def test_four_passes_become_one_judgment():
-    found = to_judgment("r", "A1", TaskKind.RESPONSE, FILLED)
+    found = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, FILLED)
     assert [(step.substantive, step.sound, step.failure) for step in found.steps] == [
         (True, True, None), (True, False, LocalFailure.CONSTRAINT_OR_COMPUTATION), (False, None, None),
     ]  # fmt: skip
@@ -29,16 +29,16 @@ def test_four_passes_become_one_judgment():
 
 def test_a_trace_of_one_step_is_no_different():
     one = FILLED | {"A": FILLED["A"][:1]}
-    found = to_judgment("r", "A1", TaskKind.RESPONSE, one)
+    found = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, one)
     assert (len(found.steps), found.locally_sound, found.aligned) == (1, True, True)
 
 
 def test_what_was_not_asked_has_no_label_and_a_reason():
     unanswered = {"A": FILLED["A"], "B": FILLED["B"], "D": [{"complete": "no"}]}
-    found = to_judgment("r", "A1", TaskKind.RESPONSE, unanswered)
+    found = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, unanswered)
     assert found.unjudged == {Criterion.CLOSURE: NO_ANSWER, Criterion.CORRECTNESS: NO_ANSWER}
     bare = {name: FILLED[name] for name in "BC"}
-    assert to_judgment("r", "A1", TaskKind.RESPONSE, bare).unjudged == {
+    assert judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, bare).unjudged == {
         Criterion.LOCAL_SOUNDNESS: NO_TRACE,
         Criterion.COMPLETENESS: NO_REFERENCE,
         Criterion.CORRECTNESS: NO_REFERENCE,
@@ -47,11 +47,11 @@ def test_what_was_not_asked_has_no_label_and_a_reason():
 
 def test_the_short_form_decides_the_trace_as_a_whole():
     filled = {"B": [{"locally_sound": "no", "aligned": "yes"}], "C": FILLED["C"], "D": FILLED["D"]}
-    found = to_judgment("r", "me", TaskKind.SHORT, filled)
+    found = judgment_from_form("r", "me", AnnotationTaskKind.SHORT, filled)
     assert (found.locally_sound, found.aligned, found.closed) == (False, True, False)
 
 
 def test_a_screening_has_its_code():
-    found = to_screening("q", "S1", {"eligible": "no", "code": "N2"})
+    found = screening_from_form("q", "S1", {"eligible": "no", "code": "N2"})
     assert (found.eligible, found.code) == (False, Ineligibility.MISSING_LINK)
-    assert to_screening("q", "S1", {"eligible": "yes"}).code is None
+    assert screening_from_form("q", "S1", {"eligible": "yes"}).code is None

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.annotation.forms import NO, PASSES, YES, TaskKind, applicable_passes, find_problems, next_pass
+from eclose.annotation.forms import (
+    NO,
+    PASSES,
+    YES,
+    AnnotationTaskKind,
+    applicable_passes,
+    find_form_problems,
+    next_open_pass,
+)
 from eclose.core.judgment import INELIGIBILITY_PRECEDENCE
 from eclose.protocol.prompts import load_text
 
-A, B, C, D = PASSES[TaskKind.RESPONSE]
-(S,) = PASSES[TaskKind.SCREENING]
+A, B, C, D = PASSES[AnnotationTaskKind.RESPONSE]
+(S,) = PASSES[AnnotationTaskKind.SCREENING]
 SOUND = {"substantive": YES, "sound": YES}
 UNSOUND = {"substantive": YES, "sound": NO, "failure": "L2"}
 EMPTY = {"substantive": NO}
 
 
 def told(one, entries, steps=None):
-    return [str(problem) for problem in find_problems(one, entries, steps)]
+    return [str(problem) for problem in find_form_problems(one, entries, steps)]
 
 
 @pytest.mark.parametrize(
@@ -61,16 +69,17 @@ def test_what_is_missing_odd_or_too_much_is_told(one, entries, steps, wrong):
 
 
 def test_a_pass_opens_when_the_one_before_it_is_submitted():
-    passes = applicable_passes(TaskKind.RESPONSE)
-    assert [next_pass(passes, "ABCD"[:count]) for count in range(5)] == [A, B, C, D, None]
+    passes = applicable_passes(AnnotationTaskKind.RESPONSE)
+    assert [next_open_pass(passes, "ABCD"[:count]) for count in range(5)] == [A, B, C, D, None]
     for skipped in ("B", "AC", "BA", "ABCDA"):
         with pytest.raises(ValueError, match="their order is"):
-            next_pass(passes, list(skipped))
+            next_open_pass(passes, list(skipped))
 
 
 def names(**settings):
     return [
-        (one.name, [field.name for field in one.fields]) for one in applicable_passes(TaskKind.RESPONSE, **settings)
+        (one.name, [field.name for field in one.fields])
+        for one in applicable_passes(AnnotationTaskKind.RESPONSE, **settings)
     ]
 
 

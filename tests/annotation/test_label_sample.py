@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.annotation.projects import NOW, material, who, work_off
 
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.label_sample import (
     ME,
     NOT_JUDGED,
-    allocate,
-    begin_labelling,
-    draw_sample,
-    read_sample,
-    read_verdicts,
+    allocate_to_strata,
+    begin_label_project,
+    draw_label_sample,
+    read_label_sample,
+    read_labelled_verdicts,
 )
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.errors import SettingError, UserError
@@ -33,7 +33,7 @@ JUDGMENTS = [judged(one, sound=number % 10 != 0, aligned=number % 20 != 1) for n
 
 
 def test_every_group_gives_by_the_square_root_of_its_size():
-    sample = draw_sample(IDS, JUDGMENTS, n=60, seed=1)
+    sample = draw_label_sample(IDS, JUDGMENTS, n=60, seed=1)
     assert sample.sizes == {
         "gap": (10, 8),
         "locally_unsound": (19, 11),
@@ -44,26 +44,26 @@ def test_every_group_gives_by_the_square_root_of_its_size():
 
 
 def test_sample_follows_from_the_seed_and_not_from_the_order():
-    sample = draw_sample(IDS, JUDGMENTS, n=60, seed=1)
-    assert draw_sample(IDS[::-1], JUDGMENTS[::-1], n=60, seed=1).chosen == sample.chosen
-    assert draw_sample(IDS, JUDGMENTS, n=60, seed=2).chosen != sample.chosen
+    sample = draw_label_sample(IDS, JUDGMENTS, n=60, seed=1)
+    assert draw_label_sample(IDS[::-1], JUDGMENTS[::-1], n=60, seed=1).chosen == sample.chosen
+    assert draw_label_sample(IDS, JUDGMENTS, n=60, seed=2).chosen != sample.chosen
 
 
 def test_without_a_judge_all_have_the_same_chance():
-    assert draw_sample(IDS, [], n=50, seed=1).sizes == {NOT_JUDGED: (200, 50)}
+    assert draw_label_sample(IDS, [], n=50, seed=1).sizes == {NOT_JUDGED: (200, 50)}
 
 
 def test_samples_that_cannot_be_drawn_are_refused():
     with pytest.raises(SettingError, match="201 of 200"):
-        draw_sample(IDS, [], n=201, seed=1)
+        draw_label_sample(IDS, [], n=201, seed=1)
     with pytest.raises(SettingError, match="must be at least 4"):
-        draw_sample(IDS, JUDGMENTS, n=3, seed=1)
+        draw_label_sample(IDS, JUDGMENTS, n=3, seed=1)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=6), st.data())
 def test_shares_add_up(sizes, data):
     n = data.draw(st.integers(len(sizes), sum(sizes.values())))
-    found = allocate(sizes, n)
+    found = allocate_to_strata(sizes, n)
     assert sum(found.values()) == n
     assert all(1 <= found[name] <= size for name, size in sizes.items())
 
@@ -71,36 +71,40 @@ def test_shares_add_up(sizes, data):
 def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
     questions, responses = material(6)
     instances = {one.id: one for one in questions}
-    sample = draw_sample([one.id for one in responses], [], n=5, seed=3)
-    project = begin_labelling(tmp_path / "run" / "labels", instances, responses, sample, TaskKind.SHORT, NOW)
-    assert read_verdicts(project) == []
+    sample = draw_label_sample([one.id for one in responses], [], n=5, seed=3)
+    project = begin_label_project(
+        tmp_path / "run" / "labels", instances, responses, sample, AnnotationTaskKind.SHORT, NOW
+    )
+    assert read_labelled_verdicts(project) == []
     me = who(project, ME)
     passes = work_off(project, me, aligned="no", locally_sound="yes")
     project.close()
     assert passes == 15
-    again = begin_labelling(tmp_path / "run" / "labels", instances, responses, sample, TaskKind.SHORT, NOW)
-    found = read_verdicts(again)
+    again = begin_label_project(
+        tmp_path / "run" / "labels", instances, responses, sample, AnnotationTaskKind.SHORT, NOW
+    )
+    found = read_labelled_verdicts(again)
     assert {one.response_id for one in found} == set(sample.chosen)
     assert {(one.verdict.locally_sound, one.verdict.aligned) for one in found} == {(True, False)}
     assert {one.source.model for one in found} <= {"baseline", "candidate"}
     again.close()
-    assert replace(read_sample(tmp_path / "run" / "labels"), content=None) == sample
-    other = draw_sample([one.id for one in responses], [], n=5, seed=4)
+    assert replace(read_label_sample(tmp_path / "run" / "labels"), content=None) == sample
+    other = draw_label_sample([one.id for one in responses], [], n=5, seed=4)
     with pytest.raises(UserError, match="another sample"):
-        begin_labelling(tmp_path / "run" / "labels", instances, responses, other, TaskKind.SHORT, NOW)
+        begin_label_project(tmp_path / "run" / "labels", instances, responses, other, AnnotationTaskKind.SHORT, NOW)
 
 
 def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
     questions, responses = material(6)
     instances = {one.id: one for one in questions}
-    sample = draw_sample([one.id for one in responses], [], n=5, seed=3)
-    begin_labelling(tmp_path / "labels", instances, responses, sample, TaskKind.SHORT, NOW).close()
+    sample = draw_label_sample([one.id for one in responses], [], n=5, seed=3)
+    begin_label_project(tmp_path / "labels", instances, responses, sample, AnnotationTaskKind.SHORT, NOW).close()
     other = {one.id: replace(one, reference_answer="other") for one in questions}
     replaced = [replace(one, answer="WRONG") for one in responses]
     for changed in ((instances, replaced), (other, responses)):
         with pytest.raises(UserError, match="have changed since labelling began"):
-            begin_labelling(tmp_path / "labels", *changed, sample, TaskKind.SHORT, NOW)
+            begin_label_project(tmp_path / "labels", *changed, sample, AnnotationTaskKind.SHORT, NOW)
     unlabelled = [one if one.id in sample.chosen else replace(one, answer="WRONG") for one in responses]
-    begin_labelling(tmp_path / "labels", instances, unlabelled, sample, TaskKind.SHORT, NOW).close()
+    begin_label_project(tmp_path / "labels", instances, unlabelled, sample, AnnotationTaskKind.SHORT, NOW).close()
     with pytest.raises(UserError, match="is not among the questions"):
-        begin_labelling(tmp_path / "labels", {}, responses, sample, TaskKind.SHORT, NOW)
+        begin_label_project(tmp_path / "labels", {}, responses, sample, AnnotationTaskKind.SHORT, NOW)

@@ -40,7 +40,7 @@ def test_those_who_agree_need_nobody(project):
     assert disputes(project) == {}
     assert {one.final.origin for one in labelled(project)} == {LabelOrigin.AGREED}
     with project.reading() as connection:
-        assert queues.read_progress(connection, who(project, "eve")).total == 0
+        assert queues.read_task_progress(connection, who(project, "eve")).total == 0
 
 
 def test_any_difference_goes_to_adjudication_when_all_have_finished(project):
@@ -63,7 +63,11 @@ def test_adjudicator_walks_the_same_passes_and_settles(project):
     waiting = len(disputes(project))
     with project.reading() as connection:
         assert queues.find_next_task(connection, eve) is None
-        assert queues.count_waiting(connection, eve) == waiting == queues.read_progress(connection, eve).total
+        assert (
+            queues.count_awaiting_adjudication(connection, eve)
+            == waiting
+            == queues.read_task_progress(connection, eve).total
+        )
     sheet = next_sheet(project, eve)
     assert (sheet.form.name, sheet.others) == ("A", ())
     assert next_sheet(project, eve).task == sheet.task
@@ -73,7 +77,7 @@ def test_adjudicator_walks_the_same_passes_and_settles(project):
     assert all(one.judgment.aligned is False for one in settled if one.origin is LabelOrigin.ADJUDICATED)
     assert all(one.triggers == ("alignment",) for one in settled if one.origin is LabelOrigin.ADJUDICATED)
     with project.reading() as connection:
-        (row,) = [row for row in dashboard.read_queues(connection) if row.kind == "response"]
+        (row,) = [row for row in dashboard.read_dashboard_queues(connection) if row.kind == "response"]
     assert row == ("response", 8, 8, 0, waiting, 8)
 
 
@@ -123,7 +127,7 @@ def test_pace_is_known_from_the_second_task_on(project):
     ann = who(project, "ann")
     for finished in range(3):
         with project.reading() as connection:
-            progress = queues.read_progress(connection, ann)
+            progress = queues.read_task_progress(connection, ann)
         assert (progress.finished, progress.total) == (finished, 4)
         assert (progress.seconds_each is None) == (finished < 2)
         while (sheet := next_sheet(project, ann)) and sheet.form.name != "D":

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from tests.annotation.projects import make_project, material, who, work_off
 from tests.annotation.results.studies import amend, study
 
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.material_store import read_material
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.material_store import read_annotation_material
 from eclose.annotation.read_annotations import read_annotations
 
 
@@ -76,16 +76,16 @@ def test_a_screener_s_change_stands_beside_the_first_word(project):
 
 
 def test_short_forms_are_marked_as_such(tmp_path):
-    project = make_project(tmp_path / "study", kind=TaskKind.SHORT)
+    project = make_project(tmp_path / "study", kind=AnnotationTaskKind.SHORT)
     work_off(project, who(project, "ann"), locally_sound="no")
     rows = [row for one in gathered(project).responses for row in one.records if row.judgment]
-    assert {(row.kind, row.judgment.locally_sound) for row in rows} == {(TaskKind.SHORT, False)}
+    assert {(row.kind, row.judgment.locally_sound) for row in rows} == {(AnnotationTaskKind.SHORT, False)}
     project.close()
 
 
 def test_questions_and_responses_come_back(project):
     with project.reading() as connection:
-        found = read_material(connection)
+        found = read_annotation_material(connection)
     instances, answers = material()
     assert list(found.instances) == [one.id for one in instances]
     for instance in instances:

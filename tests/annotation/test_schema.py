@@ -39,7 +39,7 @@ def refused(project, statement, **given):
         nested = connection.begin_nested()
         try:
             if "event" in statement:
-                given["event"] = audit_log.append_event(connection, "mallory", "tries").seq
+                given["event"] = audit_log.append_audit_event(connection, "mallory", "tries").seq
             connection.execute(text(statement), given)
         except DatabaseError:
             return True
@@ -88,7 +88,7 @@ def test_what_was_submitted_or_logged_is_never_changed(project, table, statement
     if table == "annotate_amendments":
         with project.writing() as connection:
             task = task_of(project, "ann").id
-            seq = audit_log.append_event(connection, "x", "y").seq
+            seq = audit_log.append_audit_event(connection, "x", "y").seq
             connection.execute(
                 text(
                     "INSERT INTO annotate_reopenings (id, task, number, reason, asked)"

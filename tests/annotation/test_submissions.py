@@ -9,8 +9,8 @@ import pytest
 from tests.annotation.projects import filled, make_project, next_sheet, submit, who
 
 from eclose.annotation import queues, submissions
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.submissions import Refusal
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.submissions import SubmissionRefusal
 from eclose.protocol.annotator_material import AnswerMaterial, ReferenceMaterial, TraceMaterial
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 
@@ -24,7 +24,7 @@ def project(tmp_path):
 
 def open_sheet(project, person, task):
     with project.reading() as connection:
-        return submissions.open_sheet(connection, project, person, task)
+        return submissions.open_task_page(connection, project, person, task)
 
 
 def test_passes_show_one_thing_more_each_time(project):
@@ -57,10 +57,10 @@ def test_task_of_another_does_not_exist(project):
     ann, bob = who(project, "ann"), who(project, "bob")
     sheet = next_sheet(project, ann)
     assert open_sheet(project, bob, sheet.task) is None
-    assert submit(project, bob, sheet).refusal is Refusal.UNKNOWN
+    assert submit(project, bob, sheet).refusal is SubmissionRefusal.UNKNOWN
     with project.writing() as connection:
-        assert not submissions.save_draft(connection, bob, sheet.task, "A", [{}])
-        assert submissions.count_entries(connection, bob, sheet.task, "A") is None
+        assert not submissions.save_pass_draft(connection, bob, sheet.task, "A", [{}])
+        assert submissions.count_form_entries(connection, bob, sheet.task, "A") is None
 
 
 def test_later_task_does_not_open_before_its_turn(project):
@@ -68,15 +68,15 @@ def test_later_task_does_not_open_before_its_turn(project):
     with project.reading() as connection:
         second = connection.execute(queues._NEXT, {"person": ann.id, "place": 2}).scalar_one()
     assert open_sheet(project, ann, second) is None
-    assert submissions.submit_and_commit(project, ann, second, "A", [{}], "k").refusal is Refusal.CLOSED
+    assert submissions.submit_pass_and_commit(project, ann, second, "A", [{}], "k").refusal is SubmissionRefusal.CLOSED
 
 
 @pytest.mark.parametrize("name", ["B", "C", "D", "S", "", "AB", "x"])
 def test_pass_that_is_not_open_is_refused(project, name):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
-    outcome = submissions.submit_and_commit(project, ann, sheet.task, name, [{"aligned": "yes"}], "k")
-    assert outcome.refusal is Refusal.CLOSED
+    outcome = submissions.submit_pass_and_commit(project, ann, sheet.task, name, [{"aligned": "yes"}], "k")
+    assert outcome.refusal is SubmissionRefusal.CLOSED
     assert next_sheet(project, ann).form.name == "A"
 
 
@@ -86,22 +86,22 @@ def test_incomplete_form_is_refused_with_all_problems(project):
     entries = [{"substantive": "yes"}, *filled(sheet)[1:]]
     outcome = submit(project, ann, sheet, entries)
     assert (outcome.refusal, [str(one) for one in outcome.problems]) == (
-        Refusal.WRONG,
+        SubmissionRefusal.WRONG,
         ["step 1: sound: is not decided."],
     )
-    assert submit(project, ann, sheet, [{}]).refusal is Refusal.WRONG
+    assert submit(project, ann, sheet, [{}]).refusal is SubmissionRefusal.WRONG
 
 
 def test_same_submission_twice_is_one(project):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
     given = (project, ann, sheet.task, "A", filled(sheet), "the same key")
-    first, second = submissions.submit_and_commit(*given), submissions.submit_and_commit(*given)
+    first, second = submissions.submit_pass_and_commit(*given), submissions.submit_pass_and_commit(*given)
     assert first.receipt == second.receipt is not None
     assert (first.event is None, second.event is None) == (False, True)
-    other_key = submissions.submit_and_commit(*given[:-1], "another key")
-    other_form = submissions.submit_and_commit(*given[:4], filled(sheet, sound="no", failure="L1"), "the same key")
-    assert {other_key.refusal, other_form.refusal} == {Refusal.CLOSED}
+    other_key = submissions.submit_pass_and_commit(*given[:-1], "another key")
+    other_form = submissions.submit_pass_and_commit(*given[:4], filled(sheet, sound="no", failure="L1"), "the same key")
+    assert {other_key.refusal, other_form.refusal} == {SubmissionRefusal.CLOSED}
 
 
 def test_of_many_at_once_one_wins(project):
@@ -112,28 +112,30 @@ def test_of_many_at_once_one_wins(project):
 
     def race(number):
         gate.wait()
-        outcomes.append(submissions.submit_and_commit(project, ann, sheet.task, "A", filled(sheet), f"key {number}"))
+        outcomes.append(
+            submissions.submit_pass_and_commit(project, ann, sheet.task, "A", filled(sheet), f"key {number}")
+        )
 
     threads = [threading.Thread(target=race, args=(number,)) for number in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(one.refusal or "" for one in outcomes) == ["", *[Refusal.CLOSED] * 11]
+    assert sorted(one.refusal or "" for one in outcomes) == ["", *[SubmissionRefusal.CLOSED] * 11]
 
 
 def test_draft_is_kept_until_submitted(project):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
     with project.writing() as connection:
-        assert submissions.save_draft(
+        assert submissions.save_pass_draft(
             connection, ann, sheet.task, "A", [{"substantive": "no", "sound": "maybe", "x": "y"}]
         )
     assert next_sheet(project, ann).draft == ({"substantive": "no"},)
     assert submit(project, ann, sheet).receipt
     assert next_sheet(project, ann).draft == ()
     with project.writing() as connection:
-        assert not submissions.save_draft(connection, ann, sheet.task, "A", [{"substantive": "no"}])
+        assert not submissions.save_pass_draft(connection, ann, sheet.task, "A", [{"substantive": "no"}])
 
 
 def test_evidence_goes_out_of_sight_where_the_project_wants_it(tmp_path):
@@ -147,7 +149,7 @@ def test_evidence_goes_out_of_sight_where_the_project_wants_it(tmp_path):
 
 
 def test_short_form_has_three_passes_and_no_steps(tmp_path):
-    project = make_project(tmp_path / "study", kind=TaskKind.SHORT)
+    project = make_project(tmp_path / "study", kind=AnnotationTaskKind.SHORT)
     sheet = next_sheet(project, who(project, "ann"))
     assert (sheet.passes, sheet.steps, type(sheet.material)) == (("B", "C", "D"), None, TraceMaterial)
     project.close()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eclose.core.judgment import Screening, StepJudgment
 
 
-class Trigger(StrEnum):
+class AdjudicationTrigger(StrEnum):
     """Reason for adjudication. Never shown to adjudicators: it reveals what the annotators decided."""
 
     SUBSTANTIVE = "substantive"
@@ -37,24 +37,24 @@ class Trigger(StrEnum):
 
 
 _TRACE_TRIGGERS = {
-    Trigger.ALIGNMENT: Criterion.ALIGNMENT,
-    Trigger.CLOSURE: Criterion.CLOSURE,
-    Trigger.COMPLETENESS: Criterion.COMPLETENESS,
-    Trigger.CORRECTNESS: Criterion.CORRECTNESS,
+    AdjudicationTrigger.ALIGNMENT: Criterion.ALIGNMENT,
+    AdjudicationTrigger.CLOSURE: Criterion.CLOSURE,
+    AdjudicationTrigger.COMPLETENESS: Criterion.COMPLETENESS,
+    AdjudicationTrigger.CORRECTNESS: Criterion.CORRECTNESS,
 }
 
 
-def find_triggers(judgments: Sequence[Judgment]) -> tuple[Trigger, ...]:
+def find_adjudication_triggers(judgments: Sequence[Judgment]) -> tuple[AdjudicationTrigger, ...]:
     """Return why a response needs adjudication; empty where all agree and no judgment is inconsistent."""
     first, *others = judgments
     triggers = {trigger for other in others for trigger in _differences(first, other)}
     # L = A = C = 1 with a wrong answer (A.3.2). In the paper, 4 of 823 adjudicated responses have this reason alone.
     if any(judgment.verdict.inconsistent for judgment in judgments):
-        triggers.add(Trigger.INCONSISTENT)
-    return tuple(trigger for trigger in Trigger if trigger in triggers)
+        triggers.add(AdjudicationTrigger.INCONSISTENT)
+    return tuple(trigger for trigger in AdjudicationTrigger if trigger in triggers)
 
 
-def _differences(first: Judgment, second: Judgment) -> Iterator[Trigger]:
+def _differences(first: Judgment, second: Judgment) -> Iterator[AdjudicationTrigger]:
     if len(first.steps) != len(second.steps):
         raise ValueError(f"{first.response_id}: {len(first.steps)} steps and {len(second.steps)} steps were judged")
     for step, other in zip(first.steps, second.steps, strict=True):
@@ -62,22 +62,22 @@ def _differences(first: Judgment, second: Judgment) -> Iterator[Trigger]:
     yield from (trigger for trigger, name in _TRACE_TRIGGERS.items() if first.label(name) is not second.label(name))
 
 
-def _step_differences(step: StepJudgment, other: StepJudgment) -> Iterator[Trigger]:
+def _step_differences(step: StepJudgment, other: StepJudgment) -> Iterator[AdjudicationTrigger]:
     """Compare soundness where both call a step substantive, and the failure code where both call it unsound."""
     if step.substantive is not other.substantive:
-        yield Trigger.SUBSTANTIVE
+        yield AdjudicationTrigger.SUBSTANTIVE
     # Soundness is asked of substantive steps alone: comparing it as well would count one difference twice.
     elif step.sound is not other.sound:
-        yield Trigger.SOUNDNESS
+        yield AdjudicationTrigger.SOUNDNESS
     elif step.failure is not other.failure:
-        yield Trigger.FAILURE
+        yield AdjudicationTrigger.FAILURE
 
 
-def find_screening_triggers(first: Screening, second: Screening) -> tuple[Trigger, ...]:
+def compare_two_screenings(first: Screening, second: Screening) -> tuple[AdjudicationTrigger, ...]:
     """Return why a question needs adjudication; empty where both screenings agree."""
     if first.eligible is not second.eligible:
-        return (Trigger.ELIGIBILITY,)
-    return (Trigger.REASON,) if first.code is not second.code else ()
+        return (AdjudicationTrigger.ELIGIBILITY,)
+    return (AdjudicationTrigger.REASON,) if first.code is not second.code else ()
 
 
 class LabelOrigin(StrEnum):
@@ -95,13 +95,13 @@ class FinalJudgment:
 
     judgment: Judgment
     origin: LabelOrigin
-    triggers: tuple[Trigger, ...] = ()
+    triggers: tuple[AdjudicationTrigger, ...] = ()
     """Reasons for its adjudication."""
     changed: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
     """The annotators' labels, in their order, for every criterion on which one of them differs from the adjudicator."""
 
 
-def settle(
+def settle_judgment(
     judgments: Sequence[Judgment], adjudicated: Judgment | None = None, *, required: int = 2
 ) -> FinalJudgment | None:
     """Return the final judgment; None while fewer than ``required`` people have finished or adjudication is pending.
@@ -110,7 +110,7 @@ def settle(
     """
     if len(judgments) < required:
         return None
-    triggers = find_triggers(judgments)
+    triggers = find_adjudication_triggers(judgments)
     # A single annotator is never adjudicated; triggers can only be of inconsistency.
     if required == 1:
         return FinalJudgment(judgments[0], LabelOrigin.SINGLE, triggers)

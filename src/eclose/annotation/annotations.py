@@ -10,8 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from eclose.annotation.adjudication import FinalJudgment, Trigger, find_screening_triggers, find_triggers, settle
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.adjudication import (
+    AdjudicationTrigger,
+    FinalJudgment,
+    compare_two_screenings,
+    find_adjudication_triggers,
+    settle_judgment,
+)
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.core.judgment import Judgment, Screening
 from eclose.core.response import Source
 
@@ -28,7 +34,7 @@ class Annotation:
 
     response_id: str
     question_id: str
-    kind: TaskKind
+    kind: AnnotationTaskKind
     """``response`` where steps were judged one by one, ``short`` where the trace was judged as a whole."""
     asked: int
     """Number of people assigned to the response, without adjudicators."""
@@ -81,7 +87,7 @@ class ResponseAnnotations:
 
     response_id: str
     question_id: str
-    kind: TaskKind
+    kind: AnnotationTaskKind
     required: int
     """Number of people assigned to the response, without adjudicators."""
     annotations: tuple[Annotation, ...] = ()
@@ -101,10 +107,10 @@ class ResponseAnnotations:
         return len(self.annotations) >= self.required
 
     @cached_property
-    def triggers(self) -> tuple[Trigger, ...]:
+    def triggers(self) -> tuple[AdjudicationTrigger, ...]:
         """Reasons for adjudication; empty before all have finished, and with a single annotator."""
         several = self.complete and len(self.annotations) > 1
-        return find_triggers([row.final for row in self.annotations]) if several else ()
+        return find_adjudication_triggers([row.final for row in self.annotations]) if several else ()
 
     @cached_property
     def final(self) -> FinalJudgment | None:
@@ -113,7 +119,7 @@ class ResponseAnnotations:
         adjudicated = None if self.adjudication is None else self.adjudication.final
         # Imported files may hold more annotations than were required; all of them must agree.
         required = max(self.required, len(self.annotations))
-        return settle([row.final for row in self.annotations], adjudicated, required=required)
+        return settle_judgment([row.final for row in self.annotations], adjudicated, required=required)
 
     @property
     def open_reason(self) -> str | None:
@@ -155,11 +161,11 @@ class QuestionAnnotations:
         return tuple(row.screening for row in self.annotations if row.screening is not None)
 
     @cached_property
-    def triggers(self) -> tuple[Trigger, ...]:
+    def triggers(self) -> tuple[AdjudicationTrigger, ...]:
         """Reasons for adjudication; empty before all have finished, and with a single screener."""
         if len(self.annotations) < max(2, self.required):
             return ()
-        return find_disputes([row.final for row in self.annotations])
+        return find_screening_disputes([row.final for row in self.annotations])
 
     @cached_property
     def final(self) -> Screening | None:
@@ -183,7 +189,7 @@ class QuestionAnnotations:
             yield self.adjudication
 
 
-class Annotations(NamedTuple):
+class AnnotationSet(NamedTuple):
     """All annotations of a project or of imported files."""
 
     responses: tuple[ResponseAnnotations, ...] = ()
@@ -194,7 +200,7 @@ Record = TypeVar("Record", Annotation, ScreeningAnnotation)
 Label = TypeVar("Label", Judgment, Screening)
 
 
-def group_annotations(rows: Iterable[Annotation], screenings: Iterable[ScreeningAnnotation] = ()) -> Annotations:
+def group_annotations(rows: Iterable[Annotation], screenings: Iterable[ScreeningAnnotation] = ()) -> AnnotationSet:
     """Group records by response and by question, in the order in which these first occur."""
     by_response: dict[str, list[Annotation]] = {}
     for row in rows:
@@ -202,7 +208,7 @@ def group_annotations(rows: Iterable[Annotation], screenings: Iterable[Screening
     by_question: dict[str, list[ScreeningAnnotation]] = {}
     for screening in screenings:
         by_question.setdefault(screening.question_id, []).append(screening)
-    return Annotations(
+    return AnnotationSet(
         tuple(_response(group) for group in by_response.values()),
         tuple(_question(group) for group in by_question.values()),
     )
@@ -242,11 +248,11 @@ def _open_reason(finished: int, required: int) -> str:
     return WAITING if finished >= required else f"{finished} of {required} have finished"
 
 
-def find_disputes(screenings: Sequence[Screening]) -> tuple[Trigger, ...]:
+def find_screening_disputes(screenings: Sequence[Screening]) -> tuple[AdjudicationTrigger, ...]:
     """Return why a question with several screenings needs adjudication; empty where all agree."""
     first, *others = screenings
-    triggers = {trigger for other in others for trigger in find_screening_triggers(first, other)}
-    return tuple(trigger for trigger in Trigger if trigger in triggers)
+    triggers = {trigger for other in others for trigger in compare_two_screenings(first, other)}
+    return tuple(trigger for trigger in AdjudicationTrigger if trigger in triggers)
 
 
 def rename_judge(label: Label, judge: str) -> Label:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotation.accounts.tokens import to_timestamp
+from eclose.annotation.accounts.tokens import format_utc_timestamp
 from eclose.core.identity import canonical_json
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ START = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
-class EventRef:
+class AuditEventRef:
     """Number and hash of an event."""
 
     seq: int
@@ -45,12 +45,12 @@ class EventRef:
 
 def current_timestamp() -> str:
     """Return the current time as it is stored."""
-    return to_timestamp(datetime.now(UTC))
+    return format_utc_timestamp(datetime.now(UTC))
 
 
-def append_event(
+def append_audit_event(
     connection: Connection, actor: str, action: str, *, task: str | None = None, detail: Mapping[str, Any] | None = None
-) -> EventRef:
+) -> AuditEventRef:
     """Add an event in the transaction of the change it describes."""
     # Updating the single head row first makes concurrent writers wait here until this transaction ends.
     if not connection.execute(_ADVANCE).rowcount:
@@ -70,16 +70,16 @@ def append_event(
     row["hash"] = _hash(row)
     connection.execute(_ADD, row)
     connection.execute(_SET_HEAD, row)
-    return EventRef(row["seq"], row["hash"])
+    return AuditEventRef(row["seq"], row["hash"])
 
 
-def last_event(connection: Connection) -> EventRef:
+def last_audit_event(connection: Connection) -> AuditEventRef:
     """Return the last event of the chain."""
     count, event_hash = connection.execute(_HEAD).one()
-    return EventRef(int(count), event_hash)
+    return AuditEventRef(int(count), event_hash)
 
 
-def fingerprint_entries(entries: object) -> str:
+def hash_form_entries(entries: object) -> str:
     """Return the SHA-256 of a form's entries: reveals that they were changed, but not what was decided."""
     return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
 
@@ -89,22 +89,22 @@ def _hash(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
-class LogHead:
+class AuditLogHead:
     """The end of the chain as recorded in a file of one line outside the database. Its event number only grows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> EventRef | None:
+    def read(self) -> AuditEventRef | None:
         """Return the recorded event, None where the file is missing; raise ValueError where it is damaged."""
         if not self.path.exists():
             return None
         parts = self.path.read_text("ascii").split()
         if len(parts) != 2:
             raise ValueError(f"{self.path}: is damaged")
-        return EventRef(int(parts[0]), parts[1])
+        return AuditEventRef(int(parts[0]), parts[1])
 
-    def advance(self, event: EventRef) -> None:
+    def advance(self, event: AuditEventRef) -> None:
         """Record an event, unless a later one is recorded."""
         file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -119,7 +119,7 @@ class LogHead:
             os.close(file)
 
 
-def verify_log(connection: Connection, head: LogHead) -> Iterator[str]:
+def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str]:
     """Yield every problem of the log and of the submissions it covers; nothing where all is as written."""
     # Before the events: read after them, the file could name an event that a running server has added since.
     recorded = head.read()
@@ -134,7 +134,7 @@ def verify_log(connection: Connection, head: LogHead) -> Iterator[str]:
             yield f"event {count} was changed, or the event before it."
             return
         previous = row["hash"]
-        head_in_chain = head_in_chain or recorded == EventRef(count, previous)
+        head_in_chain = head_in_chain or recorded == AuditEventRef(count, previous)
     if not head_in_chain and recorded is not None:
         state = f"the log has {count:,} events" if count < recorded.seq else "the log has another event of that number"
         yield f"event {recorded.seq:,} is recorded in {head.path.name}, but {state}: its end was cut off or replaced."
@@ -145,7 +145,7 @@ def _verify_forms(connection: Connection) -> Iterator[str]:
     """Compare every stored form with the hash in its event, and every such event with the stored forms."""
     for statement in (_SUBMITTED, _AMENDED):
         for row in connection.execute(statement):
-            if _logged_hash(row) != fingerprint_entries(json.loads(row.entries)):
+            if _logged_hash(row) != hash_form_entries(json.loads(row.entries)):
                 yield f"the form submitted in event {row.event} differs from the stored form."
     # A deleted submission leaves its event behind.
     for seq in connection.execute(_WITHOUT_FORM).scalars():

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotation.accounts.people import PersonRole, Pool
-from eclose.annotation.assignment.assign import AssignmentItem, assign
-from eclose.annotation.forms import TaskKind, applicable_passes, inapplicable_fields
+from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
+from eclose.annotation.assignment.assign import AssignmentItem, assign_to_annotators
+from eclose.annotation.forms import AnnotationTaskKind, applicable_passes, inapplicable_form_fields
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -19,54 +19,58 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from eclose.annotation.accounts.people import Person
-    from eclose.annotation.assignment.assign import Assignment
+    from eclose.annotation.assignment.assign import AssignmentPlan
     from eclose.annotation.project import ProjectSettings
 
 
 POOLS = {
-    TaskKind.SCREENING: Pool.QUESTIONS,
-    TaskKind.RESPONSE: Pool.RESPONSES,
-    TaskKind.SHORT: Pool.RESPONSES,
-    TaskKind.FAMILY: Pool.FAMILIES,
+    AnnotationTaskKind.SCREENING: AnnotatorPool.QUESTIONS,
+    AnnotationTaskKind.RESPONSE: AnnotatorPool.RESPONSES,
+    AnnotationTaskKind.SHORT: AnnotatorPool.RESPONSES,
+    AnnotationTaskKind.FAMILY: AnnotatorPool.FAMILIES,
 }
 """The pool that works on each kind of task. A CHECK of annotate_tasks enforces the same rule."""
 
 
-def assign_questions(connection: Connection, screeners: Sequence[Person], settings: ProjectSettings) -> Assignment:
+def assign_questions_to_screeners(
+    connection: Connection, screeners: Sequence[Person], settings: ProjectSettings
+) -> AssignmentPlan:
     """Assign every question to every screener; raise where a question has no reference answer."""
-    _check_unassigned(connection, TaskKind.SCREENING)
+    _check_unassigned(connection, AnnotationTaskKind.SCREENING)
     rows = {json.loads(row.key): row for row in connection.execute(_QUESTIONS)}
     if without := [key for key, row in rows.items() if not row.referenced]:
         raise UserError(
             f"question {without[0]!r} and {len(without) - 1} more have no reference answer, which screening needs."
         )
-    assignment = _assign(rows, screeners, Pool.QUESTIONS, len(screeners), settings, lambda _row: "")
+    assignment = _assign(rows, screeners, AnnotatorPool.QUESTIONS, len(screeners), settings, lambda _row: "")
     _insert_tasks(connection, assignment, screeners, lambda item: _question_task(rows[item.id]))
     return assignment
 
 
-def assign_responses(
+def assign_responses_to_annotators(
     connection: Connection,
     annotators: Sequence[Person],
     settings: ProjectSettings,
     *,
     per_response: int = 2,
-    kind: TaskKind = TaskKind.RESPONSE,
-) -> Assignment:
+    kind: AnnotationTaskKind = AnnotationTaskKind.RESPONSE,
+) -> AssignmentPlan:
     """Assign every response to ``per_response`` annotators."""
     _check_unassigned(connection, kind)
     rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES)}
-    assignment = _assign(rows, annotators, Pool.RESPONSES, per_response, settings, _system)
+    assignment = _assign(rows, annotators, AnnotatorPool.RESPONSES, per_response, settings, _system)
     _insert_tasks(connection, assignment, annotators, lambda item: _response_task(rows[item.id], kind, settings))
     return assignment
 
 
-def assign_families(connection: Connection, auditors: Sequence[Person], settings: ProjectSettings) -> Assignment:
+def assign_families_to_auditors(
+    connection: Connection, auditors: Sequence[Person], settings: ProjectSettings
+) -> AssignmentPlan:
     """Assign every family to every auditor."""
-    _check_unassigned(connection, TaskKind.FAMILY)
+    _check_unassigned(connection, AnnotationTaskKind.FAMILY)
     # The key of a family is the JSON list of its form ids, unique as it is.
     rows = {row.key: row for row in connection.execute(_FAMILIES)}
-    assignment = _assign(rows, auditors, Pool.FAMILIES, len(auditors), settings, lambda _row: "")
+    assignment = _assign(rows, auditors, AnnotatorPool.FAMILIES, len(auditors), settings, lambda _row: "")
     _insert_tasks(connection, assignment, auditors, lambda item: _family_task(rows[item.id]))
     return assignment
 
@@ -74,18 +78,18 @@ def assign_families(connection: Connection, auditors: Sequence[Person], settings
 def _assign(
     rows: Mapping[str, Any],
     people: Sequence[Person],
-    pool: Pool,
+    pool: AnnotatorPool,
     per_response: int,
     settings: ProjectSettings,
     system: Callable[[Any], str],
-) -> Assignment:
+) -> AssignmentPlan:
     for person in people:
         if person.pool is not pool or person.role is PersonRole.ADJUDICATOR:
             raise SettingError(f"{person.name} is {person.role} of {person.pool} and cannot be assigned {pool}.")
     items = [AssignmentItem(key, str(row.question), system(row)) for key, row in rows.items()]
     names = [person.name for person in people]
     share = settings.share_questions
-    return assign(items, names, per_response=per_response, seed=settings.seed, share_questions=share)
+    return assign_to_annotators(items, names, per_response=per_response, seed=settings.seed, share_questions=share)
 
 
 def _system(row: Any) -> str:
@@ -94,27 +98,29 @@ def _system(row: Any) -> str:
 
 
 def _question_task(row: Any) -> dict[str, Any]:
-    passes = applicable_passes(TaskKind.SCREENING)
-    return _task(TaskKind.SCREENING, f"question {row.question}", row.question, None, [form.name for form in passes])
+    passes = applicable_passes(AnnotationTaskKind.SCREENING)
+    return _task(
+        AnnotationTaskKind.SCREENING, f"question {row.question}", row.question, None, [form.name for form in passes]
+    )
 
 
 def _family_task(row: Any) -> dict[str, Any]:
-    names = [form.name for form in applicable_passes(TaskKind.FAMILY)]
-    return _task(TaskKind.FAMILY, f"family {row.question}", None, None, names) | {"family": row.question}
+    names = [form.name for form in applicable_passes(AnnotationTaskKind.FAMILY)]
+    return _task(AnnotationTaskKind.FAMILY, f"family {row.question}", None, None, names) | {"family": row.question}
 
 
-def _response_task(row: Any, kind: TaskKind, settings: ProjectSettings) -> dict[str, Any]:
+def _response_task(row: Any, kind: AnnotationTaskKind, settings: ProjectSettings) -> dict[str, Any]:
     parts = {"answered": bool(row.answered), "referenced": bool(row.referenced)}
     names = [form.name for form in applicable_passes(kind, steps=len(json.loads(row.steps)), **parts)]
     task = _task(kind, f"response {row.response}", row.question, row.response, names)
     return task | {
-        "unasked": ",".join(sorted(inapplicable_fields(**parts))),
+        "unasked": ",".join(sorted(inapplicable_form_fields(**parts))),
         "apart": None if settings.share_questions else row.question,
     }
 
 
 def _task(
-    kind: TaskKind, subject: str, question: int | None, response: int | None, passes: Sequence[str]
+    kind: AnnotationTaskKind, subject: str, question: int | None, response: int | None, passes: Sequence[str]
 ) -> dict[str, Any]:
     # Columns that the kinds set differently are overridden by the callers.
     return {
@@ -131,7 +137,7 @@ def _task(
 
 def _insert_tasks(
     connection: Connection,
-    assignment: Assignment,
+    assignment: AssignmentPlan,
     people: Sequence[Person],
     task: Callable[[AssignmentItem], dict[str, Any]],
 ) -> None:
@@ -145,7 +151,7 @@ def _insert_tasks(
     connection.execute(_ADD, rows)
 
 
-def _check_unassigned(connection: Connection, kind: TaskKind) -> None:
+def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:
     if connection.execute(_COUNT_TASKS, {"pool": POOLS[kind]}).scalar_one():
         raise UserError(
             "tasks were assigned before, and an assignment cannot change. Create a new project for another one."

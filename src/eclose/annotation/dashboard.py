@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import text
 
 from eclose.annotation.accounts.people import NO_PASSWORD
-from eclose.annotation.reopening import ReopenRequest, list_requests
+from eclose.annotation.reopening import ReopenRequest, list_reopen_requests
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-class PersonRow(NamedTuple):
+class DashboardPerson(NamedTuple):
     """Progress and state of a person."""
 
     name: str
@@ -30,7 +30,7 @@ class PersonRow(NamedTuple):
     last_seen: str | None
 
 
-class QueueRow(NamedTuple):
+class DashboardQueue(NamedTuple):
     """Progress of one kind of work, counted in subjects (questions, responses or families)."""
 
     kind: str
@@ -44,7 +44,7 @@ class QueueRow(NamedTuple):
     """Subjects without disagreement, or adjudicated."""
 
 
-class AgreementLine(NamedTuple):
+class DashboardAgreement(NamedTuple):
     """Agreement on one judgment, formatted."""
 
     judgment: str
@@ -54,12 +54,12 @@ class AgreementLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Dashboard:
+class LeadDashboard:
     """Contents of the lead's page."""
 
-    people: tuple[PersonRow, ...]
-    queues: tuple[QueueRow, ...]
-    agreement: tuple[AgreementLine, ...] | None
+    people: tuple[DashboardPerson, ...]
+    queues: tuple[DashboardQueue, ...]
+    agreement: tuple[DashboardAgreement, ...] | None
     """Empty before two people have finished the same subject; None where it was not requested."""
     requests: tuple[ReopenRequest, ...]
     events: int
@@ -68,41 +68,41 @@ class Dashboard:
     """Submissions within the last hour."""
 
 
-def read_dashboard(
-    connection: Connection, agreement: tuple[AgreementLine, ...] | None, *, an_hour_ago: str
-) -> Dashboard:
+def read_lead_dashboard(
+    connection: Connection, agreement: tuple[DashboardAgreement, ...] | None, *, an_hour_ago: str
+) -> LeadDashboard:
     """Read the overview; ``agreement`` is passed through, because it takes seconds to compute."""
     counts = connection.execute(_COUNTS, {"since": an_hour_ago}).one()
-    return Dashboard(
-        people=read_people(connection),
-        queues=read_queues(connection),
+    return LeadDashboard(
+        people=read_dashboard_people(connection),
+        queues=read_dashboard_queues(connection),
         agreement=agreement,
-        requests=list_requests(connection),
+        requests=list_reopen_requests(connection),
         events=int(counts.events),
         submissions=int(counts.submissions),
         last_hour=int(counts.last_hour),
     )
 
 
-def read_people(connection: Connection) -> tuple[PersonRow, ...]:
+def read_dashboard_people(connection: Connection) -> tuple[DashboardPerson, ...]:
     """Return all people, in the order in which they were invited."""
     return tuple(
-        PersonRow(
+        DashboardPerson(
             row.name, row.role, row.pool, row.finished, row.total, bool(row.active), bool(row.joined), row.last_seen
         )
         for row in connection.execute(_PEOPLE, {"unset": NO_PASSWORD})
     )
 
 
-def read_queues(connection: Connection) -> tuple[QueueRow, ...]:
+def read_dashboard_queues(connection: Connection) -> tuple[DashboardQueue, ...]:
     """Return the progress of each kind of work."""
     return tuple(_queue(row) for row in connection.execute(_QUEUES))
 
 
-def _queue(row: Any) -> QueueRow:
+def _queue(row: Any) -> DashboardQueue:
     # Disputed subjects are finished, but not settled before their adjudication.
     waiting = row.disputed - row.adjudicated
-    return QueueRow(row.kind, row.total, row.finished, waiting, row.adjudicated, row.finished - waiting)
+    return DashboardQueue(row.kind, row.total, row.finished, waiting, row.adjudicated, row.finished - waiting)
 
 
 _COUNTS = text(

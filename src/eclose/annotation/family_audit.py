@@ -29,7 +29,7 @@ FormIds = tuple[str, ...]
 """Ids of the forms of one family, one per auditor, the adjudicator's last."""
 
 
-def add_families(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
+def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
     """Add families as auditors see them; return their number."""
     rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(family))} for ids, family in families]
     if rows:
@@ -37,7 +37,7 @@ def add_families(connection: Connection, families: Iterable[tuple[FormIds, Discl
     return len(rows)
 
 
-def read_filled_forms(connection: Connection) -> dict[int, list[AuditForm]]:
+def read_audit_forms(connection: Connection) -> dict[int, list[AuditForm]]:
     """Return the finished forms by the number of their auditor: 1, 2, ... in the order of invitation.
 
     The adjudicator has the number after the last auditor.

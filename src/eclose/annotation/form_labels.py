@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.annotation.forms import NO, YES, Entry, TaskKind
+from eclose.annotation.forms import NO, YES, AnnotationTaskKind, Entry
 from eclose.core.judgment import (
     NO_ANSWER,
     NO_REFERENCE,
@@ -24,17 +24,23 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 
-def to_screening(question_id: str, judge: str, entry: Entry) -> Screening:
+def screening_from_form(question_id: str, judge: str, entry: Entry) -> Screening:
     """Return the screening of a question from the entry of pass S."""
     code = entry.get("code")
     return Screening(question_id, judge, _label(entry, "eligible"), None if code is None else Ineligibility(code))
 
 
-def to_judgment(response_id: str, judge: str, kind: TaskKind, entries: Mapping[str, Sequence[Entry]]) -> Judgment:
+def judgment_from_form(
+    response_id: str, judge: str, kind: AnnotationTaskKind, entries: Mapping[str, Sequence[Entry]]
+) -> Judgment:
     """Return the judgment of a response from the entries of each pass; criteria that were not asked get a reason."""
     # Passes about the whole trace have one entry. So has pass A of a one-step trace; its field names are different.
     trace = {name: value for forms in entries.values() if len(forms) == 1 for name, value in forms[0].items()}
-    steps = tuple(_step(entry) for entry in entries.get("A", ())) if kind is TaskKind.RESPONSE else _single_step(trace)
+    steps = (
+        tuple(_step(entry) for entry in entries.get("A", ()))
+        if kind is AnnotationTaskKind.RESPONSE
+        else _single_step(trace)
+    )
     return Judgment(
         response_id,
         judge,

@@ -23,7 +23,7 @@ Entry: TypeAlias = Mapping[str, str]
 YES, NO = "yes", "no"
 
 
-class TaskKind(StrEnum):
+class AnnotationTaskKind(StrEnum):
     """What a task annotates, and with which passes."""
 
     SCREENING = "screening"
@@ -47,7 +47,7 @@ class FormField:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class AnnotationPass:
     """The decisions made at one stage of disclosure."""
 
     name: str
@@ -68,43 +68,45 @@ _ALIGNED, _CLOSED = FormField("aligned", (YES, NO)), FormField("closed", (YES, N
 _CORRECT, _COMPLETE = FormField("correct", (YES, NO)), FormField("complete", (YES, NO))
 
 # The passes of appendix A.3.2: the answer is hidden up to pass B, the reference up to pass C.
-PASSES: Mapping[TaskKind, tuple[Pass, ...]] = {
-    TaskKind.SCREENING: (Pass("S", (_ELIGIBLE, _CODE), "screen_eligibility.md"),),
-    TaskKind.RESPONSE: (
-        Pass("A", (_SUBSTANTIVE, _SOUND, _FAILURE), "judge_soundness.md", each_step=True),
-        Pass("B", (_ALIGNED,), "judge_alignment.md"),
-        Pass("C", (_CLOSED,), "judge_closure.md"),
-        Pass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
+PASSES: Mapping[AnnotationTaskKind, tuple[AnnotationPass, ...]] = {
+    AnnotationTaskKind.SCREENING: (AnnotationPass("S", (_ELIGIBLE, _CODE), "screen_eligibility.md"),),
+    AnnotationTaskKind.RESPONSE: (
+        AnnotationPass("A", (_SUBSTANTIVE, _SOUND, _FAILURE), "judge_soundness.md", each_step=True),
+        AnnotationPass("B", (_ALIGNED,), "judge_alignment.md"),
+        AnnotationPass("C", (_CLOSED,), "judge_closure.md"),
+        AnnotationPass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
     ),
-    TaskKind.SHORT: (
-        Pass("B", (FormField("locally_sound", (YES, NO)), _ALIGNED), "judge_alignment.md"),
-        Pass("C", (_CLOSED,), "judge_closure.md"),
-        Pass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
+    AnnotationTaskKind.SHORT: (
+        AnnotationPass("B", (FormField("locally_sound", (YES, NO)), _ALIGNED), "judge_alignment.md"),
+        AnnotationPass("C", (_CLOSED,), "judge_closure.md"),
+        AnnotationPass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
     ),
-    TaskKind.FAMILY: (
-        Pass("F", tuple(FormField(name, (YES, NO)) for names in MARKS.values() for name in names), GUIDELINE),
+    AnnotationTaskKind.FAMILY: (
+        AnnotationPass("F", tuple(FormField(name, (YES, NO)) for names in MARKS.values() for name in names), GUIDELINE),
     ),
 }
 """Passes in their order. A pass opens when the one before it is submitted."""
 
 
 def applicable_passes(
-    kind: TaskKind, *, steps: int = 1, answered: bool = True, referenced: bool = True
-) -> tuple[Pass, ...]:
+    kind: AnnotationTaskKind, *, steps: int = 1, answered: bool = True, referenced: bool = True
+) -> tuple[AnnotationPass, ...]:
     """Return the passes of a task, without those that a missing step, answer or reference makes impossible."""
-    without = inapplicable_fields(answered=answered, referenced=referenced)
-    forms = select_passes(kind, [form.name for form in PASSES[kind]], without)
+    without = inapplicable_form_fields(answered=answered, referenced=referenced)
+    forms = select_annotation_passes(kind, [form.name for form in PASSES[kind]], without)
     return tuple(form for form in forms if form.fields and (steps or not form.each_step))
 
 
-def inapplicable_fields(*, answered: bool, referenced: bool) -> frozenset[str]:
+def inapplicable_form_fields(*, answered: bool, referenced: bool) -> frozenset[str]:
     """Return the fields that cannot be asked without an answer, or without a reference."""
     # Completeness compares the trace with the reference, so it is asked of a response without an answer too.
     without_answer = () if answered else ("closed", "correct")
     return frozenset(without_answer + (() if referenced else ("correct", "complete")))
 
 
-def select_passes(kind: TaskKind, names: Sequence[str], without: Collection[str]) -> tuple[Pass, ...]:
+def select_annotation_passes(
+    kind: AnnotationTaskKind, names: Sequence[str], without: Collection[str]
+) -> tuple[AnnotationPass, ...]:
     """Return the named passes of a kind, without some of their fields."""
     return tuple(
         replace(form, fields=tuple(field for field in form.fields if field.name not in without))
@@ -113,7 +115,7 @@ def select_passes(kind: TaskKind, names: Sequence[str], without: Collection[str]
     )
 
 
-def next_pass(passes: Sequence[Pass], submitted: Sequence[str]) -> Pass | None:
+def next_open_pass(passes: Sequence[AnnotationPass], submitted: Sequence[str]) -> AnnotationPass | None:
     """Return the first pass that is not submitted; None where all are. Raise where their order was not kept."""
     names = [form.name for form in passes]
     if list(submitted) != names[: len(submitted)]:
@@ -136,7 +138,9 @@ class FormProblem:
         return f"{where}{self.field}: {self.problem}"
 
 
-def find_problems(form: Pass, entries: Sequence[Entry], steps: int | None = None) -> tuple[FormProblem, ...]:
+def find_form_problems(
+    form: AnnotationPass, entries: Sequence[Entry], steps: int | None = None
+) -> tuple[FormProblem, ...]:
     """Return all problems of a form, which has one entry or one for each step; empty where it may be submitted."""
     expected = steps if form.each_step else 1
     if len(entries) != expected:
@@ -148,7 +152,7 @@ def find_problems(form: Pass, entries: Sequence[Entry], steps: int | None = None
     )
 
 
-def _entry_problems(form: Pass, entry: Entry) -> Iterator[tuple[str, str]]:
+def _entry_problems(form: AnnotationPass, entry: Entry) -> Iterator[tuple[str, str]]:
     """Yield field name and message of every problem."""
     names = {field.name for field in form.fields}
     yield from ((name, "is not asked here.") for name in sorted(set(entry) - names))

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from eclose.annotation import create_tasks
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import PersonRole
-from eclose.annotation.accounts.tokens import to_timestamp
+from eclose.annotation.accounts.tokens import format_utc_timestamp
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import SETTINGS, ProjectSettings, create_project, open_project
 from eclose.annotation.read_annotations import read_annotations
-from eclose.annotation.results.final_labels import collect_verdicts
+from eclose.annotation.results.final_labels import collect_final_verdicts
 from eclose.core.identity import content_hash, hash_rank
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.forms import TaskKind
+    from eclose.annotation.forms import AnnotationTaskKind
     from eclose.annotation.project import Project
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
@@ -71,7 +71,7 @@ class LabelSample:
         return dict(sorted(sizes.items()))
 
 
-def draw_sample(responses: Iterable[str], judgments: Iterable[Judgment], *, n: int, seed: int) -> LabelSample:
+def draw_label_sample(responses: Iterable[str], judgments: Iterable[Judgment], *, n: int, seed: int) -> LabelSample:
     """Draw a stratified sample of a run. Depends on the seed and the ids alone, so that it can be repeated."""
     groups = {judgment.response_id: judgment.verdict.trace_group for judgment in judgments}
     strata = {response: str(groups.get(response) or NOT_JUDGED) for response in responses}
@@ -85,14 +85,14 @@ def draw_sample(responses: Iterable[str], judgments: Iterable[Judgment], *, n: i
             f"n: must be at least {len(members)}, one for each group of the judge ({', '.join(sorted(members))})."
         )
     chosen = []
-    for stratum, count in allocate({name: len(ids) for name, ids in members.items()}, n).items():
+    for stratum, count in allocate_to_strata({name: len(ids) for name, ids in members.items()}, n).items():
         # By hash, so that the order of the files has no influence.
         ranked = sorted(members[stratum], key=lambda response: (hash_rank("label", seed, response), response))
         chosen += ranked[:count]
     return LabelSample(n, seed, strata, tuple(sorted(chosen)))
 
 
-def allocate(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+def allocate_to_strata(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     """Return how many of ``n`` to draw from each stratum, by the square root of its size, at least one from each."""
     counts = dict.fromkeys(sorted(sizes), 1)
     while sum(counts.values()) < n:
@@ -103,12 +103,12 @@ def allocate(sizes: Mapping[str, int], n: int) -> dict[str, int]:
     return counts
 
 
-def begin_labelling(
+def begin_label_project(
     folder: Path,
     instances: Mapping[str, Instance],
     responses: Sequence[Response],
     sample: LabelSample,
-    kind: TaskKind,
+    kind: AnnotationTaskKind,
     now: datetime,
 ) -> Project:
     """Create a project of one person for a sample, or open the existing one of the same sample.
@@ -125,7 +125,7 @@ def begin_labelling(
     records = sorted(encode(record).decode() for record in (*chosen, *questions.values()))
     sample = replace(sample, content=content_hash(records))
     if (folder / SETTINGS).exists():
-        check_same_sample(folder, sample)
+        check_same_label_sample(folder, sample)
         return open_project(folder)
     # One person labels all sampled responses, so questions may repeat.
     settings = ProjectSettings(folder.resolve().parent.name, sample.seed, share_questions=True)
@@ -134,24 +134,24 @@ def begin_labelling(
         add_questions(connection, questions.values())
         add_responses(connection, chosen)
         annotator = people.add_person(connection, ME, PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
-        create_tasks.assign_responses(connection, [annotator], settings, per_response=1, kind=kind)
+        create_tasks.assign_responses_to_annotators(connection, [annotator], settings, per_response=1, kind=kind)
 
     # Before the project: an interrupted start leaves a sample without a project, which is overwritten.
     folder.mkdir(parents=True, exist_ok=True)
     with AtomicFile(folder / SAMPLE) as file:
-        file.write(json.dumps({**asdict(sample), "begun": to_timestamp(now)}, indent=1).encode() + b"\n")
+        file.write(json.dumps({**asdict(sample), "begun": format_utc_timestamp(now)}, indent=1).encode() + b"\n")
     return create_project(folder, settings, begin=fill)
 
 
-def read_sample(folder: Path) -> LabelSample:
+def read_label_sample(folder: Path) -> LabelSample:
     """Read the sample of a project's folder."""
     fields = json.loads((folder / SAMPLE).read_text("ascii"))
     return parse_record(LabelSample, fields, extra="ignore")
 
 
-def check_same_sample(folder: Path, sample: LabelSample) -> None:
+def check_same_label_sample(folder: Path, sample: LabelSample) -> None:
     """Raise where the folder holds another sample: its labels would get wrong weights."""
-    stored = read_sample(folder)
+    stored = read_label_sample(folder)
     if replace(stored, content=sample.content) != sample:
         raise UserError(
             f"{folder}: holds another sample (other responses or judgments, n or seed). Continue with the same"
@@ -164,7 +164,7 @@ def check_same_sample(folder: Path, sample: LabelSample) -> None:
         )
 
 
-def read_verdicts(project: Project) -> list[SettledVerdict]:
+def read_labelled_verdicts(project: Project) -> list[SettledVerdict]:
     """Return the verdicts labelled so far, as other commands read them."""
     with project.reading() as connection:
-        return list(collect_verdicts(read_annotations(connection)))
+        return list(collect_final_verdicts(read_annotations(connection)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.label_sample import LabelSample, begin_labelling, draw_sample, read_verdicts
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.label_sample import LabelSample, begin_label_project, draw_label_sample, read_labelled_verdicts
 from eclose.judged_cases import describe_rejects, read_cases, read_run_files
 from eclose.judging.validate_judges import validate_sample
 from eclose.store.records.jsonl import ReadRecord
@@ -34,7 +34,7 @@ class LabelSession(NamedTuple):
     sample: LabelSample
 
 
-class LabelResult(NamedTuple):
+class LabelSessionResult(NamedTuple):
     """The labels that were written, and the validation of the judge by them."""
 
     path: Path
@@ -46,7 +46,7 @@ class LabelResult(NamedTuple):
     validation: Validation | None = None
 
 
-def open_session(
+def open_label_session(
     run: Path,
     *,
     n: int = 100,
@@ -85,20 +85,20 @@ def open_session(
         sentences.append(f"{unusable:,} {noun} cannot be labelled: unreadable, or without a question in {run}.")
     for sentence in sentences:
         notify(sentence)
-    sample = draw_sample((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
-    kind = TaskKind.RESPONSE if steps else TaskKind.SHORT
-    project = begin_labelling(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
+    sample = draw_label_sample((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
+    kind = AnnotationTaskKind.RESPONSE if steps else AnnotationTaskKind.SHORT
+    project = begin_label_project(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
     return LabelSession(run, step, project, sample)
 
 
-def save_labels(session: LabelSession, *, allow_stale: bool = False) -> LabelResult:
+def save_session_labels(session: LabelSession, *, allow_stale: bool = False) -> LabelSessionResult:
     """Write the labels so far as verdicts, and validate the judge of the run where every stratum has a label."""
     run, sample = session.run, session.sample
     # All labels so far, also those of earlier sessions of the same sample.
-    labels = read_verdicts(session.project)
+    labels = read_labelled_verdicts(session.project)
     # Raises where questions or responses changed since the session was opened: the labels would belong to other texts.
     session.step.write(ReadRecord(verdict.response_id, value=verdict) for verdict in labels)
-    result = LabelResult(session.step.out, len(labels), is_judged=(run / JUDGMENTS).exists())
+    result = LabelSessionResult(session.step.out, len(labels), is_judged=(run / JUDGMENTS).exists())
     if not result.is_judged:
         return result
     labelled = {sample.strata[verdict.response_id] for verdict in labels}

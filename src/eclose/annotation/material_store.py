@@ -24,7 +24,7 @@ _BATCH = 1_000
 """Rows per insert statement."""
 
 
-class Material(NamedTuple):
+class AnnotationMaterial(NamedTuple):
     """The annotated questions and responses, by id."""
 
     instances: Mapping[str, Instance]
@@ -88,11 +88,11 @@ def _add(connection: Connection, statements: Sequence[TextClause], rows: Iterato
     return count
 
 
-def read_material(connection: Connection) -> Material:
+def read_annotation_material(connection: Connection) -> AnnotationMaterial:
     """Read questions and responses back. Passages get numbers as ids: their ids are not stored."""
     instances = {instance.id: instance for instance in _read_instances(connection)}
     responses = (_read_response(row) for row in connection.execute(_READ_RESPONSES))
-    return Material(instances, {response.id: response for response in responses})
+    return AnnotationMaterial(instances, {response.id: response for response in responses})
 
 
 def _read_instances(connection: Connection) -> Iterator[Instance]:
@@ -115,12 +115,12 @@ def _read_response(row: Row[Any]) -> Response:
         json.loads(row.question),
         Trace.of(*json.loads(row.steps)),
         answer,
-        read_source(json.loads(row.origin)),
+        decode_response_source(json.loads(row.origin)),
         answer_lines=int(answer is not None),
     )
 
 
-def read_source(origin: Mapping[str, Any]) -> Source | None:
+def decode_response_source(origin: Mapping[str, Any]) -> Source | None:
     """Return the source of a response from its stored origin; None where the model is unknown."""
     model = origin.get("model")
     return None if model is None else Source(model, origin.get("method"), origin.get("seed"))

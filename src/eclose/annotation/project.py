@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclose.annotation import audit_log
-from eclose.annotation.forms import PASSES, TaskKind
+from eclose.annotation.forms import PASSES, AnnotationTaskKind
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError, UserError
 from eclose.protocol.prompts import load_text
@@ -52,9 +52,9 @@ class ProjectSettings:
     share_questions: bool = False
     """Let an annotator label several responses to one question."""
 
-    def shows_labels(self, kind: TaskKind) -> bool:
+    def shows_labels(self, kind: AnnotationTaskKind) -> bool:
         """Return whether an adjudicator sees the labels of the others."""
-        return kind is TaskKind.SCREENING or self.labels_to_adjudicator
+        return kind is AnnotationTaskKind.SCREENING or self.labels_to_adjudicator
 
 
 class Project:
@@ -64,7 +64,7 @@ class Project:
         self.folder, self.settings, self.engine = folder, settings, engine
         # Errors are logged with their statement; its parameters (labels, password hashes) must not be.
         engine.hide_parameters = True
-        self.head = audit_log.LogHead(folder / HEAD)
+        self.head = audit_log.AuditLogHead(folder / HEAD)
         # SQLite allows a single writer and its waiting ones poll without a queue, so some could starve. A lock is fair.
         self._write_lock: AbstractContextManager[object] = RLock() if engine.dialect.name == "sqlite" else nullcontext()
 
@@ -88,7 +88,7 @@ class Project:
     def record_head(self) -> None:
         """Write the current end of the audit log to the file outside the database."""
         with self.reading() as connection:
-            self.head.advance(audit_log.last_event(connection))
+            self.head.advance(audit_log.last_audit_event(connection))
 
 
 def create_project(
@@ -116,7 +116,7 @@ def create_project(
         for name, value in stored.items():
             row = {"name": name, "value": json.dumps(value)}
             connection.execute(text("INSERT INTO annotate_settings (name, value) VALUES (:name, :value)"), row)
-        audit_log.append_event(connection, LEAD, "created", detail=stored)
+        audit_log.append_audit_event(connection, LEAD, "created", detail=stored)
         begin(connection)
     project.record_head()
     # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
@@ -161,5 +161,5 @@ def open_project(folder: Path) -> Project:
 def guideline_hashes() -> dict[str, str]:
     """Return the hashes of the guidelines that people follow, by file name."""
     # Each guideline once; several passes share a text.
-    names = sorted({form.guideline for kind in TaskKind for form in PASSES[kind]})
+    names = sorted({form.guideline for kind in AnnotationTaskKind for form in PASSES[kind]})
     return {name: load_text(name).hash for name in names}

@@ -18,8 +18,8 @@ from sqlalchemy import text
 
 from eclose.annotation import audit_log
 from eclose.annotation.accounts.people import PersonRole
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.read_annotations import find_disagreements
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.read_annotations import find_subject_disagreements
 from eclose.core.identity import hash_rank
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ PAUSE = 30 * 60.0
 RECENT_TASKS = 20
 """Number of latest tasks over which the time per task is taken."""
 MOST_COMPLETED = 50
-"""Number of latest tasks that ``list_completed`` returns."""
+"""Number of latest tasks that ``list_completed_tasks`` returns."""
 
 
 class TaskProgress(NamedTuple):
@@ -64,25 +64,25 @@ class CompletedTask(NamedTuple):
     passes: tuple[CompletedPass, ...]
 
 
-def count_finished(connection: Connection, person: int) -> int:
+def count_finished_tasks(connection: Connection, person: int) -> int:
     """Return how many tasks a person has finished."""
     return int(connection.execute(_CURSOR, {"person": person}).scalar_one_or_none() or 0)
 
 
 def find_next_task(connection: Connection, person: Person) -> str | None:
-    """Return the id of a person's next task; None where there is none. Adjudicators use ``take_task``."""
-    values = {"person": person.id, "place": count_finished(connection, person.id) + 1}
+    """Return the id of a person's next task; None where there is none. Adjudicators use ``take_next_task``."""
+    values = {"person": person.id, "place": count_finished_tasks(connection, person.id) + 1}
     return connection.execute(_NEXT, values).scalar_one_or_none()
 
 
-def count_waiting(connection: Connection, person: Person) -> int:
+def count_awaiting_adjudication(connection: Connection, person: Person) -> int:
     """Return how many subjects wait for an adjudicator of this person's pool; 0 for other roles."""
     if person.role is not PersonRole.ADJUDICATOR:
         return 0
     return int(connection.execute(_WAITING, {"pool": person.pool}).scalar_one())
 
 
-def take_task(connection: Connection, person: Person) -> str | None:
+def take_next_task(connection: Connection, person: Person) -> str | None:
     """Return the id of a person's next task; give an adjudicator without one the next waiting subject.
 
     Needs a writing connection. Raises IntegrityError where another adjudicator took the same subject: try again.
@@ -95,37 +95,39 @@ def take_task(connection: Connection, person: Person) -> str | None:
         return None
     task = secrets.token_urlsafe(16)
     # An adjudicator has at most one open task, so the next place follows the finished ones.
-    position = count_finished(connection, person.id) + 1
+    position = count_finished_tasks(connection, person.id) + 1
     connection.execute(_CLAIM, {**row, "id": task, "person": person.id, "place": position})
     detail = {"reference_seen_before": bool(row["met"])}
-    audit_log.append_event(connection, person.name, "took", task=task, detail=detail)
+    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail)
     return task
 
 
-def read_progress(connection: Connection, person: Person) -> TaskProgress:
+def read_task_progress(connection: Connection, person: Person) -> TaskProgress:
     """Return how far a person is, and how fast."""
-    finished = count_finished(connection, person.id)
+    finished = count_finished_tasks(connection, person.id)
     last = int(connection.execute(_LAST, {"person": person.id}).scalar_one_or_none() or 0)
     values = {"person": person.id, "first": finished - RECENT_TASKS, "last": finished}
     times = [datetime.fromisoformat(at) for at in connection.execute(_FINISHED_AT, values).scalars()]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
     # Median instead of mean: robust against long looks at single tasks.
     worked = [gap for gap in gaps if gap < PAUSE]
-    return TaskProgress(finished, last + count_waiting(connection, person), median(worked) if worked else None)
+    return TaskProgress(
+        finished, last + count_awaiting_adjudication(connection, person), median(worked) if worked else None
+    )
 
 
 def finish_task(connection: Connection, project: Project, task: Row[Any]) -> None:
     """Advance the person to the next task, and compare the annotators of this one."""
     connection.execute(_ADVANCE, {"person": task.person})
-    compare_annotators(connection, project, task)
+    queue_for_adjudication(connection, project, task)
 
 
-def compare_annotators(connection: Connection, project: Project, task: Row[Any]) -> None:
+def queue_for_adjudication(connection: Connection, project: Project, task: Row[Any]) -> None:
     """Queue a task's subject for adjudication, where all its annotators have finished and disagree."""
     # Compared by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
     if task.role == PersonRole.ADJUDICATOR or connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
         return
-    triggers = find_disagreements(connection, TaskKind(task.kind), task.subject)
+    triggers = find_subject_disagreements(connection, AnnotationTaskKind(task.kind), task.subject)
     if triggers:
         values = {
             "subject": task.subject,
@@ -141,7 +143,7 @@ def compare_annotators(connection: Connection, project: Project, task: Row[Any])
         connection.execute(_DISPUTE, values)
 
 
-def list_completed(connection: Connection, person: Person) -> tuple[CompletedTask, ...]:
+def list_completed_tasks(connection: Connection, person: Person) -> tuple[CompletedTask, ...]:
     """Return the latest tasks of a person with their receipts, newest first. Labels are not included."""
     rows = connection.execute(_COMPLETED, {"person": person.id, "most": MOST_COMPLETED})
     return tuple(
@@ -149,7 +151,8 @@ def list_completed(connection: Connection, person: Person) -> tuple[CompletedTas
             position,
             task,
             tuple(
-                CompletedPass(row.name, audit_log.EventRef(row.event, row.hash).receipt, row.at) for row in submissions
+                CompletedPass(row.name, audit_log.AuditEventRef(row.event, row.hash).receipt, row.at)
+                for row in submissions
             ),
         )
         for (position, task), submissions in groupby(rows, key=lambda row: (row.place, row.task))

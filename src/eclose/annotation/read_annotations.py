@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
-from eclose.annotation.accounts.people import PersonRole, Pool, list_people
-from eclose.annotation.adjudication import find_triggers
+from eclose.annotation.accounts.people import AnnotatorPool, PersonRole, list_people
+from eclose.annotation.adjudication import find_adjudication_triggers
 from eclose.annotation.annotations import (
     Annotation,
-    Annotations,
+    AnnotationSet,
     ScreeningAnnotation,
-    find_disputes,
+    find_screening_disputes,
     group_annotations,
 )
-from eclose.annotation.form_labels import to_judgment, to_screening
-from eclose.annotation.forms import Entry, TaskKind
-from eclose.annotation.material_store import read_source
+from eclose.annotation.form_labels import judgment_from_form, screening_from_form
+from eclose.annotation.forms import AnnotationTaskKind, Entry
+from eclose.annotation.material_store import decode_response_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 FAMILY_TRIGGER = "marks"
 """Reason for the adjudication of a family: its auditors gave different marks."""
-_LETTERS = {Pool.RESPONSES: "A", Pool.QUESTIONS: "S"}
+_LETTERS = {AnnotatorPool.RESPONSES: "A", AnnotatorPool.QUESTIONS: "S"}
 
 
 @dataclass(frozen=True, slots=True)
-class FilledTask:
+class FinishedTaskEntries:
     """The entries of one person's finished task."""
 
     person: str
@@ -60,32 +60,34 @@ class AuditedFamily(NamedTuple):
     """The finished audits of a family."""
 
     form_ids: tuple[str, ...]
-    audits: tuple[FilledTask, ...]
-    adjudication: FilledTask | None
+    audits: tuple[FinishedTaskEntries, ...]
+    adjudication: FinishedTaskEntries | None
 
 
-def read_annotations(connection: Connection, *, names: bool = False) -> Annotations:
+def read_annotations(connection: Connection, *, names: bool = False) -> AnnotationSet:
     """Read all annotations; responses and questions without a finished one included."""
     labels = _person_labels(connection, names=names)
     return group_annotations(_response_records(connection, labels), _question_records(connection, labels))
 
 
-def find_disagreements(connection: Connection, kind: TaskKind, subject: str) -> tuple[str, ...]:
+def find_subject_disagreements(connection: Connection, kind: AnnotationTaskKind, subject: str) -> tuple[str, ...]:
     """Return why a subject needs adjudication; empty where all agree, or a single person was assigned."""
     tasks = _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
     if len(tasks) < 2:
         return ()
     # All marks of a family are asked in one pass, so any different entry is a dispute.
-    if kind is TaskKind.FAMILY:
+    if kind is AnnotationTaskKind.FAMILY:
         return (FAMILY_TRIGGER,) if any(task.final != tasks[0].final for task in tasks[1:]) else ()
-    if kind is TaskKind.SCREENING:
-        return find_disputes([to_screening(subject, task.person, task.final["S"][0]) for task in tasks])
-    return find_triggers([to_judgment(subject, task.person, kind, task.final) for task in tasks])
+    if kind is AnnotationTaskKind.SCREENING:
+        return find_screening_disputes(
+            [screening_from_form(subject, task.person, task.final["S"][0]) for task in tasks]
+        )
+    return find_adjudication_triggers([judgment_from_form(subject, task.person, kind, task.final) for task in tasks])
 
 
 def read_family_audits(connection: Connection) -> Iterator[AuditedFamily]:
     """Yield every assigned family with its finished audits."""
-    tasks = _tasks_by_subject(connection, (TaskKind.FAMILY,))
+    tasks = _tasks_by_subject(connection, (AnnotationTaskKind.FAMILY,))
     for row in connection.execute(_FAMILIES):
         finished = tasks.get(row.subject, ())
         audits = tuple(task for task in finished if task.role is not PersonRole.ADJUDICATOR)
@@ -106,15 +108,15 @@ def _person_labels(connection: Connection, *, names: bool) -> dict[str, str]:
 
 
 def _response_records(connection: Connection, labels: Mapping[str, str]) -> Iterator[Annotation]:
-    tasks = _tasks_by_subject(connection, (TaskKind.RESPONSE, TaskKind.SHORT))
+    tasks = _tasks_by_subject(connection, (AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT))
     for row in connection.execute(_RESPONSES):
         unfinished = Annotation(
             json.loads(row.key),
             json.loads(row.question),
-            TaskKind(row.kind),
+            AnnotationTaskKind(row.kind),
             row.required,
             benchmark=json.loads(row.question_origin).get("benchmark"),
-            source=read_source(json.loads(row.response_origin)),
+            source=decode_response_source(json.loads(row.response_origin)),
         )
         # Always yielded: keeps a response without finished annotations in the result.
         yield unfinished
@@ -122,27 +124,27 @@ def _response_records(connection: Connection, labels: Mapping[str, str]) -> Iter
             yield _annotation(unfinished, task, labels[task.person])
 
 
-def _annotation(unfinished: Annotation, task: FilledTask, label: str) -> Annotation:
+def _annotation(unfinished: Annotation, task: FinishedTaskEntries, label: str) -> Annotation:
     response_id, kind = unfinished.response_id, unfinished.kind
     return replace(
         unfinished,
         annotator=label,
-        judgment=to_judgment(response_id, label, kind, task.entries),
-        amended=to_judgment(response_id, label, kind, task.final) if task.amended else None,
+        judgment=judgment_from_form(response_id, label, kind, task.entries),
+        amended=judgment_from_form(response_id, label, kind, task.final) if task.amended else None,
         adjudicates=task.role is PersonRole.ADJUDICATOR,
         reference_seen_before=task.reference_seen_before,
     )
 
 
 def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iterator[ScreeningAnnotation]:
-    tasks = _tasks_by_subject(connection, (TaskKind.SCREENING,))
+    tasks = _tasks_by_subject(connection, (AnnotationTaskKind.SCREENING,))
     for row in connection.execute(_QUESTIONS):
         key, benchmark = json.loads(row.key), json.loads(row.question_origin).get("benchmark")
         yield ScreeningAnnotation(key, row.required, benchmark=benchmark)
         for task in tasks.get(row.subject, ()):
             label = labels[task.person]
             # Screening has a single pass, S, with one entry.
-            first, final = (to_screening(key, label, entries["S"][0]) for entries in (task.entries, task.final))
+            first, final = (screening_from_form(key, label, entries["S"][0]) for entries in (task.entries, task.final))
             yield ScreeningAnnotation(
                 key,
                 row.required,
@@ -154,7 +156,9 @@ def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iter
             )
 
 
-def _tasks_by_subject(connection: Connection, kinds: Sequence[TaskKind]) -> dict[str, list[FilledTask]]:
+def _tasks_by_subject(
+    connection: Connection, kinds: Sequence[AnnotationTaskKind]
+) -> dict[str, list[FinishedTaskEntries]]:
     rows: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for kind in kinds:
         for row in connection.execute(_ALL_SUBJECTS, {"kind": kind}):
@@ -162,7 +166,7 @@ def _tasks_by_subject(connection: Connection, kinds: Sequence[TaskKind]) -> dict
     return {subject: _filled_tasks(submissions) for subject, submissions in rows.items()}
 
 
-def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FilledTask]:
+def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FinishedTaskEntries]:
     """Return the finished tasks among the submissions of one subject, sorted by person."""
     by_task: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for row in rows:
@@ -177,7 +181,7 @@ def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FilledTask]:
         # A pass has one row per amendment, in their order, so the newest comes last and wins.
         amended = {row.name: tuple(json.loads(row.amended)) for row in submissions if row.amended is not None}
         seen_before = first.took is not None and bool(json.loads(first.took)["reference_seen_before"])
-        tasks.append(FilledTask(first.person, PersonRole(first.role), entries, amended, seen_before))
+        tasks.append(FinishedTaskEntries(first.person, PersonRole(first.role), entries, amended, seen_before))
     return sorted(tasks, key=lambda task: task.person)
 
 

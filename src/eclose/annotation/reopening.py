@@ -14,8 +14,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
-from eclose.annotation.forms import TaskKind, find_problems, select_passes
-from eclose.annotation.submissions import Refusal, SubmissionResult, TaskSheet, build_sheet
+from eclose.annotation.forms import AnnotationTaskKind, find_form_problems, select_annotation_passes
+from eclose.annotation.submissions import SubmissionRefusal, SubmissionResult, TaskPageContent, build_task_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class ReopenRequest(NamedTuple):
 
 def request_reopening(
     connection: Connection, person: Person, task: str, name: str, reason: str
-) -> audit_log.EventRef | None:
+) -> audit_log.AuditEventRef | None:
     """Ask to change a submitted pass; return None where it does not exist, or a request is open already."""
     number = connection.execute(_SUBMITTED, {"task": task, "pass": name, "person": person.id}).scalar_one_or_none()
     # An empty or overlong reason is treated like a missing pass.
@@ -57,10 +57,10 @@ def request_reopening(
             connection.execute(_ASK, {**row, "reason": json.dumps(reason), "asked": audit_log.current_timestamp()})
     except IntegrityError:
         return None
-    return audit_log.append_event(connection, person.name, "asked to reopen", task=task, detail={"pass": name})
+    return audit_log.append_audit_event(connection, person.name, "asked to reopen", task=task, detail={"pass": name})
 
 
-def list_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
+def list_reopen_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
     """Return the open requests, oldest first."""
     return tuple(
         ReopenRequest(row.id, row.name, row.pass_name, json.loads(row.reason), row.asked)
@@ -68,40 +68,48 @@ def list_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
     )
 
 
-def decide_request(connection: Connection, lead: Person, request: str, *, grant: bool) -> audit_log.EventRef | None:
+def decide_reopen_request(
+    connection: Connection, lead: Person, request: str, *, grant: bool
+) -> audit_log.AuditEventRef | None:
     """Grant or refuse a request; return None where it does not exist or is decided already."""
     decision = GRANTED if grant else REFUSED
     values = {"id": request, "decision": decision, "by": lead.id, "at": audit_log.current_timestamp()}
     task = connection.execute(_DECIDE, values).scalar_one_or_none()
     if task is None:
         return None
-    return audit_log.append_event(connection, lead.name, decision, task=task, detail={"request": request})
+    return audit_log.append_audit_event(connection, lead.name, decision, task=task, detail={"request": request})
 
 
-def list_granted(connection: Connection, person: Person) -> tuple[tuple[str, str], ...]:
+def list_granted_reopenings(connection: Connection, person: Person) -> tuple[tuple[str, str], ...]:
     """Return the granted requests of a person that are still unused, with the name of the pass."""
     return tuple((row.id, row.pass_name) for row in connection.execute(_GRANTED, {"person": person.id}))
 
 
-def open_amendment(connection: Connection, project: Project, person: Person, request: str) -> TaskSheet | None:
+def open_pass_amendment(
+    connection: Connection, project: Project, person: Person, request: str
+) -> TaskPageContent | None:
     """Return the pass that a granted request opens, filled in as it is; None where there is no such request."""
     row = _find_granted(connection, person, request)
-    return None if row is None else build_sheet(connection, project, person, row, _form(row), _newest(connection, row))
+    return (
+        None if row is None else build_task_page(connection, project, person, row, _form(row), _newest(connection, row))
+    )
 
 
-def submit_amendment(
+def submit_pass_amendment(
     connection: Connection, project: Project, person: Person, request: str, entries: Sequence[Entry], key: str
 ) -> SubmissionResult:
     """Store an amended form beside the first one. The caller commits before showing the receipt."""
     row = _find_granted(connection, person, request)
     if row is None:
-        return SubmissionResult(refusal=Refusal.UNKNOWN)
+        return SubmissionResult(refusal=SubmissionRefusal.UNKNOWN)
     form = _form(row)
-    if wrong := find_problems(form, entries, visible.count_steps(connection, row.id) if form.each_step else None):
-        return SubmissionResult(refusal=Refusal.WRONG, problems=wrong)
-    detail = {"pass": form.name, "entries": audit_log.fingerprint_entries(entries), "request": request}
+    if wrong := find_form_problems(
+        form, entries, visible.count_response_steps(connection, row.id) if form.each_step else None
+    ):
+        return SubmissionResult(refusal=SubmissionRefusal.WRONG, problems=wrong)
+    detail = {"pass": form.name, "entries": audit_log.hash_form_entries(entries), "request": request}
     # The event first: the amendment's row refers to it.
-    event = audit_log.append_event(connection, person.name, audit_log.AMENDED, task=row.id, detail=detail)
+    event = audit_log.append_audit_event(connection, person.name, audit_log.AMENDED, task=row.id, detail=detail)
     values = {
         "request": request,
         "entries": json.dumps(entries),
@@ -111,7 +119,7 @@ def submit_amendment(
     }
     connection.execute(_AMEND, values)
     # The amendment may create a disagreement that the first forms did not have.
-    queues.compare_annotators(connection, project, row)
+    queues.queue_for_adjudication(connection, project, row)
     return SubmissionResult(receipt=event.receipt, finished=True, event=event)
 
 
@@ -120,7 +128,7 @@ def _find_granted(connection: Connection, person: Person, request: str) -> Row[A
 
 
 def _form(row: Row[Any]) -> Any:
-    return select_passes(TaskKind(row.kind), row.pass_name, row.unasked.split(","))[0]
+    return select_annotation_passes(AnnotationTaskKind(row.kind), row.pass_name, row.unasked.split(","))[0]
 
 
 def _newest(connection: Connection, row: Row[Any]) -> tuple[Entry, ...]:

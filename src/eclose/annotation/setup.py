@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation import audit_log, create_tasks
 from eclose.annotation.accounts import people
-from eclose.annotation.accounts.people import Person, PersonRole, Pool
-from eclose.annotation.assignment.assign import Assignment
-from eclose.annotation.family_audit import FormIds, add_families
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
+from eclose.annotation.assignment.assign import AssignmentPlan
+from eclose.annotation.family_audit import FormIds, add_audit_families
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import LEAD
 from eclose.errors import SettingError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class AnnotationCrew:
     """The people of a project, by name and function."""
 
     annotators: Sequence[str] = ()
@@ -39,10 +39,10 @@ class Crew:
     leads: Sequence[str] = ()
     per_response: int = 2
     """Number of annotators of each response."""
-    kind: TaskKind = TaskKind.RESPONSE
+    kind: AnnotationTaskKind = AnnotationTaskKind.RESPONSE
 
 
-class Invitee(NamedTuple):
+class InvitedPerson(NamedTuple):
     """An invited person with the token of the invitation."""
 
     person: Person
@@ -51,58 +51,60 @@ class Invitee(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectStart:
+class ProjectStaffing:
     """The people and assignments of a new project."""
 
-    invitees: tuple[Invitee, ...]
-    assignments: tuple[tuple[TaskKind, Assignment], ...]
+    invitees: tuple[InvitedPerson, ...]
+    assignments: tuple[tuple[AnnotationTaskKind, AssignmentPlan], ...]
 
 
-def add_material(
+def add_project_material(
     connection: Connection, instances: Iterable[Instance], responses: Iterable[Response]
 ) -> tuple[int, int]:
     """Add questions and responses; return the number of each."""
     counts = add_questions(connection, instances), add_responses(connection, responses)
-    audit_log.append_event(connection, LEAD, "filled", detail={"questions": counts[0], "responses": counts[1]})
+    audit_log.append_audit_event(connection, LEAD, "filled", detail={"questions": counts[0], "responses": counts[1]})
     return counts
 
 
-def add_family_material(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
+def add_audit_material(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
     """Add the families of an audit and return their number."""
-    count = add_families(connection, families)
-    audit_log.append_event(connection, LEAD, "filled", detail={"families": count})
+    count = add_audit_families(connection, families)
+    audit_log.append_audit_event(connection, LEAD, "filled", detail={"families": count})
     return count
 
 
-def invite_and_assign(connection: Connection, settings: ProjectSettings, crew: Crew) -> ProjectStart:
+def invite_and_assign_crew(connection: Connection, settings: ProjectSettings, crew: AnnotationCrew) -> ProjectStaffing:
     """Invite all people of the crew, and assign tasks to its screeners and annotators."""
     invitees = tuple(_invite_crew(connection, crew))
     screeners = [invitee.person for invitee in invitees if invitee.person.role is PersonRole.SCREENER]
     annotators = [invitee.person for invitee in invitees if invitee.person.role is PersonRole.ANNOTATOR]
-    assignments: list[tuple[TaskKind, Assignment]] = []
+    assignments: list[tuple[AnnotationTaskKind, AssignmentPlan]] = []
     if screeners:
-        assignments.append((TaskKind.SCREENING, create_tasks.assign_questions(connection, screeners, settings)))
-    if annotators and crew.kind is TaskKind.FAMILY:
-        assignments.append((crew.kind, create_tasks.assign_families(connection, annotators, settings)))
+        assignments.append(
+            (AnnotationTaskKind.SCREENING, create_tasks.assign_questions_to_screeners(connection, screeners, settings))
+        )
+    if annotators and crew.kind is AnnotationTaskKind.FAMILY:
+        assignments.append((crew.kind, create_tasks.assign_families_to_auditors(connection, annotators, settings)))
     elif annotators:
-        assignment = create_tasks.assign_responses(
+        assignment = create_tasks.assign_responses_to_annotators(
             connection, annotators, settings, per_response=crew.per_response, kind=crew.kind
         )
         assignments.append((crew.kind, assignment))
     names = {invitee.person.name: invitee.person.role for invitee in invitees}
     tasks = {kind: len(assignment.tasks) for kind, assignment in assignments}
-    audit_log.append_event(connection, LEAD, "assigned", detail={"people": names, "tasks": tasks})
-    return ProjectStart(invitees, tuple(assignments))
+    audit_log.append_audit_event(connection, LEAD, "assigned", detail={"people": names, "tasks": tasks})
+    return ProjectStaffing(invitees, tuple(assignments))
 
 
-def _invite_crew(connection: Connection, crew: Crew) -> Iterable[Invitee]:
+def _invite_crew(connection: Connection, crew: AnnotationCrew) -> Iterable[InvitedPerson]:
     now = datetime.now(UTC)
     pool = create_tasks.POOLS[crew.kind]
     # Adjudicators of responses or families share the pool of the annotators.
     groups = (
-        (crew.leads, PersonRole.LEAD, Pool.NONE),
-        (crew.screeners, PersonRole.SCREENER, Pool.QUESTIONS),
-        (crew.screening_adjudicators, PersonRole.ADJUDICATOR, Pool.QUESTIONS),
+        (crew.leads, PersonRole.LEAD, AnnotatorPool.NONE),
+        (crew.screeners, PersonRole.SCREENER, AnnotatorPool.QUESTIONS),
+        (crew.screening_adjudicators, PersonRole.ADJUDICATOR, AnnotatorPool.QUESTIONS),
         (crew.annotators, PersonRole.ANNOTATOR, pool),
         (crew.adjudicators, PersonRole.ADJUDICATOR, pool),
     )
@@ -114,12 +116,12 @@ def _invite_crew(connection: Connection, crew: Crew) -> Iterable[Invitee]:
     for members, role, role_pool in groups:
         for name in members:
             person = people.add_person(connection, name, role, role_pool, people.NO_PASSWORD, now)
-            yield Invitee(person, people.invite_existing(connection, person, now=now))
+            yield InvitedPerson(person, people.invite_to_reset_password(connection, person, now=now))
 
 
-def invite(
-    connection: Connection, name: str, role: str | None = None, pool: Pool | None = None, *, by: str = LEAD
-) -> Invitee:
+def invite_or_renew(
+    connection: Connection, name: str, role: str | None = None, pool: AnnotatorPool | None = None, *, by: str = LEAD
+) -> InvitedPerson:
     """Issue a new invitation to an existing person, or add and invite a new lead or adjudicator."""
     now = datetime.now(UTC)
     person = people.find_person(connection, name)
@@ -130,6 +132,6 @@ def invite(
                 f"{name}: is not in the project. Add --role lead or --role adjudicator; assign adds annotators."
             )
         person = people.add_person(connection, name, PersonRole(role), pool, people.NO_PASSWORD, now)
-    token = people.invite_existing(connection, person, now=now)
-    audit_log.append_event(connection, by, "invited", detail={"name": name, "role": person.role})
-    return Invitee(person, token)
+    token = people.invite_to_reset_password(connection, person, now=now)
+    audit_log.append_audit_event(connection, by, "invited", detail={"name": name, "role": person.role})
+    return InvitedPerson(person, token)

@@ -18,8 +18,17 @@ from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
 from eclose.annotation.accounts.people import PersonRole
-from eclose.annotation.audit_log import EventRef
-from eclose.annotation.forms import PASSES, Entry, FormProblem, Pass, TaskKind, find_problems, next_pass, select_passes
+from eclose.annotation.audit_log import AuditEventRef
+from eclose.annotation.forms import (
+    PASSES,
+    AnnotationPass,
+    AnnotationTaskKind,
+    Entry,
+    FormProblem,
+    find_form_problems,
+    next_open_pass,
+    select_annotation_passes,
+)
 from eclose.annotation.queues import TaskProgress
 from eclose.protocol.annotator_material import AnnotatorMaterial
 from eclose.protocol.prompts import Reader, load_text
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
     from eclose.annotation.project import Project
 
 
-class Refusal(StrEnum):
+class SubmissionRefusal(StrEnum):
     """Reason for refusing a submission."""
 
     UNKNOWN = "unknown"
@@ -45,14 +54,14 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSheet:
+class TaskPageContent:
     """Everything that a page of work shows."""
 
     task: str
-    kind: TaskKind
+    kind: AnnotationTaskKind
     passes: tuple[str, ...]
     """Names of all passes of this kind, skipped ones included: their absence would reveal a missing answer."""
-    form: Pass
+    form: AnnotationPass
     """The open pass."""
     material: AnnotatorMaterial
     """Question, evidence, trace and answers, as far as this pass discloses them."""
@@ -83,42 +92,49 @@ class SubmissionResult:
 
     receipt: str | None = None
     """Proof for the person that the submission was recorded; None where it was refused."""
-    refusal: Refusal | None = None
+    refusal: SubmissionRefusal | None = None
     problems: tuple[FormProblem, ...] = ()
     finished: bool = False
     """Whether this was the last pass of the task."""
-    event: EventRef | None = None
+    event: AuditEventRef | None = None
     """The event of the submission; None where it was recorded before."""
 
 
-def open_sheet(connection: Connection, project: Project, person: Person, task: str) -> TaskSheet | None:
+def open_task_page(connection: Connection, project: Project, person: Person, task: str) -> TaskPageContent | None:
     """Return the open pass of a person's task; None where the task is unknown or has no open pass."""
     row = _find_task(connection, person, task)
     form = None if row is None else _open_pass(connection, row)
     if row is None or form is None:
         return None
-    return build_sheet(connection, project, person, row, form, _draft(connection, task, _number(row, form)))
+    return build_task_page(connection, project, person, row, form, _draft(connection, task, _number(row, form)))
 
 
-def build_sheet(
-    connection: Connection, project: Project, person: Person, row: Row[Any], form: Pass, draft: tuple[Entry, ...]
-) -> TaskSheet:
+def build_task_page(
+    connection: Connection,
+    project: Project,
+    person: Person,
+    row: Row[Any],
+    form: AnnotationPass,
+    draft: tuple[Entry, ...],
+) -> TaskPageContent:
     """Build the sheet of a pass. Callers check beforehand that the person may see it."""
-    return TaskSheet(
+    return TaskPageContent(
         task=row.id,
-        kind=TaskKind(row.kind),
-        passes=tuple(each.name for each in PASSES[TaskKind(row.kind)]),
+        kind=AnnotationTaskKind(row.kind),
+        passes=tuple(each.name for each in PASSES[AnnotationTaskKind(row.kind)]),
         form=form,
-        material=visible.read_visible(connection, row.id, form.name, hide_evidence=project.settings.hide_evidence),
+        material=visible.read_visible_material(
+            connection, row.id, form.name, hide_evidence=project.settings.hide_evidence
+        ),
         draft=draft,
         key=secrets.token_urlsafe(16),
         guideline=load_text(form.guideline).text_for(Reader.PEOPLE),
-        progress=queues.read_progress(connection, person),
+        progress=queues.read_task_progress(connection, person),
         others=_other_entries(connection, project, row, form),
     )
 
 
-def save_draft(connection: Connection, person: Person, task: str, name: str, entries: Sequence[Entry]) -> bool:
+def save_pass_draft(connection: Connection, person: Person, task: str, name: str, entries: Sequence[Entry]) -> bool:
     """Save a draft, without invalid choices; return False where that pass is not open."""
     row = _find_task(connection, person, task)
     form = None if row is None else _open_pass(connection, row)
@@ -137,17 +153,21 @@ def save_draft(connection: Connection, person: Person, task: str, name: str, ent
     return True
 
 
-def count_entries(connection: Connection, person: Person, task: str, name: str) -> int | None:
+def count_form_entries(connection: Connection, person: Person, task: str, name: str) -> int | None:
     """Return how many entries a pass of a person's task has; None where task or pass is unknown."""
     row = _find_task(connection, person, task)
     # Skipped passes count as known here: a difference would reveal that the response has no answer.
-    form = None if row is None else next((each for each in PASSES[TaskKind(row.kind)] if each.name == name), None)
+    form = (
+        None
+        if row is None
+        else next((each for each in PASSES[AnnotationTaskKind(row.kind)] if each.name == name), None)
+    )
     if form is None:
         return None
-    return visible.count_steps(connection, task) if form.each_step else 1
+    return visible.count_response_steps(connection, task) if form.each_step else 1
 
 
-def submit(
+def submit_pass(
     connection: Connection, project: Project, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
 ) -> SubmissionResult:
     """Close a pass with its entries. The caller commits before showing the receipt.
@@ -156,15 +176,17 @@ def submit(
     """
     row = _find_task(connection, person, task)
     if row is None:
-        return SubmissionResult(refusal=Refusal.UNKNOWN)
+        return SubmissionResult(refusal=SubmissionRefusal.UNKNOWN)
     # Before the check for an open pass: a repeated request, as after a lost answer, finds its own pass closed.
     if (previous := _find_repeated(connection, task, name, entries, key)) is not None:
         return previous
     form = _open_pass(connection, row)
     if form is None or form.name != name:
-        return SubmissionResult(refusal=Refusal.CLOSED)
-    if wrong := find_problems(form, entries, visible.count_steps(connection, task) if form.each_step else None):
-        return SubmissionResult(refusal=Refusal.WRONG, problems=wrong)
+        return SubmissionResult(refusal=SubmissionRefusal.CLOSED)
+    if wrong := find_form_problems(
+        form, entries, visible.count_response_steps(connection, task) if form.each_step else None
+    ):
+        return SubmissionResult(refusal=SubmissionRefusal.WRONG, problems=wrong)
     event = _record(connection, person, row, form, entries, key)
     finished = name == row.passes[-1]
     # In the same transaction, so that a finished task always has its follow-up.
@@ -174,12 +196,12 @@ def submit(
 
 
 def _record(
-    connection: Connection, person: Person, row: Row[Any], form: Pass, entries: Sequence[Entry], key: str
-) -> EventRef:
+    connection: Connection, person: Person, row: Row[Any], form: AnnotationPass, entries: Sequence[Entry], key: str
+) -> AuditEventRef:
     number = _number(row, form)
     # The log holds a hash of the entries: it must not reveal labels.
-    detail = {"pass": form.name, "entries": audit_log.fingerprint_entries(entries)}
-    event = audit_log.append_event(connection, person.name, audit_log.SUBMITTED, task=row.id, detail=detail)
+    detail = {"pass": form.name, "entries": audit_log.hash_form_entries(entries)}
+    event = audit_log.append_audit_event(connection, person.name, audit_log.SUBMITTED, task=row.id, detail=detail)
     values = {
         "task": row.id,
         "number": number,
@@ -196,7 +218,7 @@ def _record(
     return event
 
 
-def submit_and_commit(
+def submit_pass_and_commit(
     project: Project, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
 ) -> SubmissionResult:
     """Submit in a transaction of its own, which is on disk on return."""
@@ -204,12 +226,12 @@ def submit_and_commit(
     for _ in range(2):
         try:
             with project.writing() as connection:
-                outcome = submit(connection, project, person, task, name, entries, key)
+                outcome = submit_pass(connection, project, person, task, name, entries, key)
             break
         except IntegrityError:
             continue
     else:
-        return SubmissionResult(refusal=Refusal.CLOSED)
+        return SubmissionResult(refusal=SubmissionRefusal.CLOSED)
     # After the commit: the file outside may be behind the log, but must not name an event that was rolled back.
     if outcome.event is not None:
         project.head.advance(outcome.event)
@@ -224,24 +246,28 @@ def _find_repeated(
     if row is None:
         return None
     if row.key != key or json.loads(row.entries) != [dict(entry) for entry in entries]:
-        return SubmissionResult(refusal=Refusal.CLOSED)
-    return SubmissionResult(receipt=audit_log.EventRef(row.event, row.hash).receipt, finished=name == row.passes[-1])
+        return SubmissionResult(refusal=SubmissionRefusal.CLOSED)
+    return SubmissionResult(
+        receipt=audit_log.AuditEventRef(row.event, row.hash).receipt, finished=name == row.passes[-1]
+    )
 
 
 def _find_task(connection: Connection, person: Person, task: str) -> Row[Any] | None:
     return connection.execute(_TASK, {"task": task, "person": person.id}).one_or_none()
 
 
-def _open_pass(connection: Connection, row: Row[Any]) -> Pass | None:
+def _open_pass(connection: Connection, row: Row[Any]) -> AnnotationPass | None:
     """Return the open pass of a task; None where all are submitted, or an earlier task is unfinished."""
     # Tasks are done in order: only the one after the finished tasks is open.
-    if row.place != queues.count_finished(connection, row.person) + 1:
+    if row.place != queues.count_finished_tasks(connection, row.person) + 1:
         return None
     submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
-    return next_pass(select_passes(TaskKind(row.kind), row.passes, row.unasked.split(",")), submitted)
+    return next_open_pass(
+        select_annotation_passes(AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")), submitted
+    )
 
 
-def _number(row: Row[Any], form: Pass) -> int:
+def _number(row: Row[Any], form: AnnotationPass) -> int:
     return int(row.passes.index(form.name)) + 1
 
 
@@ -251,10 +277,10 @@ def _draft(connection: Connection, task: str, number: int) -> tuple[Entry, ...]:
 
 
 def _other_entries(
-    connection: Connection, project: Project, row: Row[Any], form: Pass
+    connection: Connection, project: Project, row: Row[Any], form: AnnotationPass
 ) -> tuple[tuple[Entry, ...], ...]:
     """Return the entries of the other annotators in this pass, where an adjudicator may see them."""
-    if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(TaskKind(row.kind)):
+    if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(AnnotationTaskKind(row.kind)):
         return ()
     rows = connection.execute(_OTHERS, {"task": row.id, "subject": row.subject, "pass": form.name}).scalars()
     forms = [tuple(json.loads(entries)) for entries in rows]

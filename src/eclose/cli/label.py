@@ -10,7 +10,7 @@ import typer
 from eclose.cli.shared.output import AllowStale, plural, say
 
 if TYPE_CHECKING:
-    from eclose.annotation.label_session import LabelResult, LabelSession
+    from eclose.annotation.label_session import LabelSession, LabelSessionResult
     from eclose.annotation.project import Project
 
 
@@ -32,14 +32,14 @@ def label(
     continues. The labels are written to labels/verdicts.jsonl in the run. Where the run is judged, the judge is
     validated by them, and eclose diagnose shows corrected rates.
     """
-    from eclose.annotation.label_session import open_session, save_labels
+    from eclose.annotation.label_session import open_label_session, save_session_labels
 
-    session = open_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=say)
+    session = open_label_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=say)
     try:
         _print_sample(session)
         _serve(session.project, port, browser=browser)
         # Also after Ctrl+C, which is the normal way to stop: what was labelled so far is written.
-        result = save_labels(session, allow_stale=allow_stale)
+        result = save_session_labels(session, allow_stale=allow_stale)
     finally:
         session.project.close()
     _print_result(session, result)
@@ -58,15 +58,15 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
 
     from eclose.annotation.accounts.people import find_person
     from eclose.annotation.label_sample import ME
-    from eclose.annotation.queues import read_progress
-    from eclose.annotation.web.dependencies import ServerState
-    from eclose.annotation.web.serve import serve
+    from eclose.annotation.queues import read_task_progress
+    from eclose.annotation.web.dependencies import AnnotationServerState
+    from eclose.annotation.web.serve import serve_annotation
 
     with project.reading() as connection:
         person = find_person(connection, ME)
-    # open_session has added the only annotator.
+    # open_label_session has added the only annotator.
     assert person is not None
-    state = ServerState(project, single=person)
+    state = AnnotationServerState(project, single=person)
 
     def ready(url: str) -> None:
         # The token lets only this link in: other users of the machine can reach the port too.
@@ -77,14 +77,14 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
 
     def is_finished() -> bool:
         with project.reading() as connection:
-            tasks = read_progress(connection, person)
+            tasks = read_task_progress(connection, person)
         # The server polls this and stops by itself after the last task.
         return tasks.finished == tasks.total
 
-    serve(state, port=port, ready=ready, is_finished=is_finished)
+    serve_annotation(state, port=port, ready=ready, is_finished=is_finished)
 
 
-def _print_result(session: LabelSession, result: LabelResult) -> None:
+def _print_result(session: LabelSession, result: LabelSessionResult) -> None:
     from eclose.cli.judge import print_validation
 
     say(f"{result.path}: {result.labelled:,} of {plural(len(session.sample.chosen), 'response')} labelled")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.annotation.accounts.login_attempts import AttemptLimits, LoginAttempts
+from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits
 from eclose.errors import SettingError
 
 
@@ -27,7 +27,7 @@ def clock():
 
 @pytest.fixture
 def attempts(clock):
-    return LoginAttempts(clock=clock)
+    return LoginAttemptCounter(clock=clock)
 
 
 def elsewhere():
@@ -162,7 +162,7 @@ def test_capitals_make_no_other_account(attempts):
 
 
 def test_memory_is_bounded(clock):
-    attempts = LoginAttempts(AttemptLimits(capacity=100), clock)
+    attempts = LoginAttemptCounter(LoginAttemptLimits(capacity=100), clock)
     addresses = elsewhere()
     for number in range(1_000):
         attempts.admit(f"{number}" + "x" * 10_000, next(addresses))
@@ -171,7 +171,7 @@ def test_memory_is_bounded(clock):
 
 
 def test_who_tried_last_is_remembered_longest(clock):
-    attempts = LoginAttempts(AttemptLimits(capacity=3), clock)
+    attempts = LoginAttemptCounter(LoginAttemptLimits(capacity=3), clock)
     addresses = elsewhere()
     for number in range(4):
         attempts.admit("ann", next(addresses))
@@ -181,7 +181,7 @@ def test_who_tried_last_is_remembered_longest(clock):
 
 
 def test_many_at_once_get_no_more():
-    attempts = LoginAttempts(clock=Clock())
+    attempts = LoginAttemptCounter(clock=Clock())
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: attempts.admit("ann", "10.0.0.1"), range(500)))
     assert answers.count(0) == 5
@@ -190,7 +190,7 @@ def test_many_at_once_get_no_more():
 @given(st.lists(st.tuples(st.floats(0, 40), st.booleans()), max_size=60))
 def test_no_minute_has_more_than_five_failures(steps):
     clock = Clock()
-    attempts, failed = LoginAttempts(clock=clock), []
+    attempts, failed = LoginAttemptCounter(clock=clock), []
     for pause, right in steps:
         clock.time += pause
         if attempts.admit("ann" if right else f"name-{len(failed)}", "10.0.0.1") == 0:
@@ -204,4 +204,4 @@ def test_no_minute_has_more_than_five_failures(steps):
 @pytest.mark.parametrize("wrong", [{"free": 0}, {"capacity": 0}, {"window": 0.0}, {"window": 400.0}])
 def test_limits_that_cannot_work_are_refused(wrong):
     with pytest.raises(SettingError, match="attempts"):
-        AttemptLimits(**wrong)
+        LoginAttemptLimits(**wrong)

@@ -12,8 +12,8 @@ from eclose.annotation.accounts import passwords
 from eclose.annotation.accounts.passwords import (
     common_passwords,
     hash_password,
-    needs_rehash,
     password_matches,
+    password_needs_rehash,
     password_problems,
 )
 from eclose.errors import UserError
@@ -48,17 +48,17 @@ def test_a_damaged_hash_matches_nothing(stored):
 
 
 def test_what_is_compared_for_unknown_names_costs_what_a_real_one_does():
-    assert not needs_rehash(passwords.DUMMY_HASH)
+    assert not password_needs_rehash(passwords.DUMMY_HASH)
     assert not any(password_matches(passwords.DUMMY_HASH, guess) for guess in ("", "password", GOOD))
 
 
 def test_a_hash_of_other_settings_is_due_for_renewal(cheap):
     weak = hash_password(GOOD)
-    assert not needs_rehash(weak)
+    assert not password_needs_rehash(weak)
     passwords._hasher.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "MEMORY_KIB", 16)
-        assert needs_rehash(weak)
+        assert password_needs_rehash(weak)
         assert password_matches(weak, GOOD)
 
 
@@ -159,7 +159,7 @@ def test_without_argon2_the_message_says_what_to_install(monkeypatch):
     for call in (
         lambda: hash_password(GOOD),
         lambda: password_matches(passwords.DUMMY_HASH, GOOD),
-        lambda: needs_rehash(passwords.DUMMY_HASH),
+        lambda: password_needs_rehash(passwords.DUMMY_HASH),
     ):
         with pytest.raises(UserError, match=r"pip install 'eclose\[annotate\]'"):
             call()

@@ -14,12 +14,12 @@ from sqlalchemy.exc import IntegrityError
 from eclose.annotation.accounts import passwords, people, sessions
 from eclose.annotation.accounts.people import (
     AccountError,
+    AnnotatorPool,
     Invitation,
     Person,
     PersonRole,
-    Pool,
-    check_name,
-    resolve_pool,
+    check_person_name,
+    pool_for_role,
 )
 from eclose.errors import SettingError, UserError
 
@@ -42,21 +42,21 @@ def everything(connection):
 
 
 def test_each_role_has_its_usual_pool():
-    usual = {role: resolve_pool(role) for role in PersonRole}
+    usual = {role: pool_for_role(role) for role in PersonRole}
     assert usual == {
-        PersonRole.LEAD: Pool.NONE,
-        PersonRole.SCREENER: Pool.QUESTIONS,
-        PersonRole.ANNOTATOR: Pool.RESPONSES,
-        PersonRole.ADJUDICATOR: Pool.RESPONSES,
+        PersonRole.LEAD: AnnotatorPool.NONE,
+        PersonRole.SCREENER: AnnotatorPool.QUESTIONS,
+        PersonRole.ANNOTATOR: AnnotatorPool.RESPONSES,
+        PersonRole.ADJUDICATOR: AnnotatorPool.RESPONSES,
     }
-    assert resolve_pool(PersonRole.ADJUDICATOR, Pool.QUESTIONS) is Pool.QUESTIONS
+    assert pool_for_role(PersonRole.ADJUDICATOR, AnnotatorPool.QUESTIONS) is AnnotatorPool.QUESTIONS
 
 
 def test_the_database_and_the_code_allow_the_same_pools(connection, now):
-    for number, (role, pool) in enumerate(product(PersonRole, Pool)):
+    for number, (role, pool) in enumerate(product(PersonRole, AnnotatorPool)):
         row = {"name": f"n{number}", "role": role.value, "pool": pool.value}
         try:
-            allowed = resolve_pool(role, pool) is pool
+            allowed = pool_for_role(role, pool) is pool
         except SettingError:
             allowed = False
         try:
@@ -72,9 +72,9 @@ def test_an_impossible_pool_is_a_sentence(connection, now):
     with pytest.raises(
         SettingError, match=r"pool questions: does not fit the role annotator. Choose responses or families"
     ):
-        people.invite(connection, "ann", PersonRole.ANNOTATOR, Pool.QUESTIONS, now=now)
+        people.invite_person(connection, "ann", PersonRole.ANNOTATOR, AnnotatorPool.QUESTIONS, now=now)
     with pytest.raises(SettingError, match="pool responses"):
-        people.add_person(connection, "ann", PersonRole.LEAD, Pool.RESPONSES, "x", now)
+        people.add_person(connection, "ann", PersonRole.LEAD, AnnotatorPool.RESPONSES, "x", now)
 
 
 # Names
@@ -82,7 +82,7 @@ def test_an_impossible_pool_is_a_sentence(connection, now):
 
 @pytest.mark.parametrize("name", ["a", "A1", "0", "marie.curie-67_x", "x" * 64])
 def test_names_that_can_be_used(name):
-    assert check_name(name) == name
+    assert check_person_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_names_that_can_be_used(name):
 )
 def test_names_that_cannot(name, connection, now):
     for call in (
-        lambda: check_name(name),
-        lambda: people.invite(connection, name, PersonRole.LEAD, None, now=now),
+        lambda: check_person_name(name),
+        lambda: people.invite_person(connection, name, PersonRole.LEAD, None, now=now),
         lambda: people.add_person(connection, name, PersonRole.LEAD, None, "x", now),
     ):
         with pytest.raises(SettingError, match="is not allowed"):
@@ -105,7 +105,7 @@ def test_names_keep_their_capitals_and_are_unique_without_them(connection, now):
         with pytest.raises(AccountError, match=f"name {name}: is taken"):
             annotator(connection, name, now)
         with pytest.raises(AccountError, match=f"name {name}: is taken"):
-            people.invite(connection, name, PersonRole.LEAD, None, now=now)
+            people.invite_person(connection, name, PersonRole.LEAD, None, now=now)
     assert people.find_person(connection, "Ann") == ann
     assert people.find_person(connection, "ann") is None
     assert people.list_people(connection) == (ann,)
@@ -115,22 +115,22 @@ def test_names_keep_their_capitals_and_are_unique_without_them(connection, now):
 
 
 def test_an_invitation_makes_a_person_once(connection, now):
-    token = people.invite(connection, "ann", PersonRole.ADJUDICATOR, Pool.FAMILIES, now=now)
+    token = people.invite_person(connection, "ann", PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES, now=now)
     assert people.find_invitation(connection, token, now=now) == Invitation(
-        "ann", PersonRole.ADJUDICATOR, Pool.FAMILIES, now + 7 * DAY
+        "ann", PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES, now + 7 * DAY
     )
     assert people.list_people(connection) == ()
     ann = people.accept_invitation(connection, token, GOOD, now=now + DAY)
-    assert ann == Person(ann.id, "ann", PersonRole.ADJUDICATOR, Pool.FAMILIES, active=True)
+    assert ann == Person(ann.id, "ann", PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES, active=True)
     assert people.find_person(connection, "ann") == ann
     assert people.find_invitation(connection, token, now=now + DAY) is None
     with pytest.raises(AccountError, match="not valid"):
         people.accept_invitation(connection, token, OTHER, now=now + DAY)
-    assert sessions.login(connection, "ann", GOOD, now=now) is not None
+    assert sessions.log_in_person(connection, "ann", GOOD, now=now) is not None
 
 
 def test_only_the_hash_of_a_token_is_stored(connection, now):
-    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
     assert len(token) == 43
     stored = everything(connection)
     assert token not in stored
@@ -143,7 +143,7 @@ def test_only_the_hash_of_a_token_is_stored(connection, now):
     ("later", "valid"), [(7 * DAY - timedelta(seconds=1), True), (7 * DAY, False), (9 * DAY, False)]
 )
 def test_an_invitation_ends(connection, now, later, valid):
-    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
     assert (people.find_invitation(connection, token, now=now + later) is not None) is valid
     if valid:
         assert people.accept_invitation(connection, token, GOOD, now=now + later).name == "ann"
@@ -153,17 +153,17 @@ def test_an_invitation_ends(connection, now, later, valid):
 
 
 def test_how_long_it_lasts_is_a_setting(connection, now):
-    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now, lasts=timedelta(hours=1))
+    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now, lasts=timedelta(hours=1))
     assert people.find_invitation(connection, token, now=now + timedelta(minutes=59)) is not None
     assert people.find_invitation(connection, token, now=now + timedelta(minutes=60)) is None
     with pytest.raises(SettingError, match="longer than 0 seconds"):
-        people.invite(connection, "bob", PersonRole.LEAD, None, now=now, lasts=timedelta(0))
+        people.invite_person(connection, "bob", PersonRole.LEAD, None, now=now, lasts=timedelta(0))
 
 
 @pytest.mark.parametrize("again", ["ann", "Ann"])
 def test_inviting_again_replaces_the_token(connection, now, again):
-    first = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
-    second = people.invite(connection, again, PersonRole.SCREENER, None, now=now + DAY)
+    first = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
+    second = people.invite_person(connection, again, PersonRole.SCREENER, None, now=now + DAY)
     assert people.find_invitation(connection, first, now=now + DAY) is None
     with pytest.raises(AccountError, match="replaced"):
         people.accept_invitation(connection, first, GOOD, now=now + DAY)
@@ -173,14 +173,14 @@ def test_inviting_again_replaces_the_token(connection, now, again):
 
 @pytest.mark.parametrize("token", ["", "x", "\0", "\ud800", "x" * 10**5])
 def test_a_wrong_token_is_nothing(connection, now, token):
-    people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
     assert people.find_invitation(connection, token, now=now) is None
     with pytest.raises(AccountError, match="not valid"):
         people.accept_invitation(connection, token, GOOD, now=now)
 
 
 def test_a_bad_password_leaves_the_invitation_as_it_was(connection, now):
-    token = people.invite(connection, "marie.curie", PersonRole.LEAD, None, now=now)
+    token = people.invite_person(connection, "marie.curie", PersonRole.LEAD, None, now=now)
     for password in ("short", "Password1234", "Marie.Curie12"):
         with pytest.raises(AccountError, match=r"[Pp]assword"):
             people.accept_invitation(connection, token, password, now=now)
@@ -189,7 +189,7 @@ def test_a_bad_password_leaves_the_invitation_as_it_was(connection, now):
 
 
 def test_a_name_taken_meanwhile_leaves_the_invitation_as_it_was(connection, now):
-    token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+    token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
     annotator(connection, "Ann", now)
     with pytest.raises(AccountError, match="is taken"):
         people.accept_invitation(connection, token, GOOD, now=now)
@@ -202,7 +202,7 @@ def test_refused_is_something_the_caller_can_fix():
 
 def test_a_time_without_a_zone_is_a_bug(connection):
     with pytest.raises(ValueError, match="time zone"):
-        people.invite(connection, "ann", PersonRole.LEAD, None, now=datetime(2026, 3, 1))
+        people.invite_person(connection, "ann", PersonRole.LEAD, None, now=datetime(2026, 3, 1))
 
 
 # Changes
@@ -215,23 +215,23 @@ def test_everybody_in_the_order_in_which_they_came(connection, now):
 
 def test_who_is_made_inactive_is_out_at_once(connection, now):
     ann, bob = (annotator(connection, name, now) for name in ("ann", "bob"))
-    tokens = [sessions.login(connection, "ann", GOOD, now=now).token for _ in range(3)]
-    bobs = sessions.login(connection, "bob", GOOD, now=now).token
-    people.deactivate(connection, ann.id)
+    tokens = [sessions.log_in_person(connection, "ann", GOOD, now=now).token for _ in range(3)]
+    bobs = sessions.log_in_person(connection, "bob", GOOD, now=now).token
+    people.deactivate_person(connection, ann.id)
     assert people.find_person(connection, "ann") == replace(ann, active=False)
-    assert [sessions.find_session(connection, token, now=now) for token in tokens] == [None] * 3
+    assert [sessions.find_login_session(connection, token, now=now) for token in tokens] == [None] * 3
     assert connection.execute(text("SELECT count(*) FROM annotate_sessions")).scalar() == 1
-    assert sessions.find_session(connection, bobs, now=now).person == bob
-    assert sessions.login(connection, "ann", GOOD, now=now) is None
-    people.activate(connection, ann.id)
-    assert [sessions.find_session(connection, token, now=now) for token in tokens] == [None] * 3
-    assert sessions.login(connection, "ann", GOOD, now=now).person == ann
+    assert sessions.find_login_session(connection, bobs, now=now).person == bob
+    assert sessions.log_in_person(connection, "ann", GOOD, now=now) is None
+    people.reactivate_person(connection, ann.id)
+    assert [sessions.find_login_session(connection, token, now=now) for token in tokens] == [None] * 3
+    assert sessions.log_in_person(connection, "ann", GOOD, now=now).person == ann
 
 
 def test_nobody_cannot_be_changed(connection, now):
     for call in (
-        lambda: people.deactivate(connection, 99),
-        lambda: people.activate(connection, 99),
+        lambda: people.deactivate_person(connection, 99),
+        lambda: people.reactivate_person(connection, 99),
         lambda: people.set_password(connection, 99, GOOD),
         lambda: people.change_password(connection, 99, GOOD, OTHER, now=now),
     ):
@@ -241,20 +241,20 @@ def test_nobody_cannot_be_changed(connection, now):
 
 def test_a_new_password_needs_the_current_one_and_ends_other_sessions(connection, now):
     ann = annotator(connection, "ann", now)
-    here, there = (sessions.login(connection, "ann", GOOD, now=now).token for _ in range(2))
+    here, there = (sessions.log_in_person(connection, "ann", GOOD, now=now).token for _ in range(2))
     later = now + timedelta(hours=1)
     people.change_password(connection, ann.id, GOOD, OTHER, now=later, except_token=here)
-    assert sessions.find_session(connection, there, now=later) is None
-    assert sessions.find_session(connection, here, now=later).due is False
-    assert sessions.login(connection, "ann", GOOD, now=later) is None
-    assert sessions.login(connection, "ann", OTHER, now=later) is not None
+    assert sessions.find_login_session(connection, there, now=later) is None
+    assert sessions.find_login_session(connection, here, now=later).due is False
+    assert sessions.log_in_person(connection, "ann", GOOD, now=later) is None
+    assert sessions.log_in_person(connection, "ann", OTHER, now=later) is not None
 
 
 def test_without_a_session_to_spare_all_end(connection, now):
     ann = annotator(connection, "ann", now)
-    token = sessions.login(connection, "ann", GOOD, now=now).token
+    token = sessions.log_in_person(connection, "ann", GOOD, now=now).token
     people.change_password(connection, ann.id, GOOD, OTHER, now=now)
-    assert sessions.find_session(connection, token, now=now) is None
+    assert sessions.find_login_session(connection, token, now=now) is None
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_without_a_session_to_spare_all_end(connection, now):
 )
 def test_a_refused_change_changes_nothing(connection, now, current, new, told):
     ann = annotator(connection, "ann", now)
-    sessions.login(connection, "ann", GOOD, now=now)
+    sessions.log_in_person(connection, "ann", GOOD, now=now)
     before = everything(connection)
     with pytest.raises(AccountError, match=told):
         people.change_password(connection, ann.id, current, new, now=now)
@@ -277,19 +277,19 @@ def test_a_refused_change_changes_nothing(connection, now, current, new, told):
 
 def test_the_inactive_change_nothing(connection, now):
     ann = annotator(connection, "ann", now)
-    people.deactivate(connection, ann.id)
+    people.deactivate_person(connection, ann.id)
     with pytest.raises(AccountError, match="is wrong"):
         people.change_password(connection, ann.id, GOOD, OTHER, now=now)
 
 
 def test_a_forgotten_password_is_set_by_who_runs_the_server(connection, now):
     ann = annotator(connection, "ann", now)
-    token = sessions.login(connection, "ann", GOOD, now=now).token
+    token = sessions.log_in_person(connection, "ann", GOOD, now=now).token
     with pytest.raises(AccountError, match="at least 12"):
         people.set_password(connection, ann.id, "short")
     people.set_password(connection, ann.id, OTHER)
-    assert sessions.find_session(connection, token, now=now) is None
-    assert sessions.login(connection, "ann", OTHER, now=now) is not None
+    assert sessions.find_login_session(connection, token, now=now) is None
+    assert sessions.log_in_person(connection, "ann", OTHER, now=now) is not None
 
 
 # Two at once
@@ -328,7 +328,7 @@ def outcomes(engine, calls):
 
 def test_of_many_who_accept_at_once_one_does(shared, now):
     with shared.begin() as connection:
-        token = people.invite(connection, "ann", PersonRole.LEAD, None, now=now)
+        token = people.invite_person(connection, "ann", PersonRole.LEAD, None, now=now)
     made = outcomes(shared, [lambda c: people.accept_invitation(c, token, GOOD, now=now)] * 6)
     assert len([one for one in made if one is not None]) == 1
     with shared.begin() as connection:
@@ -336,7 +336,7 @@ def test_of_many_who_accept_at_once_one_does(shared, now):
 
 
 def test_of_many_invited_at_once_under_one_name_one_holds(shared, now):
-    tokens = outcomes(shared, [lambda c: people.invite(c, "ann", PersonRole.LEAD, None, now=now)] * 6)
+    tokens = outcomes(shared, [lambda c: people.invite_person(c, "ann", PersonRole.LEAD, None, now=now)] * 6)
     with shared.begin() as connection:
         valid = [token for token in tokens if token and people.find_invitation(connection, token, now=now)]
     assert len(valid) == 1
@@ -350,19 +350,19 @@ def test_of_many_added_at_once_under_one_name_one_is(shared, now):
 def test_somebody_with_tasks_comes_later(connection, now):
     """Work is given out to names; who bears one chooses a password when they come."""
     ann = people.add_person(connection, "ann", PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
-    token = people.invite_existing(connection, ann, now=now)
-    assert sessions.login(connection, "ann", people.NO_PASSWORD, now=now) is None
+    token = people.invite_to_reset_password(connection, ann, now=now)
+    assert sessions.log_in_person(connection, "ann", people.NO_PASSWORD, now=now) is None
     assert people.accept_invitation(connection, token, GOOD, now=now) == ann
-    assert sessions.login(connection, "ann", GOOD, now=now) is not None
+    assert sessions.log_in_person(connection, "ann", GOOD, now=now) is not None
     with pytest.raises(people.AccountError):
         people.accept_invitation(connection, token, OTHER, now=now)
 
 
 def test_who_lost_a_password_is_let_in_anew_and_nobody_else_is(connection, now):
     ann = people.add_person(connection, "ann", PersonRole.ANNOTATOR, None, passwords.hash_password(GOOD), now)
-    opened = sessions.login(connection, "ann", GOOD, now=now)
-    token = people.invite_existing(connection, ann, now=now)
-    assert sessions.find_session(connection, opened.token, now=now) is None
-    assert sessions.login(connection, "ann", GOOD, now=now) is None
+    opened = sessions.log_in_person(connection, "ann", GOOD, now=now)
+    token = people.invite_to_reset_password(connection, ann, now=now)
+    assert sessions.find_login_session(connection, opened.token, now=now) is None
+    assert sessions.log_in_person(connection, "ann", GOOD, now=now) is None
     people.accept_invitation(connection, token, OTHER, now=now)
-    assert sessions.login(connection, "ann", OTHER, now=now) is not None
+    assert sessions.log_in_person(connection, "ann", OTHER, now=now) is not None

@@ -7,14 +7,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eclose.annotation.assignment.assign import (
-    Assignment,
+    AssignmentCountRange,
     AssignmentItem,
+    AssignmentPlan,
     AssignmentSummary,
-    CountRange,
     _separate,
-    assign,
-    closest_repeat,
-    order_queue,
+    assign_to_annotators,
+    closest_question_repeat,
+    order_annotator_queue,
 )
 from eclose.core.identity import content_hash
 from eclose.errors import SettingError
@@ -55,7 +55,7 @@ def projects(draw, crowded=False):
 
 
 def test_at_the_size_of_the_paper_all_counts_are_as_equal_as_they_can_be():
-    assignment = assign(grid(866, 3), SIX)
+    assignment = assign_to_annotators(grid(866, 3), SIX)
     # 2,598 responses x 2 / 6; / 15 pairs = 173.2; 866 x 2 / 6 = 288.67.
     assert Counter(task.annotator for task in assignment.tasks) == dict.fromkeys(SIX, 866)
     pairs = Counter(map(tuple, people_of(assignment).values()))
@@ -69,14 +69,14 @@ def test_at_the_size_of_the_paper_all_counts_are_as_equal_as_they_can_be():
 
 @pytest.mark.parametrize("questions", [5, 10, 15, 30, 31, 52])
 def test_small_projects_are_even_too(questions):
-    assert assign(grid(questions, 3), SIX).summary().even
+    assert assign_to_annotators(grid(questions, 3), SIX).summary().even
 
 
 @patient
 @given(projects(), st.integers(0, 3))
 def test_everybody_has_a_fair_share_and_no_question_twice(project, seed):
     items, names, size = project
-    assignment = assign(items, names, per_response=size, seed=seed)
+    assignment = assign_to_annotators(items, names, per_response=size, seed=seed)
     people = people_of(assignment)
     assert set(people) == {item.id for item in items}
     assert all(len(set(group)) == len(group) == size for group in people.values())
@@ -92,32 +92,32 @@ def test_everybody_has_a_fair_share_and_no_question_twice(project, seed):
 @given(projects(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(project, random):
     items, names, size = project
-    expected = assign(items, names, per_response=size)
+    expected = assign_to_annotators(items, names, per_response=size)
     shuffled = random.sample(items, len(items))
-    assert assign(iter(shuffled), random.sample(names, len(names)), per_response=size) == expected
+    assert assign_to_annotators(iter(shuffled), random.sample(names, len(names)), per_response=size) == expected
 
 
 def test_the_same_seed_gives_the_same_bytes_on_every_machine():
-    assignment = assign(grid(7, 3), SIX)
-    assert assign(grid(7, 3), SIX, seed=43).tasks != assignment.tasks
+    assignment = assign_to_annotators(grid(7, 3), SIX)
+    assert assign_to_annotators(grid(7, 3), SIX, seed=43).tasks != assignment.tasks
     # A change here changes every project that has not been launched: say so in the changelog.
     assert content_hash(rows(assignment)) == "sha256:574239a2d2a6ca6ceab271d7eb0db53dc9879be6479602e1a7ad13245bd7e0ad"
 
 
 def test_annotators_have_orders_of_their_own():
-    assignment = assign(grid(40, 3), SIX)
+    assignment = assign_to_annotators(grid(40, 3), SIX)
     orders = [[item.question for item in items] for items in assignment.queues.values()]
     assert len(set(map(tuple, orders))) == 6
     assert all(order != sorted(order) for order in orders)
     for name, items in assignment.queues.items():
-        assert order_queue(reversed(items), name) == items
-        assert order_queue(items, name, seed=43) != items
+        assert order_annotator_queue(reversed(items), name) == items
+        assert order_annotator_queue(items, name, seed=43) != items
 
 
 def test_an_order_is_a_fair_shuffle():
     # The mean place of 300 of 600 items is 299.5 with a standard error below 10: within five of them.
     items = grid(600, 1)
-    places = [place for place, item in enumerate(order_queue(items, "A1")) if int(item.question[1:]) < 300]
+    places = [place for place, item in enumerate(order_annotator_queue(items, "A1")) if int(item.question[1:]) < 300]
     assert abs(sum(places) / 300 - 299.5) < 50
 
 
@@ -141,21 +141,21 @@ def test_an_order_is_a_fair_shuffle():
 )
 def test_what_cannot_be_assigned_is_refused_with_the_numbers(items, names, size, message):
     with pytest.raises(SettingError, match=message):
-        assign(items, names, per_response=size)
+        assign_to_annotators(items, names, per_response=size)
 
 
 def test_the_most_crowded_question_is_named():
     items = [*grid(1, 2), *(AssignmentItem(f"x{n}", "x", "m") for n in range(3)), AssignmentItem("y", "y", "m")]
     with pytest.raises(SettingError, match=r"question 'x' has 3 responses.* 1 more question"):
-        assign(items, ("A1", "A2", "A3"))
-    assert assign(items, ("A1", "A2", "A3"), share_questions=True).share_questions
+        assign_to_annotators(items, ("A1", "A2", "A3"))
+    assert assign_to_annotators(items, ("A1", "A2", "A3"), share_questions=True).share_questions
 
 
 @patient
 @given(projects(crowded=True))
 def test_shared_questions_repeat_as_little_as_possible_and_are_counted(project):
     items, names, size = project
-    summary = assign(items, names, per_response=size, share_questions=True).summary()
+    summary = assign_to_annotators(items, names, per_response=size, share_questions=True).summary()
     sizes = Counter(item.question for item in items).values()
     assert summary.repeats == sum(max(0, count * size - len(names)) for count in sizes)
     assert summary.load_spread.most - summary.load_spread.least <= 1
@@ -169,13 +169,13 @@ def test_shared_questions_repeat_as_little_as_possible_and_are_counted(project):
 @example([3, 3], 0)
 def test_items_of_one_question_are_never_neighbours_where_that_can_be(counts, seed):
     items = [AssignmentItem(f"{q}/{n}", f"q{q}", "m") for q, count in enumerate(counts) for n in range(count)]
-    order = order_queue(items, "A7", seed=seed)
+    order = order_annotator_queue(items, "A7", seed=seed)
     assert sorted(item.id for item in order) == sorted(item.id for item in items)
     neighbours = sum(one.question == two.question for one, two in pairwise(order))
     # n items of one question and m others leave at least n - 1 - m neighbours.
     others = len(items) - max(counts)
     assert neighbours == max(0, max(counts) - 1 - others)
-    assert order_queue(reversed(items), "A7", seed=seed) == order
+    assert order_annotator_queue(reversed(items), "A7", seed=seed) == order
 
 
 @pytest.mark.parametrize(
@@ -193,23 +193,23 @@ def test_an_adjudicator_meets_a_question_again_a_third_of_the_queue_later():
     counts = [3] * 50 + [2] * 150 + [1] * 373
     items = [AssignmentItem(f"{q}/{n}", f"q{q}", "m") for q, count in enumerate(counts) for n in range(count)]
     assert len(items) == 823
-    gap = closest_repeat(order_queue(items, "A7"))
+    gap = closest_question_repeat(order_annotator_queue(items, "A7"))
     assert 200 < gap <= 823 / 3
 
 
 def test_closest():
     one, other = grid(2, 2)[:2], grid(2, 2)[2:]
-    assert closest_repeat([]) is None
-    assert closest_repeat([one[0], other[0]]) is None
-    assert closest_repeat([one[0], other[0], one[1], other[1]]) == 2
-    assert closest_repeat([one[0], other[0], other[1], one[1]]) == 1
+    assert closest_question_repeat([]) is None
+    assert closest_question_repeat([one[0], other[0]]) is None
+    assert closest_question_repeat([one[0], other[0], one[1], other[1]]) == 2
+    assert closest_question_repeat([one[0], other[0], other[1], one[1]]) == 1
 
 
 @patient
 @given(projects(crowded=True))
 def test_the_summary_counts_what_was_assigned(project):
     items, names, size = project
-    assignment = assign(items, names, per_response=size, share_questions=True)
+    assignment = assign_to_annotators(items, names, per_response=size, share_questions=True)
     summary = assignment.summary()
     groups = Counter(tuple(sorted(group)) for group in people_of(assignment).values())
     assert summary.groups == {group: groups[group] for group in combinations(sorted(names), size)}
@@ -223,13 +223,13 @@ def test_spreads():
     summary = AssignmentSummary(
         {"a": 3, "b": 4}, {("a",): 1, ("b",): 2}, {"m": {"a": 0, "b": 2}}, repeats=0, closest=None
     )
-    assert (summary.load_spread, summary.group_spread) == (CountRange(3, 4), CountRange(1, 2))
-    assert summary.system_spreads == {"m": CountRange(0, 2)}
+    assert (summary.load_spread, summary.group_spread) == (AssignmentCountRange(3, 4), AssignmentCountRange(1, 2))
+    assert summary.system_spreads == {"m": AssignmentCountRange(0, 2)}
     assert not summary.even
 
 
 def test_an_annotator_without_work_has_an_empty_queue():
-    assignment = assign(grid(1, 1), ("A1", "A2", "A3"), per_response=1)
-    assert isinstance(assignment, Assignment)
+    assignment = assign_to_annotators(grid(1, 1), ("A1", "A2", "A3"), per_response=1)
+    assert isinstance(assignment, AssignmentPlan)
     assert sorted(map(len, assignment.queues.values())) == [0, 0, 1]
-    assert assignment.summary().load_spread == CountRange(0, 1)
+    assert assignment.summary().load_spread == AssignmentCountRange(0, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eclose.annotation.annotations import Annotation, ScreeningAnnotation, group_annotations
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
 from eclose.core.response import Source
 
@@ -18,7 +18,7 @@ def judged(response, judge, steps=(SOUND,), labels="1111"):
 
 
 def annotation(
-    response, judge, steps=(SOUND,), labels="1111", *, question=None, kind=TaskKind.RESPONSE, asked=2, **more
+    response, judge, steps=(SOUND,), labels="1111", *, question=None, kind=AnnotationTaskKind.RESPONSE, asked=2, **more
 ):
     return Annotation(
         response, question or f"q of {response}", kind, asked, judge, judged(response, judge, steps, labels),

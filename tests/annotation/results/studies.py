@@ -50,12 +50,12 @@ def amend(project, person, name, entries):
             ),
             {"name": person, "pass": name},
         ).first()
-        link = audit_log.append_event(
+        link = audit_log.append_audit_event(
             connection,
             person,
             audit_log.AMENDED,
             task=row.task,
-            detail={"entries": audit_log.fingerprint_entries(entries)},
+            detail={"entries": audit_log.hash_form_entries(entries)},
         )
         given = {"task": row.task, "number": row.number, "now": audit_log.current_timestamp(), "event": link.seq}
         connection.execute(

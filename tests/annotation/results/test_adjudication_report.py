@@ -6,26 +6,35 @@ from collections import defaultdict
 
 from tests.annotation.results.records import FILLER, L1, L2, SOUND, annotation, grouped, grouped_questions, screening
 
-from eclose.annotation.adjudication import Trigger
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.adjudication import AdjudicationTrigger
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.results.adjudication_report import (
-    ChangedLabels,
-    count_adjudication,
+    OverruledLabels,
+    count_response_adjudication,
     count_screening_adjudication,
 )
 
 # Appendix A.3.3. Categories overlap; 819 responses have at least one, and 4 are flagged alone.
 PAPER = {
-    Trigger.SOUNDNESS: 595,
-    Trigger.FAILURE: 142,
-    Trigger.COMPLETENESS: 129,
-    Trigger.ALIGNMENT: 76,
-    Trigger.CLOSURE: 59,
-    Trigger.SUBSTANTIVE: 13,
-    Trigger.CORRECTNESS: 8,
+    AdjudicationTrigger.SOUNDNESS: 595,
+    AdjudicationTrigger.FAILURE: 142,
+    AdjudicationTrigger.COMPLETENESS: 129,
+    AdjudicationTrigger.ALIGNMENT: 76,
+    AdjudicationTrigger.CLOSURE: 59,
+    AdjudicationTrigger.SUBSTANTIVE: 13,
+    AdjudicationTrigger.CORRECTNESS: 8,
 }
-STEPS = {Trigger.SUBSTANTIVE: (SOUND, FILLER), Trigger.SOUNDNESS: (SOUND, L1), Trigger.FAILURE: (L1, L2)}
-WHOLE = (Trigger.ALIGNMENT, Trigger.CLOSURE, Trigger.COMPLETENESS, Trigger.CORRECTNESS)
+STEPS = {
+    AdjudicationTrigger.SUBSTANTIVE: (SOUND, FILLER),
+    AdjudicationTrigger.SOUNDNESS: (SOUND, L1),
+    AdjudicationTrigger.FAILURE: (L1, L2),
+}
+WHOLE = (
+    AdjudicationTrigger.ALIGNMENT,
+    AdjudicationTrigger.CLOSURE,
+    AdjudicationTrigger.COMPLETENESS,
+    AdjudicationTrigger.CORRECTNESS,
+)
 
 
 def overlapping(differ=819):
@@ -64,19 +73,19 @@ def test_the_paper_s_819_and_4_are_823():
             rows += flagged(number)
         else:
             rows += pair(number, ())
-    found = count_adjudication(grouped(*rows))
+    found = count_response_adjudication(grouped(*rows))
     assert (found.asked, found.complete, found.to_adjudicate) == (2_598, 2_598, 823)
     assert (found.disagreements, found.flag_only) == (819, 4)
-    assert found.triggers == {**PAPER, Trigger.INCONSISTENT: 4}
+    assert found.triggers == {**PAPER, AdjudicationTrigger.INCONSISTENT: 4}
     assert (found.adjudicated, found.waiting) == (0, 823)
     assert found.complete - found.to_adjudicate == 1_775
     assert f"{found.to_adjudicate / found.complete:.1%}" == "31.7%"
 
 
 def test_a_flag_beside_a_difference_is_no_flag_alone():
-    found = count_adjudication(grouped(*flagged(1, "1100"), *flagged(2)))
+    found = count_response_adjudication(grouped(*flagged(1, "1100"), *flagged(2)))
     assert (found.to_adjudicate, found.disagreements, found.flag_only) == (2, 1, 1)
-    assert found.triggers == {Trigger.COMPLETENESS: 1, Trigger.INCONSISTENT: 2}
+    assert found.triggers == {AdjudicationTrigger.COMPLETENESS: 1, AdjudicationTrigger.INCONSISTENT: 2}
 
 
 def test_labels_that_were_not_upheld_are_counted_without_names():
@@ -87,23 +96,24 @@ def test_labels_that_were_not_upheld_are_counted_without_names():
         annotation("r2", "A7", adjudicates=True),
         annotation("r3", "A1", labels="0111"), annotation("r3", "A2"),
     )  # fmt: skip
-    found = count_adjudication(rows)
+    found = count_response_adjudication(rows)
     assert (found.to_adjudicate, found.adjudicated, found.waiting, found.reference_seen_before) == (3, 2, 1, 1)
     # r1 has two steps and r2 one, by two people each.
-    assert found.changed["soundness of a step"] == ChangedLabels(1, 1, 6)
-    assert found.changed["substantive status of a step"] == ChangedLabels(0, 0, 6)
-    assert found.changed["L"] == ChangedLabels(1, 1, 4)
-    assert found.changed["A"] == ChangedLabels(1, 1, 4)
-    assert found.changed["C"] == ChangedLabels(1, 2, 4)
-    assert found.changed["Acc"] == ChangedLabels(1, 2, 4)
+    assert found.changed["soundness of a step"] == OverruledLabels(1, 1, 6)
+    assert found.changed["substantive status of a step"] == OverruledLabels(0, 0, 6)
+    assert found.changed["L"] == OverruledLabels(1, 1, 4)
+    assert found.changed["A"] == OverruledLabels(1, 1, 4)
+    assert found.changed["C"] == OverruledLabels(1, 2, 4)
+    assert found.changed["Acc"] == OverruledLabels(1, 2, 4)
 
 
 def test_short_forms_have_no_steps_to_change():
     rows = [
-        annotation("r", who, labels=labels, kind=TaskKind.SHORT) for who, labels in (("A1", "1111"), ("A2", "0111"))
+        annotation("r", who, labels=labels, kind=AnnotationTaskKind.SHORT)
+        for who, labels in (("A1", "1111"), ("A2", "0111"))
     ]
-    last = annotation("r", "A7", kind=TaskKind.SHORT, adjudicates=True)
-    assert list(count_adjudication(grouped(*rows, last)).changed) == ["L", "A", "C", "K", "Acc"]
+    last = annotation("r", "A7", kind=AnnotationTaskKind.SHORT, adjudicates=True)
+    assert list(count_response_adjudication(grouped(*rows, last)).changed) == ["L", "A", "C", "K", "Acc"]
 
 
 def test_one_person_alone_and_the_unfinished_disagree_with_nobody():
@@ -113,7 +123,7 @@ def test_one_person_alone_and_the_unfinished_disagree_with_nobody():
         annotation("r3", "A1"),
         annotation("r3", "A2"),
     )
-    found = count_adjudication(rows)
+    found = count_response_adjudication(rows)
     assert (found.asked, found.complete, found.to_adjudicate) == (3, 1, 0)
 
 
@@ -124,4 +134,4 @@ def test_screening_is_counted_the_same_way():
     ]  # fmt: skip
     found = count_screening_adjudication(grouped_questions(rows))
     assert (found.asked, found.to_adjudicate, found.adjudicated, found.waiting) == (3, 2, 1, 1)
-    assert found.triggers == {Trigger.ELIGIBILITY: 1, Trigger.REASON: 1}
+    assert found.triggers == {AdjudicationTrigger.ELIGIBILITY: 1, AdjudicationTrigger.REASON: 1}

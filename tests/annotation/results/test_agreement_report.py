@@ -18,13 +18,21 @@ from tests.annotation.results.records import (
     screening,
 )
 
-from eclose.annotation.annotations import Annotation, Annotations
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.results.agreement_report import NOTHING, UNANIMOUS, report_agreement, to_json, undefined_reason
+from eclose.annotation.annotations import Annotation, AnnotationSet
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.results.agreement_report import (
+    NOTHING,
+    UNANIMOUS,
+    agreement_to_json,
+    build_agreement_report,
+    why_alpha_undefined,
+)
 
 
 def made(rows=(), questions=(), **settings):
-    return report_agreement(Annotations(grouped(*rows), grouped_questions(questions)), **{"resamples": 100, **settings})
+    return build_agreement_report(
+        AnnotationSet(grouped(*rows), grouped_questions(questions)), **{"resamples": 100, **settings}
+    )
 
 
 def row(found, name):
@@ -34,7 +42,7 @@ def row(found, name):
 PAIRS = [
     annotation("r1", "A1", [SOUND, L1]), annotation("r1", "A2", [SOUND, L2], "0111"),
     annotation("r2", "A1", [FILLER]), annotation("r2", "A2", [SOUND]),
-    annotation("r3", "A1"), Annotation("r4", "q4", TaskKind.RESPONSE, 2),
+    annotation("r3", "A1"), Annotation("r4", "q4", AnnotationTaskKind.RESPONSE, 2),
 ]  # fmt: skip
 
 
@@ -59,29 +67,29 @@ def test_an_adjudicator_is_none_of_the_two():
 
 
 def test_short_forms_have_no_rows_about_steps():
-    rows = [annotation("r", who, kind=TaskKind.SHORT) for who in ("A1", "A2")]
+    rows = [annotation("r", who, kind=AnnotationTaskKind.SHORT) for who in ("A1", "A2")]
     assert made(rows).responses.rows[0].judgment == "Alignment A"
 
 
 def test_unanimous_and_empty_are_said_and_never_a_number():
     found = made([annotation("r", "A1", labels="1-11"), annotation("r", "A2", labels="1-11")])
-    assert undefined_reason(row(found, "Alignment A")) == UNANIMOUS
-    assert undefined_reason(row(found, "Closure C")) == NOTHING
-    assert undefined_reason(row(made(PAIRS), "Alignment A")) is None
-    text = json.dumps(to_json(found), allow_nan=False)
+    assert why_alpha_undefined(row(found, "Alignment A")) == UNANIMOUS
+    assert why_alpha_undefined(row(found, "Closure C")) == NOTHING
+    assert why_alpha_undefined(row(made(PAIRS), "Alignment A")) is None
+    text = json.dumps(agreement_to_json(found), allow_nan=False)
     alpha = json.loads(text)["responses"]["agreement"][3]["alpha"]
     assert alpha == {"value": None, "interval": None, "undefined_resamples": 100, "undefined": UNANIMOUS}
 
 
 def test_nothing_finished_is_a_report_of_nothing():
-    found = made([Annotation("r", "q", TaskKind.RESPONSE, 2)])
+    found = made([Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)])
     assert (found.responses.compared, found.screening) == (0, None)
-    assert all(undefined_reason(one) == NOTHING for one in found.responses.rows)
-    assert report_agreement(Annotations()).responses is None
+    assert all(why_alpha_undefined(one) == NOTHING for one in found.responses.rows)
+    assert build_agreement_report(AnnotationSet()).responses is None
 
 
 def test_json_has_ac1_of_every_binary_row_and_adjudication():
-    told_ = to_json(
+    told_ = agreement_to_json(
         made(PAIRS, [screening("q1", "S1"), screening("q1", "S2", "N1"), screening("q2", "S1", benchmark=None)])
     )
     rows = {one["judgment"]: one for one in told_["responses"]["agreement"]}

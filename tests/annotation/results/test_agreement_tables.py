@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from tests.annotation.results.records import annotation, grouped, grouped_questions, screening
 
-from eclose.annotation.annotations import Annotation, Annotations
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.results.agreement_report import report_agreement
-from eclose.annotation.results.agreement_tables import build_tables
+from eclose.annotation.annotations import Annotation, AnnotationSet
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.results.agreement_report import build_agreement_report
+from eclose.annotation.results.agreement_tables import build_agreement_tables
 
 
 def made(rows=(), questions=()):
-    return build_tables(report_agreement(Annotations(grouped(*rows), grouped_questions(questions)), resamples=100))
+    return build_agreement_tables(
+        build_agreement_report(AnnotationSet(grouped(*rows), grouped_questions(questions)), resamples=100)
+    )
 
 
 def cells(table, first):
@@ -78,4 +80,4 @@ def test_what_changed_and_who_knew_the_reference_is_said_in_numbers():
 
 
 def test_nothing_finished_has_no_table_of_adjudication():
-    assert len(made([Annotation("r", "q", TaskKind.RESPONSE, 2)])) == 1
+    assert len(made([Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)])) == 1

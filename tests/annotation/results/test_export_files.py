@@ -11,13 +11,13 @@ import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, screening
 from tests.annotation.results.studies import study
 
-from eclose.annotation.annotations import Annotation, Annotations
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.material_store import read_material
+from eclose.annotation.annotations import Annotation, AnnotationSet
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.material_store import read_annotation_material
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import export_annotations
 from eclose.annotation.results.flat_tables import LABELS
-from eclose.annotation.results.formats import ExportFormat
+from eclose.annotation.results.formats import LabelExportFormat
 from eclose.core.judgment import Judgment, Screening
 from eclose.core.response import Source
 from eclose.core.verdict import SettledVerdict
@@ -31,10 +31,10 @@ ROWS = (
     annotation("r2", "A1", [L1, SOUND]), annotation("r2", "A2", [SOUND, SOUND], "1011"),
     annotation("r2", "A7", [SOUND, SOUND], "1011", adjudicates=True, reference_seen_before=True),
     annotation("r3", "A1"), annotation("r3", "A2", labels="0111"), annotation("r4", "A1"),
-    Annotation("r5", "q5", TaskKind.RESPONSE, 2),
+    Annotation("r5", "q5", AnnotationTaskKind.RESPONSE, 2),
 )  # fmt: skip
 SCREENED = (screening("q1", "S1"), screening("q1", "S2"), screening("q2", "S1", "N1"), screening("q2", "S2"))
-ANNOTATED = Annotations(grouped(*ROWS), grouped_questions(SCREENED))
+ANNOTATED = AnnotationSet(grouped(*ROWS), grouped_questions(SCREENED))
 OPEN = {"waits for adjudication": 1, "1 of 2 have finished": 1, "nobody has finished": 1}
 
 
@@ -119,9 +119,9 @@ def test_the_same_again_is_nothing_to_do_and_others_are_refused(out):
     assert write(out).again
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
     with pytest.raises(UserError, match="other labels"):
-        write(out, Annotations(grouped(*ROWS[:2])))
+        write(out, AnnotationSet(grouped(*ROWS[:2])))
     with pytest.raises(UserError, match="labels or formats"):
-        write(out, formats=[ExportFormat.CSV])
+        write(out, formats=[LabelExportFormat.CSV])
     (out / "labels.jsonl").write_text("changed")
     with pytest.raises(UserError, match=r"labels\.jsonl was changed"):
         write(out)
@@ -153,7 +153,7 @@ def test_after_an_error_there_is_nothing(out, monkeypatch):
 
 def test_nothing_given_out_is_nothing_to_export(out):
     with pytest.raises(UserError, match="nothing to export"):
-        write(out, Annotations())
+        write(out, AnnotationSet())
 
 
 HOSTILE = ["=HYPERLINK(1)", "+x", "-x", "@x", "\tx", "\rx", "\nx", "＝x", "＋x", "－x", "＠x", "  =x"]
@@ -163,7 +163,7 @@ def test_no_cell_of_a_table_is_a_formula(out):
     rows = [annotation(text, who, question=text, benchmark=text, source=Source(text, text, -1))
             for text in HOSTILE for who in ("=A1", "@A2")]  # fmt: skip
     screens = [screening(text, who, benchmark=text) for text in HOSTILE for who in ("=S1", "@S2")]
-    write(out, Annotations(grouped(*rows), grouped_questions(screens)), formats=[ExportFormat.CSV])
+    write(out, AnnotationSet(grouped(*rows), grouped_questions(screens)), formats=[LabelExportFormat.CSV])
     names = {path.stem for path in out.glob("*.csv")}
     assert names == {"labels", "annotations", "steps", "screening", "screening-annotations"}
     for path in out.glob("*.csv"):
@@ -180,7 +180,7 @@ def test_no_cell_of_a_table_is_a_formula(out):
 
 def test_tables_tell_first_and_last_words_and_steps(out):
     amended = replace(ROWS[1], amended=replace(ROWS[1].judgment, closed=False))
-    write(out, Annotations(grouped(ROWS[0], amended, *ROWS[2:])), formats=[ExportFormat.CSV])
+    write(out, AnnotationSet(grouped(ROWS[0], amended, *ROWS[2:])), formats=[LabelExportFormat.CSV])
     with (out / "annotations.csv").open(encoding="utf-8-sig") as file:
         found = list(csv.DictReader(file))
     second = next(row for row in found if (row["response_id"], row["annotator"]) == ("r1", "A2"))
@@ -196,7 +196,7 @@ def test_tables_tell_first_and_last_words_and_steps(out):
 
 def test_parquet_tells_what_the_tables_tell(out, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    write(out, formats=[ExportFormat.PARQUET])
+    write(out, formats=[LabelExportFormat.PARQUET])
     labels = parquet.read_table(out / "labels.parquet").to_pylist()
     assert [(row["response_id"], *(row[name] for name in LABELS)) for row in labels] == [
         ("r1", True, True, True, True, True), ("r2", True, True, False, True, True),
@@ -205,14 +205,14 @@ def test_parquet_tells_what_the_tables_tell(out, tmp_path):
     annotations = parquet.read_table(out / "annotations.parquet").to_pylist()
     assert len(annotations) == len(ROWS)
     assert annotations[-1]["annotator"] is None
-    write(tmp_path / "again", formats=[ExportFormat.PARQUET])
+    write(tmp_path / "again", formats=[LabelExportFormat.PARQUET])
     assert read_manifest(out / "manifest.json").outputs == read_manifest(tmp_path / "again" / "manifest.json").outputs
 
 
 def test_parquet_without_its_library_says_what_to_install(out, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"eclose\[parquet\]"):
-        write(out, formats=[ExportFormat.PARQUET])
+        write(out, formats=[LabelExportFormat.PARQUET])
     assert not out.exists()
 
 
@@ -224,7 +224,7 @@ def test_tasks_for_label_studio_need_what_is_labelled(out):
 def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     project = study(tmp_path / "study")
     with project.reading() as connection:
-        write(out, read_annotations(connection), material=read_material(connection))
+        write(out, read_annotations(connection), material=read_annotation_material(connection))
     project.close()
     read_records = read_cases(out)
     cases, left = read_records.cases, read_records.left_out

@@ -11,18 +11,18 @@ from tests.annotation.results.records import L1, SOUND, annotation, grouped, scr
 from tests.annotation.results.test_export_files import ANNOTATED, ROWS, SCREENED, write
 
 from eclose.annotation.adjudication import LabelOrigin
-from eclose.annotation.annotations import Annotations
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.material_store import Material
-from eclose.annotation.results.formats import ExportFormat
-from eclose.annotation.results.import_labels import NOT_LABELLED, read_labels, read_run_material
+from eclose.annotation.annotations import AnnotationSet
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.material_store import AnnotationMaterial
+from eclose.annotation.results.formats import LabelExportFormat
+from eclose.annotation.results.import_labels import NOT_LABELLED, read_label_files, read_run_material
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import encode, write_records
 
-RUN = Material(
+RUN = AnnotationMaterial(
     {"q1": Instance("q1", "Who?", (Passage("p", "T", "t"),), "Ann", benchmark="B")},
     {"r1": Response("r1", "q1", Trace.of("a"), "Ann", Source("m"))},
 )
@@ -51,8 +51,8 @@ def test_a_table_is_read_and_settled(tmp_path):
     path = table(
         tmp_path / "l.csv", row(benchmark="B", model="m", seed="7"), row(annotator="A2", benchmark="B", model="m")
     )
-    (one,) = read_labels([path]).annotations.responses
-    assert (one.kind, one.required, one.final.origin) == (TaskKind.SHORT, 2, LabelOrigin.AGREED)
+    (one,) = read_label_files([path]).annotations.responses
+    assert (one.kind, one.required, one.final.origin) == (AnnotationTaskKind.SHORT, 2, LabelOrigin.AGREED)
     assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m", None, 7))
     assert one.final.judgment.verdict.reliable is True
 
@@ -60,7 +60,7 @@ def test_a_table_is_read_and_settled(tmp_path):
 @pytest.mark.parametrize("yes,no", [("yes", "no"), ("TRUE", "False"), ("1", "0"), (" y ", "n"), ("1.0", "0.0")])
 def test_labels_are_written_in_many_ways(tmp_path, yes, no):
     path = table(tmp_path / "l.csv", row(aligned=yes, closed=no))
-    (one,) = read_labels([path]).annotations.responses
+    (one,) = read_label_files([path]).annotations.responses
     assert (one.first_judgments[0].aligned, one.first_judgments[0].closed) == (True, False)
 
 
@@ -68,7 +68,7 @@ def test_labels_are_written_in_many_ways(tmp_path, yes, no):
 def test_letters_and_json_values_are_read(tmp_path, yes, no):
     given = {"L": yes, "A": no, "C": yes, "K": None, "Acc": no}
     path = objects(tmp_path / "l.jsonl", {"response_id": "r", "question_id": "q", "annotator": 7, **given})
-    (one,) = read_labels([path]).annotations.responses
+    (one,) = read_label_files([path]).annotations.responses
     verdict = one.first_judgments[0].verdict
     assert (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct) == (
         True, False, True, None, False,
@@ -79,7 +79,7 @@ def test_letters_and_json_values_are_read(tmp_path, yes, no):
 
 def test_soundness_that_was_not_judged_is_unknown_and_not_true(tmp_path):
     path = table(tmp_path / "l.csv", row(locally_sound=""))
-    (one,) = read_labels([path]).annotations.responses
+    (one,) = read_label_files([path]).annotations.responses
     assert (one.first_judgments[0].locally_sound, one.first_judgments[0].steps) == (None, ())
     assert one.final.judgment.verdict.reliable is None
 
@@ -87,23 +87,23 @@ def test_soundness_that_was_not_judged_is_unknown_and_not_true(tmp_path):
 def test_columns_may_have_other_names(tmp_path):
     path = table(tmp_path / "l.csv", {"id": "r", "q": "q", "who": "x", "on_target": "no"})
     names = {"response_id": "id", "question_id": "q", "annotator": "who", "aligned": "on_target"}
-    (one,) = read_labels([path], columns=names).annotations.responses
+    (one,) = read_label_files([path], columns=names).annotations.responses
     assert (one.response_id, one.first_judgments[0].aligned, one.first_judgments[0].closed) == ("r", False, None)
     with pytest.raises(SettingError, match="unknown name targeted"):
-        read_labels([path], columns={"targeted": "x"})
+        read_label_files([path], columns={"targeted": "x"})
 
 
 def test_a_run_knows_the_question_and_where_it_comes_from(tmp_path):
     given = row()
     del given["question_id"]
     path = table(tmp_path / "l.csv", given)
-    (one,) = read_labels([path], run=RUN).annotations.responses
+    (one,) = read_label_files([path], run=RUN).annotations.responses
     assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m"))
     with pytest.raises(UserError, match=r"l\.csv row 2: question_id: is empty; add the column, or name the run"):
-        read_labels([path])
+        read_label_files([path])
     other = table(tmp_path / "o.csv", row("r9"), row(question_id="q7"))
     with pytest.raises(UserError, match=r"row 2: 'r9' is not a response of the run; .* row 3: 'r1' answers 'q1'"):
-        read_labels([other], run=RUN)
+        read_label_files([other], run=RUN)
 
 
 def test_a_run_with_two_questions_or_responses_under_one_id_is_refused(tmp_path):
@@ -120,11 +120,11 @@ def test_a_run_with_two_questions_or_responses_under_one_id_is_refused(tmp_path)
 
 def test_people_who_are_missing_leave_a_response_open(tmp_path):
     path = table(tmp_path / "l.csv", row(), row(annotator="A2"), row("r2"))
-    assert [one.open_reason for one in read_labels([path]).annotations.responses] == [None, "1 of 2 have finished"]
-    one, other = read_labels([path], per_response=1).annotations.responses
+    assert [one.open_reason for one in read_label_files([path]).annotations.responses] == [None, "1 of 2 have finished"]
+    one, other = read_label_files([path], per_response=1).annotations.responses
     assert (one.final.origin, other.final.origin) == (LabelOrigin.AGREED, LabelOrigin.SINGLE)
     assert (one.required, other.required) == (2, 1)
-    assert read_labels([path], per_response=3).annotations.responses[0].open_reason == "2 of 3 have finished"
+    assert read_label_files([path], per_response=3).annotations.responses[0].open_reason == "2 of 3 have finished"
 
 
 def test_an_adjudicator_settles(tmp_path):
@@ -134,13 +134,13 @@ def test_an_adjudicator_settles(tmp_path):
         row(annotator="A2", closed="no"),
         row(annotator="A7", adjudicates="yes"),
     )
-    (one,) = read_labels([path]).annotations.responses
+    (one,) = read_label_files([path]).annotations.responses
     assert (one.required, one.final.origin, one.adjudication.annotator) == (2, LabelOrigin.ADJUDICATED, "A7")
 
 
 def test_one_file_for_each_person(tmp_path):
     paths = [table(tmp_path / f"{who}.csv", row(annotator=who)) for who in ("A1", "A2")]
-    assert read_labels(paths).annotations.responses[0].final.origin is LabelOrigin.AGREED
+    assert read_label_files(paths).annotations.responses[0].final.origin is LabelOrigin.AGREED
 
 
 def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
@@ -150,7 +150,7 @@ def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
     with second.open("a") as file:
         file.write("{broken\n")
     with pytest.raises(UserError) as refused:
-        read_labels([first, second])
+        read_label_files([first, second])
     for part in (
         "a.csv row 2: aligned: 'maybe' is not a label",
         "a.csv row 3: response_id: is empty",
@@ -167,12 +167,12 @@ def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
 def test_only_so_many_problems_are_told(tmp_path):
     path = table(tmp_path / "a.csv", *(row(f"r{n}", aligned="?") for n in range(25)))
     with pytest.raises(UserError, match="and 5 more"):
-        read_labels([path])
+        read_label_files([path])
 
 
 def test_nothing_to_read_is_said(tmp_path):
     with pytest.raises(UserError, match="holds no labels"):
-        read_labels([table(tmp_path / "a.csv", {"response_id": ""})])
+        read_label_files([table(tmp_path / "a.csv", {"response_id": ""})])
 
 
 # Our own files.
@@ -185,7 +185,7 @@ def exported(tmp_path):
 
 
 def test_an_export_comes_back_to_the_byte(exported, tmp_path):
-    back = read_labels([exported / "annotations.jsonl", exported / "screening-annotations.jsonl"])
+    back = read_label_files([exported / "annotations.jsonl", exported / "screening-annotations.jsonl"])
     assert back.annotations == ANNOTATED
     write(tmp_path / "again", back.annotations)
     for path in exported.iterdir():
@@ -196,10 +196,10 @@ def test_an_export_comes_back_to_the_byte(exported, tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_flat_tables_come_back_with_their_labels(tmp_path, ending):
     odd = [annotation("=r", "@A1", benchmark="-b"), annotation("=r", "@A2", labels="1011", benchmark="-b")]
-    there = Annotations(grouped(*ROWS, *odd), ANNOTATED.questions)
-    write(tmp_path / "out", there, formats=[ExportFormat(ending)])
+    there = AnnotationSet(grouped(*ROWS, *odd), ANNOTATED.questions)
+    write(tmp_path / "out", there, formats=[LabelExportFormat(ending)])
     names = ("annotations", "screening-annotations")
-    back = read_labels([tmp_path / "out" / f"{name}.{ending}" for name in names]).annotations
+    back = read_label_files([tmp_path / "out" / f"{name}.{ending}" for name in names]).annotations
     assert back.questions == there.questions
     for one, other in zip(back.responses, there.responses, strict=True):
         assert (one.response_id, one.question_id, one.benchmark, one.source, one.required, one.open_reason) == (
@@ -218,7 +218,7 @@ def screening_row(**more):
 def test_screening_may_be_made_elsewhere(tmp_path):
     path = table(tmp_path / "s.csv", screening_row(), screening_row(annotator="S2", eligible="no", code="N3"),
                  screening_row(question_id="q2"))  # fmt: skip
-    one, other = read_labels([path]).annotations.questions
+    one, other = read_label_files([path]).annotations.questions
     assert ([row.code for row in one.first_screenings], one.open_reason) == ([None, "N3"], "waits for adjudication")
     assert other.open_reason == "1 of 2 have finished"
 
@@ -237,7 +237,7 @@ def test_screening_may_be_made_elsewhere(tmp_path):
 )
 def test_a_screening_that_cannot_be_is_refused(tmp_path, more, problem):
     with pytest.raises(UserError) as refused:
-        read_labels([table(tmp_path / "s.csv", screening_row(**more))])
+        read_label_files([table(tmp_path / "s.csv", screening_row(**more))])
     assert problem in str(refused.value)
 
 
@@ -271,7 +271,7 @@ def damaged(one, **changes):
 )
 def test_a_damaged_export_is_refused(tmp_path, rows, problem):
     with pytest.raises(UserError) as refused:
-        read_labels([objects(tmp_path / "annotations.jsonl", *rows)])
+        read_label_files([objects(tmp_path / "annotations.jsonl", *rows)])
     assert problem in str(refused.value)
 
 

@@ -9,10 +9,15 @@ from xml.etree import ElementTree as Xml
 import pytest
 from tests.annotation.results.test_import_labels import RUN
 
-from eclose.annotation.forms import PASSES, TaskKind
-from eclose.annotation.material_store import Material
-from eclose.annotation.results.import_labels import read_labels
-from eclose.annotation.results.label_studio import NOT_ASKED, build_config, encode_tasks, opaque_id
+from eclose.annotation.forms import PASSES, AnnotationTaskKind
+from eclose.annotation.material_store import AnnotationMaterial
+from eclose.annotation.results.import_labels import read_label_files
+from eclose.annotation.results.label_studio import (
+    NOT_ASKED,
+    build_label_studio_config,
+    encode_label_studio_tasks,
+    opaque_response_id,
+)
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, Criterion
 from eclose.errors import UserError
 
@@ -20,7 +25,7 @@ YES = dict.fromkeys(("locally_sound", "aligned", "closed", "correct", "complete"
 
 
 def made(material=RUN):
-    return json.loads(b"".join(encode_tasks(material, material.responses)))
+    return json.loads(b"".join(encode_label_studio_tasks(material, material.responses)))
 
 
 def chosen(choices, person=3, **more):
@@ -33,42 +38,42 @@ def back(tmp_path, *annotations, material=RUN, run=RUN):
     exported = [{**task, "id": 1, "annotations": list(annotations)} for task in made(material)]
     path = tmp_path / "export.json"
     path.write_text(json.dumps(exported))
-    return read_labels([path], run=run)
+    return read_label_files([path], run=run)
 
 
 def without(**changes):
     response = replace(RUN.responses["r1"], **{name: None for name in changes if name == "answer"})
     instance = replace(RUN.instances["q1"], **{name: None for name in changes if name == "reference_answer"})
-    return Material({"q1": instance}, {"r1": response})
+    return AnnotationMaterial({"q1": instance}, {"r1": response})
 
 
 def test_a_task_shows_everything_and_names_neither_response_nor_model():
     (task,) = made()
     data = task["data"]
     assert (data["question"], data["trace"], data["answer"], data["reference"]) == ("Who?", "a", "Ann", "Ann")
-    assert data["item"] == opaque_id("r1")
+    assert data["item"] == opaque_response_id("r1")
     assert "r1" not in data.values()
     assert not {"response_id", "question_id", "model", "benchmark"} & data.keys()
 
 
 def test_nothing_in_the_file_ends_a_script():
     instance = replace(RUN.instances["q1"], question="</script><img src=x onerror=alert(1)>&\u2028")
-    material = Material({"q1": instance}, RUN.responses)
-    text = b"".join(encode_tasks(material, material.responses)).decode("ascii")
+    material = AnnotationMaterial({"q1": instance}, RUN.responses)
+    text = b"".join(encode_label_studio_tasks(material, material.responses)).decode("ascii")
     assert not set("<>&") & set(text)
     assert json.loads(text)[0]["data"]["question"] == instance.question
 
 
 def test_the_order_of_tasks_tells_nothing():
     responses = {f"r{n}": replace(RUN.responses["r1"], id=f"r{n}") for n in range(9)}
-    items = [task["data"]["item"] for task in made(Material(RUN.instances, responses))]
+    items = [task["data"]["item"] for task in made(AnnotationMaterial(RUN.instances, responses))]
     assert items == sorted(items)
 
 
 def test_the_template_asks_what_the_short_form_asks_and_shows_plain_text():
-    view = Xml.fromstring(build_config())
+    view = Xml.fromstring(build_label_studio_config())
     asked = [one.get("name") for one in view.iter("Choices")]
-    assert asked == [field.name for one in PASSES[TaskKind.SHORT] for field in one.fields]
+    assert asked == [field.name for one in PASSES[AnnotationTaskKind.SHORT] for field in one.fields]
     texts = {one.get("name"): one for one in view.iter("Text")}
     assert {one.get("valueType") for one in texts.values()} == {"text"}
     assert {one.get("value") for one in texts.values()} == {f"${name}" for name in texts}
@@ -82,7 +87,7 @@ def test_what_was_chosen_comes_back(tmp_path):
     (one,) = found.annotations.responses
     assert [each.annotator for each in one.annotations] == ["LS3", "LS9"]
     assert [judgment.closed for judgment in one.first_judgments] == [True, False]
-    assert (one.response_id, one.question_id, one.kind, one.required) == ("r1", "q1", TaskKind.SHORT, 2)
+    assert (one.response_id, one.question_id, one.kind, one.required) == ("r1", "q1", AnnotationTaskKind.SHORT, 2)
 
 
 def test_a_person_labels_a_task_once(tmp_path):

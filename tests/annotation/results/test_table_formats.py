@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markdown_it import MarkdownIt
 
-from eclose.annotation.results.agreement_tables import AgreementTable, format_latex, format_markdown
+from eclose.annotation.results.agreement_tables import AgreementTable, format_agreement_latex, format_agreement_markdown
 
 HOSTILE = r"[x](javascript:alert(1)) | \input{/etc/passwd} % <b>_a_</b> & *"
 TABLE = AgreementTable(
@@ -13,7 +13,7 @@ TABLE = AgreementTable(
 
 
 def test_markdown_shows_the_text_as_it_is():
-    html = MarkdownIt("commonmark").enable("table").render(format_markdown([TABLE]))
+    html = MarkdownIt("commonmark").enable("table").render(format_agreement_markdown([TABLE]))
     assert html.count("<tr>") == 4
     assert "<a" not in html
     assert "<b>" not in html
@@ -23,7 +23,7 @@ def test_markdown_shows_the_text_as_it_is():
 
 
 def test_latex_has_no_command_but_ours():
-    text = format_latex([TABLE])
+    text = format_agreement_latex([TABLE])
     assert r"\input" not in text
     assert r"\textbackslash{}input\{/etc/passwd\}" in text
     # A row that begins with a bracket is no argument of the line break before it.

@@ -10,8 +10,8 @@ from tests.annotation.projects import filled
 
 from eclose.annotation import queues, submissions
 from eclose.annotation.accounts import passwords, people
-from eclose.annotation.web.app import build_app
-from eclose.annotation.web.dependencies import ServerState
+from eclose.annotation.web.app import build_annotation_app
+from eclose.annotation.web.dependencies import AnnotationServerState
 
 ORIGIN = "http://127.0.0.1"
 PASSWORD = "correct horse battery staple"
@@ -19,7 +19,7 @@ SAME = {"sec-fetch-site": "same-origin"}
 
 
 def application(project, **more):
-    return build_app(ServerState(project, **more), hosts=("127.0.0.1",))
+    return build_annotation_app(AnnotationServerState(project, **more), hosts=("127.0.0.1",))
 
 
 def with_passwords(project, hashed):
@@ -81,7 +81,7 @@ class Browser:
 
     def sheet(self, address):
         with self.project.reading() as connection:
-            return submissions.open_sheet(connection, self.project, self.person, address.rsplit("/", 1)[1])
+            return submissions.open_task_page(connection, self.project, self.person, address.rsplit("/", 1)[1])
 
     def form(self, address):
         """What the page's own form would send with every question answered yes."""

@@ -24,8 +24,8 @@ from urllib.parse import unquote_plus
 from sqlalchemy import event, text
 
 from eclose.annotation.accounts import people, sessions
-from eclose.annotation.accounts.people import PersonRole, Pool
-from eclose.annotation.create_tasks import assign_questions, assign_responses
+from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
+from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import DATABASE, Project, ProjectSettings, create_project
 from eclose.core.instance import Instance, Passage
@@ -54,13 +54,13 @@ NOWHERE = frozenset({"passage id", "completion", "question type"})
 """What a record holds and the database does not: which passages support the answer, and what was said of it."""
 
 CREW = {
-    "lea": (PersonRole.LEAD, Pool.NONE),
-    **dict.fromkeys(("ann", "bob", "cyd", "dan"), (PersonRole.ANNOTATOR, Pool.RESPONSES)),
-    "eve": (PersonRole.ADJUDICATOR, Pool.RESPONSES),
-    **dict.fromkeys(("sue", "sam"), (PersonRole.SCREENER, Pool.QUESTIONS)),
-    "sol": (PersonRole.ADJUDICATOR, Pool.QUESTIONS),
-    **dict.fromkeys(("fay", "flo"), (PersonRole.ANNOTATOR, Pool.FAMILIES)),
-    "fin": (PersonRole.ADJUDICATOR, Pool.FAMILIES),
+    "lea": (PersonRole.LEAD, AnnotatorPool.NONE),
+    **dict.fromkeys(("ann", "bob", "cyd", "dan"), (PersonRole.ANNOTATOR, AnnotatorPool.RESPONSES)),
+    "eve": (PersonRole.ADJUDICATOR, AnnotatorPool.RESPONSES),
+    **dict.fromkeys(("sue", "sam"), (PersonRole.SCREENER, AnnotatorPool.QUESTIONS)),
+    "sol": (PersonRole.ADJUDICATOR, AnnotatorPool.QUESTIONS),
+    **dict.fromkeys(("fay", "flo"), (PersonRole.ANNOTATOR, AnnotatorPool.FAMILIES)),
+    "fin": (PersonRole.ADJUDICATOR, AnnotatorPool.FAMILIES),
 }
 NOBODY = "nobody"
 
@@ -247,17 +247,19 @@ def _people(project: Project, canaries: Canaries) -> tuple[dict[str, str], dict[
         for nick, (role, pool) in CREW.items():
             names[nick] = canaries.token("name", nick)
             there[nick] = people.add_person(connection, names[nick], role, pool, "no password", now)
-            opened = sessions.open_session(
+            opened = sessions.open_login_session(
                 connection, sessions.VerifiedLogin(there[nick], "no password", None), now=now
             )
             keys[nick] = opened.token
-        assign_responses(connection, [there[nick] for nick in ("ann", "bob", "cyd", "dan")], project.settings)
-        assign_questions(connection, [there[nick] for nick in ("sue", "sam")], project.settings)
+        assign_responses_to_annotators(
+            connection, [there[nick] for nick in ("ann", "bob", "cyd", "dan")], project.settings
+        )
+        assign_questions_to_screeners(connection, [there[nick] for nick in ("sue", "sam")], project.settings)
         for nick in ("fay", "flo"):
             row = {"id": f"family-of-{nick}", "subject": "family 1", "family": 1, "person": there[nick].id}
             connection.execute(_ADD_TASK, row)
         newcomer = canaries.token("name", "newcomer")
-        invited = people.invite(connection, newcomer, PersonRole.ADJUDICATOR, None, now=now)
+        invited = people.invite_person(connection, newcomer, PersonRole.ADJUDICATOR, None, now=now)
     return names, keys, invited
 
 

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlencode
 from starlette.datastructures import Headers
 from tests.annotation.web.canaries import NOBODY, Study
 
-from eclose.annotation.web.app import build_app
-from eclose.annotation.web.dependencies import ServerState
+from eclose.annotation.web.app import build_annotation_app
+from eclose.annotation.web.dependencies import AnnotationServerState
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -97,9 +97,9 @@ async def asked(app, method: str, path: str, headers, body: list[bytes], client=
 @contextmanager
 def crowd(one: Study, **house):
     """Everybody, before an application in this process."""
-    place = ServerState(one.project, **house)
+    place = AnnotationServerState(one.project, **house)
     with asyncio.Runner() as runner:
-        yield Crowd(one, build_app(place, hosts=("127.0.0.1",)), runner, cookie=place.cookie)
+        yield Crowd(one, build_annotation_app(place, hosts=("127.0.0.1",)), runner, cookie=place.cookie)
 
 
 def routes(app) -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ import uvicorn
 from tests.annotation.web.crowd import FORM
 from tests.annotation.web.truth import Truth, fill
 
-from eclose.annotation.web.app import build_app
-from eclose.annotation.web.dependencies import ServerState
+from eclose.annotation.web.app import build_annotation_app
+from eclose.annotation.web.dependencies import AnnotationServerState
 
 if TYPE_CHECKING:
     from tests.annotation.web.canaries import Study
@@ -33,7 +33,7 @@ def served(project, *, log_level: str = "warning", wrap=lambda app: app, **house
         listener.bind((HOST, 0))
         listener.listen(128)
         config = uvicorn.Config(
-            wrap(build_app(ServerState(project, **house), hosts=(HOST,))),
+            wrap(build_annotation_app(AnnotationServerState(project, **house), hosts=(HOST,))),
             log_level=log_level,
             access_log=False,
             server_header=False,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from eclose.annotation.accounts.people import Person, PersonRole, Pool
-from eclose.annotation.dashboard import AgreementLine, Dashboard, PersonRow, QueueRow
-from eclose.annotation.forms import PASSES, TaskKind
+from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
+from eclose.annotation.dashboard import DashboardAgreement, DashboardPerson, DashboardQueue, LeadDashboard
+from eclose.annotation.forms import PASSES, AnnotationTaskKind
 from eclose.annotation.queues import CompletedPass, CompletedTask, TaskProgress
 from eclose.annotation.reopening import ReopenRequest
-from eclose.annotation.submissions import TaskSheet
-from eclose.annotation.web.pages import render_page
+from eclose.annotation.submissions import TaskPageContent
+from eclose.annotation.web.pages import render_annotation_page
 from eclose.core.response import Response, Trace
 from eclose.protocol import annotator_material, disclosure
 from eclose.protocol.auditing import DisclosedFamily
@@ -21,9 +21,9 @@ from eclose.world.make.families import make_families
 from eclose.world.make.instances import make_items
 
 TASK, KEY, CSRF = "tAsk-4nQ", "kEy-77", "cSrf-31"
-ANNOTATOR = Person(3, "ann", PersonRole.ANNOTATOR, Pool.RESPONSES, active=True)
-ADJUDICATOR = Person(9, "adj", PersonRole.ADJUDICATOR, Pool.RESPONSES, active=True)
-LEAD = Person(1, "lead", PersonRole.LEAD, Pool.NONE, active=True)
+ANNOTATOR = Person(3, "ann", PersonRole.ANNOTATOR, AnnotatorPool.RESPONSES, active=True)
+ADJUDICATOR = Person(9, "adj", PersonRole.ADJUDICATOR, AnnotatorPool.RESPONSES, active=True)
+LEAD = Person(1, "lead", PersonRole.LEAD, AnnotatorPool.NONE, active=True)
 PROGRESS = TaskProgress(211, 866, 96.0)
 ASIDE = ("Let us look at the passages one after the other.", "So the chain is complete.")
 
@@ -46,9 +46,9 @@ def a_family() -> DisclosedFamily:
     return DisclosedFamily.of(family, family.evidence_edits[0])
 
 
-def disclose(kind: TaskKind, name: str, instance, response: Response, *, hide: bool = False):
+def disclose(kind: AnnotationTaskKind, name: str, instance, response: Response, *, hide: bool = False):
     """What a pass shows."""
-    if kind is TaskKind.FAMILY:
+    if kind is AnnotationTaskKind.FAMILY:
         return a_family()
     return {
         "S": lambda: disclosure.disclose_for_eligibility(instance),
@@ -60,13 +60,18 @@ def disclose(kind: TaskKind, name: str, instance, response: Response, *, hide: b
 
 
 def sheet(
-    kind: TaskKind = TaskKind.RESPONSE, name: str = "A", *, steps: int = 8, hide: bool = False, **other
-) -> TaskSheet:
+    kind: AnnotationTaskKind = AnnotationTaskKind.RESPONSE,
+    name: str = "A",
+    *,
+    steps: int = 8,
+    hide: bool = False,
+    **other,
+) -> TaskPageContent:
     """A page of work, with material of the world unless told otherwise."""
     form = next(one for one in PASSES[kind] if one.name == name)
     disclosed = other.pop("material", None) or disclose(kind, name, *material(steps), hide=hide)
     settings = {"draft": (), "progress": PROGRESS} | other
-    return TaskSheet(
+    return TaskPageContent(
         task=TASK,
         kind=kind,
         passes=tuple(one.name for one in PASSES[kind]),
@@ -83,34 +88,36 @@ def given(person: Person | None = ANNOTATOR, **other):
     return {"project": "gap study", "person": person, "csrf": CSRF, **other}
 
 
-def work(one: TaskSheet, *, person: Person = ANNOTATOR, entries=(), problems=(), receipt=None) -> str:
+def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), problems=(), receipt=None) -> str:
     """A page of work."""
-    return render_page("work.html", **given(person, sheet=one, entries=entries, problems=problems, receipt=receipt))
+    return render_annotation_page(
+        "work.html", **given(person, sheet=one, entries=entries, problems=problems, receipt=receipt)
+    )
 
 
-def a_board(**other) -> Dashboard:
+def a_board(**other) -> LeadDashboard:
     """A project half way."""
     people = (
-        PersonRow("lead", "lead", "none", 0, 0, True, True, "2026-11-15T18:49:02.120000+00:00"),
-        PersonRow("s1", "screener", "questions", 1300, 1300, True, True, "2026-11-02T09:10:11+00:00"),
-        *(PersonRow(f"a{n}", "annotator", "responses", 140 * n, 866, n != 4, n != 6, None) for n in range(1, 7)),
-        PersonRow("a7", "adjudicator", "responses", 12, 31, True, True, "2026-11-15T17:00:00+00:00"),
+        DashboardPerson("lead", "lead", "none", 0, 0, True, True, "2026-11-15T18:49:02.120000+00:00"),
+        DashboardPerson("s1", "screener", "questions", 1300, 1300, True, True, "2026-11-02T09:10:11+00:00"),
+        *(DashboardPerson(f"a{n}", "annotator", "responses", 140 * n, 866, n != 4, n != 6, None) for n in range(1, 7)),
+        DashboardPerson("a7", "adjudicator", "responses", 12, 31, True, True, "2026-11-15T17:00:00+00:00"),
     )
-    queues = (QueueRow("response", 2598, 800, 19, 12, 781), QueueRow("screening", 1300, 1300, 0, 184, 1300))
+    queues = (DashboardQueue("response", 2598, 800, 19, 12, 781), DashboardQueue("screening", 1300, 1300, 0, 184, 1300))
     agreement = (
-        AgreementLine("substantive", 4012, "99.9 % [99.8, 100.0]", "0.989 [0.981, 0.995]"),
-        AgreementLine("step soundness", 3890, "95.1 % [94.2, 95.9]", "0.726 [0.699, 0.751]"),
-        AgreementLine("correct", 800, "100.0 %", "undefined: all labels are the same"),
+        DashboardAgreement("substantive", 4012, "99.9 % [99.8, 100.0]", "0.989 [0.981, 0.995]"),
+        DashboardAgreement("step soundness", 3890, "95.1 % [94.2, 95.9]", "0.726 [0.699, 0.751]"),
+        DashboardAgreement("correct", 800, "100.0 %", "undefined: all labels are the same"),
     )
     requests = (ReopenRequest("rEq-1", "a2", "B", "I pressed n and meant y.", "2026-11-15T18:40:00+00:00"),)
     settings = {"people": people, "queues": queues, "agreement": agreement, "requests": requests}
-    return Dashboard(**(settings | {"events": 4711, "submissions": 3311, "last_hour": 142} | other))
+    return LeadDashboard(**(settings | {"events": 4711, "submissions": 3311, "last_hour": 142} | other))
 
 
 def dashboard(**other) -> str:
     """The lead's page."""
     settings = {"board": a_board(), "invitation": None, "origin": "https://label.example/"} | other
-    return render_page("dashboard.html", **given(LEAD, **settings))
+    return render_annotation_page("dashboard.html", **given(LEAD, **settings))
 
 
 FINISHED = tuple(
@@ -134,19 +141,23 @@ def plain_pages() -> dict[str, str]:
     }
     opened = (("rEo-1", "B"),)
     return {
-        "login": render_page("login.html", **given(None, csrf=None, name="", problem="Name or password is wrong.")),
-        "invitation": render_page(
+        "login": render_annotation_page(
+            "login.html", **given(None, csrf=None, name="", problem="Name or password is wrong.")
+        ),
+        "invitation": render_annotation_page(
             "invitation.html",
             **given(None, name="ann", role=PersonRole.ANNOTATOR, problems=(), action="/invitation/tOk"),
         ),
-        "account": render_page("account.html", **given(problems=("The current password is wrong.",), changed=False)),
-        "home": render_page("home.html", **given(**home)),
-        "home-take": render_page(
+        "account": render_annotation_page(
+            "account.html", **given(problems=("The current password is wrong.",), changed=False)
+        ),
+        "home": render_annotation_page("home.html", **given(**home)),
+        "home-take": render_annotation_page(
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),
-        "finished": render_page("finished.html", **given(tasks=FINISHED)),
+        "finished": render_annotation_page("finished.html", **given(tasks=FINISHED)),
         "dashboard": dashboard(invitation="https://label.example/invitation/tOkEn-22"),
-        "error": render_page(
+        "error": render_annotation_page(
             "error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)
         ),
     }
@@ -171,8 +182,8 @@ def work_pages() -> dict[str, str]:
         "work-B-hidden": work(sheet(name="B", hide=True)),
         "work-C": work(sheet(name="C")),
         "work-D": work(sheet(name="D")),
-        "work-short": work(sheet(TaskKind.SHORT, "B")),
-        "work-screening": work(sheet(TaskKind.SCREENING, "S")),
-        "work-family": work(sheet(TaskKind.FAMILY, "F")),
-        "amend": render_page("amend.html", **given(sheet=one, action="/amend/rEo-1", **amended)),
+        "work-short": work(sheet(AnnotationTaskKind.SHORT, "B")),
+        "work-screening": work(sheet(AnnotationTaskKind.SCREENING, "S")),
+        "work-family": work(sheet(AnnotationTaskKind.FAMILY, "F")),
+        "amend": render_annotation_page("amend.html", **given(sheet=one, action="/amend/rEo-1", **amended)),
     }

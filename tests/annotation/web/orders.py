@@ -73,7 +73,7 @@ class Order:
                     break
                 name = self.truth.open_pass(nick, task)
                 form, key = self._fill(task, name), self._key()
-                submissions.submit_and_commit(self.study.project, person, task, name, form.entries, key)
+                submissions.submit_pass_and_commit(self.study.project, person, task, name, form.entries, key)
                 self.truth.submitted(nick, task, name, form, key)
                 self.sent.append((nick, task, name, form, key))
 

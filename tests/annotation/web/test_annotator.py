@@ -54,7 +54,7 @@ def test_one_task_from_login_to_receipt(project, enter):
     assert ann.get(address).status_code == 404
     assert receipt in ann.get("/finished").text
     with project.reading() as connection:
-        assert list(audit_log.verify_log(connection, project.head)) == []
+        assert list(audit_log.verify_audit_log(connection, project.head)) == []
 
 
 def test_page_with_problems_keeps_what_was_filled_in(enter):
@@ -147,11 +147,11 @@ def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
     assert f"/amend/{request}" in ann.get("/").text
     action = f"/amend/{request}"
     with project.reading() as connection:
-        sheet = reopening.open_amendment(connection, project, ann.person, request)
+        sheet = reopening.open_pass_amendment(connection, project, ann.person, request)
     assert ticked(ann.get(action)) == 2 * sheet.steps
     fields = {f"{n}.substantive": "no" for n in range(1, sheet.steps + 1)}
     assert ann.post(action, key="k", **{**fields, "1.substantive": "perhaps"}).status_code == 422
     assert ann.post(action, key="k", **fields).status_code == 303
     assert ann.post(action, key="k", **fields).status_code == 404
     with project.reading() as connection:
-        assert list(audit_log.verify_log(connection, project.head)) == []
+        assert list(audit_log.verify_audit_log(connection, project.head)) == []

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from eclose.annotation.accounts.people import PersonRole, Pool
-from eclose.annotation.forms import PASSES, FormField, Pass, TaskKind, find_problems
+from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
+from eclose.annotation.forms import PASSES, AnnotationPass, AnnotationTaskKind, FormField, find_form_problems
 from eclose.annotation.web import field_texts
 from eclose.protocol.prompts import Reader, load_text
 
@@ -38,8 +38,8 @@ def test_a_code_has_its_own_digit():
 def test_every_pass_role_pool_and_kind_has_words():
     assert set(field_texts.PASSES) == {(kind, form.name) for kind, form in FORMS}
     assert set(field_texts.ROLES) == set(PersonRole)
-    assert set(field_texts.POOLS) == set(Pool)
-    assert set(field_texts.KINDS) == set(TaskKind)
+    assert set(field_texts.POOLS) == set(AnnotatorPool)
+    assert set(field_texts.KINDS) == set(AnnotationTaskKind)
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_every_pass_role_pool_and_kind_has_words():
     ],
 )
 def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
-    text = field_texts.read_excerpt(field)
+    text = field_texts.read_guideline_excerpt(field)
     assert said in text
     assert unsaid not in text
 
 
 @pytest.mark.parametrize("field", ALL_FIELDS)
 def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
-    text = field_texts.read_excerpt(field)
+    text = field_texts.read_guideline_excerpt(field)
     whole = load_text(field_texts.FIELDS[field].excerpt.text).text_for(Reader.PEOPLE)
     assert len(text) > 60
     assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
@@ -75,17 +75,22 @@ def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
-def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(kind: TaskKind, form: Pass):
-    texts = field_texts.read_guidelines(form)
+def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(
+    kind: AnnotationTaskKind, form: AnnotationPass
+):
+    texts = field_texts.read_pass_guidelines(form)
     assert texts[0] == load_text(form.guideline).text_for(Reader.PEOPLE)
     for field in form.fields:
-        assert any(field_texts.read_excerpt(field.name).splitlines()[-1] in text for text in texts)
+        assert any(field_texts.read_guideline_excerpt(field.name).splitlines()[-1] in text for text in texts)
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
-def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: TaskKind, form: Pass):
+def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: AnnotationTaskKind, form: AnnotationPass):
     """Passages stay in sight in every pass; fields of a model's reply are no concern of people."""
-    texts = (*field_texts.read_guidelines(form), *(field_texts.read_excerpt(field.name) for field in form.fields))
+    texts = (
+        *field_texts.read_pass_guidelines(form),
+        *(field_texts.read_guideline_excerpt(field.name) for field in form.fields),
+    )
     for text in texts:
         assert not re.search(r"not see (the )?passages|neither passages|see only", text)
         assert not re.search(r"`(evidence|steps|support|pursued|established|missing|verdict|aliases|id)`", text)
@@ -95,12 +100,17 @@ def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: TaskKind, f
 
 
 def test_a_problem_is_told_with_the_question():
-    form = PASSES[TaskKind.RESPONSE][0]
-    first, second = find_problems(form, [{}, {"substantive": "yes"}], 2)
-    assert field_texts.describe_problem(first) == "Step 1: “Is the step substantive?” is not decided."
-    assert field_texts.describe_problem(second) == "Step 2: “Is it sound?” is not decided."
-    assert field_texts.describe_problem(find_problems(form, [], 2)[0]) == "form 0 entries instead of 2."
+    form = PASSES[AnnotationTaskKind.RESPONSE][0]
+    first, second = find_form_problems(form, [{}, {"substantive": "yes"}], 2)
+    assert field_texts.describe_form_problem(first) == "Step 1: “Is the step substantive?” is not decided."
+    assert field_texts.describe_form_problem(second) == "Step 2: “Is it sound?” is not decided."
+    assert field_texts.describe_form_problem(find_form_problems(form, [], 2)[0]) == "form 0 entries instead of 2."
 
 
 def test_speakers_have_no_names():
-    assert [field_texts.name_annotator(number) for number in range(4)] == ["One", "Another", "A third", "A third"]
+    assert [field_texts.anonymous_annotator_name(number) for number in range(4)] == [
+        "One",
+        "Another",
+        "A third",
+        "A third",
+    ]

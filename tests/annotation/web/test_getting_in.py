@@ -13,19 +13,19 @@ from tests.annotation.web.crowd import crowd
 from tests.annotation.web.trying import PASSWORD, give_passwords, login, password_hash
 
 from eclose.annotation.accounts import passwords, people, sessions, tokens
-from eclose.annotation.accounts.login_attempts import AttemptLimits, LoginAttempts
+from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits
 
 
 def test_guessing_is_slowed_down_and_tells_nothing(one):
     """Wrong, unknown, kept out and not yet come: the same words, the same work, and a wait after five."""
     give_passwords(one, "ann", "bob")
     with one.project.writing() as connection:
-        people.deactivate(connection, people.find_person(connection, one.names["bob"]).id)
+        people.deactivate_person(connection, people.find_person(connection, one.names["bob"]).id)
         cyd = people.find_person(connection, one.names["cyd"])
-        people.invite_existing(connection, cyd, now=datetime.now(UTC))
+        people.invite_to_reset_password(connection, cyd, now=datetime.now(UTC))
     compared = []
     with (
-        crowd(one, attempts=LoginAttempts(AttemptLimits(free=4, capacity=50))) as everybody,
+        crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(free=4, capacity=50))) as everybody,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(passwords, "password_matches", lambda stored, _: compared.append(stored) or False)
@@ -55,7 +55,7 @@ def test_a_login_makes_a_new_session_and_ends_the_old(one, everybody):
     "column, ago", [("seen", timedelta(hours=2, minutes=1)), ("started", timedelta(hours=12, minutes=1))]
 )
 def test_a_session_ends_by_itself(one, everybody, column, ago):
-    then = {"at": tokens.to_timestamp(datetime.now(UTC) - ago)}
+    then = {"at": tokens.format_utc_timestamp(datetime.now(UTC) - ago)}
     with one.project.writing() as connection:
         connection.execute(text(f"UPDATE annotate_sessions SET {column} = :at"), then)
     assert everybody.get("ann", "/").headers["location"] == "/login"
@@ -85,8 +85,8 @@ def test_an_invitation_is_used_once(one, everybody):
 def test_who_was_kept_out_after_an_invitation_does_not_get_in(one, everybody):
     with one.project.writing() as connection:
         bob = people.find_person(connection, one.names["bob"])
-        token = people.invite_existing(connection, bob, now=datetime.now(UTC))
-        people.deactivate(connection, bob.id)
+        token = people.invite_to_reset_password(connection, bob, now=datetime.now(UTC))
+        people.deactivate_person(connection, bob.id)
     answer = everybody.post(NOBODY, f"/invitation/{token}", {"password": PASSWORD, "again": PASSWORD}, csrf=None)
     assert (answer.status_code, answer.headers["location"], "set-cookie" in answer.headers) == (303, "/login", False)
 
@@ -95,7 +95,7 @@ def test_a_new_password_needs_the_old_one_and_ends_other_sessions(one, everybody
     give_passwords(one, "ann")
     with one.project.writing() as connection:
         verified = sessions.VerifiedLogin(people.find_person(connection, one.names["ann"]), password_hash(), None)
-        other = sessions.open_session(connection, verified, now=datetime.now(UTC)).token
+        other = sessions.open_login_session(connection, verified, now=datetime.now(UTC)).token
     new = {"password": "another horse, another staple", "again": "another horse, another staple"}
     assert everybody.post("ann", "/account", {"current": "not it at all", **new}).status_code == 422
     assert everybody.post("ann", "/account", {"current": PASSWORD, **new}).status_code == 200

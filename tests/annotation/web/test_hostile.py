@@ -18,7 +18,7 @@ from tests.annotation.web.truth import FAMILY
 from tests.diagnosis.report.hostile import PAYLOADS
 
 from eclose.annotation.accounts import people, sessions
-from eclose.annotation.create_tasks import assign_questions, assign_responses
+from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import ProjectSettings, create_project
 from eclose.core.instance import Instance, Passage
@@ -60,9 +60,9 @@ def study_of(folder, texts):
         for nick, (role, pool) in CREW.items():
             there[nick] = people.add_person(connection, nick, role, pool, "no password", now)
             verified = sessions.VerifiedLogin(there[nick], "no password", None)
-            keys[nick] = sessions.open_session(connection, verified, now=now).token
-        assign_responses(connection, [there["ann"], there["bob"]], project.settings)
-        assign_questions(connection, [there["sue"], there["sam"]], project.settings)
+            keys[nick] = sessions.open_login_session(connection, verified, now=now).token
+        assign_responses_to_annotators(connection, [there["ann"], there["bob"]], project.settings)
+        assign_questions_to_screeners(connection, [there["sue"], there["sam"]], project.settings)
         connection.execute(_ADD_FAMILY, {"key": json.dumps(whole), "shown": json.dumps(asdict(family_of(texts)))})
         row = {"id": "family-of-fay", "subject": "family 1", "family": 1, "person": there["fay"].id}
         connection.execute(_ADD_TASK, row)

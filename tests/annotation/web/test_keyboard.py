@@ -7,7 +7,7 @@ from tests.annotation.web.harness import LAPTOP, POLICY, SMALL, opened
 from tests.annotation.web.making import TASK, material, sheet, work
 from tests.diagnosis.report.hostile import PAYLOADS
 
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.protocol.disclosure import SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
@@ -81,12 +81,12 @@ def test_a_whole_pass_by_keys_alone(browser):
 @pytest.mark.parametrize(
     ("kind", "name", "keys", "wanted"),
     [
-        (TaskKind.RESPONSE, "B", "n", {"1.aligned": "no"}),
-        (TaskKind.RESPONSE, "C", "n y", {"1.closed": "yes"}),
-        (TaskKind.RESPONSE, "D", "y n", {"1.correct": "yes", "1.complete": "no"}),
-        (TaskKind.SHORT, "B", "n y", {"1.locally_sound": "no", "1.aligned": "yes"}),
-        (TaskKind.SCREENING, "S", "n 4", {"1.eligible": "no", "1.code": "N4"}),
-        (TaskKind.SCREENING, "S", "n 4 k y", {"1.eligible": "yes"}),
+        (AnnotationTaskKind.RESPONSE, "B", "n", {"1.aligned": "no"}),
+        (AnnotationTaskKind.RESPONSE, "C", "n y", {"1.closed": "yes"}),
+        (AnnotationTaskKind.RESPONSE, "D", "y n", {"1.correct": "yes", "1.complete": "no"}),
+        (AnnotationTaskKind.SHORT, "B", "n y", {"1.locally_sound": "no", "1.aligned": "yes"}),
+        (AnnotationTaskKind.SCREENING, "S", "n 4", {"1.eligible": "no", "1.code": "N4"}),
+        (AnnotationTaskKind.SCREENING, "S", "n 4 k y", {"1.eligible": "yes"}),
     ],
 )
 def test_every_other_pass_by_keys_alone(browser, kind, name, keys, wanted):
@@ -99,7 +99,7 @@ def test_every_other_pass_by_keys_alone(browser, kind, name, keys, wanted):
 
 
 def test_a_family_by_keys_alone(browser):
-    with opened(browser, work(sheet(TaskKind.FAMILY, "F"))) as (tab, house):
+    with opened(browser, work(sheet(AnnotationTaskKind.FAMILY, "F"))) as (tab, house):
         ready(tab)
         for number in range(9):
             box = tab.locator(".field.at-hand").bounding_box()

@@ -56,8 +56,8 @@ def test_all_labels_in_one_file_and_in_the_log(project, lead):
     assert len(labels) == 8
     assert not [name for name in ("ann", "bob", "cyd", "dan") if f'"{name}"' in rows]
     with project.reading() as connection:
-        assert list(audit_log.verify_log(connection, project.head)) == []
-        assert audit_log.last_event(connection) == project.head.read()
+        assert list(audit_log.verify_audit_log(connection, project.head)) == []
+        assert audit_log.last_audit_event(connection) == project.head.read()
 
 
 def test_somebody_new_is_invited_and_a_known_one_anew(project, lead):

@@ -10,7 +10,7 @@ from tests.annotation.web.harness import LAPTOP, PHONE, SMALL, opened
 from tests.annotation.web.making import plain_pages, sheet, work, work_pages
 from tests.annotation.web.test_keyboard import assert_calm, current, press, ready
 
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.forms import AnnotationTaskKind
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,8 @@ FITTING = """() => [...document.querySelectorAll(".controls .field")].every(
 @pytest.mark.parametrize("size", [LAPTOP, SMALL], ids=["1536", "1229"])
 def test_the_layout_does_not_move_when_something_is_chosen(browser, size):
     chosen = {
-        TaskKind.RESPONSE: ("A", ("substantive", "yes"), ("sound", "no"), ("failure", "L5")),
-        TaskKind.SCREENING: ("S", ("eligible", "no"), ("code", "N5")),
+        AnnotationTaskKind.RESPONSE: ("A", ("substantive", "yes"), ("sound", "no"), ("failure", "L5")),
+        AnnotationTaskKind.SCREENING: ("S", ("eligible", "no"), ("code", "N5")),
     }
     for kind, (name, *choices) in chosen.items():
         with opened(browser, work(sheet(kind, name)), size=size) as (tab, _):

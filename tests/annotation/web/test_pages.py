@@ -24,14 +24,14 @@ from tests.annotation.web.making import (
 )
 from tests.diagnosis.report.hostile import PAYLOADS
 
-from eclose.annotation.forms import PASSES, FormProblem, TaskKind
+from eclose.annotation.forms import PASSES, AnnotationTaskKind, FormProblem
 from eclose.annotation.queues import TaskProgress
 from eclose.annotation.web import field_texts, pages
 from eclose.core.show_invisible import reveal_invisible
 from eclose.protocol.annotator_material import ReferenceMaterial
 from eclose.protocol.material_json import DisclosedPassage
 
-WORK = TaskKind.RESPONSE, TaskKind.SHORT, TaskKind.SCREENING, TaskKind.FAMILY
+WORK = AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT, AnnotationTaskKind.SCREENING, AnnotationTaskKind.FAMILY
 FORMS = [(kind, form) for kind in WORK for form in PASSES[kind]]
 
 
@@ -94,11 +94,11 @@ def test_every_control_has_a_label(everything):
 
 def test_a_missing_value_is_an_error_and_not_a_blank():
     with pytest.raises(UndefinedError):
-        pages.render_page("login.html", project="x", person=None, csrf=None, name="")
+        pages.render_annotation_page("login.html", project="x", person=None, csrf=None, name="")
 
 
 def test_a_template_may_be_given_a_name():
-    assert 'value="ann"' in pages.render_page("login", **given(None, name="ann", problem=None))
+    assert 'value="ann"' in pages.render_annotation_page("login", **given(None, name="ann", problem=None))
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
@@ -204,15 +204,15 @@ def test_no_answer_is_said_to_be_none():
 
 
 def test_a_family_shows_what_was_changed():
-    one = sheet(TaskKind.FAMILY, "F")
+    one = sheet(AnnotationTaskKind.FAMILY, "F")
     html = work(one)
     read = Reader(html)
     shown = one.material
     for text in (shown.edited_question, shown.question_answer, *(step.text for step in shown.question_steps)):
         assert text in "".join(read.text.split("\n"))
     old = next(passage for passage in shown.passages if passage.index == shown.edited_passage.index)
-    gone = [piece.text for piece in pages.diff_pieces(old.text, shown.edited_passage.text) if piece.mark == "new"]
-    came = [piece.text for piece in pages.diff_pieces(shown.edited_passage.text, old.text) if piece.mark == "new"]
+    gone = [piece.text for piece in pages.mark_new_words(old.text, shown.edited_passage.text) if piece.mark == "new"]
+    came = [piece.text for piece in pages.mark_new_words(shown.edited_passage.text, old.text) if piece.mark == "new"]
     assert gone
     assert all(f"<del>{text}</del>" in html for text in gone)
     assert all(f"<ins>{text}</ins>" in html for text in came)
@@ -242,7 +242,7 @@ def test_home_says_what_is_next():
         "Take the next case": base | {"progress": TaskProgress(2, 3, 61.0), "take": True},
     }
     for words_told, settings in told.items():
-        html = pages.render_page("home.html", **given(**settings))
+        html = pages.render_annotation_page("home.html", **given(**settings))
         assert [other for other in told if other in html] == [words_told]
 
 
@@ -289,8 +289,8 @@ def test_durations(seconds, told):
 
 
 def test_moments():
-    assert pages.format_time("2026-11-15T18:49:02.120+00:00") == "2026-11-15 18:49 UTC"
-    assert pages.format_time("yesterday") == "yesterday"
+    assert pages.format_stored_time("2026-11-15T18:49:02.120+00:00") == "2026-11-15 18:49 UTC"
+    assert pages.format_stored_time("yesterday") == "yesterday"
 
 
 def test_pieces_make_up_the_text():
@@ -301,10 +301,10 @@ def test_pieces_make_up_the_text():
         ("a  b", "a b"),
         ("one two. three", "One two, four three"),
     ):
-        assert "".join(piece.text for piece in pages.diff_pieces(text, other)) == text
-    pieces = pages.diff_pieces("by Ana Ruiz now", "by Bo Lund now")
+        assert "".join(piece.text for piece in pages.mark_new_words(text, other)) == text
+    pieces = pages.mark_new_words("by Ana Ruiz now", "by Bo Lund now")
     assert pieces == (("by ", "same"), ("Ana Ruiz", "new"), (" now", "same"))
-    assert all(piece.mark == "same" for piece in pages.diff_pieces("a b", "a b"))
+    assert all(piece.mark == "same" for piece in pages.mark_new_words("a b", "a b"))
 
 
 def test_keys_are_listed_once_each():

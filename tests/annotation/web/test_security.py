@@ -14,7 +14,7 @@ from tests.annotation.web.sweeps import STATIC, Sweep
 from tests.annotation.web.trying import every_address, give_passwords, login, state
 
 from eclose.annotation import queues
-from eclose.annotation.accounts.login_attempts import AttemptLimits, LoginAttempts
+from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits
 
 OPEN = {("POST", "/login"), ("POST", "/invitation/{token}")}
 """Forms of people without a session, which have no token to carry: where they come from is all there is to check."""
@@ -339,7 +339,7 @@ ODD = ("\u202e", "\ud800", "'; DROP TABLE annotate_people; --", "${7*7}", "{{7*7
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_texts_are_texts(one, odd):
     """Names, reasons and keys of any characters neither break anything nor come back as anything else."""
-    with crowd(one, attempts=LoginAttempts(AttemptLimits(free=1_000))) as everybody:
+    with crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(free=1_000))) as everybody:
         answers = [
             login(everybody, odd, odd),
             everybody.post("ann", f"/tasks/{quote(odd, errors='replace')}/A/reopen", {"reason": odd}),

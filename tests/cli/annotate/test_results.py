@@ -10,7 +10,7 @@ from tests.annotation.results.studies import study
 from tests.annotation.results.test_label_studio import YES, chosen
 from typer.testing import CliRunner
 
-from eclose.annotation.audit_log import verify_log
+from eclose.annotation.audit_log import verify_audit_log
 from eclose.annotation.project import open_project
 from eclose.cli.annotate import results
 from eclose.cli.main import app as whole
@@ -97,7 +97,7 @@ def test_an_export_says_what_is_settled_and_what_is_open(project, tmp_path):
     assert "nothing to do" in run("export", project, "--out", tmp_path / "out")
     opened = open_project(project)
     with opened.reading() as connection:
-        assert list(verify_log(connection, opened.head)) == []
+        assert list(verify_audit_log(connection, opened.head)) == []
     opened.close()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptLimits:
+class LoginAttemptLimits:
     """Number of free attempts and lengths of the waits after them, in seconds."""
 
     free: int = 5
@@ -48,11 +48,11 @@ class _Tally:
     """Time before which attempts are refused."""
 
 
-class LoginAttempts:
+class LoginAttemptCounter:
     """Counter of login attempts, safe to use from several threads."""
 
-    def __init__(self, limits: AttemptLimits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits = limits or AttemptLimits()
+    def __init__(self, limits: LoginAttemptLimits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits or LoginAttemptLimits()
         self._clock = clock
         self._lock = Lock()
         self._accounts: OrderedDict[str, _Tally] = OrderedDict()

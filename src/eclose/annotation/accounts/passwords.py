@@ -47,7 +47,7 @@ def password_matches(stored: str, password: str) -> bool:
         return False
 
 
-def needs_rehash(stored: str) -> bool:
+def password_needs_rehash(stored: str) -> bool:
     """Return whether a hash was made with other parameters than the current ones."""
     return _hasher().check_needs_rehash(stored)
 

@@ -16,7 +16,12 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation.accounts import passwords
-from eclose.annotation.accounts.tokens import end_sessions, hash_token, new_token, to_timestamp
+from eclose.annotation.accounts.tokens import (
+    end_person_sessions,
+    format_utc_timestamp,
+    hash_secret_token,
+    new_secret_token,
+)
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ class PersonRole(StrEnum):
     ADJUDICATOR = "adjudicator"
 
 
-class Pool(StrEnum):
+class AnnotatorPool(StrEnum):
     """The kind of material a person works on."""
 
     NONE = "none"
@@ -51,10 +56,10 @@ class Pool(StrEnum):
 
 # The pools of each role, the default first. A CHECK of the table annotate_people enforces the same rule.
 _POOLS = {
-    PersonRole.LEAD: (Pool.NONE,),
-    PersonRole.SCREENER: (Pool.QUESTIONS,),
-    PersonRole.ANNOTATOR: (Pool.RESPONSES, Pool.FAMILIES),
-    PersonRole.ADJUDICATOR: (Pool.RESPONSES, Pool.QUESTIONS, Pool.FAMILIES),
+    PersonRole.LEAD: (AnnotatorPool.NONE,),
+    PersonRole.SCREENER: (AnnotatorPool.QUESTIONS,),
+    PersonRole.ANNOTATOR: (AnnotatorPool.RESPONSES, AnnotatorPool.FAMILIES),
+    PersonRole.ADJUDICATOR: (AnnotatorPool.RESPONSES, AnnotatorPool.QUESTIONS, AnnotatorPool.FAMILIES),
 }
 
 
@@ -65,7 +70,7 @@ class Person:
     id: int
     name: str
     role: PersonRole
-    pool: Pool
+    pool: AnnotatorPool
     active: bool
 
 
@@ -75,11 +80,11 @@ class Invitation:
 
     name: str
     role: PersonRole
-    pool: Pool
+    pool: AnnotatorPool
     until: datetime
 
 
-def resolve_pool(role: PersonRole, pool: Pool | None = None) -> Pool:
+def pool_for_role(role: PersonRole, pool: AnnotatorPool | None = None) -> AnnotatorPool:
     """Return ``pool`` where the role allows it, or the default of the role; raise where it does not."""
     allowed = _POOLS[role]
     if pool is not None and pool not in allowed:
@@ -87,14 +92,14 @@ def resolve_pool(role: PersonRole, pool: Pool | None = None) -> Pool:
     return allowed[0] if pool is None else pool
 
 
-def is_valid_name(name: str) -> bool:
+def is_valid_person_name(name: str) -> bool:
     """Return whether a text may be the name of a person."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) is not None
 
 
-def check_name(name: str) -> str:
+def check_person_name(name: str) -> str:
     """Return the name; raise where it is not allowed."""
-    if not is_valid_name(name):
+    if not is_valid_person_name(name):
         raise SettingError(
             f"name {name!r}: is not allowed. Use 1 to 64 unaccented letters, digits, dots, dashes and underscores,"
             " beginning with a letter or digit."
@@ -102,11 +107,11 @@ def check_name(name: str) -> str:
     return name
 
 
-def invite(
+def invite_person(
     connection: Connection,
     name: str,
     role: PersonRole,
-    pool: Pool | None,
+    pool: AnnotatorPool | None,
     *,
     now: datetime,
     lasts: timedelta = INVITATION_LASTS,
@@ -114,36 +119,38 @@ def invite(
     """Invite a new person and return the token, which is not stored. Replaces an unused invitation of that name."""
     if lasts <= timedelta(0):
         raise SettingError("lasts: an invitation must last longer than 0 seconds.")
-    token = new_token()
-    row = {"name": check_name(name), "role": role, "pool": resolve_pool(role, pool)}
+    token = new_secret_token()
+    row = {"name": check_person_name(name), "role": role, "pool": pool_for_role(role, pool)}
     # Writing first takes the write lock, so that no other writer gets between the check and the insert.
     with connection.begin_nested():
         connection.execute(_WITHDRAW, {"like": name.lower()})
         if connection.execute(_LIKE_NAMED, {"like": name.lower()}).first() is not None:
             raise AccountError(f"name {name}: is taken. Choose another.")
-        added = connection.execute(_INVITE, {**row, "token": hash_token(token), "until": to_timestamp(now + lasts)})
+        added = connection.execute(
+            _INVITE, {**row, "token": hash_secret_token(token), "until": format_utc_timestamp(now + lasts)}
+        )
         if added.rowcount != 1:
             raise AccountError(f"name {name}: is taken. Choose another.")
     return token
 
 
-def invite_existing(
+def invite_to_reset_password(
     connection: Connection, person: Person, *, now: datetime, lasts: timedelta = INVITATION_LASTS
 ) -> str:
     """Return a token with which an existing person chooses a new password; lock the account until then."""
-    token = new_token()
+    token = new_secret_token()
     # The old password and all sessions end at once: the link may replace a compromised password.
     connection.execute(_SET_PASSWORD, {"id": person.id, "password": NO_PASSWORD})
-    end_sessions(connection, person.id)
+    end_person_sessions(connection, person.id)
     connection.execute(_FORGET, {"name": person.name})
     row = {"name": person.name, "role": person.role, "pool": person.pool}
-    connection.execute(_INVITE, {**row, "token": hash_token(token), "until": to_timestamp(now + lasts)})
+    connection.execute(_INVITE, {**row, "token": hash_secret_token(token), "until": format_utc_timestamp(now + lasts)})
     return token
 
 
 def find_invitation(connection: Connection, token: str, *, now: datetime) -> Invitation | None:
     """Return the invitation of a token; None where the token is unknown, used, replaced or expired."""
-    row = connection.execute(_INVITATION, {"token": hash_token(token), "now": to_timestamp(now)}).first()
+    row = connection.execute(_INVITATION, {"token": hash_secret_token(token), "now": format_utc_timestamp(now)}).first()
     return None if row is None else _invitation(row)
 
 
@@ -151,13 +158,13 @@ def accept_invitation(connection: Connection, token: str, password: str, *, now:
     """Set the password of the invited person. Works once; after an error the invitation is still unused."""
     # The update of _TAKE decides between two simultaneous requests: the second finds the invitation used.
     with connection.begin_nested():
-        row = connection.execute(_TAKE, {"token": hash_token(token), "now": to_timestamp(now)}).first()
+        row = connection.execute(_TAKE, {"token": hash_secret_token(token), "now": format_utc_timestamp(now)}).first()
         if row is None:
             raise AccountError("this invitation is not valid: it was used, replaced or has expired. Ask for a new one.")
         invited = _invitation(row)
         # A refused password rolls the savepoint back, so that the invitation stays unused.
         _check_password(password, invited.name)
-        credentials = find_credentials(connection, invited.name)
+        credentials = find_login_credentials(connection, invited.name)
         if credentials is not None and credentials[1] == NO_PASSWORD:
             set_password(connection, credentials[0].id, password)
             return credentials[0]
@@ -165,16 +172,16 @@ def accept_invitation(connection: Connection, token: str, password: str, *, now:
 
 
 def add_person(
-    connection: Connection, name: str, role: PersonRole, pool: Pool | None, password_hash: str, now: datetime
+    connection: Connection, name: str, role: PersonRole, pool: AnnotatorPool | None, password_hash: str, now: datetime
 ) -> Person:
     """Add a person; raise where the name is taken. Names that differ only in case count as one."""
-    chosen = resolve_pool(role, pool)
+    chosen = pool_for_role(role, pool)
     row = {
-        "name": check_name(name),
+        "name": check_person_name(name),
         "role": role,
         "pool": chosen,
         "password": password_hash,
-        "since": to_timestamp(now),
+        "since": format_utc_timestamp(now),
     }
     try:
         with connection.begin_nested():
@@ -189,14 +196,14 @@ def add_person(
 
 def find_person(connection: Connection, name: str) -> Person | None:
     """Return the person of a name, which is case-sensitive here; None where there is none."""
-    credentials = find_credentials(connection, name)
+    credentials = find_login_credentials(connection, name)
     return None if credentials is None else credentials[0]
 
 
-def find_credentials(connection: Connection, name: str) -> tuple[Person, str] | None:
+def find_login_credentials(connection: Connection, name: str) -> tuple[Person, str] | None:
     """Return the person of a name and the stored hash of the password; None where there is none."""
     # PostgreSQL fails on some texts that are not valid names, such as one with a NUL.
-    row = connection.execute(_BY_NAME, {"name": name}).first() if is_valid_name(name) else None
+    row = connection.execute(_BY_NAME, {"name": name}).first() if is_valid_person_name(name) else None
     return None if row is None else (person_from_row(row), row.password)
 
 
@@ -205,13 +212,13 @@ def list_people(connection: Connection) -> tuple[Person, ...]:
     return tuple(person_from_row(row) for row in connection.execute(_ALL_PEOPLE))
 
 
-def deactivate(connection: Connection, person_id: int) -> None:
+def deactivate_person(connection: Connection, person_id: int) -> None:
     """Lock a person out and end all their sessions."""
     _set_active(connection, person_id, active=False)
-    end_sessions(connection, person_id)
+    end_person_sessions(connection, person_id)
 
 
-def activate(connection: Connection, person_id: int) -> None:
+def reactivate_person(connection: Connection, person_id: int) -> None:
     """Let a person in again, with the password they had before."""
     _set_active(connection, person_id, active=True)
 
@@ -229,7 +236,9 @@ def change_password(
     set_password(connection, person_id, new, except_token=except_token)
     # The remaining session counts as used now, or it could expire while the form was open.
     if except_token is not None:
-        connection.execute(_SEEN, {"token": hash_token(except_token), "person": person_id, "now": to_timestamp(now)})
+        connection.execute(
+            _SEEN, {"token": hash_secret_token(except_token), "person": person_id, "now": format_utc_timestamp(now)}
+        )
 
 
 def set_password(connection: Connection, person_id: int, new: str, *, except_token: str | None = None) -> None:
@@ -239,16 +248,16 @@ def set_password(connection: Connection, person_id: int, new: str, *, except_tok
         raise AccountError(f"person {person_id}: is unknown.")
     _check_password(new, row.name)
     connection.execute(_SET_PASSWORD, {"id": person_id, "password": passwords.hash_password(new)})
-    end_sessions(connection, person_id, except_token)
+    end_person_sessions(connection, person_id, except_token)
 
 
 def person_from_row(row: Row[Any]) -> Person:
     """Return the person of a row with the columns of annotate_people."""
-    return Person(row.id, row.name, PersonRole(row.role), Pool(row.pool), bool(row.active))
+    return Person(row.id, row.name, PersonRole(row.role), AnnotatorPool(row.pool), bool(row.active))
 
 
 def _invitation(row: Row[Any]) -> Invitation:
-    return Invitation(row.name, PersonRole(row.role), Pool(row.pool), datetime.fromisoformat(row.until))
+    return Invitation(row.name, PersonRole(row.role), AnnotatorPool(row.pool), datetime.fromisoformat(row.until))
 
 
 def _check_password(password: str, name: str) -> None:

@@ -1,7 +1,7 @@
 """Login sessions: verify a password, open a session, find the session of a token, end sessions.
 
-Only the browser has the token; the database has its hash. ``find_session`` only reads, so that pages can be served from
-a reading connection; ``renew_session`` records from time to time that a session is in use.
+Only the browser has the token; the database has its hash. ``find_login_session`` only reads, so that pages can be
+served from a reading connection; ``renew_login_session`` records from time to time that a session is in use.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclose.annotation.accounts import passwords
-from eclose.annotation.accounts.people import NO_PASSWORD, Person, find_credentials, person_from_row
-from eclose.annotation.accounts.tokens import hash_token, new_token, to_timestamp
+from eclose.annotation.accounts.people import NO_PASSWORD, Person, find_login_credentials, person_from_row
+from eclose.annotation.accounts.tokens import format_utc_timestamp, hash_secret_token, new_secret_token
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class VerifiedLogin:
 
 
 @dataclass(frozen=True, slots=True)
-class NewSession:
+class NewLoginSession:
     """A new session with its secrets, which only the browser receives."""
 
     token: str = field(repr=False)
@@ -64,7 +64,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LoginSession:
     """A valid session."""
 
     person: Person
@@ -72,42 +72,44 @@ class Session:
     """Token that every form of this session carries."""
     token_hash: str
     due: bool
-    """Whether ``renew_session`` should be called."""
+    """Whether ``renew_login_session`` should be called."""
 
 
-def login(
+def log_in_person(
     connection: Connection, name: str, password: str, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
-) -> NewSession | None:
+) -> NewLoginSession | None:
     """Verify a password and open a session in one transaction; return None where the login fails.
 
-    For frequent logins call ``verify_login`` on a reading and ``open_session`` on a writing connection: hashing takes
-    tens of milliseconds, during which a writing connection would block all other writers of SQLite.
+    For frequent logins call ``verify_login`` on a reading and ``open_login_session`` on a writing connection: hashing
+    takes tens of milliseconds, during which a writing connection would block all other writers of SQLite.
     """
     verified = verify_login(connection, name, password)
-    return None if verified is None else open_session(connection, verified, now=now, lifetimes=lifetimes)
+    return None if verified is None else open_login_session(connection, verified, now=now, lifetimes=lifetimes)
 
 
 def verify_login(connection: Connection, name: str, password: str) -> VerifiedLogin | None:
     """Return the verified login, or None. All failures take the same time."""
-    person, stored = find_credentials(connection, name) or (None, NO_PASSWORD)
+    person, stored = find_login_credentials(connection, name) or (None, NO_PASSWORD)
     # Unknown names and unset passwords are verified against a dummy hash, for equal timing.
     matches = passwords.password_matches(passwords.DUMMY_HASH if stored == NO_PASSWORD else stored, password)
     if person is None or stored == NO_PASSWORD or not matches or not person.active:
         return None
-    return VerifiedLogin(person, stored, passwords.hash_password(password) if passwords.needs_rehash(stored) else None)
+    return VerifiedLogin(
+        person, stored, passwords.hash_password(password) if passwords.password_needs_rehash(stored) else None
+    )
 
 
-def open_session(
+def open_login_session(
     connection: Connection, verified: VerifiedLogin, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
-) -> NewSession | None:
+) -> NewLoginSession | None:
     """Open a session under a new token; return None where person or password changed meanwhile."""
-    token = new_token()
+    token = new_secret_token()
     csrf = _csrf(token)
     row = {
-        "token": hash_token(token),
-        "csrf": hash_token(csrf),
-        "now": to_timestamp(now),
-        "until": to_timestamp(now + lifetimes.absolute),
+        "token": hash_secret_token(token),
+        "csrf": hash_secret_token(csrf),
+        "now": format_utc_timestamp(now),
+        "until": format_utc_timestamp(now + lifetimes.absolute),
         "person": verified.person.id,
         "stored": verified.stored,
     }
@@ -116,47 +118,49 @@ def open_session(
     if verified.renewed is not None:
         connection.execute(_RENEW, {**row, "renewed": verified.renewed})
     # The only place where the token exists in clear text: it goes into the cookie and is not stored.
-    return NewSession(token, csrf, verified.person)
+    return NewLoginSession(token, csrf, verified.person)
 
 
-def find_session(
+def find_login_session(
     connection: Connection, token: str, *, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
-) -> Session | None:
+) -> LoginSession | None:
     """Return the session of a token; None where it is unknown or over, or its person is inactive. Writes nothing."""
-    token_hash = hash_token(token)
+    token_hash = hash_secret_token(token)
     row = connection.execute(_FIND, {"token": token_hash, **_bounds(now, lifetimes)}).first()
     if row is None:
         return None
-    return Session(
-        person_from_row(row), _csrf(token), token_hash, due=row.seen <= to_timestamp(now - lifetimes.renewal)
+    return LoginSession(
+        person_from_row(row), _csrf(token), token_hash, due=row.seen <= format_utc_timestamp(now - lifetimes.renewal)
     )
 
 
-def renew_session(connection: Connection, session: Session, *, now: datetime) -> None:
+def renew_login_session(connection: Connection, session: LoginSession, *, now: datetime) -> None:
     """Record that a session is in use. Never revives an ended session, nor moves its time back."""
-    connection.execute(_TOUCH, {"token": session.token_hash, "now": to_timestamp(now)})
+    connection.execute(_TOUCH, {"token": session.token_hash, "now": format_utc_timestamp(now)})
 
 
-def csrf_matches(session: Session, csrf: str) -> bool:
+def csrf_matches(session: LoginSession, csrf: str) -> bool:
     """Return whether a form was issued to this session, in constant time."""
     return hmac.compare_digest(session.csrf.encode(), csrf.encode("utf-8", "surrogatepass"))
 
 
-def end_session(connection: Connection, token: str) -> None:
+def end_login_session(connection: Connection, token: str) -> None:
     """End a session; do nothing where it is over already."""
-    connection.execute(_END, {"token": hash_token(token)})
+    connection.execute(_END, {"token": hash_secret_token(token)})
 
 
-def delete_expired(connection: Connection, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES) -> int:
+def delete_expired_sessions(
+    connection: Connection, now: datetime, lifetimes: SessionLifetimes = DEFAULT_LIFETIMES
+) -> int:
     """Delete the sessions that are over and return how many there were."""
     return connection.execute(_DELETE_EXPIRED, _bounds(now, lifetimes)).rowcount
 
 
 def _bounds(now: datetime, lifetimes: SessionLifetimes) -> dict[str, str]:
     return {
-        "now": to_timestamp(now),
-        "idle": to_timestamp(now - lifetimes.idle),
-        "oldest": to_timestamp(now - lifetimes.absolute),
+        "now": format_utc_timestamp(now),
+        "idle": format_utc_timestamp(now - lifetimes.idle),
+        "oldest": format_utc_timestamp(now - lifetimes.absolute),
     }
 
 

@@ -15,7 +15,12 @@ from math import comb
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.annotation.assignment.balance import Balance, Placement, deal_items, group_members
+from eclose.annotation.assignment.balance import (
+    AssignmentBalance,
+    PlacedItem,
+    annotators_in_group,
+    deal_items_to_groups,
+)
 from eclose.core.identity import hash_rank
 from eclose.errors import SettingError
 
@@ -48,7 +53,7 @@ class AssignedTask:
     item: AssignmentItem
 
 
-class CountRange(NamedTuple):
+class AssignmentCountRange(NamedTuple):
     """The smallest and the largest of some counts."""
 
     least: int
@@ -71,17 +76,17 @@ class AssignmentSummary:
     """Smallest distance in a queue between two items of one question, 1 for neighbours; None without repeats."""
 
     @property
-    def load_spread(self) -> CountRange:
+    def load_spread(self) -> AssignmentCountRange:
         """The lightest and the heaviest load."""
         return _spread(self.loads)
 
     @property
-    def group_spread(self) -> CountRange:
+    def group_spread(self) -> AssignmentCountRange:
         """The rarest and the commonest group."""
         return _spread(self.groups)
 
     @property
-    def system_spreads(self) -> dict[str, CountRange]:
+    def system_spreads(self) -> dict[str, AssignmentCountRange]:
         """For each system, the fewest and the most items of an annotator."""
         return {system: _spread(counts) for system, counts in self.systems.items()}
 
@@ -93,7 +98,7 @@ class AssignmentSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class AssignmentPlan:
     """Every task of a project, by annotator and place, and the settings they follow from."""
 
     annotators: tuple[str, ...]
@@ -124,7 +129,9 @@ class Assignment:
             dict(groups),
             systems,
             repeats=sum(len(queue) - len({item.question for item in queue}) for queue in queues.values()),
-            closest=min((gap for queue in queues.values() if (gap := closest_repeat(queue)) is not None), default=None),
+            closest=min(
+                (gap for queue in queues.values() if (gap := closest_question_repeat(queue)) is not None), default=None
+            ),
         )
 
 
@@ -136,18 +143,18 @@ def _groups(tasks: Iterable[AssignedTask]) -> dict[str, tuple[str, ...]]:
     return {item: tuple(names) for item, names in groups.items()}
 
 
-def _spread(counts: Mapping[str, int] | Mapping[tuple[str, ...], int]) -> CountRange:
-    return CountRange(min(counts.values()), max(counts.values()))
+def _spread(counts: Mapping[str, int] | Mapping[tuple[str, ...], int]) -> AssignmentCountRange:
+    return AssignmentCountRange(min(counts.values()), max(counts.values()))
 
 
-def assign(
+def assign_to_annotators(
     items: Iterable[AssignmentItem],
     annotators: Iterable[str],
     *,
     per_response: int = 2,
     seed: int = DEFAULT_SEED,
     share_questions: bool = False,
-) -> Assignment:
+) -> AssignmentPlan:
     """Assign every item to ``per_response`` annotators, as evenly as possible.
 
     Loads differ by at most one. Groups, and systems by annotator, are first balanced item by item, then by exchanges
@@ -157,7 +164,7 @@ def assign(
 
     >>> items = [AssignmentItem(f"{q}/{m}", q, m) for q in ("q1", "q2") for m in ("x", "y", "z")]
     >>> assign(items, ["A1", "A2", "A3", "A4", "A5", "A6"]).summary().load_spread
-    CountRange(least=2, most=2)
+    AssignmentCountRange(least=2, most=2)
     """
     # Sorted, so that the order of the input has no influence.
     items, names = sorted(items, key=lambda item: item.id), sorted(annotators)
@@ -167,17 +174,17 @@ def assign(
     people = sorted(names, key=lambda name: (hash_rank("annotator", seed, name), name))
     received: dict[str, list[AssignmentItem]] = {name: [] for name in names}
     for item, group in zip(items, groups, strict=True):
-        for number in group_members(group):
+        for number in annotators_in_group(group):
             received[people[number]].append(item)
     tasks = (
         AssignedTask(name, position, item)
         for name, own_items in received.items()
-        for position, item in enumerate(order_queue(own_items, name, seed=seed), start=1)
+        for position, item in enumerate(order_annotator_queue(own_items, name, seed=seed), start=1)
     )
-    return Assignment(tuple(names), per_response, seed, share_questions, tuple(tasks))
+    return AssignmentPlan(tuple(names), per_response, seed, share_questions, tuple(tasks))
 
 
-def order_queue(
+def order_annotator_queue(
     items: Iterable[AssignmentItem], person: str, *, seed: int = DEFAULT_SEED
 ) -> tuple[AssignmentItem, ...]:
     """Return items in an individual random order that keeps the items of each question far apart.
@@ -230,7 +237,7 @@ def _insert_near(placed: list[AssignmentItem], target: int, item: AssignmentItem
     return False
 
 
-def closest_repeat(items: Sequence[AssignmentItem]) -> int | None:
+def closest_question_repeat(items: Sequence[AssignmentItem]) -> int | None:
     """Return the smallest distance between two items of one question, 1 for neighbours; None without repeats."""
     last: dict[str, int] = {}
     gaps = []
@@ -288,8 +295,8 @@ def _groups_of(items: Sequence[AssignmentItem], *, people: int, size: int, seed:
     """Return the group of each item, as a bit mask."""
     questions = _placements(items, seed)
     systems = 1 + max(placement.system for placement in chain.from_iterable(questions))
-    deal_items(questions, people=people, size=size, systems=systems)
-    balance = Balance(questions, people=people, size=size, systems=systems)
+    deal_items_to_groups(questions, people=people, size=size, systems=systems)
+    balance = AssignmentBalance(questions, people=people, size=size, systems=systems)
     # The greedy deal cannot take back an early choice; exchanges correct what it left uneven.
     balance.even_out(Random(int(hash_rank("exchange", seed), base=16)))
     return [
@@ -297,7 +304,7 @@ def _groups_of(items: Sequence[AssignmentItem], *, people: int, size: int, seed:
     ]
 
 
-def _placements(items: Sequence[AssignmentItem], seed: int) -> list[list[Placement]]:
+def _placements(items: Sequence[AssignmentItem], seed: int) -> list[list[PlacedItem]]:
     """Return questions and their items in hash order, questions with many responses first: others fill the gaps."""
     systems = {name: number for number, name in enumerate(sorted({item.system for item in items}))}
     by_question: defaultdict[str, list[int]] = defaultdict(list)
@@ -307,7 +314,7 @@ def _placements(items: Sequence[AssignmentItem], seed: int) -> list[list[Placeme
     order = sorted(by_question, key=lambda name: (-len(by_question[name]), hash_rank("question", seed, name), name))
     return [
         [
-            Placement(number, index, systems[items[number].system], ties[number])
+            PlacedItem(number, index, systems[items[number].system], ties[number])
             for number in sorted(by_question[name], key=lambda number: (ties[number], number))
         ]
         for index, name in enumerate(order)

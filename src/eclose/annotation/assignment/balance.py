@@ -32,7 +32,7 @@ _LOAD, _SAME_QUESTION = 2**40, 2**50
 
 
 @dataclass(slots=True)
-class Placement:
+class PlacedItem:
     """An item with the group it is assigned to."""
 
     item: int
@@ -44,36 +44,36 @@ class Placement:
     """Bit mask of its annotators; 0 before it is assigned."""
 
 
-class Exchange(NamedTuple):
+class AnnotatorSwap(NamedTuple):
     """Annotators of one item who swap with as many annotators of another, as bit masks."""
 
-    first: Placement
-    other: Placement
+    first: PlacedItem
+    other: PlacedItem
     gives: int
     takes: int
 
 
-def group_members(group: int) -> Iterator[int]:
+def annotators_in_group(group: int) -> Iterator[int]:
     """Yield the annotators of a group."""
     while group:
         yield (group & -group).bit_length() - 1
         group &= group - 1
 
 
-def list_groups(people: int, size: int) -> list[int]:
+def list_annotator_groups(people: int, size: int) -> list[int]:
     """Return all groups of a size."""
     return [sum(1 << number for number in chosen) for chosen in combinations(range(people), size)]
 
 
-def deal_items(questions: Iterable[Sequence[Placement]], *, people: int, size: int, systems: int) -> None:
+def deal_items_to_groups(questions: Iterable[Sequence[PlacedItem]], *, people: int, size: int, systems: int) -> None:
     """Assign each item to the group that has seen its question least, then has the lowest load, then is rarest.
 
     Taking the least loaded keeps all loads within one of each other. Among these, the cost of a group is the number of
     items it shares already, plus the items of the same system that each member has.
     """
     # All groups in a fixed order; cells has shape (systems, people).
-    possible = list_groups(people, size)
-    rows = [np.array(list(group_members(group))) for group in possible]
+    possible = list_annotator_groups(people, size)
+    rows = [np.array(list(annotators_in_group(group))) for group in possible]
     # One array per member position, shape (groups,): adding columns is several times faster than gathering rows.
     columns = list(np.ascontiguousarray(np.transpose(rows)))
     groups, loads = np.zeros(len(possible), np.int64), np.zeros(people, np.int64)
@@ -102,21 +102,21 @@ def _least(costs: NDArray[np.int64], tie: int) -> int:
     return int(minima[tie % len(minima)])
 
 
-class Balance:
+class AssignmentBalance:
     """Counts of items by group, and by system and annotator. Exchanges make them more equal without changing loads."""
 
-    def __init__(self, questions: Sequence[Sequence[Placement]], *, people: int, size: int, systems: int) -> None:
+    def __init__(self, questions: Sequence[Sequence[PlacedItem]], *, people: int, size: int, systems: int) -> None:
         self._questions = questions
         self._placements = list(chain.from_iterable(questions))
         self._all_people = (1 << people) - 1
-        self._groups = dict.fromkeys(list_groups(people, size), 0)
+        self._groups = dict.fromkeys(list_annotator_groups(people, size), 0)
         self._cells = [[0] * people for _ in range(systems)]
         # Annotators of each question, as a bit mask.
         self._busy = [0] * len(questions)
         for placement in self._placements:
             self._groups[placement.group] += 1
             self._busy[placement.question] |= placement.group
-            for number in group_members(placement.group):
+            for number in annotators_in_group(placement.group):
                 self._cells[placement.system][number] += 1
         self.excess = sum(_excess(counts) for counts in (self._groups.values(), *self._cells))
         """Sum of squares beyond that of the most equal counts; 0 where they cannot be more equal."""
@@ -129,7 +129,7 @@ class Balance:
         """
         tries = min(TRIES * len(self._placements), MOST_TRIES)
         # Exchanges since the best counts, undone at the end.
-        best, since_best = self.excess, list[Exchange]()
+        best, since_best = self.excess, list[AnnotatorSwap]()
         for number in range(tries):
             if not self.excess:
                 return
@@ -148,7 +148,7 @@ class Balance:
         for exchange in reversed(since_best):
             self._undo(exchange)
 
-    def _draw(self, random: Random) -> Exchange | None:
+    def _draw(self, random: Random) -> AnnotatorSwap | None:
         """Draw an exchange within a question or between two; return None where the drawn items allow none."""
         rivals = [_pick(self._placements, random) for _ in range(RIVALS)]
         first = max(rivals, key=lambda placement: self._groups[placement.group])
@@ -165,10 +165,10 @@ class Balance:
             return None
         # Exchanging all members evens out systems and hardly changes groups; exchanging one evens out groups.
         if gives.bit_count() == takes.bit_count() and random.random() < 0.5:
-            return Exchange(first, other, gives, takes)
-        return Exchange(first, other, _member(gives, random), _member(takes, random))
+            return AnnotatorSwap(first, other, gives, takes)
+        return AnnotatorSwap(first, other, _member(gives, random), _member(takes, random))
 
-    def _apply(self, exchange: Exchange) -> None:
+    def _apply(self, exchange: AnnotatorSwap) -> None:
         first, other, gives, takes = exchange
         if first.question != other.question:
             # Neither question has an annotator twice here, so toggling the bits keeps both masks right.
@@ -177,19 +177,19 @@ class Balance:
         self._replace(first, gives, takes)
         self._replace(other, takes, gives)
 
-    def _undo(self, exchange: Exchange) -> None:
+    def _undo(self, exchange: AnnotatorSwap) -> None:
         self._apply(exchange._replace(gives=exchange.takes, takes=exchange.gives))
 
-    def _replace(self, placement: Placement, leave: int, join: int) -> None:
+    def _replace(self, placement: PlacedItem, leave: int, join: int) -> None:
         """Replace some annotators of an item by others and update all counts."""
         # The square of a count grows by 2 n + 1 from n to n + 1; the ones cancel, since as many leave as join.
         cells = self._cells[placement.system]
         self._groups[placement.group] -= 1
         growth = -self._groups[placement.group]
-        for number in group_members(leave):
+        for number in annotators_in_group(leave):
             cells[number] -= 1
             growth -= cells[number]
-        for number in group_members(join):
+        for number in annotators_in_group(join):
             growth += cells[number]
             cells[number] += 1
         placement.group ^= leave | join
@@ -205,7 +205,7 @@ def _pick(values: Sequence[T], random: Random) -> T:
 
 def _member(group: int, random: Random) -> int:
     """Return a random member of a group, as a group."""
-    return 1 << _pick(list(group_members(group)), random)
+    return 1 << _pick(list(annotators_in_group(group)), random)
 
 
 def _excess(counts: Iterable[int]) -> int:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eclose.annotation.adjudication import Trigger
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.adjudication import AdjudicationTrigger
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.core.judgment import Criterion
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedLabels:
+class OverruledLabels:
     """Labels of annotators that the adjudicator changed."""
 
     responses: int
@@ -48,12 +48,12 @@ class AdjudicationCounts:
     """Of these, those on which people differ."""
     flag_only: int
     """Of these, those on which people agree on an inconsistent judgment."""
-    triggers: Mapping[Trigger, int]
+    triggers: Mapping[AdjudicationTrigger, int]
     """Counts by reason; a subject may have several."""
     adjudicated: int
     reference_seen_before: int = 0
     """Those whose adjudicator knew the reference from another response to the question."""
-    changed: Mapping[str, ChangedLabels] = field(default_factory=dict)
+    changed: Mapping[str, OverruledLabels] = field(default_factory=dict)
     """Changed labels by criterion, and by step label where steps were judged one by one."""
 
     @property
@@ -62,7 +62,7 @@ class AdjudicationCounts:
         return self.to_adjudicate - self.adjudicated
 
 
-def count_adjudication(responses: Sequence[ResponseAnnotations]) -> AdjudicationCounts:
+def count_response_adjudication(responses: Sequence[ResponseAnnotations]) -> AdjudicationCounts:
     """Count the adjudication of responses."""
     settled = [response for response in responses if response.adjudication is not None and response.triggers]
     seen_before = sum(
@@ -82,7 +82,7 @@ def count_screening_adjudication(
     states = [(subject.triggers, subject.adjudication is not None) for subject in complete]
     disputed = [(triggers, settled) for triggers, settled in states if triggers]
     # Agreement on an inconsistent pattern has INCONSISTENT as its only trigger.
-    flagged = sum(triggers == (Trigger.INCONSISTENT,) for triggers, _ in disputed)
+    flagged = sum(triggers == (AdjudicationTrigger.INCONSISTENT,) for triggers, _ in disputed)
     counts = Counter(trigger for triggers, _ in disputed for trigger in triggers)
     return AdjudicationCounts(
         asked=len(subjects),
@@ -90,7 +90,7 @@ def count_screening_adjudication(
         to_adjudicate=len(disputed),
         disagreements=len(disputed) - flagged,
         flag_only=flagged,
-        triggers={trigger: counts[trigger] for trigger in Trigger if counts[trigger]},
+        triggers={trigger: counts[trigger] for trigger in AdjudicationTrigger if counts[trigger]},
         adjudicated=sum(settled for _, settled in disputed),
     )
 
@@ -103,9 +103,9 @@ _STEPS: Mapping[str, Callable[[StepJudgment], object]] = {
 }
 
 
-def _changed(settled: Sequence[ResponseAnnotations]) -> dict[str, ChangedLabels]:
+def _changed(settled: Sequence[ResponseAnnotations]) -> dict[str, OverruledLabels]:
     """Count changed labels. A change counts for dependent labels too: soundness of a step includes its substance."""
-    stepwise = [response for response in settled if response.kind is TaskKind.RESPONSE]
+    stepwise = [response for response in settled if response.kind is AnnotationTaskKind.RESPONSE]
     steps = {name: _count(stepwise, partial(_step_labels, label)) for name, label in _STEPS.items()} if stepwise else {}
     return steps | {str(criterion): _count(settled, partial(_trace_labels, criterion)) for criterion in Criterion}
 
@@ -118,7 +118,7 @@ def _trace_labels(criterion: Criterion, judgment: Judgment) -> Sequence[object]:
     return [judgment.label(criterion)]
 
 
-def _count(settled: Sequence[ResponseAnnotations], labels: Callable[[Judgment], Sequence[object]]) -> ChangedLabels:
+def _count(settled: Sequence[ResponseAnnotations], labels: Callable[[Judgment], Sequence[object]]) -> OverruledLabels:
     responses = changed = of = 0
     for response in settled:
         assert response.adjudication is not None  # callers pass adjudicated responses only
@@ -130,4 +130,4 @@ def _count(settled: Sequence[ResponseAnnotations], labels: Callable[[Judgment], 
             differing += sum(label != final for label, final in zip(annotated, adjudicated, strict=True))
         changed += differing
         responses += bool(differing)
-    return ChangedLabels(responses, changed, of)
+    return OverruledLabels(responses, changed, of)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.annotation.forms import TaskKind
+from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.results.adjudication_report import (
     AdjudicationCounts,
-    count_adjudication,
+    count_response_adjudication,
     count_screening_adjudication,
 )
 from eclose.metrics.agreement import (
@@ -25,7 +25,7 @@ from eclose.metrics.agreement import (
 from eclose.metrics.summary import UNKNOWN
 
 if TYPE_CHECKING:
-    from eclose.annotation.annotations import Annotations
+    from eclose.annotation.annotations import AnnotationSet
     from eclose.stats.intervals import Estimate
 
 # Alpha divides by the disagreement expected by chance, which is close to 0 where nearly all labels are equal.
@@ -75,7 +75,7 @@ class AgreementReport:
     screening: QuestionAgreement | None
 
 
-def report_agreement(annotations: Annotations, *, seed: int = 42, resamples: int = 2_000) -> AgreementReport:
+def build_agreement_report(annotations: AnnotationSet, *, seed: int = 42, resamples: int = 2_000) -> AgreementReport:
     """Compute the report; the same seed gives the same bootstrap intervals."""
     return AgreementReport(
         seed,
@@ -85,10 +85,10 @@ def report_agreement(annotations: Annotations, *, seed: int = 42, resamples: int
     )
 
 
-def _response_agreement(annotations: Annotations, seed: int, resamples: int) -> ResponseAgreement:
+def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> ResponseAgreement:
     # A response with one finished annotation has no pair to compare.
     cases = [
-        AnnotatedResponse(response.question_id, response.first_judgments, response.kind is TaskKind.RESPONSE)
+        AnnotatedResponse(response.question_id, response.first_judgments, response.kind is AnnotationTaskKind.RESPONSE)
         for response in annotations.responses
         if len(response.annotations) > 1
     ]
@@ -99,11 +99,11 @@ def _response_agreement(annotations: Annotations, seed: int, resamples: int) -> 
         max((len(case.judgments) for case in cases), default=0),
         # A generator of its own: the intervals do not depend on what is computed before.
         tuple(measure_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
-        count_adjudication(annotations.responses),
+        count_response_adjudication(annotations.responses),
     )
 
 
-def _question_agreement(annotations: Annotations, seed: int, resamples: int) -> QuestionAgreement:
+def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> QuestionAgreement:
     cases = [
         ScreenedQuestion(question.benchmark or UNKNOWN, question.first_screenings)
         for question in annotations.questions
@@ -121,14 +121,14 @@ def _question_agreement(annotations: Annotations, seed: int, resamples: int) -> 
     )
 
 
-def undefined_reason(row: AgreementRow) -> str | None:
+def why_alpha_undefined(row: AgreementRow) -> str | None:
     """Return why alpha is undefined; None where it is defined."""
     if row.alpha.value is not None:
         return None
     return UNANIMOUS if row.n else NOTHING
 
 
-def to_json(report: AgreementReport) -> dict[str, Any]:
+def agreement_to_json(report: AgreementReport) -> dict[str, Any]:
     """Return the report as JSON values; undefined numbers are null, with the reason beside them."""
     values: dict[str, Any] = {"settings": {"seed": report.seed, "resamples": report.resamples}}
     if (responses := report.responses) is not None:
@@ -167,7 +167,7 @@ def _row_json(row: AgreementRow) -> dict[str, Any]:
         "n": row.n,
         "majority": row.majority,
         "raw": _estimate_json(row.raw),
-        "alpha": {**_estimate_json(row.alpha), "undefined": undefined_reason(row)},
+        "alpha": {**_estimate_json(row.alpha), "undefined": why_alpha_undefined(row)},
         "specific": row.specific,
         "ac1": row.ac1,
     }

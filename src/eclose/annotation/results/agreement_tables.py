@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.annotation.results.agreement_report import CEILING, DERIVED, undefined_reason
+from eclose.annotation.results.agreement_report import CEILING, DERIVED, why_alpha_undefined
 from eclose.diagnosis.report import latex as tex
 from eclose.diagnosis.report import markdown as md
 
@@ -35,7 +35,7 @@ class AgreementTable:
     """First cell of the row that a rule precedes."""
 
 
-def build_tables(report: AgreementReport) -> list[AgreementTable]:
+def build_agreement_tables(report: AgreementReport) -> list[AgreementTable]:
     """Return the tables of a report: screening first, then responses."""
     tables: list[AgreementTable] = []
     if report.screening is not None:
@@ -45,12 +45,12 @@ def build_tables(report: AgreementReport) -> list[AgreementTable]:
     return tables
 
 
-def format_markdown(tables: Sequence[AgreementTable]) -> str:
+def format_agreement_markdown(tables: Sequence[AgreementTable]) -> str:
     """Return the tables as Markdown."""
     return "\n".join(line for table in tables for line in _markdown_lines(table))
 
 
-def format_latex(tables: Sequence[AgreementTable]) -> str:
+def format_agreement_latex(tables: Sequence[AgreementTable]) -> str:
     """Return the tables as LaTeX with captions; needs the packages ``booktabs`` and ``graphicx``."""
     lines = (line for number, table in enumerate(tables) for line in _latex_lines(table, number))
     return "\n".join([tex.NEEDS, *lines]) + "\n"
@@ -154,7 +154,7 @@ def _raw(row: AgreementRow) -> str:
 
 def _alpha(row: AgreementRow) -> str:
     """Return ``0.783 [0.745, 0.817]``, or the reason why alpha is undefined."""
-    reason = undefined_reason(row)
+    reason = why_alpha_undefined(row)
     return reason if reason is not None else f"{row.alpha.value:.3f}{_ends(row.alpha.interval)}"
 
 

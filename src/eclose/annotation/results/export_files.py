@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from eclose.annotation.results import label_studio
 from eclose.annotation.results.final_labels import (
     PEOPLE,
-    collect_judgments,
-    collect_labels,
-    collect_screenings,
-    collect_verdicts,
+    collect_final_judgments,
+    collect_final_labels,
+    collect_final_verdicts,
+    collect_question_screenings,
 )
-from eclose.annotation.results.flat_tables import build_flat_tables, write_parquet
+from eclose.annotation.results.flat_tables import build_flat_label_tables, write_parquet_table
 from eclose.annotation.results.formats import (
     ANNOTATIONS,
     LABELS,
@@ -31,7 +31,7 @@ from eclose.annotation.results.formats import (
     OPEN,
     SCREENING_ANNOTATIONS,
     VERDICTS,
-    ExportFormat,
+    LabelExportFormat,
 )
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile, sync_folder
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from eclose.annotation.annotations import Annotations, QuestionAnnotations, ResponseAnnotations
-    from eclose.annotation.material_store import Material
+    from eclose.annotation.annotations import AnnotationSet, QuestionAnnotations, ResponseAnnotations
+    from eclose.annotation.material_store import AnnotationMaterial
 
 
 @dataclass(frozen=True, slots=True)
-class ExportResult:
+class AnnotationExport:
     """An exported folder."""
 
     manifest: Manifest
@@ -60,24 +60,24 @@ class ExportResult:
 
 
 def export_annotations(
-    annotations: Annotations,
+    annotations: AnnotationSet,
     out: Path,
     *,
     stage: str,
     settings: Mapping[str, Any],
     inputs: Mapping[str, str] | None = None,
-    material: Material | None = None,
+    material: AnnotationMaterial | None = None,
     judge: str = PEOPLE,
-    formats: Collection[ExportFormat] = (ExportFormat.JSONL,),
+    formats: Collection[LabelExportFormat] = (LabelExportFormat.JSONL,),
     for_label_studio: bool = False,
-) -> ExportResult:
+) -> AnnotationExport:
     """Write the files of an export; with ``material`` the folder is a run that ``eclose diagnose`` reads."""
-    if ExportFormat.PARQUET in formats:
+    if LabelExportFormat.PARQUET in formats:
         import_pyarrow()  # raises where it is missing, before any file is written
     # Before the work, so that a refusal is quick; _find_same below decides again with the written files.
     _check_output(out)
     with _temporary_folder(out) as folder:
-        if ExportFormat.JSONL in formats:
+        if LabelExportFormat.JSONL in formats:
             _write_jsonl(folder, annotations, material, judge)
         _write_tables(folder, annotations, formats)
         if for_label_studio:
@@ -88,25 +88,25 @@ def export_annotations(
         outputs = hash_files(sorted(folder.iterdir()))
         manifest = Manifest(stage, parameters, dict(inputs or {}), outputs, next(iter(funnel.values())), funnel)
         if (existing := _find_same(out, outputs)) is not None:
-            return ExportResult(existing, again=True)
+            return AnnotationExport(existing, again=True)
         manifest.write(folder / MANIFEST)
         # Atomic: replaces an empty folder, fails on any other.
         os.rename(folder, out)
         sync_folder(out.parent)
-    return ExportResult(manifest, again=False)
+    return AnnotationExport(manifest, again=False)
 
 
-def _write_jsonl(folder: Path, annotations: Annotations, material: Material | None, judge: str) -> None:
+def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationMaterial | None, judge: str) -> None:
     if annotations.responses:
         rows = (record for response in annotations.responses for record in response.records)
         write_records(folder / ANNOTATIONS, rows)
-        write_records(folder / JUDGMENTS, collect_judgments(annotations, judge))
-        write_records(folder / VERDICTS, collect_verdicts(annotations))
-        write_records(folder / LABELS, collect_labels(annotations))
+        write_records(folder / JUDGMENTS, collect_final_judgments(annotations, judge))
+        write_records(folder / VERDICTS, collect_final_verdicts(annotations))
+        write_records(folder / LABELS, collect_final_labels(annotations))
     if annotations.questions:
         screenings = (record for question in annotations.questions for record in question.records)
         write_records(folder / SCREENING_ANNOTATIONS, screenings)
-        write_records(folder / SCREENING, collect_screenings(annotations, judge))
+        write_records(folder / SCREENING, collect_question_screenings(annotations, judge))
     with AtomicFile(folder / OPEN) as file:
         for line in _open_lines(annotations):
             file.write(json.dumps(line).encode() + b"\n")
@@ -119,7 +119,7 @@ def _write_jsonl(folder: Path, annotations: Annotations, material: Material | No
         write_records(folder / RESPONSES, responses)
 
 
-def _open_lines(annotations: Annotations) -> Iterator[dict[str, str]]:
+def _open_lines(annotations: AnnotationSet) -> Iterator[dict[str, str]]:
     """Yield the responses and questions without final labels, with the reason."""
     for response in annotations.responses:
         if (reason := response.open_reason) is not None:
@@ -129,32 +129,32 @@ def _open_lines(annotations: Annotations) -> Iterator[dict[str, str]]:
             yield {"question_id": question.question_id, "reason": reason}
 
 
-def _write_tables(folder: Path, annotations: Annotations, formats: Collection[ExportFormat]) -> None:
-    for table in build_flat_tables(annotations, lambda: collect_labels(annotations)):
-        if ExportFormat.CSV in formats:
+def _write_tables(folder: Path, annotations: AnnotationSet, formats: Collection[LabelExportFormat]) -> None:
+    for table in build_flat_label_tables(annotations, lambda: collect_final_labels(annotations)):
+        if LabelExportFormat.CSV in formats:
             with AtomicFile(folder / f"{table.name}.csv") as file:
                 for row in encode_csv(list(table.columns), table.rows()):
                     file.write(row)
-        if ExportFormat.PARQUET in formats:
-            write_parquet(folder / f"{table.name}.parquet", table)
+        if LabelExportFormat.PARQUET in formats:
+            write_parquet_table(folder / f"{table.name}.parquet", table)
 
 
-def _write_label_studio(folder: Path, annotations: Annotations, material: Material | None) -> None:
+def _write_label_studio(folder: Path, annotations: AnnotationSet, material: AnnotationMaterial | None) -> None:
     if material is None:
         raise SettingError(
             "--label-studio: tasks need questions and responses, which only the export of a project has."
         )
     ids = (response.response_id for response in annotations.responses)
     for name, parts in (
-        (label_studio.TASKS, label_studio.encode_tasks(material, ids)),
-        (label_studio.CONFIG, iter([label_studio.build_config()])),
+        (label_studio.TASKS, label_studio.encode_label_studio_tasks(material, ids)),
+        (label_studio.CONFIG, iter([label_studio.build_label_studio_config()])),
     ):
         with AtomicFile(folder / name) as file:
             for part in parts:
                 file.write(part)
 
 
-def _count_funnel(annotations: Annotations) -> dict[str, Counts]:
+def _count_funnel(annotations: AnnotationSet) -> dict[str, Counts]:
     """Count responses and questions: received = settled + open."""
     groups: dict[str, Sequence[ResponseAnnotations] | Sequence[QuestionAnnotations]] = {
         "responses": annotations.responses,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.annotation.audit_log import append_event
-from eclose.annotation.family_audit import read_filled_forms
-from eclose.annotation.material_store import read_material
+from eclose.annotation.audit_log import append_audit_event
+from eclose.annotation.family_audit import read_audit_forms
+from eclose.annotation.material_store import read_annotation_material
 from eclose.annotation.project import LEAD, Project, guideline_hashes, open_project
 from eclose.annotation.read_annotations import read_annotations
-from eclose.annotation.results.export_files import ExportResult, export_annotations
-from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, ExportFormat
-from eclose.annotation.results.import_labels import read_labels
+from eclose.annotation.results.export_files import AnnotationExport, export_annotations
+from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, LabelExportFormat
+from eclose.annotation.results.import_labels import read_label_files
 from eclose.construction.audit.file_names import FormFormat
 from eclose.construction.audit.forms import encode_forms
 from eclose.store.records.atomic import AtomicFile
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from eclose.annotation.annotations import Annotations
+    from eclose.annotation.annotations import AnnotationSet
     from eclose.protocol.auditing import AuditForm
 
 
 class ProjectExport(NamedTuple):
     """The files of an export: labels, or the forms of a family audit."""
 
-    labels: ExportResult | None
+    labels: AnnotationExport | None
     """None for a family audit."""
     forms: Mapping[Path, int]
     """Number of forms in each file of a family audit."""
@@ -37,7 +37,7 @@ def export_project(
     folder: Path,
     out: Path,
     *,
-    formats: Sequence[ExportFormat] = (ExportFormat.JSONL,),
+    formats: Sequence[LabelExportFormat] = (LabelExportFormat.JSONL,),
     for_label_studio: bool = False,
     names: bool = False,
     judge: str = "people",
@@ -55,8 +55,8 @@ def export_project(
     project = open_project(folder)
     try:
         with project.reading() as connection:
-            annotations, material = read_annotations(connection, names=names), read_material(connection)
-            forms = read_filled_forms(connection)
+            annotations, material = read_annotations(connection, names=names), read_annotation_material(connection)
+            forms = read_audit_forms(connection)
         if forms:
             return ProjectExport(None, _write_forms(out, forms))
         result = export_annotations(
@@ -76,11 +76,11 @@ def export_project(
     return ProjectExport(result, {})
 
 
-def _record_export(project: Project, result: ExportResult, *, names: bool) -> None:
+def _record_export(project: Project, result: AnnotationExport, *, names: bool) -> None:
     """Record the export in the log: its files tell who gave which label to which model."""
     detail = {"files": dict(result.manifest.outputs), "names": names}
     with project.writing() as connection:
-        append_event(connection, LEAD, "exported", detail=detail)
+        append_audit_event(connection, LEAD, "exported", detail=detail)
     project.record_head()
 
 
@@ -95,13 +95,13 @@ def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[AuditForm]
     return counts
 
 
-def find_annotations(path: Path) -> Annotations:
+def load_annotations(path: Path) -> AnnotationSet:
     """Return the annotations in the folder of a project, in an export of one, or in a file."""
     if not path.is_dir():
-        return read_labels([path]).annotations
+        return read_label_files([path]).annotations
     # An export has these files; the folder of a project has neither.
     if files := [path / name for name in (ANNOTATIONS, SCREENING_ANNOTATIONS) if (path / name).is_file()]:
-        return read_labels(files).annotations
+        return read_label_files(files).annotations
     project = open_project(path)
     try:
         with project.reading() as connection:

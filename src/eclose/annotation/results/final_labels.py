@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eclose.annotation.adjudication import LabelOrigin, Trigger
+from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
 from eclose.annotation.annotations import rename_judge
 from eclose.core.judgment import Criterion
 from eclose.core.response import Source
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.annotation.adjudication import FinalJudgment
-    from eclose.annotation.annotations import Annotations, ResponseAnnotations
+    from eclose.annotation.annotations import AnnotationSet, ResponseAnnotations
     from eclose.core.judgment import Judgment, Screening
 
 PEOPLE = "people"
@@ -46,7 +46,7 @@ class SettledLabel:
     derived: DerivedLabels
     annotators: tuple[str, ...]
     adjudicator: str | None = None
-    triggers: tuple[Trigger, ...] = ()
+    triggers: tuple[AdjudicationTrigger, ...] = ()
     """Reasons for its adjudication."""
     changed: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
     """The annotators' labels, in their order, for every criterion on which one of them differs from the adjudicator."""
@@ -61,20 +61,20 @@ class SettledLabel:
         return Verdict(*(self.labels[name] for name in Criterion))
 
 
-def collect_judgments(annotations: Annotations, judge: str = PEOPLE) -> Iterator[Judgment]:
+def collect_final_judgments(annotations: AnnotationSet, judge: str = PEOPLE) -> Iterator[Judgment]:
     """Yield the final judgment of each settled response, as other commands read judgments."""
     for _, final in _settled_responses(annotations):
         yield rename_judge(final.judgment, judge)
 
 
-def collect_verdicts(annotations: Annotations) -> Iterator[SettledVerdict]:
+def collect_final_verdicts(annotations: AnnotationSet) -> Iterator[SettledVerdict]:
     """Yield the verdict of each settled response, as other commands read verdicts."""
     for response, final in _settled_responses(annotations):
         verdict = final.judgment.verdict
         yield SettledVerdict(response.response_id, response.question_id, verdict, response.benchmark, response.source)
 
 
-def collect_labels(annotations: Annotations) -> Iterator[SettledLabel]:
+def collect_final_labels(annotations: AnnotationSet) -> Iterator[SettledLabel]:
     """Yield the final labels of each settled response."""
     for response, final in _settled_responses(annotations):
         verdict = final.judgment.verdict
@@ -102,14 +102,14 @@ def collect_labels(annotations: Annotations) -> Iterator[SettledLabel]:
         )
 
 
-def collect_screenings(annotations: Annotations, judge: str = PEOPLE) -> Iterator[Screening]:
+def collect_question_screenings(annotations: AnnotationSet, judge: str = PEOPLE) -> Iterator[Screening]:
     """Yield the final screening of each settled question, as ``eclose screen`` writes them."""
     for question in annotations.questions:
         if (final := question.final) is not None:
             yield rename_judge(final, judge)
 
 
-def _settled_responses(annotations: Annotations) -> Iterator[tuple[ResponseAnnotations, FinalJudgment]]:
+def _settled_responses(annotations: AnnotationSet) -> Iterator[tuple[ResponseAnnotations, FinalJudgment]]:
     for response in annotations.responses:
         if (final := response.final) is not None:
             yield response, final

@@ -16,7 +16,7 @@ from eclose.store.records.parquet import ParquetFile, import_pyarrow
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.annotation.annotations import Annotation, Annotations
+    from eclose.annotation.annotations import Annotation, AnnotationSet
     from eclose.annotation.results.final_labels import SettledLabel
     from eclose.core.judgment import Judgment
 
@@ -77,7 +77,7 @@ _ARROW_TYPES = {str: "string", int: "int64", bool: "bool_"}
 
 
 @dataclass(frozen=True, slots=True)
-class FlatTable:
+class FlatLabelTable:
     """A table with the types of its columns."""
 
     name: str
@@ -86,19 +86,21 @@ class FlatTable:
     """Yields the rows anew with every call, so that each format can stream them."""
 
 
-def build_flat_tables(annotations: Annotations, labels: Callable[[], Iterator[SettledLabel]]) -> list[FlatTable]:
+def build_flat_label_tables(
+    annotations: AnnotationSet, labels: Callable[[], Iterator[SettledLabel]]
+) -> list[FlatLabelTable]:
     """Return the tables of responses and of questions, as far as there are any."""
     tables = []
     if annotations.responses:
         tables += [
-            FlatTable("labels", _LABEL_COLUMNS, lambda: map(_label_row, labels())),
-            FlatTable("annotations", _ANNOTATION_COLUMNS, lambda: _annotation_rows(annotations)),
-            FlatTable("steps", _STEP_COLUMNS, lambda: _step_rows(annotations)),
+            FlatLabelTable("labels", _LABEL_COLUMNS, lambda: map(_label_row, labels())),
+            FlatLabelTable("annotations", _ANNOTATION_COLUMNS, lambda: _annotation_rows(annotations)),
+            FlatLabelTable("steps", _STEP_COLUMNS, lambda: _step_rows(annotations)),
         ]
     if annotations.questions:
         tables += [
-            FlatTable("screening", _SCREENING_COLUMNS, lambda: _screening_rows(annotations)),
-            FlatTable(
+            FlatLabelTable("screening", _SCREENING_COLUMNS, lambda: _screening_rows(annotations)),
+            FlatLabelTable(
                 "screening-annotations",
                 _SCREENING_ANNOTATION_COLUMNS,
                 lambda: _screening_annotation_rows(annotations),
@@ -107,7 +109,7 @@ def build_flat_tables(annotations: Annotations, labels: Callable[[], Iterator[Se
     return tables
 
 
-def write_parquet(path: Path, table: FlatTable) -> None:
+def write_parquet_table(path: Path, table: FlatLabelTable) -> None:
     """Write a table in batches, in constant memory."""
     arrow, _ = import_pyarrow()
     schema = arrow.schema([(name, getattr(arrow, _ARROW_TYPES[kind])()) for name, kind in table.columns.items()])
@@ -151,7 +153,7 @@ def _label_row(label: SettledLabel) -> dict[str, CsvCell]:
     }
 
 
-def _annotation_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+def _annotation_rows(annotations: AnnotationSet) -> Iterator[dict[str, CsvCell]]:
     for record in (record for response in annotations.responses for record in response.records):
         cells: dict[str, CsvCell] = {**_subject_cells(record), "kind": record.kind.value, "asked": record.asked}
         # The single row of a response without a finished annotation: counts in = counts out.
@@ -169,7 +171,7 @@ def _annotation_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
         }
 
 
-def _step_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+def _step_rows(annotations: AnnotationSet) -> Iterator[dict[str, CsvCell]]:
     for record in (record for response in annotations.responses for record in response.records):
         for version, judgment in (("first", record.judgment), ("amended", record.amended)):
             for number, step in enumerate(() if judgment is None else judgment.steps, start=1):
@@ -185,7 +187,7 @@ def _step_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
                 }
 
 
-def _screening_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+def _screening_rows(annotations: AnnotationSet) -> Iterator[dict[str, CsvCell]]:
     for question in annotations.questions:
         if (final := question.final) is not None:
             code = None if final.code is None else final.code.value
@@ -193,7 +195,7 @@ def _screening_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
             yield {**cells, "eligible": final.eligible, "code": code}
 
 
-def _screening_annotation_rows(annotations: Annotations) -> Iterator[dict[str, CsvCell]]:
+def _screening_annotation_rows(annotations: AnnotationSet) -> Iterator[dict[str, CsvCell]]:
     for record in (record for question in annotations.questions for record in question.records):
         cells: dict[str, CsvCell] = {
             "question_id": record.question_id,

@@ -11,7 +11,7 @@ LABELS, VERDICTS = "labels.jsonl", "verdicts.jsonl"
 OPEN, MANIFEST = "open.jsonl", "manifest.json"
 
 
-class ExportFormat(StrEnum):
+class LabelExportFormat(StrEnum):
     """A format of exported labels."""
 
     JSONL = "jsonl"

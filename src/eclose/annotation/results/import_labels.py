@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.annotation.annotations import Annotation, Annotations, Record, ScreeningAnnotation, group_annotations
-from eclose.annotation.forms import TaskKind
-from eclose.annotation.material_store import Material
+from eclose.annotation.annotations import Annotation, AnnotationSet, Record, ScreeningAnnotation, group_annotations
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.material_store import AnnotationMaterial
 from eclose.annotation.results import label_studio
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, Screening, StepJudgment
 from eclose.core.response import Source
@@ -49,7 +49,7 @@ NAMES = ("response_id", "annotator", "adjudicates", *_LETTERS, *_ORIGIN, "eligib
 class ImportedLabels(NamedTuple):
     """Imported annotations."""
 
-    annotations: Annotations
+    annotations: AnnotationSet
     skipped: int
     """Annotations that were skipped in Label Studio."""
 
@@ -59,7 +59,7 @@ class _Reading:
     """State of an import."""
 
     columns: Mapping[str, str]
-    run: Material | None
+    run: AnnotationMaterial | None
     items: Mapping[str, str] = field(default_factory=dict)
     """Response ids of the run by their opaque ids in Label Studio."""
     annotations: list[Annotation] = field(default_factory=list)
@@ -72,20 +72,20 @@ class _Reading:
     """Values that all rows of a subject must share, with the position of the first row."""
 
 
-def read_run_material(run: Path) -> Material:
+def read_run_material(run: Path) -> AnnotationMaterial:
     """Read the questions and responses of a run's folder; raise where ids are not unique or questions are missing."""
     files = read_run_files(run)
     instances, responses = dict(files.instances), {response.id: response for response in files.responses}
     if orphans := [response.id for response in responses.values() if response.instance_id not in instances]:
         raise UserError(f"{run}: the questions of response {orphans[0]!r} and {len(orphans) - 1} more are missing.")
-    return Material(instances, responses)
+    return AnnotationMaterial(instances, responses)
 
 
-def read_labels(
+def read_label_files(
     paths: Sequence[Path],
     *,
     columns: Mapping[str, str] | None = None,
-    run: Material | None = None,
+    run: AnnotationMaterial | None = None,
     per_response: int | None = None,
 ) -> ImportedLabels:
     """Read all annotations of some files.
@@ -99,7 +99,11 @@ def read_labels(
     if unknown := sorted(set(columns or {}) - set(NAMES)):
         raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(NAMES)}.")
     # Label Studio knows hashes instead of response ids; only the run can translate them back.
-    items = {} if run is None else {label_studio.opaque_id(response_id): response_id for response_id in run.responses}
+    items = (
+        {}
+        if run is None
+        else {label_studio.opaque_response_id(response_id): response_id for response_id in run.responses}
+    )
     reading = _Reading(columns or {}, run, items)
     for path in paths:
         for where, row in _read_rows(path):
@@ -141,7 +145,11 @@ def _add_row(reading: _Reading, path: Path, where: str, row: JsonObject | Record
                 _check_record(reading, position, record, record.question_id, record.asked)
                 reading.screenings.append(record)
             else:
-                steps = len(record.judgment.steps) if record.judgment and record.kind is TaskKind.RESPONSE else None
+                steps = (
+                    len(record.judgment.steps)
+                    if record.judgment and record.kind is AnnotationTaskKind.RESPONSE
+                    else None
+                )
                 shape = (record.question_id, record.kind, record.asked)
                 _check_record(reading, position, record, record.response_id, shape, steps)
                 reading.annotations.append(record)
@@ -175,7 +183,7 @@ def _check_record(
 
 def _parse_row(reading: _Reading, row: JsonObject) -> Iterator[Annotation | ScreeningAnnotation | None]:
     """Recognise the kind of a row by its keys: Label Studio task, exported record, or flat row."""
-    if label_studio.is_task(row):
+    if label_studio.is_label_studio_task(row):
         yield from _task_annotations(reading, row)
     elif "judgment" in row or ("kind" in row and "annotator" not in row):
         yield _check_exported(decode(Annotation, row))
@@ -207,7 +215,7 @@ def _check_exported(record: Any) -> Any:
 
 def _task_annotations(reading: _Reading, row: JsonObject) -> Iterator[Annotation | None]:
     problems = []
-    for result in label_studio.read_task_labels(row, reading.items):
+    for result in label_studio.decode_label_studio_task(row, reading.items):
         if isinstance(result, str):
             problems.append(result)
         elif result is None:
@@ -317,7 +325,7 @@ def _annotation(reading: _Reading, values: Mapping[str, Any], judgment: Judgment
     return Annotation(
         response_id,
         str(question),
-        TaskKind.SHORT,
+        AnnotationTaskKind.SHORT,
         _number(values, "asked") or 0,  # 0 is replaced when all rows are read
         None if judgment is None else judgment.judge,
         judgment,

@@ -10,14 +10,14 @@ import json
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as Xml
 
-from eclose.annotation.form_labels import to_judgment
-from eclose.annotation.forms import NO, YES, TaskKind, applicable_passes, find_problems
+from eclose.annotation.form_labels import judgment_from_form
+from eclose.annotation.forms import NO, YES, AnnotationTaskKind, applicable_passes, find_form_problems
 from eclose.core.identity import hash_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from eclose.annotation.material_store import Material
+    from eclose.annotation.material_store import AnnotationMaterial
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
     from eclose.core.response import Response
@@ -47,16 +47,16 @@ _QUESTIONS = {
 }
 
 
-def opaque_id(response_id: str) -> str:
+def opaque_response_id(response_id: str) -> str:
     """Return the id that stands for a response in Label Studio."""
     return hash_rank("label studio", response_id)[:16]
 
 
-def encode_tasks(material: Material, response_ids: Iterable[str]) -> Iterator[bytes]:
+def encode_label_studio_tasks(material: AnnotationMaterial, response_ids: Iterable[str]) -> Iterator[bytes]:
     """Yield the JSON file of tasks in parts, ordered by their opaque ids."""
     responses = (material.responses[response_id] for response_id in response_ids)
     # By hash: in the order of the run, the responses of one model would follow each other.
-    ordered = sorted(responses, key=lambda response: opaque_id(response.id))
+    ordered = sorted(responses, key=lambda response: opaque_response_id(response.id))
     yield b"["
     for number, response in enumerate(ordered):
         task = {"data": _data(material.instances[response.instance_id], response)}
@@ -69,7 +69,7 @@ def encode_tasks(material: Material, response_ids: Iterable[str]) -> Iterator[by
 def _data(instance: Instance, response: Response) -> dict[str, Any]:
     passages = enumerate(instance.evidence, start=1)
     return {
-        "item": opaque_id(response.id),
+        "item": opaque_response_id(response.id),
         "question": instance.question,
         "evidence": "\n\n".join(f"[{number}] {passage.title}\n{passage.text}" for number, passage in passages),
         "trace": "\n".join(response.trace.texts),
@@ -80,7 +80,7 @@ def _data(instance: Instance, response: Response) -> dict[str, Any]:
     }
 
 
-def build_config() -> bytes:
+def build_label_studio_config() -> bytes:
     """Return the labeling config as XML; it shows texts of tasks as plain text."""
     view = Xml.Element("View")
     for texts, fields, after in _PARTS:
@@ -100,12 +100,14 @@ def build_config() -> bytes:
     return Xml.tostring(view) + b"\n"
 
 
-def is_task(row: JsonObject) -> bool:
+def is_label_studio_task(row: JsonObject) -> bool:
     """Return whether a record is a task of a Label Studio export."""
     return isinstance(row.get("data"), dict) and isinstance(row.get("annotations"), list)
 
 
-def read_task_labels(task: JsonObject, responses: Mapping[str, str]) -> Iterator[tuple[str, Judgment] | str | None]:
+def decode_label_studio_task(
+    task: JsonObject, responses: Mapping[str, str]
+) -> Iterator[tuple[str, Judgment] | str | None]:
     """Yield for every annotation of a task its person and judgment, a problem as text, or None where it was skipped.
 
     ``responses`` maps opaque ids to response ids.
@@ -132,16 +134,16 @@ def _judgment(
     if isinstance(choices, str):
         return choices
     entries, problems = {}, []
-    for form in applicable_passes(TaskKind.SHORT, answered=answered, referenced=referenced):
+    for form in applicable_passes(AnnotationTaskKind.SHORT, answered=answered, referenced=referenced):
         entry = {field.name: choices.pop(field.name) for field in form.fields if field.name in choices}
         entries[form.name] = (entry,)
-        problems += [str(problem).rstrip(".") for problem in find_problems(form, (entry,))]
+        problems += [str(problem).rstrip(".") for problem in find_form_problems(form, (entry,))]
     # What no form took from the choices belongs to fields that this response does not have.
     problems += [f"{name}: is not asked here" for name in choices]
     person = _person(annotation.get("completed_by"))
     if problems:
         return f"annotation of {person}: {'; '.join(problems)}"
-    return person, to_judgment(response_id, person, TaskKind.SHORT, entries)
+    return person, judgment_from_form(response_id, person, AnnotationTaskKind.SHORT, entries)
 
 
 def _read_choices(result: object) -> dict[str, str] | str:

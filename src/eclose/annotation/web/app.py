@@ -14,8 +14,8 @@ from starlette.staticfiles import StaticFiles
 
 from eclose.annotation.audit_log import current_timestamp
 from eclose.annotation.web import annotator, auth, lead
-from eclose.annotation.web.dependencies import LoginNeeded
-from eclose.annotation.web.pages import render_page
+from eclose.annotation.web.dependencies import LoginNeededError
+from eclose.annotation.web.pages import render_annotation_page
 from eclose.annotation.web.security import SecurityMiddleware
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from eclose.annotation.web.dependencies import ServerState
+    from eclose.annotation.web.dependencies import AnnotationServerState
 
 _LOG = logging.getLogger(__name__)
 
 
-def build_app(state: ServerState, *, hosts: Collection[str]) -> ASGIApp:
+def build_annotation_app(state: AnnotationServerState, *, hosts: Collection[str]) -> ASGIApp:
     """Build the application, which answers only to these host names."""
     # No API documentation: the pages are not an interface for programs.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -37,7 +37,7 @@ def build_app(state: ServerState, *, hosts: Collection[str]) -> ASGIApp:
     for part in (auth, annotator, lead):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(packages=[("eclose.annotation.web", "static")]))
-    app.add_exception_handler(LoginNeeded, _redirect_to_login)
+    app.add_exception_handler(LoginNeededError, _redirect_to_login)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(ClientDisconnect, _disconnected)
@@ -81,5 +81,7 @@ def _internal_error(request: Request, error: Exception) -> Response:
 
 def _error_page(request: Request, status: int, message: str) -> HTMLResponse:
     name = request.app.state.server.project.settings.name
-    html = render_page("error.html", project=name, person=None, csrf=None, status=status, message=message, back="/")
+    html = render_annotation_page(
+        "error.html", project=name, person=None, csrf=None, status=status, message=message, back="/"
+    )
     return HTMLResponse(html, status)

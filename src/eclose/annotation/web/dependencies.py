@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, HTTPException, Request
 
 from eclose.annotation.accounts import sessions
-from eclose.annotation.accounts.login_attempts import LoginAttempts
+from eclose.annotation.accounts.login_attempts import LoginAttemptCounter
 from eclose.annotation.accounts.people import Person, PersonRole
-from eclose.annotation.accounts.sessions import Session
-from eclose.annotation.accounts.tokens import new_token
+from eclose.annotation.accounts.sessions import LoginSession
+from eclose.annotation.accounts.tokens import new_secret_token
 from eclose.annotation.project import Project
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ _ENTRY = re.compile(r"([1-9][0-9]{0,3})\.([a-z_.]{1,40})")
 
 
 @dataclass(frozen=True, slots=True)
-class ServerState:
+class AnnotationServerState:
     """State shared by all requests of a server."""
 
     project: Project
     tls: bool = False
     """Whether a proxy in front of the server provides TLS; cookies are then restricted to TLS."""
-    attempts: LoginAttempts = field(default_factory=LoginAttempts)
+    attempts: LoginAttemptCounter = field(default_factory=LoginAttemptCounter)
     single: Person | None = None
     """The only user of a server without accounts."""
-    entry_token: str = field(default_factory=new_token, repr=False)
+    entry_token: str = field(default_factory=new_secret_token, repr=False)
     """Secret in the URL with which the single user logs in."""
 
     @property
@@ -50,12 +50,12 @@ class ServerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class LoggedInVisit:
     """A request of a person who is logged in."""
 
-    state: ServerState
+    state: AnnotationServerState
     person: Person
-    session: Session
+    session: LoginSession
 
     @property
     def project(self) -> Project:
@@ -68,60 +68,60 @@ class Visit:
         return {"project": self.project.settings.name, "person": self.person, "csrf": self.session.csrf}
 
 
-class LoginNeeded(Exception):  # noqa: N818 - answered with a redirect
+class LoginNeededError(Exception):
     """Raised where a page needs a login and the request has no valid session."""
 
 
-def now() -> datetime:
+def current_time() -> datetime:
     """Return the current time."""
     return datetime.now(UTC)
 
 
-def server_state(request: Request) -> ServerState:
+def get_server_state(request: Request) -> AnnotationServerState:
     """Return the state of the server."""
-    state: ServerState = request.app.state.server
+    state: AnnotationServerState = request.app.state.server
     return state
 
 
-def find_session(request: Request) -> Session | None:
+def find_request_session(request: Request) -> LoginSession | None:
     """Return the session of a request; None where it has no valid one."""
-    state = server_state(request)
+    state = get_server_state(request)
     token = request.cookies.get(state.cookie)
     if not token:
         return None
     with state.project.reading() as connection:
-        return sessions.find_session(connection, token, now=now())
+        return sessions.find_login_session(connection, token, now=current_time())
 
 
-def require_login(request: Request) -> Visit:
-    """Return the visit of the logged-in person; raise LoginNeeded without a valid session."""
-    state, session = server_state(request), find_session(request)
+def require_login(request: Request) -> LoggedInVisit:
+    """Return the visit of the logged-in person; raise LoginNeededError without a valid session."""
+    state, session = get_server_state(request), find_request_session(request)
     if session is None:
-        raise LoginNeeded
+        raise LoginNeededError
     # For the log of refused requests.
     request.state.person = session.person.name
     # At most one write a minute and session, so that page loads stay reads.
     if session.due:
         with state.project.writing() as connection:
-            sessions.renew_session(connection, session, now=now())
-    return Visit(state, session.person, session)
+            sessions.renew_login_session(connection, session, now=current_time())
+    return LoggedInVisit(state, session.person, session)
 
 
-def require_lead(visit: Annotated[Visit, Depends(require_login)]) -> Visit:
+def require_lead(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> LoggedInVisit:
     """Return the visit of the lead; answer 404 to all others."""
     if visit.person.role is not PersonRole.LEAD:
-        raise not_found()
+        raise not_found_error()
     return visit
 
 
-def require_annotator(visit: Annotated[Visit, Depends(require_login)]) -> Visit:
+def require_annotator(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> LoggedInVisit:
     """Return the visit of an annotator, screener or adjudicator; answer 404 to the lead."""
     if visit.person.role is PersonRole.LEAD:
-        raise not_found()
+        raise not_found_error()
     return visit
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def parse_web_form(request: Request) -> dict[str, str]:
     """Parse a form; refuse repeated fields, NUL characters and other content types."""
     # Browsers send all forms of this server in this encoding.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -145,14 +145,14 @@ async def read_form(request: Request) -> dict[str, str]:
     return fields
 
 
-def check_csrf(visit: Visit, fields: Mapping[str, str]) -> dict[str, str]:
+def check_csrf_token(visit: LoggedInVisit, fields: Mapping[str, str]) -> dict[str, str]:
     """Return the fields without the CSRF token; answer 403 where it is not that of the session."""
     if not sessions.csrf_matches(visit.session, fields.get("csrf", "")):
         raise HTTPException(403, "This form has expired. Open the page again.")
     return {name: value for name, value in fields.items() if name != "csrf"}
 
 
-def take_fields(fields: Mapping[str, str], *names: str) -> tuple[str, ...]:
+def take_form_fields(fields: Mapping[str, str], *names: str) -> tuple[str, ...]:
     """Return the values of these fields; answer 422 where the form has others."""
     # Exact: a field that a page does not have was added by hand or by an old page.
     if set(fields) != set(names):
@@ -160,7 +160,7 @@ def take_fields(fields: Mapping[str, str], *names: str) -> tuple[str, ...]:
     return tuple(fields[name] for name in names)
 
 
-def parse_entries(fields: Mapping[str, str], count: int) -> tuple[Entry, ...]:
+def parse_form_entries(fields: Mapping[str, str], count: int) -> tuple[Entry, ...]:
     """Return the ``count`` entries of a form from fields named like ``1.substantive``; answer 422 to other fields."""
     entries: list[dict[str, str]] = [{} for _ in range(count)]
     for name, value in fields.items():
@@ -171,17 +171,17 @@ def parse_entries(fields: Mapping[str, str], count: int) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def not_found() -> HTTPException:
+def not_found_error() -> HTTPException:
     """Return the error for missing pages and for those of other people, which look the same."""
     return HTTPException(404, "There is nothing here.")
 
 
-def set_cookie(response: Response, state: ServerState, token: str) -> None:
+def set_session_cookie(response: Response, state: AnnotationServerState, token: str) -> None:
     """Set the session cookie, which lasts until the browser closes or the session ends."""
     # Strict: a link on another site never opens a page with this session; httponly: no script reads the token.
     response.set_cookie(state.cookie, token, path="/", secure=state.tls, httponly=True, samesite="strict")
 
 
-def drop_cookie(response: Response, state: ServerState) -> None:
+def delete_session_cookie(response: Response, state: AnnotationServerState) -> None:
     """Delete the session cookie."""
     response.delete_cookie(state.cookie, path="/", secure=state.tls, httponly=True, samesite="strict")

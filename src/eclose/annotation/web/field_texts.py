@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.annotation.accounts.people import PersonRole, Pool
-from eclose.annotation.forms import NO, YES, TaskKind
+from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
+from eclose.annotation.forms import NO, YES, AnnotationTaskKind
 from eclose.protocol.auditing import GUIDELINE
 from eclose.protocol.prompts import Reader, load_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.annotation.forms import FormProblem, Pass
+    from eclose.annotation.forms import AnnotationPass, FormProblem
 
 
 @dataclass(frozen=True, slots=True)
-class FieldChoice:
+class FormFieldChoice:
     """A choice of a field."""
 
     value: str
@@ -44,25 +44,25 @@ class GuidelineExcerpt:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldText:
+class FormFieldText:
     """Question, choices and guideline of a field."""
 
     question: str
-    choices: tuple[FieldChoice, ...]
+    choices: tuple[FormFieldChoice, ...]
     excerpt: GuidelineExcerpt
 
-    def choice(self, value: str) -> FieldChoice:
+    def choice(self, value: str) -> FormFieldChoice:
         """Return the choice of a value."""
         return next(choice for choice in self.choices if choice.value == value)
 
 
-def _yes_no(yes: str, no: str, short: str, not_short: str) -> tuple[FieldChoice, ...]:
-    return FieldChoice(YES, "y", f"Yes: {yes}", short), FieldChoice(NO, "n", f"No: {no}", not_short)
+def _yes_no(yes: str, no: str, short: str, not_short: str) -> tuple[FormFieldChoice, ...]:
+    return FormFieldChoice(YES, "y", f"Yes: {yes}", short), FormFieldChoice(NO, "n", f"No: {no}", not_short)
 
 
-def _coded(words: Mapping[str, str]) -> tuple[FieldChoice, ...]:
+def _coded(words: Mapping[str, str]) -> tuple[FormFieldChoice, ...]:
     """Return choices of codes; the digit of a code is its key."""
-    return tuple(FieldChoice(code, code[-1], label, code) for code, label in words.items())
+    return tuple(FormFieldChoice(code, code[-1], label, code) for code, label in words.items())
 
 
 FAILURES: Mapping[str, str] = {
@@ -83,96 +83,96 @@ INELIGIBILITIES: Mapping[str, str] = {
 
 # The start and end of an excerpt are quoted from the guidelines; a test checks that they exist.
 _SOUNDNESS = "judge_soundness.md"
-FIELDS: Mapping[str, FieldText] = {
-    "substantive": FieldText(
+FIELDS: Mapping[str, FormFieldText] = {
+    "substantive": FormFieldText(
         "Is the step substantive?",
         _yes_no("makes a claim", "plan, repetition", "substantive", "not substantive"),
         GuidelineExcerpt(_SOUNDNESS, "## Is the step substantive", "## Is the step sound"),
     ),
-    "sound": FieldText(
+    "sound": FormFieldText(
         "Is it sound?",
         _yes_no("all warranted", "part is not", "sound", "not sound"),
         GuidelineExcerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
-    "failure": FieldText(
+    "failure": FormFieldText(
         "Why is it not sound?", _coded(FAILURES), GuidelineExcerpt(_SOUNDNESS, "## The code", "## Examples")
     ),
-    "locally_sound": FieldText(
+    "locally_sound": FormFieldText(
         "Does every step hold?",
         _yes_no("every claim in it is warranted", "some claim is not", "every step holds", "a step does not hold"),
         GuidelineExcerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
-    "eligible": FieldText(
+    "eligible": FormFieldText(
         "Can this question be used?",
         _yes_no("well posed, one answer, the reference is it", "one of these fails", "eligible", "not eligible"),
         GuidelineExcerpt("screen_eligibility.md", end="If it is not fit"),
     ),
-    "code": FieldText(
+    "code": FormFieldText(
         "Why not? The first that applies, from the top.",
         _coded(INELIGIBILITIES),
         GuidelineExcerpt("screen_eligibility.md", "If it is not fit", "Examples"),
     ),
-    "aligned": FieldText(
+    "aligned": FormFieldText(
         "Does the reasoning pursue the question?",
         _yes_no("it goes after what is asked", "its main line goes elsewhere", "pursues the question", "does not"),
         GuidelineExcerpt("judge_alignment.md"),
     ),
-    "closed": FieldText(
+    "closed": FormFieldText(
         "Does the reasoning establish the submitted answer?",
         _yes_no("the steps settle it", "something is missing, or they settle another", "establishes it", "does not"),
         GuidelineExcerpt("judge_closure.md"),
     ),
-    "correct": FieldText(
+    "correct": FormFieldText(
         "Is the submitted answer the reference answer?",
         _yes_no("the two say the same", "it says something else, less, or nothing", "correct", "not correct"),
         GuidelineExcerpt("judge_correctness.md"),
     ),
-    "complete": FieldText(
+    "complete": FormFieldText(
         "Would the reasoning establish the reference answer?",
         _yes_no("its claims are enough", "a premise is missing, or it leads elsewhere", "complete", "not complete"),
         GuidelineExcerpt("judge_completeness.md"),
     ),
-    "gold.correct": FieldText(
+    "gold.correct": FormFieldText(
         "Is the answer the reference?",
         _yes_no("it says the same", "it says something else or less", "correct", "not correct"),
         GuidelineExcerpt(GUIDELINE, "**gold.correct**", "**gold.supported**"),
     ),
-    "gold.supported": FieldText(
+    "gold.supported": FormFieldText(
         "Is every step supported?",
         _yes_no("by a passage or by steps before it", "some claim is not", "supported", "not supported"),
         GuidelineExcerpt(GUIDELINE, "**gold.supported**", "**gold.aligned**"),
     ),
-    "gold.aligned": FieldText(
+    "gold.aligned": FormFieldText(
         "Does the reasoning pursue the question?",
         _yes_no("it goes after what is asked", "it goes elsewhere", "aligned", "not aligned"),
         GuidelineExcerpt(GUIDELINE, "**gold.aligned**", "**gold.closed**"),
     ),
-    "gold.closed": FieldText(
+    "gold.closed": FormFieldText(
         "Do the steps alone settle the answer?",
         _yes_no("this one and no other", "something is missing", "closed", "not closed"),
         GuidelineExcerpt(GUIDELINE, "**gold.closed**", "## With one passage"),
     ),
-    "evidence.isolated": FieldText(
+    "evidence.isolated": FormFieldText(
         "Was one thing changed, everywhere, and nothing else?",
         _yes_no("and nothing contradicts it", "old value left, or more was changed", "isolated", "not isolated"),
         GuidelineExcerpt(GUIDELINE, "**evidence.isolated**", "**evidence.trace_switches**"),
     ),
-    "evidence.trace_switches": FieldText(
+    "evidence.trace_switches": FormFieldText(
         "Does the reasoning switch with the passage?",
         _yes_no("the first new step holds only with its own passage", "it does not", "switches", "does not switch"),
         GuidelineExcerpt(GUIDELINE, "**evidence.trace_switches**", "**evidence.answer_switches**"),
     ),
-    "evidence.answer_switches": FieldText(
+    "evidence.answer_switches": FormFieldText(
         "Does the answer switch with the reasoning?",
         _yes_no("each reasoning settles its own answer only", "it does not", "switches", "does not switch"),
         GuidelineExcerpt(GUIDELINE, "**evidence.answer_switches**", "## With the question"),
     ),
-    "question.valid": FieldText(
+    "question.valid": FormFieldText(
         "Is the new question a good one?",
         _yes_no("asks for something else, settled by the passages", "it is not", "valid", "not valid"),
         GuidelineExcerpt(GUIDELINE, "**question.valid**", "**question.trace_switches**"),
     ),
-    "question.trace_switches": FieldText(
+    "question.trace_switches": FormFieldText(
         "Does the reasoning switch with the question?",
         _yes_no("each goes after its own question only", "it does not", "switches", "does not switch"),
         GuidelineExcerpt(GUIDELINE, "**question.trace_switches**"),
@@ -181,7 +181,7 @@ FIELDS: Mapping[str, FieldText] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PassText:
+class AnnotationPassText:
     """Texts of a pass."""
 
     title: str
@@ -191,42 +191,44 @@ class PassText:
     """What decisions may be based on."""
 
 
-_TRACE = PassText("The question", "the whole reasoning", "Question and reasoning count. Passages fill no gap.")
-_ANSWER = PassText(
+_TRACE = AnnotationPassText(
+    "The question", "the whole reasoning", "Question and reasoning count. Passages fill no gap."
+)
+_ANSWER = AnnotationPassText(
     "The answer", "the answer", "Reasoning and answer count. Take every claim as true. Passages fill no gap."
 )
-_REFERENCE = PassText(
+_REFERENCE = AnnotationPassText(
     "The reference",
     "the reference",
     "Answer against reference; then reasoning against reference. Passages fill no gap.",
 )
-PASSES: Mapping[tuple[TaskKind, str], PassText] = {
-    (TaskKind.SCREENING, "S"): PassText(
+PASSES: Mapping[tuple[AnnotationTaskKind, str], AnnotationPassText] = {
+    (AnnotationTaskKind.SCREENING, "S"): AnnotationPassText(
         "The question", "question, passages and reference", "Only what stands here counts, not what you know."
     ),
-    (TaskKind.RESPONSE, "A"): PassText(
+    (AnnotationTaskKind.RESPONSE, "A"): AnnotationPassText(
         "Each step", "steps and passages", "Passages and sound steps before it count. Citation marks do not."
     ),
-    (TaskKind.RESPONSE, "B"): _TRACE,
-    (TaskKind.RESPONSE, "C"): _ANSWER,
-    (TaskKind.RESPONSE, "D"): _REFERENCE,
-    (TaskKind.SHORT, "B"): PassText(
+    (AnnotationTaskKind.RESPONSE, "B"): _TRACE,
+    (AnnotationTaskKind.RESPONSE, "C"): _ANSWER,
+    (AnnotationTaskKind.RESPONSE, "D"): _REFERENCE,
+    (AnnotationTaskKind.SHORT, "B"): AnnotationPassText(
         "The reasoning",
         "reasoning and passages",
         "Holds: the passages count. Pursues: question and reasoning count alone.",
     ),
-    (TaskKind.SHORT, "C"): _ANSWER,
-    (TaskKind.SHORT, "D"): _REFERENCE,
-    (TaskKind.FAMILY, "F"): PassText(
+    (AnnotationTaskKind.SHORT, "C"): _ANSWER,
+    (AnnotationTaskKind.SHORT, "D"): _REFERENCE,
+    (AnnotationTaskKind.FAMILY, "F"): AnnotationPassText(
         "The family", "question, passages and both changes", "Only what stands here counts, not what you know."
     ),
 }
 
-KINDS: Mapping[TaskKind, str] = {
-    TaskKind.SCREENING: "screening of questions",
-    TaskKind.RESPONSE: "annotation of responses",
-    TaskKind.SHORT: "short annotation of responses",
-    TaskKind.FAMILY: "audit of families",
+KINDS: Mapping[AnnotationTaskKind, str] = {
+    AnnotationTaskKind.SCREENING: "screening of questions",
+    AnnotationTaskKind.RESPONSE: "annotation of responses",
+    AnnotationTaskKind.SHORT: "short annotation of responses",
+    AnnotationTaskKind.FAMILY: "audit of families",
 }
 ROLES: Mapping[PersonRole, str] = {
     PersonRole.LEAD: "lead",
@@ -234,16 +236,16 @@ ROLES: Mapping[PersonRole, str] = {
     PersonRole.ANNOTATOR: "annotator",
     PersonRole.ADJUDICATOR: "adjudicator",
 }
-POOLS: Mapping[Pool, str] = {
-    Pool.NONE: "no tasks",
-    Pool.QUESTIONS: "questions",
-    Pool.RESPONSES: "responses",
-    Pool.FAMILIES: "families",
+POOLS: Mapping[AnnotatorPool, str] = {
+    AnnotatorPool.NONE: "no tasks",
+    AnnotatorPool.QUESTIONS: "questions",
+    AnnotatorPool.RESPONSES: "responses",
+    AnnotatorPool.FAMILIES: "families",
 }
 _SPEAKERS = ("One", "Another", "A third")
 
 
-def read_excerpt(field: str) -> str:
+def read_guideline_excerpt(field: str) -> str:
     """Return the guideline excerpt of a field, as Markdown without its title."""
     part = FIELDS[field].excerpt
     lines = load_text(part.text).text_for(Reader.PEOPLE).splitlines()
@@ -253,18 +255,18 @@ def read_excerpt(field: str) -> str:
     return "\n".join(lines[start:end]).strip() + "\n"
 
 
-def read_guidelines(form: Pass) -> tuple[str, ...]:
+def read_pass_guidelines(form: AnnotationPass) -> tuple[str, ...]:
     """Return the guidelines of a pass and of its fields, as Markdown, that of the pass first."""
     names = dict.fromkeys((form.guideline, *(FIELDS[field.name].excerpt.text for field in form.fields)))
     return tuple(load_text(name).text_for(Reader.PEOPLE) for name in names)
 
 
-def name_annotator(number: int) -> str:
+def anonymous_annotator_name(number: int) -> str:
     """Return an anonymous name for the annotator at a position from 0."""
     return _SPEAKERS[min(number, len(_SPEAKERS) - 1)]
 
 
-def describe_problem(problem: FormProblem) -> str:
+def describe_form_problem(problem: FormProblem) -> str:
     """Return the message of a problem, with the question instead of the field's name."""
     field = FIELDS.get(problem.field)
     where = "" if problem.step is None else f"Step {problem.step}: "

@@ -15,15 +15,23 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log, reopening, setup
 from eclose.annotation.accounts import people, tokens
-from eclose.annotation.dashboard import AgreementLine, read_dashboard
-from eclose.annotation.material_store import read_material
+from eclose.annotation.dashboard import DashboardAgreement, read_lead_dashboard
+from eclose.annotation.material_store import read_annotation_material
 from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
-from eclose.annotation.results.agreement_report import report_agreement, undefined_reason
+from eclose.annotation.results.agreement_report import build_agreement_report, why_alpha_undefined
 from eclose.annotation.results.export_files import export_annotations
-from eclose.annotation.results.formats import ExportFormat
-from eclose.annotation.web.dependencies import Visit, check_csrf, not_found, now, read_form, require_lead, take_fields
-from eclose.annotation.web.pages import render_page
+from eclose.annotation.results.formats import LabelExportFormat
+from eclose.annotation.web.dependencies import (
+    LoggedInVisit,
+    check_csrf_token,
+    current_time,
+    not_found_error,
+    parse_web_form,
+    require_lead,
+    take_form_fields,
+)
+from eclose.annotation.web.pages import render_annotation_page
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,33 +46,33 @@ RESAMPLES = 200
 """Bootstrap resamples of the dashboard; the command ``eclose annotate agree`` uses the paper's 2,000."""
 
 router = APIRouter(prefix="/dashboard")
-Fields = Annotated[dict[str, str], Depends(read_form)]
-Lead = Annotated[Visit, Depends(require_lead)]
+Fields = Annotated[dict[str, str], Depends(parse_web_form)]
+Lead = Annotated[LoggedInVisit, Depends(require_lead)]
 
 
 @router.get("")
-def dashboard(request: Request, visit: Lead) -> HTMLResponse:
+def show_dashboard(request: Request, visit: Lead) -> HTMLResponse:
     """Show the dashboard."""
     return _dashboard(request, visit)
 
 
 @router.get("/agreement")
-def agreement(request: Request, visit: Lead) -> HTMLResponse:
+def show_dashboard_agreement(request: Request, visit: Lead) -> HTMLResponse:
     """Show the dashboard with agreement, which takes seconds in large projects."""
     with visit.project.reading() as connection:
-        lines = summarise_agreement(connection)
+        lines = summarise_annotator_agreement(connection)
     return _dashboard(request, visit, agreement=lines)
 
 
 @router.post("/export")
-def export(visit: Lead, fields: Fields) -> Response:
+def download_labels(visit: Lead, fields: Fields) -> Response:
     """Download all labels, and record that in the audit log: the files link labels to models."""
-    take_fields(check_csrf(visit, fields))
+    take_form_fields(check_csrf_token(visit, fields))
     with visit.project.reading() as connection:
         archive = zip_export(connection, visit.project)
     # Only now: the export itself needs no write lock.
     with visit.project.writing() as connection:
-        event = audit_log.append_event(
+        event = audit_log.append_audit_event(
             connection, visit.person.name, "exported", detail={"sha256": sha256(archive).hexdigest()}
         )
     visit.project.head.advance(event)
@@ -73,12 +81,14 @@ def export(visit: Lead, fields: Fields) -> Response:
 
 
 @router.post("/invite")
-def invite(request: Request, visit: Lead, fields: Fields) -> HTMLResponse:
+def post_invitation_form(request: Request, visit: Lead, fields: Fields) -> HTMLResponse:
     """Invite a person, or renew an invitation. The link is shown once."""
-    name, role, pool = take_fields(check_csrf(visit, fields), "name", "role", "pool")
+    name, role, pool = take_form_fields(check_csrf_token(visit, fields), "name", "role", "pool")
     try:
         with visit.project.writing() as connection:
-            invitee = setup.invite(connection, name, role, people.Pool(pool) if pool else None, by=visit.person.name)
+            invitee = setup.invite_or_renew(
+                connection, name, role, people.AnnotatorPool(pool) if pool else None, by=visit.person.name
+            )
     except (UserError, ValueError) as error:
         raise HTTPException(422, str(error)) from None
     # setup.invite returns no event, so the head is read from the log again.
@@ -87,63 +97,63 @@ def invite(request: Request, visit: Lead, fields: Fields) -> HTMLResponse:
 
 
 @router.post("/people/{name}/{change}")
-def change_person(visit: Lead, name: str, change: str, fields: Fields) -> Response:
+def change_person_access(visit: Lead, name: str, change: str, fields: Fields) -> Response:
     """Deactivate or activate a person, or end their sessions."""
-    take_fields(check_csrf(visit, fields))
+    take_form_fields(check_csrf_token(visit, fields))
     with visit.project.writing() as connection:
         person = people.find_person(connection, name)
         # Leads cannot lock themselves out.
         if person is None or change not in _CHANGES or person.id == visit.person.id:
-            raise not_found()
+            raise not_found_error()
         _CHANGES[change](connection, person.id)
-        event = audit_log.append_event(connection, visit.person.name, change, detail={"name": name})
+        event = audit_log.append_audit_event(connection, visit.person.name, change, detail={"name": name})
     visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 
 
 @router.post("/requests/{request_id}/{decision}")
-def decide(visit: Lead, request_id: str, decision: str, fields: Fields) -> Response:
+def post_reopen_decision(visit: Lead, request_id: str, decision: str, fields: Fields) -> Response:
     """Grant or refuse a request to change a submitted pass."""
-    take_fields(check_csrf(visit, fields))
+    take_form_fields(check_csrf_token(visit, fields))
     if decision not in ("grant", "refuse"):
-        raise not_found()
+        raise not_found_error()
     with visit.project.writing() as connection:
-        event = reopening.decide_request(connection, visit.person, request_id, grant=decision == "grant")
+        event = reopening.decide_reopen_request(connection, visit.person, request_id, grant=decision == "grant")
     if event is None:
-        raise not_found()
+        raise not_found_error()
     visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 
 
 def _end_sessions(connection: Connection, person_id: int) -> None:
-    tokens.end_sessions(connection, person_id)
+    tokens.end_person_sessions(connection, person_id)
 
 
 _CHANGES: dict[str, Callable[[Connection, int], None]] = {
-    "deactivate": people.deactivate,
-    "activate": people.activate,
+    "deactivate": people.deactivate_person,
+    "activate": people.reactivate_person,
     "end": _end_sessions,
 }
 
 
 def _dashboard(
     request: Request,
-    visit: Visit,
+    visit: LoggedInVisit,
     invitation: str | None = None,
-    agreement: tuple[AgreementLine, ...] | None = None,
+    agreement: tuple[DashboardAgreement, ...] | None = None,
 ) -> HTMLResponse:
     with visit.project.reading() as connection:
-        an_hour_ago = tokens.to_timestamp(now() - timedelta(hours=1))
-        board = read_dashboard(connection, agreement, an_hour_ago=an_hour_ago)
-    html = render_page(
+        an_hour_ago = tokens.format_utc_timestamp(current_time() - timedelta(hours=1))
+        board = read_lead_dashboard(connection, agreement, an_hour_ago=an_hour_ago)
+    html = render_annotation_page(
         "dashboard.html", **visit.context, board=board, invitation=invitation, origin=str(request.base_url)
     )
     return HTMLResponse(html)
 
 
-def summarise_agreement(connection: Connection) -> tuple[AgreementLine, ...]:
+def summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgreement, ...]:
     """Return the agreement so far, one line per judgment; empty before two people have finished the same subject."""
-    report = report_agreement(read_annotations(connection), resamples=RESAMPLES)
+    report = build_agreement_report(read_annotations(connection), resamples=RESAMPLES)
     rows: list[AgreementRow] = []
     if report.screening is not None:
         rows += [report.screening.overall.eligibility, report.screening.overall.reason]
@@ -152,16 +162,16 @@ def summarise_agreement(connection: Connection) -> tuple[AgreementLine, ...]:
     return tuple(_agreement_line(row) for row in rows if row.n)
 
 
-def _agreement_line(row: AgreementRow) -> AgreementLine:
-    alpha = undefined_reason(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
-    return AgreementLine(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
+def _agreement_line(row: AgreementRow) -> DashboardAgreement:
+    alpha = why_alpha_undefined(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
+    return DashboardAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
 
 
 def zip_export(connection: Connection, project: Project) -> bytes:
     """Return the files of ``eclose annotate export`` as a ZIP archive, in JSON Lines and CSV, without names."""
-    annotations, material = read_annotations(connection), read_material(connection)
+    annotations, material = read_annotations(connection), read_annotation_material(connection)
     settings = {"project": project.settings.name, "names": False, "guidelines": guideline_hashes()}
-    formats = (ExportFormat.JSONL, ExportFormat.CSV)
+    formats = (LabelExportFormat.JSONL, LabelExportFormat.CSV)
     buffer = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "labels"

@@ -23,7 +23,7 @@ HTMX = '{"allowEval": false, "includeIndicatorStyles": false, "selfRequestsOnly"
 """Configuration of htmx: no eval, no inline styles, no requests to other hosts, no cached pages."""
 
 
-def render_page(name: str, /, **context: object) -> str:
+def render_annotation_page(name: str, /, **context: object) -> str:
     """Render a template by name. Values cannot become markup; a missing variable raises."""
     return _environment().get_template(f"{name.removesuffix('.html')}.html").render(**context)
 
@@ -42,21 +42,21 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes < 600 else f"{round(minutes / 60)} h"
 
 
-def format_time(timestamp: str) -> str:
+def format_stored_time(timestamp: str) -> str:
     """Format a stored time as ``2026-11-15 18:49 UTC``; return other texts unchanged."""
     match = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*(?:Z|\+00:00)$", timestamp)
     return f"{match[1]} {match[2]} UTC" if match else timestamp
 
 
-def chosen_value(entries: Sequence[Mapping[str, str]], number: int, field: str) -> str | None:
+def chosen_form_value(entries: Sequence[Mapping[str, str]], number: int, field: str) -> str | None:
     """Return the choice of a field in the entry of this number, from 1; None where it is empty."""
     return entries[number - 1].get(field) if number <= len(entries) else None
 
 
-def diff_pieces(text: str, other: str) -> tuple[DiffPiece, ...]:
+def mark_new_words(text: str, other: str) -> tuple[DiffPiece, ...]:
     """Return the text in pieces; words that the other text lacks are marked new.
 
-    >>> [piece.text for piece in diff_pieces("born in Lima.", "born in Arica.") if piece.mark == "new"]
+    >>> [piece.text for piece in mark_new_words("born in Lima.", "born in Arica.") if piece.mark == "new"]
     ['Lima']
     """
     return tuple(piece for piece in diff_words(other, text) if piece.mark is not DiffMark.OLD)
@@ -83,11 +83,11 @@ def _environment() -> Environment:
     environment = build_environment(_template_text)
     environment.globals |= {"texts": field_texts, "htmx": HTMX, "keys": KEYS}
     environment.filters |= {
-        "chosen": chosen_value,
+        "chosen": chosen_form_value,
         "duration": format_duration,
         "markdown": render_guideline,
-        "moment": format_time,
-        "pieces": diff_pieces,
+        "moment": format_stored_time,
+        "pieces": mark_new_words,
         "within": _field_problems,
     }
     return environment

@@ -10,7 +10,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from eclose.annotation.web.app import build_app
+from eclose.annotation.web.app import build_annotation_app
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import uvicorn
 
-    from eclose.annotation.web.dependencies import ServerState
+    from eclose.annotation.web.dependencies import AnnotationServerState
 
 LOOPBACK = "127.0.0.1"
 _LOCAL_NAMES = ("127.0.0.1", "localhost")
@@ -26,7 +26,7 @@ _POLL, _LINGER = 1.0, 3.0
 """Seconds between checks whether all is finished, and between that and the end."""
 
 
-def server_url(public_url: str | None, port: int) -> str:
+def build_server_url(public_url: str | None, port: int) -> str:
     """Return the URL of the server without a trailing slash; raise where ``public_url`` is not the URL of a host."""
     if public_url is None:
         return f"http://{LOOPBACK}:{port}"
@@ -38,8 +38,8 @@ def server_url(public_url: str | None, port: int) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def serve(
-    state: ServerState,
+def serve_annotation(
+    state: AnnotationServerState,
     *,
     port: int,
     public_url: str | None = None,
@@ -50,10 +50,10 @@ def serve(
     import uvicorn  # noqa: PLC0415 - a second to load
 
     with _listen(port) as listener:
-        url = server_url(public_url, listener.getsockname()[1])
+        url = build_server_url(public_url, listener.getsockname()[1])
         hosts = _LOCAL_NAMES if public_url is None else (*_LOCAL_NAMES, urlsplit(url).hostname or "")
         config = uvicorn.Config(
-            build_app(replace(state, tls=url.startswith("https")), hosts=hosts),
+            build_annotation_app(replace(state, tls=url.startswith("https")), hosts=hosts),
             log_level="warning",
             # URLs hold the tokens of invitations, which must not be logged.
             access_log=False,

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.assignment.assign import CountRange
-    from eclose.annotation.dashboard import PersonRow
-    from eclose.annotation.setup import Crew, ProjectStart
+    from eclose.annotation.assignment.assign import AssignmentCountRange
+    from eclose.annotation.dashboard import DashboardPerson
+    from eclose.annotation.setup import AnnotationCrew, ProjectStaffing
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -102,7 +102,7 @@ def init(
     """
     from eclose.annotation import setup
     from eclose.annotation.project import ProjectSettings, create_project
-    from eclose.annotation.web.serve import server_url
+    from eclose.annotation.web.serve import build_server_url
 
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is None:
@@ -121,7 +121,9 @@ def init(
     # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
     def begin(connection: Connection) -> None:
         say(f"{folder}: {add_material(connection)}")
-        _print_start(setup.invite_and_assign(connection, settings, crew), folder, server_url(public_url, port))
+        _print_start(
+            setup.invite_and_assign_crew(connection, settings, crew), folder, build_server_url(public_url, port)
+        )
 
     create_project(folder, settings, database, begin).close()
 
@@ -130,7 +132,7 @@ def _response_importer(
     responses: Path | None, folder: Path, instances: Path | None, layout: RecordLayout
 ) -> Callable[[Connection], str]:
     """Return a function that adds the responses to a database and describes them."""
-    from eclose.annotation.setup import add_material
+    from eclose.annotation.setup import add_project_material
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.errors import SettingError
@@ -143,7 +145,7 @@ def _response_importer(
     sources = find_run_inputs(responses, folder / "material", instances, layout)
 
     def add(connection: Connection) -> str:
-        counts = add_material(
+        counts = add_project_material(
             connection, read_records(sources.instances, Instance), read_records(sources.responses, Response)
         )
         return f"{plural(counts[0], 'question')}, {plural(counts[1], 'response')}"
@@ -151,12 +153,14 @@ def _response_importer(
     return add
 
 
-def _family_importer(audit: Path, responses: Path | None, crew: Crew) -> tuple[Callable[[Connection], str], Crew]:
+def _family_importer(
+    audit: Path, responses: Path | None, crew: AnnotationCrew
+) -> tuple[Callable[[Connection], str], AnnotationCrew]:
     """Return a function that adds the families of an audit to a database, and the people who check them."""
     from dataclasses import replace
 
-    from eclose.annotation.forms import TaskKind
-    from eclose.annotation.setup import add_family_material
+    from eclose.annotation.forms import AnnotationTaskKind
+    from eclose.annotation.setup import add_audit_material
     from eclose.construction.audit.sample import read_audit_key
     from eclose.errors import SettingError
 
@@ -169,10 +173,10 @@ def _family_importer(audit: Path, responses: Path | None, crew: Crew) -> tuple[C
         raise SettingError(f"--annotators: this sample has forms for {expected}, and {len(crew.annotators)} are named.")
 
     def add(connection: Connection) -> str:
-        count = add_family_material(connection, ((item.forms, item.shown) for item in key.items))
+        count = add_audit_material(connection, ((item.forms, item.shown) for item in key.items))
         return plural(count, "family", "families")
 
-    return add, replace(crew, kind=TaskKind.FAMILY)
+    return add, replace(crew, kind=AnnotationTaskKind.FAMILY)
 
 
 @app.command()
@@ -194,13 +198,15 @@ def assign(
     """
     from eclose.annotation import setup
     from eclose.annotation.project import open_project
-    from eclose.annotation.web.serve import server_url
+    from eclose.annotation.web.serve import build_server_url
 
     # No lead is invited here: init did that already.
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
     project = open_project(folder)
     with project.writing() as connection:
-        _print_start(setup.invite_and_assign(connection, project.settings, crew), folder, server_url(public_url, port))
+        _print_start(
+            setup.invite_and_assign_crew(connection, project.settings, crew), folder, build_server_url(public_url, port)
+        )
     project.record_head()
     project.close()
 
@@ -217,27 +223,30 @@ def invite(
     """Print a new link for a person: a new lead or adjudicator, or someone who lost their password."""
     from eclose.annotation import setup
     from eclose.annotation.project import open_project
-    from eclose.annotation.web.serve import server_url
+    from eclose.annotation.web.serve import build_server_url
 
     project = open_project(folder)
     with project.writing() as connection:
         # The token is printed once and stored only as a hash; a lost link is replaced by inviting again.
-        invitee = setup.invite(connection, name, role or None)
+        invitee = setup.invite_or_renew(connection, name, role or None)
     project.record_head()
     project.close()
-    say(f"{invitee.person.name} ({invitee.person.role}): {server_url(public_url, port)}/invitation/{invitee.token}")
+    url = f"{build_server_url(public_url, port)}/invitation/{invitee.token}"
+    say(f"{invitee.person.name} ({invitee.person.role}): {url}")
 
 
 @app.command()
 def serve(folder: Folder, *, port: Port = PORT, public_url: PublicUrl = None) -> None:
     """Serve the project on this machine until Ctrl+C. Other machines need a proxy with TLS in front of it."""
     from eclose.annotation.project import open_project
-    from eclose.annotation.web.dependencies import ServerState
-    from eclose.annotation.web.serve import serve as serve_project
+    from eclose.annotation.web.dependencies import AnnotationServerState
+    from eclose.annotation.web.serve import serve_annotation as serve_project
 
     project = open_project(folder)
     try:
-        serve_project(ServerState(project), port=port, public_url=public_url, ready=lambda url: say(f"{folder}: {url}"))
+        serve_project(
+            AnnotationServerState(project), port=port, public_url=public_url, ready=lambda url: say(f"{folder}: {url}")
+        )
     finally:
         project.close()
 
@@ -247,19 +256,19 @@ def status(folder: Folder) -> None:
     """Print the progress of people and the state of the tasks, without any label."""
     from eclose.annotation import dashboard
     from eclose.annotation.project import open_project
-    from eclose.annotation.reopening import list_requests
+    from eclose.annotation.reopening import list_reopen_requests
 
     project = open_project(folder)
     with project.reading() as connection:
-        people, queues = dashboard.read_people(connection), dashboard.read_queues(connection)
-        requests = list_requests(connection)
+        people, queues = dashboard.read_dashboard_people(connection), dashboard.read_dashboard_queues(connection)
+        requests = list_reopen_requests(connection)
     project.close()
     rows = [[row.name, row.role, _describe_state(row), f"{row.finished:,}", f"{row.total:,}"] for row in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)
     if queues:
         typer.echo()
         heads = ["kind", "total", "finished by all", "in adjudication", "adjudicated", "settled"]
-        # The columns follow the fields of QueueRow after its kind.
+        # The columns follow the fields of DashboardQueue after its kind.
         print_table("Work", heads, [[queue.kind, *(f"{count:,}" for count in queue[1:])] for queue in queues])
     if requests:
         say(f"{plural(len(requests), 'request')} to change a submitted pass: see the dashboard.")
@@ -273,9 +282,9 @@ def verify_audit(folder: Folder) -> None:
 
     project = open_project(folder)
     with project.reading() as connection:
-        problems = list(audit_log.verify_log(connection, project.head))
+        problems = list(audit_log.verify_audit_log(connection, project.head))
         # Read in the same transaction as the check, so that the number belongs to the log that was checked.
-        count = audit_log.last_event(connection).seq
+        count = audit_log.last_audit_event(connection).seq
     project.close()
     for problem in problems:
         say(f"{folder}: {problem}")
@@ -293,18 +302,18 @@ def _crew(
     per_response: int,
     *,
     short: bool,
-) -> Crew:
-    from eclose.annotation.forms import TaskKind
-    from eclose.annotation.setup import Crew
+) -> AnnotationCrew:
+    from eclose.annotation.forms import AnnotationTaskKind
+    from eclose.annotation.setup import AnnotationCrew
 
-    return Crew(
+    return AnnotationCrew(
         annotators=_split_names(annotators),
         adjudicators=_split_names(adjudicators),
         screeners=_split_names(screeners),
         screening_adjudicators=_split_names(screening_adjudicators),
         leads=_split_names(lead),
         per_response=per_response,
-        kind=TaskKind.SHORT if short else TaskKind.RESPONSE,
+        kind=AnnotationTaskKind.SHORT if short else AnnotationTaskKind.RESPONSE,
     )
 
 
@@ -312,7 +321,7 @@ def _split_names(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.strip())]
 
 
-def _print_start(start: ProjectStart, folder: Path, url: str) -> None:
+def _print_start(start: ProjectStaffing, folder: Path, url: str) -> None:
     """Print the tasks of each kind and the invitation links."""
     for kind, assignment in start.assignments:
         summary = assignment.summary()
@@ -328,11 +337,11 @@ def _print_start(start: ProjectStart, folder: Path, url: str) -> None:
     say(f"Then: eclose annotate serve {folder}")
 
 
-def _format_range(counts: CountRange) -> str:
+def _format_range(counts: AssignmentCountRange) -> str:
     return f"{counts.least:,}" if counts.least == counts.most else f"{counts.least:,} to {counts.most:,}"
 
 
-def _describe_state(row: PersonRow) -> str:
+def _describe_state(row: DashboardPerson) -> str:
     if not row.active:
         return "inactive"
     return "joined" if row.joined else "invited"

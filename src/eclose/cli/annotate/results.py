@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.annotation.results.formats import ExportFormat
+from eclose.annotation.results.formats import LabelExportFormat
 from eclose.cli.shared.output import plural, print_table, say
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.results.agreement_report import AgreementReport
     from eclose.annotation.results.agreement_tables import AgreementTable
-    from eclose.annotation.results.export_files import ExportResult
+    from eclose.annotation.results.export_files import AnnotationExport
 
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the intervals.")]
 Resamples = Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples of questions.")]
@@ -24,7 +24,7 @@ Judge = Annotated[str, typer.Option(help="Name of the judge in the settled judgm
 
 
 Layouts = Annotated[
-    list[ExportFormat] | None,
+    list[LabelExportFormat] | None,
     typer.Option("--format", help="File format to write; repeatable.  [default: jsonl]", show_default=False),
 ]
 
@@ -52,16 +52,16 @@ def agree(
     specific  agreement on the majority and on the minority label
     AC1       Gwet's, where nearly all labels are equal; always in --json
     """
-    from eclose.annotation.results.agreement_report import report_agreement, to_json
-    from eclose.annotation.results.agreement_tables import build_tables
-    from eclose.annotation.results.export_project import find_annotations
+    from eclose.annotation.results.agreement_report import agreement_to_json, build_agreement_report
+    from eclose.annotation.results.agreement_tables import build_agreement_tables
+    from eclose.annotation.results.export_project import load_annotations
 
-    report = report_agreement(find_annotations(project), seed=seed, resamples=resamples)
-    tables = build_tables(report)
+    report = build_agreement_report(load_annotations(project), seed=seed, resamples=resamples)
+    tables = build_agreement_tables(report)
     if out is not None:
         _write(out, report, tables)
     if as_json:
-        typer.echo(json.dumps(to_json(report), allow_nan=False))
+        typer.echo(json.dumps(agreement_to_json(report), allow_nan=False))
         return
     for number, table in enumerate(tables):
         if number:
@@ -75,19 +75,19 @@ def agree(
 
 def _write(out: Path, report: AgreementReport, tables: Sequence[AgreementTable]) -> None:
     """Write the agreement as JSON, Markdown or LaTeX, by the ending of the file name."""
-    from eclose.annotation.results.agreement_report import to_json
-    from eclose.annotation.results.agreement_tables import format_latex, format_markdown
+    from eclose.annotation.results.agreement_report import agreement_to_json
+    from eclose.annotation.results.agreement_tables import format_agreement_latex, format_agreement_markdown
     from eclose.errors import SettingError
     from eclose.store.records.atomic import AtomicFile
 
     # AtomicFile writes to a temporary file and renames it: an interrupted command leaves no half-written report.
     if out.suffix not in {".json", ".md", ".tex"}:
         raise SettingError(f"--out {out}: the name must end in .json, .md or .tex.")
-    texts = {".md": format_markdown, ".tex": format_latex}
+    texts = {".md": format_agreement_markdown, ".tex": format_agreement_latex}
     text = (
         texts[out.suffix](tables)
         if out.suffix in texts
-        else json.dumps(to_json(report), indent=1, allow_nan=False) + "\n"
+        else json.dumps(agreement_to_json(report), indent=1, allow_nan=False) + "\n"
     )
     with AtomicFile(out) as file:
         file.write(text.encode())
@@ -123,7 +123,7 @@ def export(
     from eclose.annotation.results.export_project import export_project
     from eclose.annotation.results.label_studio import WARNING
 
-    formats = layouts or [ExportFormat.JSONL]
+    formats = layouts or [LabelExportFormat.JSONL]
     result = export_project(project, out, formats=formats, for_label_studio=label_studio, names=names, judge=judge)
     # A project of families has filled forms instead of labels; `eclose families audit report` reads them.
     if result.labels is None:
@@ -136,7 +136,7 @@ def export(
         say(f"Careful: {WARNING}")
 
 
-def _print_export(out: Path, result: ExportResult) -> None:
+def _print_export(out: Path, result: AnnotationExport) -> None:
     for noun, counts in result.manifest.funnel.items():
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(counts.rejected.items()))
         # Counts in = counts out: what is not settled is named with its reason.
@@ -188,12 +188,12 @@ def import_labels(
     are listed and no file is written.
     """
     from eclose.annotation.results.export_files import export_annotations
-    from eclose.annotation.results.import_labels import read_labels, read_run_material
+    from eclose.annotation.results.import_labels import read_label_files, read_run_material
     from eclose.store.runs.manifest import hash_files
 
     material = None if run is None else read_run_material(run)
     # Raises before anything is written, with every unusable row in one message.
-    labels = read_labels(files, columns=_parse_columns(column or []), run=material, per_response=per_response)
+    labels = read_label_files(files, columns=_parse_columns(column or []), run=material, per_response=per_response)
     result = export_annotations(
         labels.annotations,
         out,
@@ -203,7 +203,7 @@ def import_labels(
         inputs=hash_files(files),
         material=material,
         judge=judge,
-        formats=layouts or [ExportFormat.JSONL],
+        formats=layouts or [LabelExportFormat.JSONL],
     )
     if labels.skipped:
         say(f"{plural(labels.skipped, 'annotation')} without labels, skipped by the annotator")
