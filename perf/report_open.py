@@ -29,12 +29,12 @@ def write_page(path: Path, responses: int, questions: int) -> float:
     """Write the page; the seconds that took, without making the data."""
     from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions  # noqa: PLC0415
 
-    from eclose.diagnosis.report.html import render_page  # noqa: PLC0415
+    from eclose.diagnosis.report.html import render_report_page  # noqa: PLC0415
 
     cases = make_cases(make_questions(questions), responses)
     diagnosis = make_diagnosis(cases)
     start = time.perf_counter()
-    path.write_text(render_page(diagnosis, cases), "utf-8")
+    path.write_text(render_report_page(diagnosis, cases), "utf-8")
     return time.perf_counter() - start
 
 
@@ -45,23 +45,23 @@ def measure(browser: Any, path: Path) -> dict[str, float]:
     tab.goto(path.as_uri())
     tab.wait_for_selector("html[data-ready]")
     ready = tab.evaluate("performance.getEntriesByName('explorer-ready')[0].startTime")
-    took = {"open": ready / 1000}
-    took["key"] = act(
+    seconds = {"open": ready / 1000}
+    seconds["key"] = act(
         tab, lambda: tab.keyboard.press("j"), "document.querySelector('#row-1[aria-selected=true]') !== null"
     )
-    took["filter"] = act(tab, lambda: tab.select_option("select[name=outcome]", "gap"), f"{FEWER}")
+    seconds["filter"] = act(tab, lambda: tab.select_option("select[name=outcome]", "gap"), f"{FEWER}")
     tab.click("#clear")
-    done = f"!{STATUS}.includes('reading') && {FEWER}"
-    took["search of all texts"] = act(tab, lambda: tab.fill("#search", "therefore"), done)
+    condition = f"!{STATUS}.includes('reading') && {FEWER}"
+    seconds["search of all texts"] = act(tab, lambda: tab.fill("#search", "therefore"), condition)
     context.close()
-    return took
+    return seconds
 
 
-def act(tab: Any, do: Any, done: str) -> float:
+def act(tab: Any, action: Any, condition: str) -> float:
     """Seconds until what was done is seen."""
     start = time.perf_counter()
-    do()
-    while not tab.evaluate(done):
+    action()
+    while not tab.evaluate(condition):
         time.sleep(0.005)
     return time.perf_counter() - start
 
@@ -71,24 +71,24 @@ def main() -> int:
     parser.add_argument("--responses", type=int, default=30_000)
     parser.add_argument("--questions", type=int, default=900)
     parser.add_argument("--visits", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         path = Path(name) / "report.html"
-        written = write_page(path, asked.responses, asked.questions)
+        written = write_page(path, options.responses, options.questions)
         size = path.stat().st_size
-        print(f"{asked.responses:,} responses: {size / 1e6:.1f} MB, {size / asked.responses:.0f} bytes each, "
+        print(f"{options.responses:,} responses: {size / 1e6:.1f} MB, {size / options.responses:.0f} bytes each, "
               f"written in {written:.1f} s")  # fmt: skip
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        visits = [measure(browser, path) for _ in range(asked.visits)]
+        visits = [measure(browser, path) for _ in range(options.visits)]
         browser.close()
     for step in visits[0]:
         times = sorted(visit[step] for visit in visits)
         print(f"{step:>20}: median {statistics.median(times):.2f} s, slowest {times[-1]:.2f} s")
     value = statistics.median(visit["open"] for visit in visits)
     return print_result(
-        name=f"opening a report of {asked.responses:,} responses",
+        name=f"opening a report of {options.responses:,} responses",
         value=round(value, 2),
         unit="s",
         goal=f"< {GOAL:g}",

@@ -9,10 +9,10 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import NEVER_ASKED
-from eclose.diagnosis.diagnose import Case, Diagnosis, describe_failure
+from eclose.diagnosis.diagnose import Case, Diagnosis, describe_response_failure
 from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy
-from eclose.diagnosis.report.number_format import format_figure
-from eclose.diagnosis.results import broken_labels
+from eclose.diagnosis.report.number_format import format_percent_with_interval
+from eclose.diagnosis.results import count_false_labels
 from eclose.diagnosis.run_gate import GateResult, gate
 from eclose.metrics.rates import Metric
 
@@ -116,7 +116,7 @@ def _suspects(cases: Sequence[Case], limits: GateLimits) -> Iterator[Case]:
     """Yield the responses that count against a limit, those with the most broken labels first."""
     failures = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
     suspect = [any(fails(case) for fails in failures) for case in cases]
-    yield from sorted(compress(cases, suspect), key=lambda case: (-broken_labels(case), case.response.id))
+    yield from sorted(compress(cases, suspect), key=lambda case: (-count_false_labels(case), case.response.id))
     # After the broken ones: a response without a label may be in order.
     if limits.unjudged is not None:
         others = (case for case, listed in zip(cases, suspect, strict=True) if not listed)
@@ -139,7 +139,7 @@ def _message(result: GateResult, suspects: Sequence[Case], worst: int) -> Iterat
 
 def _broken(case: Case) -> str:
     missing = ", ".join(f"{criterion} {reason}" for criterion, reason in case.judgment.unjudged.items())
-    return describe_failure(case) + (f" Without a label: {missing}." if missing else "")
+    return describe_response_failure(case) + (f" Without a label: {missing}." if missing else "")
 
 
 def _line(result: GateResult) -> str:
@@ -148,11 +148,11 @@ def _line(result: GateResult) -> str:
     for metric in _PRINTED:
         # The rate that decided: corrected by people's labels where the judge was validated.
         rate = result.corrected.get(metric)
-        judge_rate = format_figure(*result.diagnosis.overall.estimates[metric][:2])
+        judge_rate = format_percent_with_interval(*result.diagnosis.overall.estimates[metric][:2])
         rates.append(
             f"{metric} {judge_rate}"
             if rate is None
-            else f"{metric} {format_figure(rate.value, rate.interval)} corrected"
+            else f"{metric} {format_percent_with_interval(rate.value, rate.interval)} corrected"
         )
     return f"{result.name}: {result.report.outcome}, {_counted(result.diagnosis)}, {', '.join(rates)}"
 

@@ -14,7 +14,7 @@ from eclose.calls.retry import ServiceDown
 from eclose.cli.main import app
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
-from eclose.diagnosis.report.number_format import signed
+from eclose.diagnosis.report.number_format import format_signed_percent
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
@@ -71,7 +71,7 @@ def test_a_judge_is_held_against_people(judged):
     assert re.match(rf"L +{len(verdicts)} +{failures}{4 * estimate}{difference}", lines["L"])
     scores = told["overall"]["rows"]["L"]["scores"]
     assert f"{100 * scores['failure_f1'][0]:.1f} %" in lines["L"]
-    assert f"{signed(scores['failure_difference'][0])} [" in lines["L"]
+    assert f"{format_signed_percent(scores['failure_difference'][0])} [" in lines["L"]
     whole = output[output.index("The judge as a whole") :].splitlines()[2]
     differences = [abs(told["overall"]["rows"][label]["scores"]["failure_difference"][0]) for label in "LACK"]
     differences.append(abs(told["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
@@ -255,7 +255,7 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     assert [line.split()[0] for line in table[2:4]] == ["part-0", "part-1"]
     told = json.loads((tmp_path / "v.json").read_text())["datasets"]["part-0"]["rows"]["TRR"]["scores"]
     # The rate of reliable responses: the other way round than that of failures.
-    assert re.split(r"  +", table[2])[-2].startswith(f"{signed(-told['failure_difference'][0])} [")
+    assert re.split(r"  +", table[2])[-2].startswith(f"{format_signed_percent(-told['failure_difference'][0])} [")
 
 
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):

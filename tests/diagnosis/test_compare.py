@@ -7,7 +7,12 @@ import pytest
 
 from eclose.core.response import Source
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
-from eclose.diagnosis.compare import RESPONSE_CLASSES, UnsharedCounts, classify_response, compare_rows
+from eclose.diagnosis.compare import (
+    RESPONSE_CLASSES,
+    UnsharedResponseCounts,
+    classify_response,
+    compare_runs_by_question,
+)
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize_verdicts
@@ -31,7 +36,7 @@ def rows(*verdicts, benchmark="b", model=None, prefix="r"):
 
 
 def compared(run, base, resamples=400, seed=1):
-    return compare_rows(run, base, rng=np.random.default_rng(seed), resamples=resamples)
+    return compare_runs_by_question(run, base, rng=np.random.default_rng(seed), resamples=resamples)
 
 
 def test_a_difference_is_the_run_minus_the_other_on_shared_questions():
@@ -45,8 +50,8 @@ def test_a_difference_is_the_run_minus_the_other_on_shared_questions():
     assert trr.estimate.value == 0.5
     assert lgg.estimate.value == -0.25
     assert trr.estimate.interval.low <= 0.5 <= trr.estimate.interval.high
-    assert comparison.run_alone == UnsharedCounts(1, 1, 0)
-    assert comparison.base_alone == UnsharedCounts(1, 1, 0)
+    assert comparison.run_alone == UnsharedResponseCounts(1, 1, 0)
+    assert comparison.base_alone == UnsharedResponseCounts(1, 1, 0)
 
 
 def test_the_interval_is_the_paired_one():
@@ -71,7 +76,7 @@ def test_intervals_cover_the_truth():
         after = np.where(rng.random(60) < 0.3, rng.random(60) < 0.8, before)
         verdict_row, other = ([GOOD if hit else SHORT for hit in side] for side in (after, before))
         interval = (
-            compare_rows(rows(*verdict_row), rows(*other), rng=rng, resamples=300)
+            compare_runs_by_question(rows(*verdict_row), rows(*other), rng=rng, resamples=300)
             .overall.differences[TRR]
             .estimate.interval
         )
@@ -88,7 +93,7 @@ def test_several_responses_to_a_question_travel_together():
     assert trr.estimate.value == pytest.approx(9 / 12 - 2 / 3)
     assert (comparison.overall.run_responses, comparison.overall.base_responses) == (12, 3)
     # Which of the four responses to a question the other run's goes with is not known, but for one of its id.
-    assert comparison.run_alone == UnsharedCounts(0, 0, 9)
+    assert comparison.run_alone == UnsharedResponseCounts(0, 0, 9)
     assert {pair.run.response_id for pair in comparison.pairs} == {"r0", "r1", "r2"}
 
 
@@ -199,7 +204,7 @@ def test_small_datasets_are_not_trusted_with_their_own_variance():
             [SettledVerdict(f"r{n}", f"q{n}", GOOD if hit else SHORT, f"d{n % 5}") for n, hit in enumerate(side)]
             for side in (after, before)
         )
-        ends = compare_rows(run, base, rng=draw, resamples=300).overall.differences[TRR].estimate.interval
+        ends = compare_runs_by_question(run, base, rng=draw, resamples=300).overall.differences[TRR].estimate.interval
         covered += ends.low <= 0.4 * (0.8 - 0.6) <= ends.high
     assert covered >= 0.91 * repetitions
 

@@ -13,11 +13,11 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.diagnosis.diagnose import (
-    AnswerMatching,
     Case,
     EvidenceSufficiency,
-    LabelViolations,
-    describe_failure,
+    JudgeVersusMatching,
+    ViolatedLabelCounts,
+    describe_response_failure,
     diagnose_cases,
 )
 from eclose.errors import UserError
@@ -140,7 +140,7 @@ def test_where_judge_and_matching_disagree_is_counted():
     assert matched[2] is False
     assert matched[6] is None
     diagnosis = diagnosed(*cases).matching
-    assert diagnosis == AnswerMatching(1 + matched[1], 2 - matched[1], 1, 1, 2)
+    assert diagnosis == JudgeVersusMatching(1 + matched[1], 2 - matched[1], 1, 1, 2)
 
 
 def test_a_match_of_an_alias_alone_is_a_figure_of_its_own():
@@ -149,8 +149,8 @@ def test_a_match_of_an_alias_alone_is_a_figure_of_its_own():
     named = replace(judged_case, instance=replace(judged_case.instance, reference_answer="Morro", aliases=("Arica",)))
     assert (named.matched, named.matched_with_aliases) == (False, True)
     diagnosis = diagnosed(named)
-    assert diagnosis.matching == AnswerMatching(0, 1, 0, 0, 0)
-    assert diagnosis.alias_matching == AnswerMatching(1, 0, 0, 0, 0)
+    assert diagnosis.matching == JudgeVersusMatching(0, 1, 0, 0, 0)
+    assert diagnosis.alias_matching == JudgeVersusMatching(1, 0, 0, 0, 0)
     assert case(answer=None).matched_with_aliases is None
 
 
@@ -163,7 +163,7 @@ def test_responses_are_counted_by_how_many_labels_they_violate():
         case(number=4, steps=(FAILS,), aligned=False, closed=False),
         case(number=5, aligned=None),
     )
-    assert diagnosis.violations == LabelViolations(none=1, one=1, several=3, both_links=2, unknown=1)
+    assert diagnosis.violations == ViolatedLabelCounts(none=1, one=1, several=3, both_links=2, unknown=1)
 
 
 def test_answers_and_sufficiency_can_come_apart():
@@ -210,7 +210,7 @@ def test_why_labels_are_missing_is_counted():
     ],
 )
 def test_the_broken_link_is_named_in_a_sentence(failing, sentence):
-    assert describe_failure(failing) == sentence
+    assert describe_response_failure(failing) == sentence
 
 
 def test_nothing_to_diagnose_is_said():

@@ -9,9 +9,9 @@ from tests.diagnosis.test_diagnose import case
 
 from eclose.core.judgment import NO_REFERENCE, Criterion
 from eclose.diagnosis.diagnose import diagnose_cases
-from eclose.diagnosis.gate import Baseline, GateLimits, GateOutcome, PairedRate
-from eclose.diagnosis.gate import check_limits as gated
-from eclose.diagnosis.report.number_format import format_figure
+from eclose.diagnosis.gate import GateBaseRun, GateLimits, GateOutcome, PairedRunRate
+from eclose.diagnosis.gate import check_gate_limits as gated
+from eclose.diagnosis.report.number_format import format_percent_with_interval
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
@@ -221,8 +221,8 @@ def test_unjudged_responses_widen_corrected_rates():
 
 
 def baseline(value, low, high, run=(900, 1_000), base=(905, 1_000), left_out=0):
-    return Baseline(
-        "base", {TRR: PairedRate(Rate(*run), Rate(*base), Estimate(value, Interval(low, high)), 500)}, left_out
+    return GateBaseRun(
+        "base", {TRR: PairedRunRate(Rate(*run), Rate(*base), Estimate(value, Interval(low, high)), 500)}, left_out
     )
 
 
@@ -244,9 +244,9 @@ def test_a_difference_is_told_in_points():
 
 
 def test_a_rise_of_the_gap_has_a_limit():
-    paired = PairedRate(Rate(100, 1_000), Rate(50, 1_000), Estimate(0.05, Interval(0.03, 0.07)), 500)
+    paired = PairedRunRate(Rate(100, 1_000), Rate(50, 1_000), Estimate(0.05, Interval(0.03, 0.07)), 500)
     for limit, verdict in ((0.02, FAILED), (0.05, UNDECIDED), (0.07, PASSED)):
-        report = gate(diagnosed(9, 1), GateLimits.of(max_lgg_rise=limit), base=Baseline("base", {LGG: paired}))
+        report = gate(diagnosed(9, 1), GateLimits.of(max_lgg_rise=limit), base=GateBaseRun("base", {LGG: paired}))
         assert report.outcome is verdict
 
 
@@ -261,7 +261,7 @@ def test_unjudged_responses_count_against_a_difference_too():
 
 
 def test_an_undefined_difference_cannot_be_told():
-    undefined = Baseline("base", {TRR: PairedRate(Rate(0, 0), Rate(1, 2), Estimate(None, None), 1)})
+    undefined = GateBaseRun("base", {TRR: PairedRunRate(Rate(0, 0), Rate(1, 2), Estimate(None, None), 1)})
     assert gate(diagnosed(9, 1), GateLimits(max_drop={TRR: 0.1}), base=undefined).outcome is UNDECIDED
 
 
@@ -282,4 +282,4 @@ def test_a_base_run_and_its_limits_go_together():
 
 
 def test_an_undefined_figure_is_called_that():
-    assert format_figure(None, None) == "undefined"
+    assert format_percent_with_interval(None, None) == "undefined"

@@ -10,7 +10,7 @@ from eclose.cli.shared.output import AllowStale, percent_span, percent_with_inte
 if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison, ReportContext
-    from eclose.diagnosis.report.table import Table
+    from eclose.diagnosis.report.table import ReportTable
 
 
 def diagnose(
@@ -29,7 +29,7 @@ def diagnose(
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
-    from eclose.diagnosis.report.table import build_flips_table, build_violations_table
+    from eclose.diagnosis.report.table import build_judge_flips_table, build_violations_table
     from eclose.diagnosis.results import default_report_folder
     from eclose.diagnosis.results import diagnose as diagnose_runs
 
@@ -45,7 +45,7 @@ def diagnose(
     )
     _print_rates(results.diagnosis, results.context)
     _print_cells(build_violations_table(results.diagnosis))
-    if (consistency := build_flips_table(results.diagnosis)).rows:
+    if (consistency := build_judge_flips_table(results.diagnosis)).rows:
         _print_cells(consistency)
     if results.context.base is not None:
         _print_comparison(results.context.base)
@@ -56,8 +56,8 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
     from eclose.core.judgment import MAX_UNJUDGED_SHARE
     from eclose.diagnosis.report.headline import format_corrected_rate
-    from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate
-    from eclose.diagnosis.report.summary import list_cautions
+    from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate_status
+    from eclose.diagnosis.report.summary import list_report_cautions
 
     overall = diagnosis.overall
     missing = any(rate.unjudged for rate in overall.rates.values())
@@ -66,7 +66,7 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
         value = percent_with_interval(rate.value, overall.estimates[metric].interval)
         # With too few judged responses a rate depends on which ones happened to be judged, so words replace it.
         value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(
-            classify_rate(rate), value
+            classify_rate_status(rate), value
         )
         corrected = format_corrected_rate(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
@@ -81,22 +81,22 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
         limit = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
         say(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {limit}")
     say(notes.trust)
-    for caution in list_cautions(diagnosis, notes):
+    for caution in list_report_cautions(diagnosis, notes):
         say(f"  {caution}")
 
 
 def _print_comparison(against: BaseComparison) -> None:
-    from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
+    from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 
     say("")
     say(f"Against {against.name}")
-    for sentence in (*against.cautions, *describe_comparison(against)):
+    for sentence in (*against.cautions, *describe_run_comparison(against)):
         say(f"  {sentence}")
-    for table in tabulate_comparison(against):
+    for table in tabulate_run_comparison(against):
         _print_cells(table)
 
 
-def _print_cells(table: Table) -> None:
+def _print_cells(table: ReportTable) -> None:
     """Print a table of a report, the details of a cell behind its text."""
     say("")
     rows = [[" ".join((cell.text, *cell.details)) for cell in row] for row in table.rows]

@@ -153,7 +153,7 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
     from eclose.core.judgment import Judgment
     from eclose.diagnosis.report.number_format import to_one_line
-    from eclose.diagnosis.report.wording import explain_reason
+    from eclose.diagnosis.report.wording import explain_missing_label
     from eclose.judging.unjudged_labels import count_unjudged
     from eclose.store.records.jsonl import read_records
 
@@ -163,7 +163,7 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     rows = [
         (
             row.criterion,
-            explain_reason(row.kind),
+            explain_missing_label(row.kind),
             f"{row.responses:,}",
             f"{percent(row.responses / labels.responses)} %",
         )
@@ -354,6 +354,10 @@ def _format_estimate(estimate: Estimate) -> str:
 
 def _format_points(estimate: Estimate) -> str:
     """Return ``+2.2 [+1.0, +3.1]``; a hyphen where undefined."""
-    from eclose.diagnosis.report.number_format import signed, signed_range
+    from eclose.diagnosis.report.number_format import format_signed_interval, format_signed_percent
 
-    return "-" if estimate.value is None else f"{signed(estimate.value)} {signed_range(estimate.interval)}".rstrip()
+    return (
+        "-"
+        if estimate.value is None
+        else f"{format_signed_percent(estimate.value)} {format_signed_interval(estimate.interval)}".rstrip()
+    )

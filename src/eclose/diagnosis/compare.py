@@ -76,7 +76,7 @@ class GroupComparison:
     differences: Mapping[Metric, RateDifference]
 
 
-class UnsharedCounts(NamedTuple):
+class UnsharedResponseCounts(NamedTuple):
     """Counts of what only one of the runs has."""
 
     questions: int
@@ -105,8 +105,8 @@ class RunComparison:
 
     groups: tuple[GroupComparison, ...]
     """All shared questions together, then by dataset where there are several."""
-    run_alone: UnsharedCounts
-    base_alone: UnsharedCounts
+    run_alone: UnsharedResponseCounts
+    base_alone: UnsharedResponseCounts
     pairs: tuple[ResponsePair, ...]
     """Pairs of responses; ``_paired`` defines them."""
     transitions: Mapping[tuple[ResponseClass, ResponseClass], int]
@@ -123,7 +123,7 @@ class RunComparison:
         return tuple(pair for pair in self.pairs if pair.classes[0] != pair.classes[1])
 
 
-def compare_rows(
+def compare_runs_by_question(
     run: Sequence[SettledVerdict], base: Sequence[SettledVerdict], *, rng: np.random.Generator, resamples: int = 2_000
 ) -> RunComparison:
     """Compare a run with a base run.
@@ -170,11 +170,11 @@ def _by_question(rows: Sequence[SettledVerdict]) -> _RowsByQuestion:
     return dict(by_question)
 
 
-def _count_unshared(rows_of: _RowsByQuestion, other_rows: _RowsByQuestion, pairs: int) -> UnsharedCounts:
+def _count_unshared(rows_of: _RowsByQuestion, other_rows: _RowsByQuestion, pairs: int) -> UnsharedResponseCounts:
     """Count the questions and responses that only one run has."""
     sizes = [len(rows) for question, rows in rows_of.items() if question not in other_rows]
     shared = sum(map(len, rows_of.values())) - sum(sizes)
-    return UnsharedCounts(len(sizes), sum(sizes), shared - pairs)
+    return UnsharedResponseCounts(len(sizes), sum(sizes), shared - pairs)
 
 
 def _compare_group(

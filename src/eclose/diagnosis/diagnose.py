@@ -23,11 +23,18 @@ from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize_verdicts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["AnswerMatching", "Case", "Diagnosis", "EvidenceSufficiency", "describe_failure", "diagnose_cases"]
+__all__ = [
+    "Case",
+    "Diagnosis",
+    "EvidenceSufficiency",
+    "JudgeVersusMatching",
+    "describe_response_failure",
+    "diagnose_cases",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerMatching:
+class JudgeVersusMatching:
     """Correctness by the judge against correctness by string matching."""
 
     both: int
@@ -40,7 +47,7 @@ class AnswerMatching:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelViolations:
+class ViolatedLabelCounts:
     """Responses by the number of labels L, A and C that they violate."""
 
     none: int
@@ -68,9 +75,9 @@ class Diagnosis:
     """Responses by their labels L, A and C."""
     local_failures: Mapping[LocalFailure, int]
     """Unsound steps by failure code."""
-    matching: AnswerMatching
+    matching: JudgeVersusMatching
     """Matching against the reference answer alone (D.5.3)."""
-    alias_matching: AnswerMatching
+    alias_matching: JudgeVersusMatching
     """Matching against the reference answer and its aliases."""
     correct_but_insufficient: int
     incorrect_but_sufficient: int
@@ -89,14 +96,14 @@ class Diagnosis:
         return self.groups[0]
 
     @property
-    def violations(self) -> LabelViolations:
+    def violations(self) -> ViolatedLabelCounts:
         """Responses by the number of violated labels among L, A and C (appendix A.4)."""
         broken: Counter[int | None] = Counter()
         for labels, count in self.joint.items():
             # A response with a missing label may violate more than is known, so it is counted apart.
             broken[None if None in labels else labels.count(False)] += count
         both = sum(count for labels, count in self.joint.items() if labels[1:] == (False, False))
-        return LabelViolations(broken[0], broken[1], broken[2] + broken[3], both, broken[None])
+        return ViolatedLabelCounts(broken[0], broken[1], broken[2] + broken[3], both, broken[None])
 
     @property
     def pairs(self) -> tuple[GroupSummary, ...]:
@@ -176,14 +183,14 @@ def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
     return {code: counts[code] for code in LocalFailure if counts[code]}
 
 
-def _matching(labels: Iterable[tuple[Label, Label]]) -> AnswerMatching:
+def _matching(labels: Iterable[tuple[Label, Label]]) -> JudgeVersusMatching:
     """Count pairs of correctness by the judge and by matching."""
     counts: Counter[tuple[Label, Label]] = Counter(labels)
     # Pairs of (judge, match); a None in either is unknown.
     both, judge_only = counts[True, True], counts[True, False]
     matching_only, neither = counts[False, True], counts[False, False]
     compared = both + judge_only + matching_only + neither
-    return AnswerMatching(both, judge_only, matching_only, neither, counts.total() - compared)
+    return JudgeVersusMatching(both, judge_only, matching_only, neither, counts.total() - compared)
 
 
 def _has_labels(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
@@ -215,7 +222,7 @@ _BROKEN = {
 """Sentence for each failure class, with optional parts from the judgment."""
 
 
-def describe_failure(case: Case) -> str:
+def describe_response_failure(case: Case) -> str:
     """Return a sentence or two on what is wrong with a response."""
     judgment, verdict = case.judgment, case.verdict
     sentences = []

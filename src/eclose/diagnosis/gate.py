@@ -14,7 +14,14 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eclose.core.judgment import NEVER_ASKED, Criterion
-from eclose.diagnosis.report.number_format import format_figure, percent, percent_range, plural, signed, signed_range
+from eclose.diagnosis.report.number_format import (
+    format_count,
+    format_percent,
+    format_percent_interval,
+    format_percent_with_interval,
+    format_signed_interval,
+    format_signed_percent,
+)
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
 from eclose.stats.clustered_rates import QuestionCounts
@@ -40,7 +47,7 @@ UndecidedPolicy: TypeAlias = Literal["pass", "fail"]
 """How to treat a gate that cannot tell."""
 
 
-class LimitCheck(NamedTuple):
+class GateLimitCheck(NamedTuple):
     """One limit with its outcome and the figures behind it in a sentence."""
 
     outcome: GateOutcome
@@ -56,7 +63,7 @@ class LimitCheck(NamedTuple):
 class GateReport(NamedTuple):
     """The checks of all limits."""
 
-    checks: tuple[LimitCheck, ...]
+    checks: tuple[GateLimitCheck, ...]
 
     @property
     def outcome(self) -> GateOutcome:
@@ -150,7 +157,7 @@ def _drop_none(limits: Iterable[tuple[Metric, float | None]]) -> dict[Metric, fl
     return {metric: limit for metric, limit in limits if limit is not None}
 
 
-class PairedRate(NamedTuple):
+class PairedRunRate(NamedTuple):
     """A rate of a run and of a base run on the questions both answer, with their difference."""
 
     run: Rate
@@ -160,23 +167,23 @@ class PairedRate(NamedTuple):
     questions: int
 
 
-class Baseline(NamedTuple):
+class GateBaseRun(NamedTuple):
     """A base run to compare with."""
 
     name: str
-    rates: Mapping[Metric, PairedRate]
+    rates: Mapping[Metric, PairedRunRate]
     left_out: int = 0
     """Responses of the base run without any judgment."""
 
 
-def check_limits(
+def check_gate_limits(
     summary: GroupSummary,
     unjudged: Mapping[Criterion, Mapping[str, int]],
     limits: GateLimits,
     left_out: Sequence[tuple[str, str]] = (),
     *,
     corrected: Mapping[Metric, CorrectedRate] | None = None,
-    base: Baseline | None = None,
+    base: GateBaseRun | None = None,
 ) -> GateReport:
     """Check every limit against the interval of its rate.
 
@@ -230,21 +237,22 @@ class _Rates(NamedTuple):
     left_out: int
     corrected: Mapping[Metric, CorrectedRate]
 
-    def check(self, metric: Metric, limit: float, *, least: bool) -> LimitCheck:
+    def check(self, metric: Metric, limit: float, *, least: bool) -> GateLimitCheck:
         """Check one rate against a lower (``least``) or upper limit."""
         # First the aim, then the figures, then what would decide it.
-        aim = f"{metric} at {'least' if least else 'most'} {percent(limit)} %"
+        aim = f"{metric} at {'least' if least else 'most'} {format_percent(limit)} %"
         missing = self.summary.rates[metric].unjudged + self.left_out
         widest = self._widest(metric)
         if widest is None:
-            return LimitCheck(GateOutcome.UNDECIDED, f"{aim}: the rate is undefined, no response counts for it.")
+            return GateLimitCheck(GateOutcome.UNDECIDED, f"{aim}: the rate is undefined, no response counts for it.")
         outcome = _outcome(widest, limit, least=least)
         message = f"{aim}: {self._figure(metric)}"
         if missing:
-            message += f"; {percent_range(widest)} whatever the {plural(missing, 'response')} without a label are"
+            unlabelled = format_count(missing, "response")
+            message += f"; {format_percent_interval(widest)} whatever the {unlabelled} without a label are"
         if outcome is GateOutcome.UNDECIDED:
             message += f". {self._plan(metric, limit, least=least)}"
-        return LimitCheck(outcome, f"{message}.")
+        return GateLimitCheck(outcome, f"{message}.")
 
     def _widest(self, metric: Metric) -> Interval | None:
         """Return the interval of a rate, widened by the responses without a label."""
@@ -258,13 +266,13 @@ class _Rates(NamedTuple):
 
     def _figure(self, metric: Metric) -> str:
         """Return the rate in words, with the judge's own rate beside a corrected one."""
-        rate, judged = self.corrected.get(metric), self.summary.estimates[metric]
+        rate = self.corrected.get(metric)
+        judge_rate = format_percent_with_interval(*self.summary.estimates[metric][:2])
         if rate is None or rate.interval is None:
-            return f"{format_figure(*judged[:2])}, n = {self.summary.rates[metric].n:,}, the judge's own rate"
+            return f"{judge_rate}, n = {self.summary.rates[metric].n:,}, the judge's own rate"
+        corrected = format_percent_with_interval(rate.value, rate.interval)
         labels = f"corrected by {rate.labelled:,} labels of people"
-        return (
-            f"{format_figure(rate.value, rate.interval)}, {labels} (the judge's own rate: {format_figure(*judged[:2])})"
-        )
+        return f"{corrected}, {labels} (the judge's own rate: {judge_rate})"
 
     def _plan(self, metric: Metric, limit: float, *, least: bool) -> str:
         """Return what would decide the check: labels for unlabelled responses, or more responses."""
@@ -276,7 +284,7 @@ class _Rates(NamedTuple):
         share = missing / (judged + missing) if missing else 0.0
         # The limit lies between the least and the greatest rate that the unlabelled responses allow.
         if value is None or (1 - share) * value < limit <= (1 - share) * value + share:
-            return f"More responses do not decide it: judge the {plural(missing, 'response')} without a label"
+            return f"More responses do not decide it: judge the {format_count(missing, 'response')} without a label"
         if rate is None or rate.interval is None:
             total = self.summary.responses + self.left_out
             times = _times_needed(total, lambda times: _outcome(self._repeated(metric, times), limit, least=least))
@@ -344,13 +352,13 @@ def _needed(count: float | None, noun: str) -> str:
     return f"About {rounded:,} {noun} would decide it if the rate stays as it is"
 
 
-def _relative(metric: Metric, limit: float, base: Baseline, left_out: int, *, drop: bool) -> LimitCheck:
+def _relative(metric: Metric, limit: float, base: GateBaseRun, left_out: int, *, drop: bool) -> GateLimitCheck:
     """Check the difference from a base run against its lower or upper limit."""
     paired = base.rates[metric]
-    aim = f"{metric} at most {percent(abs(limit))} points {'below' if drop else 'above'} {base.name}"
+    aim = f"{metric} at most {format_percent(abs(limit))} points {'below' if drop else 'above'} {base.name}"
     value, interval, _ = paired.difference
     if value is None or interval is None:
-        return LimitCheck(GateOutcome.UNDECIDED, f"{aim}: the difference is undefined, no response counts for it.")
+        return GateLimitCheck(GateOutcome.UNDECIDED, f"{aim}: the difference is undefined, no response counts for it.")
     # A share u of unknown responses lowers a rate r by at most r * u and raises it by at most (1 - r) * u.
     # A defined difference has two defined rates; `or` is for the type checker.
     run_rate, base_rate = paired.run.value or 0.0, paired.base.value or 0.0
@@ -359,13 +367,13 @@ def _relative(metric: Metric, limit: float, base: Baseline, left_out: int, *, dr
     low = interval.low - run_rate * unknown - (1 - base_rate) * unknown_base
     widest = Interval(low, interval.high + (1 - run_rate) * unknown + base_rate * unknown_base)
     outcome = _outcome(widest, limit, least=drop)
-    points = f"{signed(value)} points {signed_range(interval)}"
+    points = f"{format_signed_percent(value)} points {format_signed_interval(interval)}"
     message = f"{aim}: {points} on {paired.questions:,} shared questions, by the judge's own rates"
     if unknown or unknown_base:
-        message += f"; {signed_range(widest)} whatever the responses without a label are"
+        message += f"; {format_signed_interval(widest)} whatever the responses without a label are"
     if outcome is GateOutcome.UNDECIDED:
         message += f". {_needed(_scaled(paired.questions, value, interval, limit), 'shared questions')}"
-    return LimitCheck(outcome, f"{message}.")
+    return GateLimitCheck(outcome, f"{message}.")
 
 
 def _unjudged(
@@ -373,17 +381,16 @@ def _unjudged(
     unjudged: Mapping[Criterion, Mapping[str, int]],
     left_out: Sequence[tuple[str, str]],
     limit: float,
-) -> Iterator[LimitCheck]:
+) -> Iterator[GateLimitCheck]:
     """Check missing labels that were requested, and responses without any judgment."""
-    total, missing_responses, most = judged + len(left_out), len(left_out), f"at most {percent(limit)} %"
+    total, missing_responses, most = judged + len(left_out), len(left_out), f"at most {format_percent(limit)} %"
     # A response without any judgment lacks every label, so the criteria need no checks of their own.
     if missing_responses > limit * total:
         # Id and reason of the first one, enough to find the cause.
         example = "{} ({})".format(*left_out[0])
-        message = (
-            f"without any judgment {most}: {missing_responses:,} of {plural(total, 'response')}, such as {example}."
-        )
-        yield LimitCheck(GateOutcome.FAILED, message, sampled=False)
+        share = f"{missing_responses:,} of {format_count(total, 'response')}"
+        message = f"without any judgment {most}: {share}, such as {example}."
+        yield GateLimitCheck(GateOutcome.FAILED, message, sampled=False)
         return
     # Labels that no judge was asked for (NEVER_ASKED) are not missing.
     missing_labels = {
@@ -392,9 +399,9 @@ def _unjudged(
     }
     for criterion, missing in missing_labels.items():
         if missing > limit * total:
-            message = f"{criterion} without a label {most}: {missing:,} of {plural(total, 'response')}."
-            yield LimitCheck(GateOutcome.FAILED, message, sampled=False)
+            message = f"{criterion} without a label {most}: {missing:,} of {format_count(total, 'response')}."
+            yield GateLimitCheck(GateOutcome.FAILED, message, sampled=False)
     if max(missing_labels.values()) <= limit * total:
-        most_missing = f"{max(missing_labels.values()):,} of {plural(total, 'response')}"
+        most_missing = f"{max(missing_labels.values()):,} of {format_count(total, 'response')}"
         message = f"without a label {most}: no criterion in more than {most_missing}."
-        yield LimitCheck(GateOutcome.PASSED, message, sampled=False)
+        yield GateLimitCheck(GateOutcome.PASSED, message, sampled=False)

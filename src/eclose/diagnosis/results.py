@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import Diagnosis, describe_failure, diagnose_cases
-from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_correction
+from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_cases
+from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
-from eclose.diagnosis.report.number_format import format_figure
+from eclose.diagnosis.report.number_format import format_percent_with_interval
 from eclose.judged_cases import Case, name_runs, read_runs
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT, VALIDATION
@@ -52,7 +52,7 @@ class MetricRate:
 
     def __str__(self) -> str:
         """Return ``63.8 % [59.7, 68.0], n = 600``."""
-        return f"{format_figure(self.value, self.interval)}, n = {self.n:,}"
+        return f"{format_percent_with_interval(self.value, self.interval)}, n = {self.n:,}"
 
 
 class Rates(dict[str, MetricRate]):
@@ -104,7 +104,7 @@ class Results:
     def worst(self) -> tuple[Case, ...]:
         """Unreliable responses, those with the most broken labels first."""
         unreliable = [case for case in self.cases if case.verdict.reliable is False]
-        return tuple(sorted(unreliable, key=lambda case: (-broken_labels(case), case.response.id)))
+        return tuple(sorted(unreliable, key=lambda case: (-count_false_labels(case), case.response.id)))
 
     def __len__(self) -> int:
         """Return the number of judged responses."""
@@ -145,9 +145,9 @@ class Results:
         Returns:
             The path of each file by its name.
         """
-        from eclose.diagnosis.report.write import write_report  # noqa: PLC0415 - imports templates and plots
+        from eclose.diagnosis.report.write import write_report_files  # noqa: PLC0415 - imports templates and plots
 
-        return write_report(self.diagnosis, self.cases, Path(folder), self.context, formats)
+        return write_report_files(self.diagnosis, self.cases, Path(folder), self.context, formats)
 
     def __repr__(self) -> str:
         """Return the numbers of responses and questions, and the rates."""
@@ -156,13 +156,13 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return the verdict, the rates and the worst responses for a notebook."""
-        from eclose.diagnosis.report.headline import build_headline  # noqa: PLC0415
-        from eclose.diagnosis.report.html_template import template  # noqa: PLC0415
+        from eclose.diagnosis.report.headline import build_report_headline  # noqa: PLC0415
+        from eclose.diagnosis.report.html_template import load_page_template  # noqa: PLC0415
 
-        statements = build_headline(self.diagnosis, self.context)
-        worst = [(case.response.id, describe_failure(case)) for case in self.worst[:_WORST]]
+        statements = build_report_headline(self.diagnosis, self.context)
+        worst = [(case.response.id, describe_response_failure(case)) for case in self.worst[:_WORST]]
         # Jinja escapes the values: a notebook runs whatever markup it is given.
-        return template("results.html").render(
+        return load_page_template("results.html").render(
             title=self.context.title,
             notices=self.notices,
             trust=self.context.trust,
@@ -201,12 +201,12 @@ def _row(case: Case) -> dict[str, Any]:
         "evidence_sufficient": case.judgment.evidence_sufficient,
         "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
         "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
-        "reason": describe_failure(case),
+        "reason": describe_response_failure(case),
         "unjudged": ", ".join(f"{criterion}: {reason}" for criterion, reason in case.judgment.unjudged.items()) or None,
     }
 
 
-def broken_labels(case: Case) -> int:
+def count_false_labels(case: Case) -> int:
     """Count the five labels that are false."""
     verdict = case.verdict
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
@@ -259,7 +259,7 @@ def diagnose(
             notify(sentence)
 
     case_set = read_runs(folders, allow_stale=allow_stale)
-    note(notices_of(case_set))
+    note(list_case_notices(case_set))
     diagnosis = diagnose_cases(case_set.cases)
     validation = None if validation is None else Path(validation)
     stale = _stale_validation(folders, validation)
@@ -267,7 +267,7 @@ def diagnose(
     context = _context(case_set, stale, title)
     if against is not None:
         base = read_runs([Path(against)], allow_stale=allow_stale)
-        note(notices_of(base))
+        note(list_case_notices(base))
         context = _compared(context, case_set.cases, base, name_runs([*folders, Path(against)])[-1], seed, resamples)
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, case_set.cases, validation, seed)
@@ -328,7 +328,7 @@ def default_report_folder(run: Path | str) -> Path:
     return Path(run) / REPORT
 
 
-def notices_of(case_set: CaseSet) -> Iterator[str]:
+def list_case_notices(case_set: CaseSet) -> Iterator[str]:
     """Yield the sentences on stale files first, marked as such, then the others."""
     yield from (f"STALE: {sentence}" for sentence in case_set.stale)
     yield from case_set.notices[len(case_set.stale) :]
@@ -351,10 +351,10 @@ def _compared(
     """Return the context with the comparison, and with what is stale or was not used in the base run."""
     import numpy as np  # noqa: PLC0415
 
-    from eclose.diagnosis.report.comparison import compare_with_base  # noqa: PLC0415
+    from eclose.diagnosis.report.comparison import compare_with_base_run  # noqa: PLC0415
 
     rng = np.random.default_rng(seed)
-    comparison = compare_with_base(cases, base.cases, name, rng=rng, resamples=resamples, left_out=base.left_out)
+    comparison = compare_with_base_run(cases, base.cases, name, rng=rng, resamples=resamples, left_out=base.left_out)
     stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.stale))
     rejected = {**context.rejected, **{f"{name}/{file}": reasons for file, reasons in base.rejected.items()}}
     return replace(context, base=comparison, stale=stale, rejected=rejected)
@@ -370,4 +370,4 @@ def _corrected(
 
     judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     rng = np.random.default_rng(seed)
-    return add_correction(context, correct_run_rates(runs, judgments, responses, validation, rng=rng))
+    return add_corrected_rates(context, correct_run_rates(runs, judgments, responses, validation, rng=rng))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from eclose.diagnosis.diagnose import Diagnosis, diagnose_cases
 from eclose.diagnosis.gate import (
-    Baseline,
+    GateBaseRun,
+    GateLimitCheck,
     GateLimits,
     GateOutcome,
     GateReport,
-    LimitCheck,
-    PairedRate,
+    PairedRunRate,
     UndecidedPolicy,
-    check_limits,
+    check_gate_limits,
 )
-from eclose.diagnosis.results import notices_of
+from eclose.diagnosis.results import list_case_notices
 from eclose.judged_cases import Case, CaseSet, read_cases, refuse_other_questions
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
@@ -64,7 +64,7 @@ class GateResult:
         return self.report.outcome is GateOutcome.PASSED
 
     @property
-    def checks(self) -> tuple[LimitCheck, ...]:
+    def checks(self) -> tuple[GateLimitCheck, ...]:
         """One for each limit, with the figures behind it."""
         return self.report.checks
 
@@ -154,7 +154,7 @@ def _check_run(
     folder = Path(run) if isinstance(run, str | Path) else None
     case_set = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, str | Path) else CaseSet(tuple(run))
     base = None if against is None else read_cases(Path(against), allow_stale=allow_stale)
-    notices = (*notices_of(case_set), *(() if base is None else notices_of(base)))
+    notices = (*list_case_notices(case_set), *(() if base is None else list_case_notices(base)))
     if notify is not None:
         for notice in notices:
             notify(notice)
@@ -162,7 +162,7 @@ def _check_run(
     # Cases without a folder have no validation.json; limits are held against the judge's own rates.
     corrected = {} if folder is None else _corrected_rates(folder, case_set, validation, seed)
     baseline = None if base is None else _baseline(case_set, base, str(against), seed)
-    report = check_limits(
+    report = check_gate_limits(
         diagnosis.overall, diagnosis.unjudged, limits, case_set.left_out, corrected=corrected, base=baseline
     )
     stale = (*case_set.stale, *(() if base is None else base.stale))
@@ -183,16 +183,16 @@ def _corrected_rates(
     return correct_run_rates([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
 
 
-def _baseline(case_set: CaseSet, base: CaseSet, name: str, seed: int) -> Baseline:
+def _baseline(case_set: CaseSet, base: CaseSet, name: str, seed: int) -> GateBaseRun:
     import numpy as np  # noqa: PLC0415
 
-    from eclose.diagnosis.compare import compare_rows  # noqa: PLC0415
+    from eclose.diagnosis.compare import compare_runs_by_question  # noqa: PLC0415
 
     refuse_other_questions(case_set.cases, base.cases)
     rows = ([case.row for case in side.cases] for side in (case_set, base))
-    overall = compare_rows(*rows, rng=np.random.default_rng(seed)).overall
+    overall = compare_runs_by_question(*rows, rng=np.random.default_rng(seed)).overall
     rates = {
-        metric: PairedRate(difference.run, difference.base, difference.estimate, overall.questions)
+        metric: PairedRunRate(difference.run, difference.base, difference.estimate, overall.questions)
         for metric, difference in overall.differences.items()
     }
-    return Baseline(name, rates, len(base.left_out))
+    return GateBaseRun(name, rates, len(base.left_out))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import RecordError, UserError
 from eclose.metrics.summary import INTERVAL_METHOD, GroupSummary, summarize_verdicts
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
 from eclose.store.records.seen_ids import SeenIds
-from eclose.store.runs.verify_files import check_verdicts
+from eclose.store.runs.verify_files import check_verdicts_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class VerdictMetrics(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values; undefined values are null."""
-        groups = [summary_to_json(summary) for summary in (self.overall, *self.groups)]
+        groups = [metric_summary_to_json(summary) for summary in (self.overall, *self.groups)]
         return {"settings": {"by": list(self.by)}, "stale": self.stale, "groups": groups}
 
 
@@ -41,9 +41,9 @@ def measure_verdicts(path: Path, by: Sequence[str] = (), *, allow_stale: bool = 
     Raises:
         UserError: There is no verdict, two verdicts on one response, or, without ``allow_stale``, a changed file.
     """
-    require_file(path)
+    require_regular_file(path)
     # First, because verdicts on other responses would give plausible but wrong rates.
-    stale = check_verdicts(path, allow_stale=allow_stale).stale
+    stale = check_verdicts_provenance(path, allow_stale=allow_stale).stale
     rows = list(_read_verdicts(path))
     overall, *groups = summarize_verdicts(rows, by)
     inconsistent = tuple(row.response_id for row in rows if row.verdict.inconsistent)
@@ -62,7 +62,7 @@ def _read_verdicts(path: Path) -> Iterator[SettledVerdict]:
         raise UserError(f"{path}: there is no verdict in this file. Check that this is the file you meant.")
 
 
-def summary_to_json(summary: GroupSummary) -> dict[str, Any]:
+def metric_summary_to_json(summary: GroupSummary) -> dict[str, Any]:
     """Return a summary as JSON values; undefined values are null."""
     parts = summary.composition
     return {

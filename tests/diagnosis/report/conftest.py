@@ -8,7 +8,7 @@ import pytest
 from tests.chromium import browser
 from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions
 
-from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.html import render_report_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,5 +33,5 @@ def diagnosis(cases: list[Case]) -> Diagnosis:
 def report(cases: list[Case], diagnosis: Diagnosis, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the cases, unvalidated."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_page(diagnosis, cases), "utf-8")
+    path.write_text(render_report_page(diagnosis, cases), "utf-8")
     return path

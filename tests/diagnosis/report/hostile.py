@@ -10,7 +10,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
 from eclose.core.response import Response, Source, Trace
 from eclose.diagnosis.diagnose import Case
-from eclose.diagnosis.report.comparison import compare_with_base
+from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import BaseComparison, ReportContext
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
@@ -150,4 +150,4 @@ def hostile_against(text: str) -> BaseComparison:
         for case in now[1:]
     ]
     rng = np.random.default_rng(1)
-    return compare_with_base(now, before, text, rng=rng, resamples=5, left_out=[(text, text)])
+    return compare_with_base_run(now, before, text, rng=rng, resamples=5, left_out=[(text, text)])

@@ -9,9 +9,9 @@ import pytest
 from tests.diagnosis.report.hostile import PAYLOADS, hostile_cases, hostile_notes
 from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions
 
-from eclose.diagnosis.report.comparison import compare_with_base
+from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.html import render_report_page
 
 pytestmark = pytest.mark.slow
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 380, "height": 800}
@@ -78,7 +78,9 @@ def assert_in_shape(tab):
 @pytest.fixture(scope="module", params=[True, False], ids=["with policy", "without policy"])
 def hostile(request, tmp_path_factory):
     cases = hostile_cases()
-    text = render_page(make_diagnosis(cases, resamples=5), cases, hostile_notes(PAYLOADS[1]), policy=request.param)
+    text = render_report_page(
+        make_diagnosis(cases, resamples=5), cases, hostile_notes(PAYLOADS[1]), policy=request.param
+    )
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     path.write_text(text, "utf-8")
     return path
@@ -289,9 +291,9 @@ def test_an_address_is_a_position(browser, report, cases, diagnosis):
 
 def test_a_transition_leads_to_its_responses(browser, cases, diagnosis, tmp_path):
     before = make_cases(make_questions(12), len(cases), seed=5)
-    against = compare_with_base(cases, before, "base", rng=np.random.default_rng(1), resamples=20)
+    against = compare_with_base_run(cases, before, "base", rng=np.random.default_rng(1), resamples=20)
     path = tmp_path / "report.html"
-    path.write_text(render_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
+    path.write_text(render_report_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
     with opened(browser, path) as tab:
         tab.click("#table-transitions summary")
         links = tab.locator("#table-transitions a.show")

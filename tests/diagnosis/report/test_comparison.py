@@ -12,14 +12,14 @@ from tests.diagnosis.report.test_explorer_data import unpack
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.instance import Passage
-from eclose.diagnosis.report.comparison import compare_with_base, describe_comparison, tabulate_comparison
+from eclose.diagnosis.report.comparison import compare_with_base_run, describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.html import make_payload, render_page
-from eclose.diagnosis.report.latex import render_latex
-from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.number_format import signed, signed_range
-from eclose.diagnosis.report.plots.layout import layout_differences
-from eclose.diagnosis.report.to_json import render_json
+from eclose.diagnosis.report.html import make_explorer_payload, render_report_page
+from eclose.diagnosis.report.latex import render_latex_report
+from eclose.diagnosis.report.markdown import render_markdown_report
+from eclose.diagnosis.report.number_format import format_signed_interval, format_signed_percent
+from eclose.diagnosis.report.plots.layout import layout_difference_plot
+from eclose.diagnosis.report.to_json import render_diagnosis_json
 from eclose.errors import UserError
 from eclose.stats.intervals import Interval
 
@@ -53,7 +53,7 @@ BEFORE = [
 
 
 def held(now=NOW, before=BEFORE, **more):
-    return compare_with_base(now, before, "runs/base", rng=np.random.default_rng(1), resamples=200, **more)
+    return compare_with_base_run(now, before, "runs/base", rng=np.random.default_rng(1), resamples=200, **more)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def against():
 
 
 def test_what_moved_and_what_was_left_aside_is_said(against):
-    output = describe_comparison(against)
+    output = describe_run_comparison(against)
     assert output[0] == "Compared on 6 questions that both runs answer: 6 responses here, 6 there."
     assert (
         output[1]
@@ -77,30 +77,30 @@ def test_what_moved_and_what_was_left_aside_is_said(against):
         "Of 6 pairs of responses 3 stay in their class; 1 became reliable, 1 no longer is, "
         "1 is decided in one run only."
     )
-    assert describe_comparison(held(BEFORE, BEFORE))[1] == "Both runs answer the same questions."
+    assert describe_run_comparison(held(BEFORE, BEFORE))[1] == "Both runs answer the same questions."
 
 
 def test_a_clear_difference_is_called_one():
     many = range(30)
     good, bad = [asked(number) for number in many], [asked(number, closed=False) for number in many]
-    assert ", higher (100.0 % after 0.0 %)." in describe_comparison(held(good, bad))[2]
-    assert ", lower (0.0 % after 100.0 %)." in describe_comparison(held(bad, good))[2]
+    assert ", higher (100.0 % after 0.0 %)." in describe_run_comparison(held(good, bad))[2]
+    assert ", lower (0.0 % after 100.0 %)." in describe_run_comparison(held(bad, good))[2]
 
 
 def test_an_undefined_rate_has_no_difference():
     unknown = [asked(0, closed=None, correct=None)]
-    output = describe_comparison(held(unknown, [asked(0)]))
+    output = describe_run_comparison(held(unknown, [asked(0)]))
     assert output[4] == "Accuracy (Acc): not defined in this run, so there is no difference."
-    rows = {row[0].text: row for row in tabulate_comparison(held(unknown, [asked(0)]))[0].rows}
+    rows = {row[0].text: row for row in tabulate_run_comparison(held(unknown, [asked(0)]))[0].rows}
     assert rows["Acc"][4].text == "undefined"
     assert rows["LggRisk"][4].text == "undefined"
-    output = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=held(unknown, [asked(0)]))))
+    output = json.loads(render_diagnosis_json(make_diagnosis(NOW), ReportContext(base=held(unknown, [asked(0)]))))
     assert output["comparison"]["groups"][0]["differences"]["Acc"]["value"] is None
 
 
 def test_responses_without_a_partner_are_counted():
     twice = [*NOW, asked(1, response="s")]
-    assert describe_comparison(held(twice))[5].endswith(
+    assert describe_run_comparison(held(twice))[5].endswith(
         "Without a partner: 1 response of this run, 0 of the other; they count in the rates."
     )
 
@@ -125,7 +125,7 @@ def test_one_id_for_two_questions_is_refused():
 
 
 def test_tables_hold_every_difference_and_every_transition(against):
-    differences, transitions = tabulate_comparison(against)
+    differences, transitions = tabulate_run_comparison(against)
     assert [row[0].text for row in differences.rows] == [
         "Acc", "LSR", "A", "C", "GSR", "TRR", "LGG", "LggShare", "LggRisk"
     ]  # fmt: skip
@@ -140,34 +140,34 @@ def test_tables_hold_every_difference_and_every_transition(against):
         ["all", "3", "1", "1", "1", "6"],
     ]
     both = NOW + [asked(number, benchmark="c") for number in range(3)]
-    by_dataset = tabulate_comparison(held(both, both))[1]
+    by_dataset = tabulate_run_comparison(held(both, both))[1]
     assert [row[0].text for row in by_dataset.rows] == ["all shared questions", "b", "c"]
     assert {len(row) for row in by_dataset.rows} == {len(by_dataset.heads)}
 
 
 def test_equal_runs_carry_a_mark_and_an_interval():
-    rows = {row[0].text: row for row in tabulate_comparison(held(BEFORE, BEFORE))[0].rows}
+    rows = {row[0].text: row for row in tabulate_run_comparison(held(BEFORE, BEFORE))[0].rows}
     assert rows["TRR"][4].text == "0.0"
     assert rows["TRR"][4].details[0].startswith("[−")
     assert rows["TRR"][4].details[0].endswith("]*")
 
 
 def test_every_transition_leads_to_as_many_responses(against):
-    index = unpack(make_payload(NOW, against.before(NOW)).index)
+    index = unpack(make_explorer_payload(NOW, against.before(NOW)).index)
     columns = {facet["name"]: facet for facet in index["facets"]}
 
     def chosen(facet, option):
         (mask,) = [bits for name, _, bits in columns[facet]["options"] if name == option]
         return {position for position, bits in enumerate(columns[facet]["column"]) if bits & mask}
 
-    linked = [cell for row in tabulate_comparison(against)[-1].rows for cell in row if cell.show]
+    linked = [cell for row in tabulate_run_comparison(against)[-1].rows for cell in row if cell.show]
     assert len(linked) == 8
     for cell in linked:
         sets = [chosen(*part.split("=")) for part in cell.show.split("&")]
         assert len(set.intersection(*sets)) == int(cell.text), cell
     assert len(chosen("before", "none")) == 1
     assert len(chosen("before", "changed")) == len(against.comparison.changed) == 3
-    assert "before" not in [facet["name"] for facet in unpack(make_payload(NOW).index)["facets"]]
+    assert "before" not in [facet["name"] for facet in unpack(make_explorer_payload(NOW).index)["facets"]]
 
 
 def test_undecided_for_another_reason_is_no_change():
@@ -176,7 +176,7 @@ def test_undecided_for_another_reason_is_no_change():
     assert comparison.comparison.changed == ()
     (facet,) = [
         entry
-        for entry in unpack(make_payload(now, comparison.before(now)).index)["facets"]
+        for entry in unpack(make_explorer_payload(now, comparison.before(now)).index)["facets"]
         if entry["name"] == "before"
     ]
     assert [name for name, _, _ in facet["options"]] == ["undecided"]
@@ -184,21 +184,21 @@ def test_undecided_for_another_reason_is_no_change():
 
 def test_every_format_tells_the_comparison(against):
     notes, diagnosis = ReportContext(base=against), make_diagnosis(NOW)
-    response_case = render_page(diagnosis, NOW, notes)
+    response_case = render_report_page(diagnosis, NOW, notes)
     assert '<section id="against">' in response_case
     assert 'href="#before=reliable&amp;outcome=gap_path_deviation">1</a>' in response_case
-    assert '<section id="against">' not in render_page(diagnosis, NOW)
-    text = render_markdown(diagnosis, NOW, notes)
+    assert '<section id="against">' not in render_report_page(diagnosis, NOW)
+    text = render_markdown_report(diagnosis, NOW, notes)
     assert "## Compared with runs/base" in text
     assert "| answer decoupling | 1 | – | – | – | 1 |" in text
-    table = render_latex(diagnosis, notes)
+    table = render_latex_report(diagnosis, notes)
     assert r"TRR & 60.0 & 5 & 66.7 & 6 & $-6.7$ & {[" in table
     assert r"\label{tab:transitions}" in table
     assert table.count("{") == table.count("}")
 
 
 def test_json_holds_the_whole_comparison(against):
-    output = json.loads(render_json(make_diagnosis(NOW), ReportContext(base=against)))["comparison"]
+    output = json.loads(render_diagnosis_json(make_diagnosis(NOW), ReportContext(base=against)))["comparison"]
     assert list(output) == [
         "against", "cautions", "only_here", "only_there", "groups", "pairs", "transitions", "changed"
     ]  # fmt: skip
@@ -216,16 +216,22 @@ def test_json_holds_the_whole_comparison(against):
 
 
 def test_dots_of_differences_lie_within_their_whiskers(against):
-    plot = layout_differences(against.comparison)
+    plot = layout_difference_plot(against.comparison)
     drawn = [dot for _, _, dot in plot.rows if dot.value is not None]
     assert len(drawn) >= 7
     for dot in drawn:
         assert 0 <= dot.whisker[0] <= dot.value <= dot.whisker[1] <= 100
-    same = layout_differences(held(BEFORE, BEFORE).comparison)
+    same = layout_difference_plot(held(BEFORE, BEFORE).comparison)
     assert {dot.value for _, _, dot in same.rows if dot.value is not None} == {50.0}
 
 
 def test_a_difference_has_a_sign_unless_it_is_none():
-    assert [signed(value) for value in (0.042, -0.042, 0.0, -0.0004, None)] == ["+4.2", "−4.2", "0.0", "0.0", "–"]
-    assert signed_range(Interval(-0.013, 0.097)) == "[−1.3, +9.7]"
-    assert signed_range(None) == ""
+    assert [format_signed_percent(value) for value in (0.042, -0.042, 0.0, -0.0004, None)] == [
+        "+4.2",
+        "−4.2",
+        "0.0",
+        "0.0",
+        "–",
+    ]
+    assert format_signed_interval(Interval(-0.013, 0.097)) == "[−1.3, +9.7]"
+    assert format_signed_interval(None) == ""

@@ -7,9 +7,9 @@ import pytest
 from tests.diagnosis.report.making import make_cases, make_questions
 from tests.diagnosis.report.test_browser import DESKTOP, PHONE, assert_calm, opened, read_through, shown_rows, until
 
-from eclose.diagnosis.report.comparison import compare_with_base
+from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.html import render_report_page
 
 pytestmark = pytest.mark.slow
 
@@ -36,9 +36,9 @@ IN_STEP = f"() => JSON.stringify(({ROW})()) === JSON.stringify(({PANE})())"
 def compared(cases, diagnosis, tmp_path_factory):
     """The report of a run held against another, which has every filter."""
     base = make_cases(make_questions(12), len(cases), seed=5)
-    against = compare_with_base(cases, base, "base", rng=np.random.default_rng(1), resamples=20)
+    against = compare_with_base_run(cases, base, "base", rng=np.random.default_rng(1), resamples=20)
     path = tmp_path_factory.mktemp("compared") / "report.html"
-    path.write_text(render_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
+    path.write_text(render_report_page(diagnosis, cases, ReportContext(base=against)), "utf-8")
     return path
 
 

@@ -16,12 +16,12 @@ from tests.diagnosis.test_diagnose import FAILS, HOLDS, case
 
 from eclose.core.instance import Passage
 from eclose.core.judgment import Criterion, StepJudgment, Support
-from eclose.diagnosis.diagnose import describe_failure
+from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import FACETS, OUTCOMES, derive_facts
-from eclose.diagnosis.report.headline import build_headline
-from eclose.diagnosis.report.html import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, make_payload, pack
-from eclose.diagnosis.report.summary import build_flow
+from eclose.diagnosis.report.explorer_filters import FACETS, OUTCOMES, derive_response_facts
+from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.html import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, compress_json, make_explorer_payload
+from eclose.diagnosis.report.summary import build_response_flow
 
 
 def unpack(block):
@@ -29,7 +29,7 @@ def unpack(block):
 
 
 def opened(cases):
-    payload = make_payload(cases)
+    payload = make_explorer_payload(cases)
     details = [entry for block in payload.details for entry in unpack(block)]
     evidence = [entry for block in payload.evidence for entry in unpack(block)]
     return unpack(payload.index), details, evidence
@@ -44,7 +44,7 @@ def test_every_response_is_there_in_order_with_its_question_and_passages(cases):
         assert question[0] == entry.instance.question
         assert evidence[question[4]] == [[passage.title, passage.text] for passage in entry.instance.evidence]
         assert [step[0] for step in details[number]["steps"]] == list(entry.response.trace.texts)
-        assert details[number]["broken"] == describe_failure(entry)
+        assert details[number]["broken"] == describe_response_failure(entry)
         assert index["models"][index["model"][number]] == entry.response.source.model
 
 
@@ -59,7 +59,7 @@ def test_questions_and_passages_are_stored_once(cases):
     index, _, evidence = opened(cases)
     assert len(index["questions"]) == len({entry.instance for entry in cases}) == 12
     assert len(evidence) == 12
-    payload = make_payload(cases)
+    payload = make_explorer_payload(cases)
     assert len(payload.details) == -(-len(cases) // RESPONSES_PER_CHUNK)
     assert len(payload.evidence) == -(-12 // EVIDENCE_PER_CHUNK)
 
@@ -105,7 +105,7 @@ def test_steps_without_a_judgement_are_shown_as_not_judged():
 @given(st.text(st.characters(codec=None)))
 @example("\ud800 \udfff")
 def test_any_text_survives_packing(text):
-    assert unpack(pack([text])) == [text]
+    assert unpack(compress_json([text])) == [text]
 
 
 def test_filters_agree_with_the_diagnosis(cases, diagnosis):
@@ -147,8 +147,8 @@ def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
         index, _, _ = opened(given_cases)
         diagnosis = make_diagnosis(given_cases, resamples=5)
         columns = {facet["name"]: facet for facet in index["facets"]}
-        items = build_headline(diagnosis, ReportContext())
-        lost = [part for stage in build_flow(diagnosis) for part in (*stage.lost, stage.passed)]
+        items = build_report_headline(diagnosis, ReportContext())
+        lost = [part for stage in build_response_flow(diagnosis) for part in (*stage.lost, stage.passed)]
         linked = [entry for entry in (*items, *(part for entry in items for part in entry.parts), *lost) if entry.show]
         assert len(linked) > 8
         for entry in linked:
@@ -162,7 +162,7 @@ def test_bits_fit_into_a_browsers_integers():
 
 
 def test_every_outcome_has_a_name(cases):
-    assert all(derive_facts(entry).outcome in OUTCOMES for entry in [*cases, *hostile_cases()])
+    assert all(derive_response_facts(entry).outcome in OUTCOMES for entry in [*cases, *hostile_cases()])
 
 
 def test_the_page_is_told_what_each_judge_saw():

@@ -17,16 +17,16 @@ from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.file_formats import ReportFormat
-from eclose.diagnosis.report.headline import build_headline
-from eclose.diagnosis.report.junit import render_junit
-from eclose.diagnosis.report.latex import escape as latex_escape
-from eclose.diagnosis.report.latex import render_latex
-from eclose.diagnosis.report.markdown import escape as markdown_escape
-from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.number_format import to_one_line, unbroken
+from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.junit import render_junit_report
+from eclose.diagnosis.report.latex import escape_latex as latex_escape
+from eclose.diagnosis.report.latex import render_latex_report
+from eclose.diagnosis.report.markdown import escape_markdown as markdown_escape
+from eclose.diagnosis.report.markdown import render_markdown_report
+from eclose.diagnosis.report.number_format import add_no_break_spaces, to_one_line
 from eclose.diagnosis.report.plots import figures
-from eclose.diagnosis.report.to_json import render_json
-from eclose.diagnosis.report.write import write_report
+from eclose.diagnosis.report.to_json import render_diagnosis_json
+from eclose.diagnosis.report.write import write_report_files
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
 
@@ -81,7 +81,9 @@ def test_a_cell_of_a_markdown_table_holds_any_text(text):
 def test_markdown_keeps_its_tables_whatever_the_names(text):
     def shape(word):
         hostile = [hostile_case(number, word) for number in range(4)]
-        blocks = MARKDOWN.parse(render_markdown(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word)))
+        blocks = MARKDOWN.parse(
+            render_markdown_report(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word))
+        )
         assert not any(
             child.type in ("link_open", "image", "html_inline") for b in blocks for child in b.children or ()
         )
@@ -91,15 +93,17 @@ def test_markdown_keeps_its_tables_whatever_the_names(text):
 
 
 def test_markdown_says_what_the_page_says(diagnosis, cases):
-    text = render_markdown(diagnosis, cases)
+    text = render_markdown_report(diagnosis, cases)
     assert NOT_VALIDATED.replace(".", "\\.") in text
-    reliable = build_headline(diagnosis, ReportContext())[0]
-    assert f"**{unbroken(str(reliable.figure))} are reliable** (the judge's own figure, not validated)" in text
+    reliable = build_report_headline(diagnosis, ReportContext())[0]
+    assert (
+        f"**{add_no_break_spaces(str(reliable.figure))} are reliable** (the judge's own figure, not validated)" in text
+    )
     assert f"To the judge {reliable.count} responses" in text
     assert text.index("## The metrics, by model") < text.index("## The metrics, by dataset and model")
     assert not re.search(r"\d %", text)
     assert "## Labels L, A and C together" in text
-    assert text == render_markdown(diagnosis, cases)
+    assert text == render_markdown_report(diagnosis, cases)
 
 
 _ALLOWED = re.compile(
@@ -118,14 +122,14 @@ def test_latex_has_no_command_comment_or_column_of_its_values(text):
 def test_latex_keeps_its_rows_whatever_the_names(text):
     def shape(word):
         hostile = [hostile_case(number, word) for number in range(4)]
-        output_text = render_latex(make_diagnosis(hostile, resamples=5), hostile_notes(word))
+        output_text = render_latex_report(make_diagnosis(hostile, resamples=5), hostile_notes(word))
         return [(line.count(" & "), line.endswith(r" \\")) for line in output_text.splitlines()]
 
     assert shape(text) == shape("harmless")
 
 
 def test_latex_has_the_papers_columns_and_balanced_braces(diagnosis):
-    text = render_latex(diagnosis, ReportContext(corrected={Metric.GAP_RATE: Estimate(0.1, Interval(0.0, 0.2))}))
+    text = render_latex_report(diagnosis, ReportContext(corrected={Metric.GAP_RATE: Estimate(0.1, Interval(0.0, 0.2))}))
     assert "Dataset & Model & $n$ & Acc & LSR & A & C & GSR & TRR & LGG & LggShare & LggRisk \\\\" in text
     for mark in (r"\toprule", r"\midrule", r"\bottomrule", r"\label{tab:diagnosis}", r"\emph{corrected}"):
         assert mark in text
@@ -143,7 +147,7 @@ def test_latex_has_the_papers_columns_and_balanced_braces(diagnosis):
 
 
 def test_no_table_of_the_latex_is_wider_than_the_text(diagnosis):
-    text = render_latex(diagnosis)
+    text = render_latex_report(diagnosis)
     tables = text.split(r"\begin{tabular}")
     assert len(tables) > 3
     fits = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n"
@@ -154,18 +158,18 @@ def test_no_table_of_the_latex_is_wider_than_the_text(diagnosis):
 def test_agreement_and_steadiness_are_told_in_every_format():
     repeated_cases = [repeated(0, A=(True, False, True)), repeated(1, A=(True, True))]
     diagnosis, notes = make_diagnosis(repeated_cases), ReportContext(validation="On 40.", agreement=agreeing(4))
-    output = json.loads(render_json(diagnosis, notes))
+    output = json.loads(render_diagnosis_json(diagnosis, notes))
     a = next(row for row in output["agreement"] if row["label"] == "A")
     assert (a["n"], a["value"], a["misses"], a["false_alarms"]) == (40, 0.9, 4, 0)
     assert output["flips"]["A"] | {"interval": None} == {
         "responses": 2, "flipped": 1, "value": 0.5, "interval": None, "pairs": 4, "differing": 2, "pair_rate": 0.5
     }  # fmt: skip
     assert output["same_family"] == []
-    text = render_markdown(diagnosis, repeated_cases, notes)
+    text = render_markdown_report(diagnosis, repeated_cases, notes)
     assert "least about A (pursues the question)" in text
     assert "## How steady the judge is" in text
     assert "| A | pursues the question | 2 | 1 | 50.0 [" in text
-    tex = render_latex(diagnosis, notes)
+    tex = render_latex_report(diagnosis, notes)
     assert r"\label{tab:agreement}" in tex
     assert r"\label{tab:flips}" in tex
     assert not re.search(r"\d \\%", tex)
@@ -174,13 +178,13 @@ def test_agreement_and_steadiness_are_told_in_every_format():
     }
     assert properties["flips A"] == "1 of 2 responses got both answers"
     assert "least about A" in properties["validation"]
-    once = render_latex(make_diagnosis([case()]))
+    once = render_latex_report(make_diagnosis([case()]))
     assert "tab:flips" not in once
     assert "tab:agreement" not in once
 
 
 def parsed(cases, notes=None):
-    return ElementTree.fromstring(render_junit(cases, notes).encode())
+    return ElementTree.fromstring(render_junit_report(cases, notes).encode())
 
 
 def test_junit_has_a_test_for_each_response(cases, diagnosis):
@@ -216,7 +220,7 @@ def test_junit_is_xml_whatever_the_text(text):
 
 
 def test_json_holds_every_rate_with_its_interval(diagnosis):
-    output = json.loads(render_json(diagnosis, ReportContext(left_out=[("r", "it was not judged")])))
+    output = json.loads(render_diagnosis_json(diagnosis, ReportContext(left_out=[("r", "it was not judged")])))
     first = output["groups"][0]
     rate = diagnosis.overall.rates[Metric.GAP_RATE]
     assert list(first["rates"]) == [metric.value for metric in Metric]
@@ -237,7 +241,7 @@ def test_json_holds_every_rate_with_its_interval(diagnosis):
 
 
 def test_the_keys_of_the_json_stay(diagnosis):
-    output = json.loads(render_json(diagnosis))
+    output = json.loads(render_diagnosis_json(diagnosis))
     assert output["format"] == "eclose-diagnosis-1"
     assert list(output) == [
         "format", "title", "about", "stale", "provenance", "judges", "headline", "validation", "validated", "corrected",
@@ -257,7 +261,9 @@ def test_the_keys_of_the_json_stay(diagnosis):
 def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
     hostile = hostile_cases()
     diagnosis = make_diagnosis(hostile, resamples=5)
-    written = [write_report(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")]
+    written = [
+        write_report_files(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")
+    ]
     figures = [
         f"figures/{name}.{kind}"
         for name in ("rates", "metrics", "flow", "failures", "differences")
@@ -272,13 +278,13 @@ def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
 
 def test_only_what_is_asked_for_is_written(tmp_path):
     diagnosis = make_diagnosis([case()], resamples=5)
-    assert list(write_report(diagnosis, [case()], tmp_path, formats=[ReportFormat.JSON])) == ["diagnosis.json"]
+    assert list(write_report_files(diagnosis, [case()], tmp_path, formats=[ReportFormat.JSON])) == ["diagnosis.json"]
     assert [path.name for path in tmp_path.iterdir()] == ["diagnosis.json"]
 
 
 def test_without_matplotlib_everything_else_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda _: None)
-    written = write_report(make_diagnosis([case()], resamples=5), [case()], tmp_path)
+    written = write_report_files(make_diagnosis([case()], resamples=5), [case()], tmp_path)
     assert list(written) == ["report.html", "report.md", "diagnosis.json", "junit.xml", "tables.tex"]
     assert figures.explain_missing_figures().endswith("pip install 'eclose[figures]'")
 
@@ -289,8 +295,10 @@ def test_bytes_do_not_depend_on_the_process():
     program = (
         "import hashlib; from tests.diagnosis.report.hostile import *; "
         "from tests.diagnosis.report.making import make_diagnosis; "
-        "from eclose.diagnosis.report.html import render_page; from eclose.diagnosis.report.junit import render_junit; "
+        "from eclose.diagnosis.report.html import render_report_page; "
+        "from eclose.diagnosis.report.junit import render_junit_report; "
         "cases = hostile_cases(); diagnosis = make_diagnosis(cases, resamples=5); "
-        "print(hashlib.sha256((render_page(diagnosis, cases) + render_junit(cases)).encode()).hexdigest())"
+        "files = render_report_page(diagnosis, cases) + render_junit_report(cases); "
+        "print(hashlib.sha256(files.encode()).hexdigest())"
     )
     assert len(run_in_processes(program)) == 1

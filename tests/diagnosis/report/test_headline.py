@@ -12,18 +12,18 @@ from tests.diagnosis.report.test_summary import CORRECTED
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE, Criterion
-from eclose.diagnosis.report.comparison import compare_with_base, describe_comparison, tabulate_comparison
+from eclose.diagnosis.report.comparison import compare_with_base_run, describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.headline import build_headline
-from eclose.diagnosis.report.html import render_page
-from eclose.diagnosis.report.latex import render_latex
-from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.number_format import percent_between, percent_span
-from eclose.diagnosis.report.plots.layout import layout_differences, layout_rates
-from eclose.diagnosis.report.rate_status import RateStatus, classify_rate
-from eclose.diagnosis.report.summary import list_cautions
+from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.html import render_report_page
+from eclose.diagnosis.report.latex import render_latex_report
+from eclose.diagnosis.report.markdown import render_markdown_report
+from eclose.diagnosis.report.number_format import format_percent_between, format_percent_span
+from eclose.diagnosis.report.plots.layout import layout_difference_plot, layout_rate_plot
+from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
+from eclose.diagnosis.report.summary import list_report_cautions
 from eclose.diagnosis.report.table import make_rate_cell
-from eclose.diagnosis.report.to_json import render_json
+from eclose.diagnosis.report.to_json import render_diagnosis_json
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
@@ -54,7 +54,7 @@ def visible(html):
 
 
 def test_the_largest_type_says_that_too_little_was_judged(diagnosis):
-    reliable, gap, unsound, undecided = build_headline(diagnosis, ReportContext())
+    reliable, gap, unsound, undecided = build_report_headline(diagnosis, ReportContext())
     for statement in (reliable, gap, unsound):
         assert str(statement.figure) == "too little judged"
         assert statement.lead.startswith("to tell how many ")
@@ -67,14 +67,14 @@ def test_the_largest_type_says_that_too_little_was_judged(diagnosis):
 
 def test_no_format_gives_the_artefact(diagnosis):
     notes = ReportContext()
-    html, text = render_page(diagnosis, responses(56), notes), render_markdown(diagnosis, context=notes)
-    for words in (visible(html), text.replace("\u00a0", " "), render_latex(diagnosis, notes)):
+    html, text = render_report_page(diagnosis, responses(56), notes), render_markdown_report(diagnosis, context=notes)
+    for words in (visible(html), text.replace("\u00a0", " "), render_latex_report(diagnosis, notes)):
         assert "No response is in the local-global gap" not in words
         assert not re.search(r"0\.0 ?\\?,?\\?% ?\[", words)
         assert "too little judged" in words
     for words in (visible(html), text.replace("\u00a0", " ")):
         assert "between 0.0 % and 46.7 %" in words
-    output = json.loads(render_json(diagnosis, notes))
+    output = json.loads(render_diagnosis_json(diagnosis, notes))
     rates = output["groups"][0]["rates"]
     for name in ("TRR", "LGG", "LSR"):
         assert rates[name]["value"] is None
@@ -87,28 +87,32 @@ def test_no_format_gives_the_artefact(diagnosis):
 
 def test_corrected_rates_say_no_more_than_the_labels_they_rest_on(diagnosis):
     notes = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
-    for statement in build_headline(diagnosis, notes)[:3]:
+    for statement in build_report_headline(diagnosis, notes)[:3]:
         assert str(statement.figure) == "too little judged"
-    assert "corrected by people" not in visible(render_page(diagnosis, responses(56), notes))
-    assert [dot.label for dot in layout_rates(diagnosis, notes).rows[0][2]][1:] == ["too little judged"] * 2
+    assert "corrected by people" not in visible(render_report_page(diagnosis, responses(56), notes))
+    assert [dot.label for dot in layout_rate_plot(diagnosis, notes).rows[0][2]][1:] == ["too little judged"] * 2
 
 
 def test_the_top_of_a_report_says_what_is_missing_and_why():
     (caution,) = [
-        entry for entry in list_cautions(make_diagnosis(responses(56)), ReportContext()) if "Too little judged" in entry
+        entry
+        for entry in list_report_cautions(make_diagnosis(responses(56)), ReportContext())
+        if "Too little judged" in entry
     ]
     assert caution == (
         "Too little judged: L (every step holds) has no label for 56 of 60 responses: "
         "the reply does not have the requested form (56)."
     )
     assert not [
-        entry for entry in list_cautions(make_diagnosis(responses(12)), ReportContext()) if "Too little judged" in entry
+        entry
+        for entry in list_report_cautions(make_diagnosis(responses(12)), ReportContext())
+        if "Too little judged" in entry
     ]
 
 
 def test_a_few_missing_labels_give_bounds_beside_the_rate_of_the_judged():
     diagnosis = make_diagnosis(responses(6))
-    reliable, gap, unsound = build_headline(diagnosis, ReportContext())[:3]
+    reliable, gap, unsound = build_report_headline(diagnosis, ReportContext())[:3]
     assert str(gap.figure) == "between 36.7 % and 46.7 %"
     assert gap.detail.startswith("Of the 54 of 60 that are judged: 40.7 % [")
     assert gap.whose == "the judge's own figure, not validated"
@@ -121,13 +125,13 @@ def test_a_few_missing_labels_give_bounds_beside_the_rate_of_the_judged():
 
 def test_nothing_to_count_is_not_zero():
     undefined = make_diagnosis([case(number=number) for number in range(3)])
-    assert classify_rate(undefined.overall.rates[Metric.GAP_RISK]) is RateStatus.UNDEFINED
+    assert classify_rate_status(undefined.overall.rates[Metric.GAP_RISK]) is RateStatus.UNDEFINED
     assert make_rate_cell(undefined.overall, Metric.GAP_RISK).text == "–"
-    none = build_headline(undefined, ReportContext())[1]
+    none = build_report_headline(undefined, ReportContext())[1]
     assert none.meaning == "No response is in the local-global gap."
     assert str(none.figure).startswith("0.0 % [0.0, ")
     # All of them are sound or not known to be: zero unsound is a bound, not a finding.
-    assert str(build_headline(make_diagnosis(responses(6)), ReportContext())[2].figure) != "0.0 %"
+    assert str(build_report_headline(make_diagnosis(responses(6)), ReportContext())[2].figure) != "0.0 %"
 
 
 @pytest.mark.parametrize(
@@ -142,27 +146,27 @@ def test_nothing_to_count_is_not_zero():
 )
 def test_the_share_without_a_label_decides_what_is_told(rate, output):
     assert MAX_UNJUDGED_SHARE == 0.2
-    assert classify_rate(rate) is output
+    assert classify_rate_status(rate) is output
 
 
 def test_bounds_that_round_to_one_number_are_one_number():
-    assert percent_between(Interval(0.6381, 0.6382)) == "63.8 %"
-    assert percent_span(Interval(0.6381, 0.6382)) == "63.8"
-    assert percent_span(Interval(0.25, 0.5)) == "25.0 to 50.0"
+    assert format_percent_between(Interval(0.6381, 0.6382)) == "63.8 %"
+    assert format_percent_span(Interval(0.6381, 0.6382)) == "63.8"
+    assert format_percent_span(Interval(0.25, 0.5)) == "25.0 to 50.0"
 
 
 def test_a_comparison_with_too_little_judged_gives_no_difference():
     import numpy as np
 
     base = [case(number=number) for number in range(60)]
-    against = compare_with_base(responses(56), base, "old", rng=np.random.default_rng(1), resamples=20)
+    against = compare_with_base_run(responses(56), base, "old", rng=np.random.default_rng(1), resamples=20)
     output = [
-        entry for entry in describe_comparison(against) if entry.startswith(("Reliability", "The local-global gap"))
+        entry for entry in describe_run_comparison(against) if entry.startswith(("Reliability", "The local-global gap"))
     ]
     assert all("too little judged to compare; the difference lies between" in entry for entry in output)
-    rows = {row[0].text: row for row in tabulate_comparison(against)[0].rows}
+    rows = {row[0].text: row for row in tabulate_run_comparison(against)[0].rows}
     assert [cell.text for cell in rows["LGG"][2:5]] == ["–", "0.0", "too little judged"]
-    labels = {letter: dot.label for letter, _, dot in layout_differences(against.comparison).rows}
+    labels = {letter: dot.label for letter, _, dot in layout_difference_plot(against.comparison).rows}
     assert labels["LGG"] == "too little judged"
     assert labels["A"] == "0.0"
 
@@ -177,6 +181,6 @@ def test_shares_of_the_gap_have_wilson_intervals_beside_the_clustered_ones():
     assert "W [35.2, 64.8]" in cell.details
     assert "W [35.2, 64.8]" in make_rate_cell(diagnosis.overall, Metric.GAP_RISK).details
     assert not any(line.startswith("W") for line in make_rate_cell(diagnosis.overall, Metric.GAP_RATE).details)
-    assert render_latex(diagnosis).count("W [35.2, 64.8]") == 4  # two rates, for the group and for all
-    rates = json.loads(render_json(diagnosis))["groups"][0]["rates"]
+    assert render_latex_report(diagnosis).count("W [35.2, 64.8]") == 4  # two rates, for the group and for all
+    rates = json.loads(render_diagnosis_json(diagnosis))["groups"][0]["rates"]
     assert [round(end, 3) for end in rates["LggShare"]["wilson"]] == [0.352, 0.648]

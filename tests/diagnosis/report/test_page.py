@@ -16,7 +16,7 @@ from tests.diagnosis.report.test_summary import agreeing
 from eclose.core.show_invisible import reveal_invisible
 from eclose.diagnosis.report import html as module
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.html import render_page
+from eclose.diagnosis.report.html import render_report_page
 
 TEXTS = files(module.__package__) / "texts"
 VOID = {"meta", "link", "input", "br", "line", "rect", "circle"}
@@ -50,11 +50,11 @@ class Skeleton(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text(diagnosis, cases):
-    return render_page(diagnosis, cases)
+    return render_report_page(diagnosis, cases)
 
 
 def test_equal_input_gives_equal_bytes(text, diagnosis, cases):
-    assert render_page(diagnosis, list(cases)) == text
+    assert render_report_page(diagnosis, list(cases)) == text
 
 
 def test_all_parts_are_there_and_every_element_is_closed(text):
@@ -135,12 +135,14 @@ def test_our_texts_cannot_end_their_elements_and_never_write_markup():
 
 def test_a_judge_nobody_checked_is_named_at_the_top(text, diagnosis, cases):
     assert text.index(NOT_VALIDATED) < text.index('id="headline"')
-    validated = render_page(
+    validated = render_report_page(
         diagnosis, cases, ReportContext(validation="Agrees with people on 91 of 100.", validated=True)
     )
     assert NOT_VALIDATED not in validated
     assert "Agrees with people on 91 of 100." in validated
-    html = render_page(diagnosis, cases, ReportContext(validation="On 40.", validated=True, agreement=agreeing(4)))
+    html = render_report_page(
+        diagnosis, cases, ReportContext(validation="On 40.", validated=True, agreement=agreeing(4))
+    )
     assert html.index("least about A (pursues the question)") < html.index('id="headline"')
     assert 'href="#table-agreement"' in html
     assert 'id="table-agreement"' in html
@@ -152,7 +154,7 @@ def test_hostile_text_adds_no_element_and_no_attribute(payload):
     shapes = []
     for word in (payload, "harmless"):
         hostile = [hostile_case(number, word) for number in range(3)]
-        page_html = render_page(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word))
+        page_html = render_report_page(make_diagnosis(hostile, resamples=5), hostile, hostile_notes(word))
         page_html.encode()
         shapes.append([(tag, sorted(attributes)) for tag, attributes in Skeleton(page_html).elements])
     assert shapes[0] == shapes[1]
@@ -162,7 +164,7 @@ def test_what_acts_without_being_seen_is_shown_by_name():
     assert reveal_invisible("a\u202eb\u200bc\x00d\U000e0041") == "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩d⟨U+E0041⟩"
     assert reveal_invisible("one\r\ntwo\rthree") == "one\ntwo⟨U+000D⟩three"
     assert reveal_invisible("tab\tline\nد‌ر 👩‍🚀 é") == "tab\tline\nد‌ر 👩‍🚀 é"
-    page_html = render_page(
+    page_html = render_report_page(
         make_diagnosis(hostile_cases(), resamples=5), hostile_cases(), hostile_notes("a\u202eb\x00")
     )
     assert "a⟨U+202E⟩b⟨U+0000⟩" in page_html

@@ -13,19 +13,25 @@ from tests.diagnosis.test_diagnose import FAILS, case
 from eclose.core.judgment import Criterion
 from eclose.core.response import Source
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.headline import build_headline
-from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.number_format import unbroken
-from eclose.diagnosis.report.plots.layout import layout_flow, layout_rates
+from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.markdown import render_markdown_report
+from eclose.diagnosis.report.number_format import add_no_break_spaces
+from eclose.diagnosis.report.plots.layout import layout_flow_bars, layout_rate_plot
 from eclose.diagnosis.report.summary import (
-    build_flow,
-    describe_agreement,
-    describe_evidence,
-    describe_flips,
-    list_cautions,
-    list_evidence_rates,
+    build_response_flow,
+    describe_evidence_sufficiency,
+    describe_judge_agreement,
+    describe_judge_flips,
+    list_rates_by_evidence,
+    list_report_cautions,
 )
-from eclose.diagnosis.report.table import Cell, build_flips_table, build_metrics_tables, build_tables, list_group_levels
+from eclose.diagnosis.report.table import (
+    ReportTableCell,
+    build_judge_flips_table,
+    build_metrics_tables,
+    build_report_tables,
+    list_group_kinds,
+)
 from eclose.metrics.judge_against_people import ValidationCase, validate_judge
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate, Interval
@@ -52,7 +58,7 @@ def mixed():
 
 
 def test_the_headline_counts_what_was_planted(mixed):
-    output = {item.kind: item for item in build_headline(mixed, ReportContext())}
+    output = {item.kind: item for item in build_report_headline(mixed, ReportContext())}
     assert {kind: item.count for kind, item in output.items()} == {
         "reliable": 2,
         "gap": 5,
@@ -73,14 +79,14 @@ def test_the_headline_counts_what_was_planted(mixed):
 
 def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
     for sample_diagnosis in (mixed, diagnosis):
-        stages = build_flow(sample_diagnosis)
+        stages = build_response_flow(sample_diagnosis)
         assert stages[0].total == sample_diagnosis.overall.responses
         for stage, following in itertools.pairwise(stages):
             assert stage.passed.count == following.total
         for stage in stages:
             assert stage.passed.count + sum(part.count for part in stage.lost) == stage.total
         assert stages[-1].passed.count == sample_diagnosis.overall.rates[Metric.TRACE_RELIABILITY_RATE].hits
-    names = [{part.kind: part.count for part in stage.lost} for stage in build_flow(mixed)]
+    names = [{part.kind: part.count for part in stage.lost} for stage in build_response_flow(mixed)]
     assert names == [
         {"unsound": 1},
         {"path_deviation": 1, "undetermined": 1},
@@ -89,14 +95,14 @@ def test_every_response_is_kept_or_lost_at_one_stage(mixed, diagnosis):
 
 
 def test_bars_of_the_flow_fill_what_they_come_from(diagnosis):
-    rows = layout_flow(build_flow(diagnosis))
+    rows = layout_flow_bars(build_response_flow(diagnosis))
     assert rows[0].reach == 100
     for row in rows:
         assert row.passed.width + sum(part.width for part in row.lost) == pytest.approx(row.reach, abs=0.01)
 
 
 def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
-    plot = layout_rates(diagnosis, ReportContext())
+    plot = layout_rate_plot(diagnosis, ReportContext())
     assert len(plot.rows) == len(diagnosis.groups) + len(diagnosis.by_model) + len(diagnosis.by_dataset)
     for _, _, dots in plot.rows:
         for dot in dots:
@@ -105,15 +111,15 @@ def test_dots_lie_within_their_whiskers_and_the_plot(diagnosis):
 
 
 def test_evidence_is_told_first_and_apart(mixed):
-    assert "For 1 of 1 question (1 response) the passages do not settle" in describe_evidence(mixed)[0]
-    assert [row[:2] for row in list_evidence_rates(mixed)] == [
+    assert "For 1 of 1 question (1 response) the passages do not settle" in describe_evidence_sufficiency(mixed)[0]
+    assert [row[:2] for row in list_rates_by_evidence(mixed)] == [
         ("Where the passages settle the question", "8 responses"),
         ("Where the passages do not settle the question", "1 response"),
         ("All together", "9 responses"),
     ]
-    (sentence,) = describe_evidence(make_diagnosis([case(evidence_sufficient=None)]))
+    (sentence,) = describe_evidence_sufficiency(make_diagnosis([case(evidence_sufficient=None)]))
     assert "was not judged" in sentence
-    assert list_evidence_rates(make_diagnosis([case()])) == ()
+    assert list_rates_by_evidence(make_diagnosis([case()])) == ()
 
 
 def test_a_judge_nobody_checked_is_called_that():
@@ -122,7 +128,7 @@ def test_a_judge_nobody_checked_is_called_that():
 
 
 def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
-    output = list_cautions(
+    output = list_report_cautions(
         make_diagnosis([case(correct=False)]),
         ReportContext(left_out=[("r9", "it was not judged"), ("r8", "it was not judged")]),
     )
@@ -133,7 +139,7 @@ def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
     notes = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
-    _reliable, gap, unsound, _ = build_headline(mixed, notes)
+    _reliable, gap, unsound, _ = build_report_headline(mixed, notes)
     # One of nine is not judged: 8/9 of the corrected rate, and 1/9 more.
     assert str(gap.figure) == "between 44.4 % and 55.6 % [22.2, 77.8]"
     assert gap.whose == "corrected by people's labels"
@@ -142,9 +148,9 @@ def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):
     assert unsound.beside.startswith("The judge alone says 11.1 % [")
     rows = build_metrics_tables(mixed, notes)[0].rows
     assert [row[0].text for row in rows[:2]] == ["all, corrected", "all, the judge alone"]
-    assert rows[0][8] == Cell("44.4 to 55.6", ("[22.2, 77.8]",))
-    assert rows[0][3] == Cell("75.0", ("[50.0, 87.5]",))
-    name, _, dots = layout_rates(mixed, notes).rows[0]
+    assert rows[0][8] == ReportTableCell("44.4 to 55.6", ("[22.2, 77.8]",))
+    assert rows[0][3] == ReportTableCell("75.0", ("[50.0, 87.5]",))
+    name, _, dots = layout_rate_plot(mixed, notes).rows[0]
     assert (name, [dot.label for dot in dots]) == ("all, corrected", ["–", "22.2 to 33.3", "44.4 to 55.6"])
 
 
@@ -152,40 +158,42 @@ def test_the_headline_is_corrected_as_a_whole_or_not_at_all(mixed):
     """The judge's own parts beside a corrected whole do not add up."""
     for missing in CORRECTED:
         some = {metric: estimate for metric, estimate in CORRECTED.items() if metric is not missing}
-        output = build_headline(mixed, ReportContext(corrected=some, validation="On 40.", validated=True))[:3]
+        output = build_report_headline(mixed, ReportContext(corrected=some, validation="On 40.", validated=True))[:3]
         assert {(item.whose, item.beside) for item in output} == {("the judge's own figure, not corrected", "")}
 
 
 def test_rates_by_evidence_come_with_their_total_by_the_same_judge(mixed):
     """The corrected total in the place of the judge's own exceeded both of its parts."""
-    rows = list_evidence_rates(mixed)
-    own = build_headline(mixed, ReportContext())[0]
+    rows = list_rates_by_evidence(mixed)
+    own = build_report_headline(mixed, ReportContext())[0]
     assert rows[-1][2] == str(own.figure)
-    page = render_markdown(mixed, context=ReportContext(corrected=CORRECTED, validation="On 40.", validated=True))
+    page = render_markdown_report(
+        mixed, context=ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
+    )
     evidence = page[page.index("First: is the evidence enough") : page.index("Then: of")]
     assert "the judge's own figures, not corrected" in evidence
     assert "All together (9 responses): reliable **between 22.2" in evidence.replace("\u00a0", " ")
 
 
 def test_without_a_validation_every_figure_is_called_the_judges_own(mixed):
-    output = build_headline(mixed, ReportContext())[:3]
+    output = build_report_headline(mixed, ReportContext())[:3]
     assert {item.whose for item in output} == {"the judge's own figure, not validated"}
     assert [item.beside for item in output] == ["", "", ""]
 
 
 def test_models_come_before_datasets_and_pairs(diagnosis, mixed):
-    assert [(name, len(groups)) for name, groups in list_group_levels(diagnosis)] == [
+    assert [(name, len(groups)) for name, groups in list_group_kinds(diagnosis)] == [
         ("by model", 4), ("by dataset", 3), ("by dataset and model", 12)
     ]  # fmt: skip
-    assert [name for name, _ in layout_rates(diagnosis, ReportContext()).sections] == [
+    assert [name for name, _ in layout_rate_plot(diagnosis, ReportContext()).sections] == [
         "", "by model", "by dataset", "by dataset and model"
     ]  # fmt: skip
     tables = build_metrics_tables(diagnosis, ReportContext())
     assert [table.key for table in tables] == ["metrics", "metrics-by-dataset", "metrics-by-dataset-and-model"]
     assert [row[0].text for row in tables[0].rows if row[1].text][1:] == sorted(MODELS)
     # One dataset and one model: there is nothing to hold against anything.
-    assert [name for name, _ in list_group_levels(mixed)] == ["by dataset and model"]
-    assert [name for name, _ in layout_rates(mixed, ReportContext()).sections] == [""]
+    assert [name for name, _ in list_group_kinds(mixed)] == ["by dataset and model"]
+    assert [name for name, _ in layout_rate_plot(mixed, ReportContext()).sections] == [""]
 
 
 def agreeing(wrong, number=40):
@@ -196,18 +204,21 @@ def agreeing(wrong, number=40):
 
 
 def test_how_far_the_judge_agrees_with_people_is_told_by_label():
-    least, each = describe_agreement(ReportContext(agreement=agreeing(4)))
+    least, each = describe_judge_agreement(ReportContext(agreement=agreeing(4)))
     assert least.startswith("It agrees with them least about A (pursues the question): 90.0 % [")
     assert least.endswith("] of 40 responses.")
     assert each.startswith("Agreement by label: L 100.0 % [9")
     # A judge that was always right may still err: the interval does not end where it begins.
     assert each.count(", 100.0]") == 4
-    table = {table.key: table for table in build_tables(make_diagnosis([case()]), ReportContext(agreement=agreeing(4)))}
+    table = {
+        table.key: table
+        for table in build_report_tables(make_diagnosis([case()]), ReportContext(agreement=agreeing(4)))
+    }
     rows = {row[0].text: [cell.text for cell in row] for row in table["agreement"].rows}
     assert rows["A"][1:6] == ["pursues the question", "40", "90.0", "4", "0"]
     assert rows["TRR"][1] == "reliability"
-    assert describe_agreement(ReportContext()) == ()
-    assert "agreement" not in {table.key for table in build_tables(make_diagnosis([case()]), ReportContext())}
+    assert describe_judge_agreement(ReportContext()) == ()
+    assert "agreement" not in {table.key for table in build_report_tables(make_diagnosis([case()]), ReportContext())}
 
 
 def repeated(number, **votes):
@@ -218,35 +229,35 @@ def repeated(number, **votes):
 def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
     repeated_cases = [repeated(0, A=(True, False, True), evidence=(True, True)), repeated(1, A=(True, True, None))]
     sample_diagnosis = make_diagnosis(repeated_cases)
-    rows = {row[0].text: row for row in build_flips_table(sample_diagnosis).rows}
+    rows = {row[0].text: row for row in build_judge_flips_table(sample_diagnosis).rows}
     # A: two responses, one flips; of 3 + 1 pairs two differ.
     assert [cell.text for cell in rows["A"]] == ["A", "pursues the question", "2", "1", "50.0", "50.0"]
     assert rows["A"][4].details[0].startswith("[9.")
     assert [cell.text for cell in rows["evidence"]][2:] == ["1", "0", "0.0", "0.0"]
-    (output,) = describe_flips(sample_diagnosis)
+    (output,) = describe_judge_flips(sample_diagnosis)
     assert "least steady about A (pursues the question): 1 of 2 responses got both answers, 50.0 % [" in output
-    assert describe_flips(make_diagnosis(repeated_cases[1:])) == (
+    assert describe_judge_flips(make_diagnosis(repeated_cases[1:])) == (
         "The judge was asked more than once and said the same each time.",
     )
-    assert describe_flips(make_diagnosis([case()])) == ()
-    assert build_flips_table(make_diagnosis([case()])).rows == ()
+    assert describe_judge_flips(make_diagnosis([case()])) == ()
+    assert build_judge_flips_table(make_diagnosis([case()])).rows == ()
 
 
 def test_a_judge_of_the_models_own_family_is_a_caution():
     own = replace(case(), response=replace(case().response, source=Source("qwen/qwen3-8b")))
     own = replace(own, judgment=replace(own.judgment, judge="openai/qwen2.5-72b"))
-    output = list_cautions(make_diagnosis([own]), ReportContext())
+    output = list_report_cautions(make_diagnosis([own]), ReportContext())
     assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in item for item in output)
-    assert not any("family" in item for item in list_cautions(make_diagnosis([case()]), ReportContext()))
+    assert not any("family" in item for item in list_report_cautions(make_diagnosis([case()]), ReportContext()))
 
 
 def test_no_number_is_parted_from_its_unit():
-    assert unbroken("66.0 % [59.9, 72.1] of n 12") == "66.0\u00a0%\u00a0[59.9,\u00a072.1] of n\u00a012"
-    assert unbroken("+4.2 points [−1.3, +9.7], 12 of 20") == "+4.2\u00a0points [−1.3,\u00a0+9.7], 12 of 20"
+    assert add_no_break_spaces("66.0 % [59.9, 72.1] of n 12") == "66.0\u00a0%\u00a0[59.9,\u00a072.1] of n\u00a012"
+    assert add_no_break_spaces("+4.2 points [−1.3, +9.7], 12 of 20") == "+4.2\u00a0points [−1.3,\u00a0+9.7], 12 of 20"
 
 
 def test_tables_hold_every_metric_and_every_count(mixed):
-    tables = {table.key: table for table in build_tables(mixed, ReportContext())}
+    tables = {table.key: table for table in build_report_tables(mixed, ReportContext())}
     assert tables["metrics"].heads == (
         "group", "responses", "Acc", "LSR", "A", "C", "GSR", "TRR", "LGG", "LggShare", "LggRisk"
     )  # fmt: skip

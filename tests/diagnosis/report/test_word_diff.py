@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from eclose.diagnosis.report.word_diff import (
     DiffMark,
     diff_words,
-    is_changed,
-    mark_new,
-    mark_same,
-    match_counterparts,
+    has_word_changes,
+    mark_text_new,
+    mark_text_unchanged,
+    match_text_counterparts,
     word_overlap,
 )
 
@@ -65,7 +65,7 @@ def test_both_texts_are_in_the_difference(old, new):
     assert "".join(piece.text for piece in pieces if piece.mark is not DiffMark.NEW) == old
     assert "".join(piece.text for piece in pieces if piece.mark is not DiffMark.OLD) == new
     assert all(piece.text for piece in pieces)
-    assert is_changed(pieces) is (old != new)
+    assert has_word_changes(pieces) is (old != new)
     # No two neighbours of one kind.
     assert all(first_piece.mark is not other.mark for first_piece, other in pairwise(pieces))
 
@@ -78,9 +78,9 @@ def test_a_long_text_with_two_changes_far_apart_is_compared_quickly_and_well():
 
 
 def test_texts_that_are_not_compared():
-    assert [piece.mark for piece in mark_same("x")] == [DiffMark.SAME]
-    assert [piece.mark for piece in mark_new("x")] == [DiffMark.NEW]
-    assert mark_same("") == mark_new("") == ()
+    assert [piece.mark for piece in mark_text_unchanged("x")] == [DiffMark.SAME]
+    assert [piece.mark for piece in mark_text_new("x")] == [DiffMark.NEW]
+    assert mark_text_unchanged("") == mark_text_new("") == ()
 
 
 def test_likeness_counts_shared_words():
@@ -108,7 +108,7 @@ def test_likeness_counts_shared_words():
     ],
 )
 def test_counterparts(old, new, expected):
-    pairs = match_counterparts(old, new)
+    pairs = match_text_counterparts(old, new)
     if expected == [0, None]:
         assert sorted(pairs, key=str) == [0, None]
     else:

@@ -169,25 +169,25 @@ def _specific(row: AgreementRow) -> str:
 
 
 def _markdown_lines(table: AgreementTable) -> Iterator[str]:
-    yield f"## {md.escape(table.title)}\n"
-    yield f"| {' | '.join(map(md.escape_own, table.heads))} |"
+    yield f"## {md.escape_markdown(table.title)}\n"
+    yield f"| {' | '.join(map(md.escape_markdown_cell, table.heads))} |"
     yield "|" + "|".join(" --- " for _ in table.heads) + "|"
     for row in table.rows:
-        yield f"| {' | '.join(map(md.escape, row))} |"
-    yield "".join(f"\n{md.escape_own(note)}\n" for note in table.notes)
+        yield f"| {' | '.join(map(md.escape_markdown, row))} |"
+    yield "".join(f"\n{md.escape_markdown_cell(note)}\n" for note in table.notes)
 
 
 def _latex_lines(table: AgreementTable, number: int) -> Iterator[str]:
     yield "\n\\begin{table}[t]\n\\centering\\small"
-    yield from tex.open_tabular("l" + "c" * (len(table.heads) - 1))
-    yield _latex_row([rf"\textbf{{{tex.escape(head)}}}" for head in table.heads])
+    yield from tex.open_latex_tabular("l" + "c" * (len(table.heads) - 1))
+    yield _latex_row([rf"\textbf{{{tex.escape_latex(head)}}}" for head in table.heads])
     yield r"\midrule"
     for row in table.rows:
         if row[0] == table.rule_before:
             yield r"\midrule"
-        yield _latex_row([tex.escape(cell) for cell in row])
+        yield _latex_row([tex.escape_latex(cell) for cell in row])
     yield tex.TABULAR_END
-    yield rf"\caption{{{tex.escape(' '.join((f'{table.title}.', *table.notes)))}}}"
+    yield rf"\caption{{{tex.escape_latex(' '.join((f'{table.title}.', *table.notes)))}}}"
     yield rf"\label{{tab:people-{number + 1}}}"
     yield r"\end{table}"
 

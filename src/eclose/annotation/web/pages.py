@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from eclose.annotation.web import field_texts
-from eclose.diagnosis.report.html_template import build_environment
+from eclose.diagnosis.report.html_template import build_jinja_environment
 from eclose.diagnosis.report.word_diff import DiffMark, DiffPiece, diff_words
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def render_guideline(text: str) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    environment = build_environment(_template_text)
+    environment = build_jinja_environment(_template_text)
     environment.globals |= {"texts": field_texts, "htmx": HTMX, "keys": KEYS}
     environment.filters |= {
         "chosen": chosen_form_value,

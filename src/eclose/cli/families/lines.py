@@ -14,21 +14,21 @@ import typer
 from eclose.cli.shared.output import plural, printable
 from eclose.diagnosis.report.families.findings import BAD, GOOD
 from eclose.diagnosis.report.families.view import GOLD
-from eclose.diagnosis.report.word_diff import DiffMark, is_changed, mark_same
+from eclose.diagnosis.report.word_diff import DiffMark, has_word_changes, mark_text_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rich.console import Console
 
-    from eclose.diagnosis.report.families.findings import FindingDisplay, FindingPart, JudgementDisplay
+    from eclose.diagnosis.report.families.findings import FindingDisplay, FindingPartDisplay, JudgementDisplay
     from eclose.diagnosis.report.families.view import (
-        ChangeDisplay,
+        CitedPassageDisplay,
         FamilyDisplay,
         PassageDisplay,
-        PassageReference,
         StepDisplay,
         ViewDisplay,
+        ViewEditDisplay,
     )
     from eclose.diagnosis.report.word_diff import MarkedText
 
@@ -155,7 +155,7 @@ def _view(view: ViewDisplay) -> Iterator[Line]:
         yield from _change(view.change)
     # The other views repeat most of Gold: what did not change is dimmed, so that the edit stands out.
     quiet = view.name != GOLD
-    yield from _text(2, "Question  ", view.question, quiet=quiet and not is_changed(view.question))
+    yield from _text(2, "Question  ", view.question, quiet=quiet and not has_word_changes(view.question))
     for step in view.steps:
         yield from _step(step, quiet=quiet)
     # Families of other tools may not record what a step rests on: that is unknown, which is not the same as nothing.
@@ -167,7 +167,7 @@ def _view(view: ViewDisplay) -> Iterator[Line]:
     yield _line(2, "Support   ", (_listed(view.support) or "none", ""), style=SOFT)
 
 
-def _change(change: ChangeDisplay) -> Iterator[Line]:
+def _change(change: ViewEditDisplay) -> Iterator[Line]:
     if change.passage is not None:
         yield _line(2, "Changed   ", (str(change.passage), ""), style=SOFT)
     elif change.component:
@@ -175,7 +175,7 @@ def _change(change: ChangeDisplay) -> Iterator[Line]:
     if not change.claim_recorded:
         yield _line(12, "", ("the changed claim is not recorded", SOFT))
     if change.claim:
-        yield from _text(12, "claim: ", mark_same(change.claim))
+        yield from _text(12, "claim: ", mark_text_unchanged(change.claim))
     for replacement in change.replacements:
         old, new = (replacement.old, DiffMark.OLD), (replacement.new, DiffMark.NEW)
         yield _line(12, "", old, (" became ", SOFT), new)
@@ -202,7 +202,7 @@ def describe_support(step: StepDisplay) -> str:
     return ", ".join(parts) or "no passage or step"
 
 
-def _listed(references: Iterable[PassageReference]) -> str:
+def _listed(references: Iterable[CitedPassageDisplay]) -> str:
     return ", ".join(map(str, references))
 
 
@@ -220,18 +220,18 @@ def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[Line]:
     for passage in others:
         yield _line(2, f"[{passage.index}] ", (passage.title, ""))
         if everything:
-            yield from _text(6, "", mark_same(passage.text))
+            yield from _text(6, "", mark_text_unchanged(passage.text))
 
 
 def _passage(passage: PassageDisplay) -> Iterator[Line]:
     yield _line(2, f"[{passage.index}] ", (passage.title, HEAD), (f"  {' · '.join(passage.notes)}", SOFT))
     for version in passage.versions:
         label = f"{version.view}: " if len(passage.versions) > 1 else ""
-        if is_changed(version.title):
+        if has_word_changes(version.title):
             yield from _text(6, f"{label}title: ", version.title)
         yield from _text(6, label, version.text)
     if not passage.versions:
-        yield from _text(6, "", mark_same(passage.text))
+        yield from _text(6, "", mark_text_unchanged(passage.text))
 
 
 def _finding(finding: FindingDisplay) -> Iterator[Line]:
@@ -245,7 +245,7 @@ def _finding(finding: FindingDisplay) -> Iterator[Line]:
         yield from _part(part)
 
 
-def _part(part: FindingPart) -> Iterator[Line]:
+def _part(part: FindingPartDisplay) -> Iterator[Line]:
     spans: list[tuple[str, str]] = []
     for judgement in part.judgements:
         spans += [*([(", ", "")] if spans else ()), *_judged(judgement)]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from eclose.calls.run import RunResult
     from eclose.stats.intervals import Interval
-    from eclose.store.records.outcome_counts import Counts
-    from eclose.store.runs.step import RunStep
+    from eclose.store.records.outcome_counts import RecordCounts
+    from eclose.store.runs.step import PipelineStep
 
 T = TypeVar("T")
 Lines: TypeAlias = "list[tuple[str, ...]]"
@@ -60,30 +60,32 @@ def say(text: object) -> None:
     typer.echo(printable(text))
 
 
-plural = format_numbers.plural
+plural = format_numbers.format_count
 
 
 def percent(value: float | None) -> str:
     """Return ``46.3``; a hyphen where undefined."""
-    return format_numbers.percent(value, "-")
+    return format_numbers.format_percent(value, "-")
 
 
 def percent_range(interval: Interval | None) -> str:
     """Return ``[40.9, 51.9]``; a hyphen where there is no interval."""
-    return format_numbers.percent_range(interval, "-")
+    return format_numbers.format_percent_interval(interval, "-")
 
 
 def percent_span(bounds: Interval | None) -> str:
     """Return ``40.9 to 51.9`` for bounds; a hyphen where there are none."""
-    return format_numbers.percent_span(bounds, "-")
+    return format_numbers.format_percent_span(bounds, "-")
 
 
 def percent_with_interval(value: float | None, interval: Interval | None) -> str:
     """Return ``46.3 % [40.9, 51.9]``; a hyphen where undefined."""
-    return format_numbers.format_figure(value, interval, "-")
+    return format_numbers.format_percent_with_interval(value, interval, "-")
 
 
-def print_step_result(stage: RunStep, counts: Counts, *, again: bool, doubt: str = "is this the right file") -> None:
+def print_step_result(
+    stage: PipelineStep, counts: RecordCounts, *, again: bool, doubt: str = "is this the right file"
+) -> None:
     """Print what a step wrote and its counts; ask ``doubt`` where no record could be read."""
     say(f"{stage.out}: {counts}" + (" (done before, nothing to do)" if again else ""))
     if counts.quarantined:

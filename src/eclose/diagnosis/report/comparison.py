@@ -6,14 +6,26 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eclose.core.verdict import TraceGroup
-from eclose.diagnosis.compare import RESPONSE_CLASSES, GroupComparison, ResponseClass, RunComparison, compare_rows
+from eclose.diagnosis.compare import (
+    RESPONSE_CLASSES,
+    GroupComparison,
+    ResponseClass,
+    RunComparison,
+    compare_runs_by_question,
+)
 from eclose.diagnosis.report.context import BaseComparison
-from eclose.diagnosis.report.explorer_filters import describe_class, name_class
-from eclose.diagnosis.report.number_format import DASH, percent, plural, signed, signed_range
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate
+from eclose.diagnosis.report.explorer_filters import describe_response_class, name_response_class
+from eclose.diagnosis.report.number_format import (
+    DASH,
+    format_count,
+    format_percent,
+    format_signed_interval,
+    format_signed_percent,
+)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate_status
 from eclose.diagnosis.report.summary import FEW_QUESTIONS
-from eclose.diagnosis.report.table import TABLE_METRICS, Cell, Table
-from eclose.diagnosis.report.wording import METRIC_WORDS, name_group
+from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell
+from eclose.diagnosis.report.wording import METRIC_WORDS, name_response_group
 from eclose.judged_cases import LeftOutResponse, refuse_other_questions
 from eclose.metrics.rates import Metric
 
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
     from eclose.stats.rates import Rate
 
 
-def compare_with_base(
+def compare_with_base_run(
     cases: Sequence[Case],
     base: Sequence[Case],
     name: str,
@@ -40,7 +52,9 @@ def compare_with_base(
     """Compare the cases of two runs; ``left_out`` lists the responses of the base run without a case."""
     # One id for two questions would pair responses to different questions.
     refuse_other_questions(cases, base)
-    comparison = compare_rows([case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples)
+    comparison = compare_runs_by_question(
+        [case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples
+    )
     return BaseComparison(name, comparison, tuple(_cautions(cases, base, comparison, left_out)))
 
 
@@ -61,7 +75,7 @@ def _cautions(
     if comparison.overall.questions < FEW_QUESTIONS:
         yield f"Fewer than {FEW_QUESTIONS} shared questions: take the intervals as a rough hint, not as 95 %."
     for reason, count in sorted(Counter(reason for _, reason in left_out).items()):
-        yield f"{plural(count, 'response')} of the other run left out: {reason}."
+        yield f"{format_count(count, 'response')} of the other run left out: {reason}."
 
 
 def _join_names(names: set[str]) -> str:
@@ -88,13 +102,13 @@ HIGHLIGHTED_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.AC
 """The rates whose difference is stated in a sentence."""
 
 
-def describe_comparison(base: BaseComparison) -> tuple[str, ...]:
+def describe_run_comparison(base: BaseComparison) -> tuple[str, ...]:
     """Return sentences on the compared questions, the changed rates and the changed responses."""
     comparison = base.comparison
     overall = comparison.overall
     compared = (
-        f"Compared on {plural(overall.questions, 'question')} that both runs answer: "
-        f"{plural(overall.run_responses, 'response')} here, {overall.base_responses:,} there."
+        f"Compared on {format_count(overall.questions, 'question')} that both runs answer: "
+        f"{format_count(overall.run_responses, 'response')} here, {overall.base_responses:,} there."
     )
     # Only the rates that most readers look for; the table has all of them.
     moved = (_difference_sentence(metric, overall.differences[metric]) for metric in HIGHLIGHTED_METRICS)
@@ -106,9 +120,11 @@ def _unshared_sentence(comparison: RunComparison) -> str:
     parts = []
     for run_name, counts in (("this run", comparison.run_alone), ("the other run", comparison.base_alone)):
         if counts.questions:
-            parts.append(
-                f"{plural(counts.questions, 'question')} ({plural(counts.responses, 'response')}) of {run_name} only"
+            questions, responses = (
+                format_count(counts.questions, "question"),
+                format_count(counts.responses, "response"),
             )
+            parts.append(f"{questions} ({responses}) of {run_name} only")
     return f"Not compared: {'; '.join(parts)}." if parts else "Both runs answer the same questions."
 
 
@@ -122,28 +138,29 @@ def _difference_sentence(metric: Metric, difference: RateDifference) -> str:
     if _too_little(difference):
         return f"{name} ({metric.value}): too little judged to compare{_open_difference(difference)}."
     # Percentage points, since a relative change of a small rate misleads.
-    figure = f"{signed(estimate.value)} points {signed_range(estimate.interval)}"
+    figure = f"{format_signed_percent(estimate.value)} points {format_signed_interval(estimate.interval)}"
     if estimate.interval.low > 0:
         verdict = "higher"
     elif estimate.interval.high < 0:
         verdict = "lower"
     else:
         verdict = "no clear change"
-    values = f"{percent(difference.run.value)} % after {percent(difference.base.value)} %"
+    values = f"{format_percent(difference.run.value)} % after {format_percent(difference.base.value)} %"
     if difference.run.unjudged or difference.base.unjudged:
         values += f" of the judged{_open_difference(difference)}"
     return f"{name} ({metric.value}): {figure}, {verdict} ({values})."
 
 
 def _too_little(difference: RateDifference) -> bool:
-    return RateStatus.TOO_LITTLE in (classify_rate(difference.run), classify_rate(difference.base))
+    return RateStatus.TOO_LITTLE in (classify_rate_status(difference.run), classify_rate_status(difference.base))
 
 
 def _open_difference(difference: RateDifference) -> str:
     """Return the part of a sentence on the bounds of a difference."""
     if difference.bounds is None:
         return ""
-    return f"; the difference lies between {signed(difference.bounds.low)} and {signed(difference.bounds.high)} points"
+    low, high = map(format_signed_percent, difference.bounds)
+    return f"; the difference lies between {low} and {high} points"
 
 
 def _undefined(difference: RateDifference) -> str:
@@ -162,11 +179,11 @@ def _change_sentence(comparison: RunComparison) -> str:
     lost = _count_transitions(comparison, lambda old, new: old is reliable and new not in (reliable, None))
     open_ = _count_transitions(comparison, lambda old, new: (old is None) != (new is None))
     unpaired = (comparison.run_alone.unpaired, comparison.base_alone.unpaired)
-    sentence = f"Of {plural(len(pairs), 'pair')} of responses {stayed:,} stay in their class; "
+    sentence = f"Of {format_count(len(pairs), 'pair')} of responses {stayed:,} stay in their class; "
     sentence += f"{won:,} became reliable, {lost:,} no longer {'is' if lost == 1 else 'are'}"
     sentence += f", {open_:,} {'is' if open_ == 1 else 'are'} decided in one run only." if open_ else "."
     if any(unpaired):
-        unpaired_of_run = f"{plural(unpaired[0], 'response')} of this run"
+        unpaired_of_run = f"{format_count(unpaired[0], 'response')} of this run"
         sentence += f" Without a partner: {unpaired_of_run}, {unpaired[1]:,} of the other; they count in the rates."
     return sentence
 
@@ -176,7 +193,7 @@ def _count_transitions(comparison: RunComparison, condition: Callable[[ResponseC
     return sum(count for (old, new), count in comparison.transitions.items() if condition(old, new))
 
 
-def tabulate_comparison(base: BaseComparison) -> tuple[Table, ...]:
+def tabulate_run_comparison(base: BaseComparison) -> tuple[ReportTable, ...]:
     """Return the tables of differences, of differences by dataset where there are several, and of changed classes."""
     comparison = base.comparison
     tables = [_difference_table(comparison.overall)]
@@ -197,7 +214,7 @@ _DIFFERENCE_NOTE = (
 _BOUNDS_HEAD = ("bounds with unjudged",)
 
 
-def _difference_table(overall: GroupComparison) -> Table:
+def _difference_table(overall: GroupComparison) -> ReportTable:
     unjudged = any(rate.run.unjudged or rate.base.unjudged for rate in overall.differences.values())
     # The column of bounds appears only where responses are unjudged.
     heads = ("rate", "", "this run", "the other run", "difference", *_BOUNDS_HEAD[: int(unjudged)])
@@ -205,84 +222,98 @@ def _difference_table(overall: GroupComparison) -> Table:
     for metric in TABLE_METRICS:
         rate = overall.differences[metric]
         rates = _rate_cell(rate.run), _rate_cell(rate.base)
-        bounds = (Cell(_bounds(rate)),) if unjudged else ()
-        rows.append((Cell(metric.value), Cell(METRIC_WORDS[metric][0]), *rates, _difference_cell(rate), *bounds))
-    return Table("differences", "Every rate, this run minus the other", heads, tuple(rows), _DIFFERENCE_NOTE)
+        bounds = (ReportTableCell(_bounds(rate)),) if unjudged else ()
+        rows.append(
+            (
+                ReportTableCell(metric.value),
+                ReportTableCell(METRIC_WORDS[metric][0]),
+                *rates,
+                _difference_cell(rate),
+                *bounds,
+            )
+        )
+    return ReportTable("differences", "Every rate, this run minus the other", heads, tuple(rows), _DIFFERENCE_NOTE)
 
 
-def _rate_cell(rate: Rate) -> Cell:
+def _rate_cell(rate: Rate) -> ReportTableCell:
     # The counts are printed even where the rate is withheld.
-    value = DASH if classify_rate(rate) is RateStatus.TOO_LITTLE else percent(rate.value)
-    return Cell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
+    value = DASH if classify_rate_status(rate) is RateStatus.TOO_LITTLE else format_percent(rate.value)
+    return ReportTableCell(value, (f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""),))
 
 
-def _difference_cell(difference: RateDifference) -> Cell:
+def _difference_cell(difference: RateDifference) -> ReportTableCell:
     estimate = difference.estimate
     if estimate.value is None:
-        return Cell("undefined")
+        return ReportTableCell("undefined")
     if _too_little(difference):
-        return Cell(TOO_LITTLE_TEXT)
+        return ReportTableCell(TOO_LITTLE_TEXT)
     # The marks are explained in the note below the table.
     marks = ("*" if difference.constant else "") + ("†" if estimate.undefined else "")
-    return Cell(signed(estimate.value), (f"{signed_range(estimate.interval)}{marks}",))
+    return ReportTableCell(
+        format_signed_percent(estimate.value), (f"{format_signed_interval(estimate.interval)}{marks}",)
+    )
 
 
 def _bounds(difference: RateDifference) -> str:
     # Without unjudged responses the bounds equal the difference.
     if difference.bounds is None or not (difference.run.unjudged or difference.base.unjudged):
         return DASH
-    return f"{signed(difference.bounds.low)} to {signed(difference.bounds.high)}"
+    return f"{format_signed_percent(difference.bounds.low)} to {format_signed_percent(difference.bounds.high)}"
 
 
-def _dataset_table(groups: Sequence[GroupComparison]) -> Table:
+def _dataset_table(groups: Sequence[GroupComparison]) -> ReportTable:
     rows = tuple(
         (
-            Cell(name_group(group.group) if group.group else "all shared questions"),
-            Cell(f"{group.questions:,}"),
+            ReportTableCell(name_response_group(group.group) if group.group else "all shared questions"),
+            ReportTableCell(f"{group.questions:,}"),
             *(_difference_cell(group.differences[metric]) for metric in TABLE_METRICS),
         )
         for group in groups
     )
     heads = ("dataset", "questions", *(metric.value for metric in TABLE_METRICS))
-    return Table("differences-by-dataset", "The differences by dataset", heads, rows)
+    return ReportTable("differences-by-dataset", "The differences by dataset", heads, rows)
 
 
-def _transition_table(comparison: RunComparison) -> Table:
+def _transition_table(comparison: RunComparison) -> ReportTable:
     """Return pairs by the class in the base run (rows) and in this run (columns); only classes that occur."""
     old_classes = [kind for kind in RESPONSE_CLASSES if any(old == kind for old, _ in comparison.transitions)]
     new_classes = [kind for kind in RESPONSE_CLASSES if any(new == kind for _, new in comparison.transitions)]
     rows = [
         (
-            Cell(describe_class(old)),
+            ReportTableCell(describe_response_class(old)),
             *(_transition_cell(comparison, old, new) for new in new_classes),
             _base_total(comparison, old),
         )
         for old in old_classes
     ]
     rows.append(
-        (Cell("all"), *(_run_total(comparison, new) for new in new_classes), Cell(f"{len(comparison.pairs):,}"))
+        (
+            ReportTableCell("all"),
+            *(_run_total(comparison, new) for new in new_classes),
+            ReportTableCell(f"{len(comparison.pairs):,}"),
+        )
     )
     note = (
         "Rows: the class in the other run. Columns: the class in this one. Responses to one question are partners "
         "where they have one id, else where they are the only ones of one model and seed, or the only ones at all."
     )
-    heads = ("was", *(describe_class(kind) for kind in new_classes), "all")
-    return Table("transitions", "Which class responses went to", heads, tuple(rows), note)
+    heads = ("was", *(describe_response_class(kind) for kind in new_classes), "all")
+    return ReportTable("transitions", "Which class responses went to", heads, tuple(rows), note)
 
 
-def _transition_cell(comparison: RunComparison, old: ResponseClass, new: ResponseClass) -> Cell:
+def _transition_cell(comparison: RunComparison, old: ResponseClass, new: ResponseClass) -> ReportTableCell:
     """Return the number of pairs with two classes, linked to the responses."""
     if not (count := comparison.transitions.get((old, new), 0)):
-        return Cell(DASH)
-    return Cell(f"{count:,}", show=f"before={name_class(old)}&outcome={name_class(new)}")
+        return ReportTableCell(DASH)
+    return ReportTableCell(f"{count:,}", show=f"before={name_response_class(old)}&outcome={name_response_class(new)}")
 
 
-def _base_total(comparison: RunComparison, old: ResponseClass) -> Cell:
+def _base_total(comparison: RunComparison, old: ResponseClass) -> ReportTableCell:
     """Return the total of a row, linked to its responses."""
     total = _count_transitions(comparison, lambda first, _: first == old)
-    return Cell(f"{total:,}", show=f"before={name_class(old)}")
+    return ReportTableCell(f"{total:,}", show=f"before={name_response_class(old)}")
 
 
-def _run_total(comparison: RunComparison, new: ResponseClass) -> Cell:
+def _run_total(comparison: RunComparison, new: ResponseClass) -> ReportTableCell:
     """Return the total of a column. It has no link, which would also show responses without a partner."""
-    return Cell(f"{_count_transitions(comparison, lambda _, second: second == new):,}")
+    return ReportTableCell(f"{_count_transitions(comparison, lambda _, second: second == new):,}")

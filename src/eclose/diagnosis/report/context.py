@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
-from eclose.diagnosis.report.explorer_filters import NO_PARTNER, name_class
+from eclose.diagnosis.report.explorer_filters import NO_PARTNER, name_response_class
 from eclose.metrics.judge_against_people import LabelRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
@@ -33,7 +33,7 @@ class BaseComparison:
     def before(self, cases: Sequence[Case]) -> dict[str, str]:
         """Return the class of each response's partner in the base run, by response id."""
         # Keyed by the id in this run: the explorer shows the responses of this run only.
-        partners = {pair.run.response_id: name_class(pair.classes[0]) for pair in self.comparison.pairs}
+        partners = {pair.run.response_id: name_response_class(pair.classes[0]) for pair in self.comparison.pairs}
         return {case.response.id: partners.get(case.response.id, NO_PARTNER) for case in cases}
 
 
@@ -81,7 +81,7 @@ class ReportContext:
         return dict(sorted(Counter(reason for _, reason in self.left_out).items()))
 
 
-def add_correction(context: ReportContext, correction: RateCorrection) -> ReportContext:
+def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> ReportContext:
     """Return the context with corrected rates and a sentence on the labels behind them."""
     from eclose.judging.correct_run_rates import MIN_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
 

@@ -29,10 +29,10 @@ class ResponseFacts:
     unjudged: frozenset[Criterion]
     codes: frozenset[LocalFailure | None]
     before: str = ""
-    """Class of its partner in a base run, as ``name_class`` names it; empty without a base run."""
+    """Class of its partner in a base run, as ``name_response_class`` names it; empty without a base run."""
 
 
-def derive_facts(case: Case, before: str = "") -> ResponseFacts:
+def derive_response_facts(case: Case, before: str = "") -> ResponseFacts:
     """Derive what the filters need from the labels of a response."""
     verdict = case.verdict
     # In the order of Criterion.
@@ -74,7 +74,7 @@ NO_PARTNER = "none"
 """Class name for a response without a partner in the base run."""
 
 
-def name_class(response_class: ResponseClass) -> str:
+def name_response_class(response_class: ResponseClass) -> str:
     """Return the name of a class in links: that of the outcome, with one name for all undecided ones."""
     if response_class is None:
         return "undecided"
@@ -83,13 +83,13 @@ def name_class(response_class: ResponseClass) -> str:
     return "unsound" if response_class is TraceGroup.LOCALLY_UNSOUND else "reliable"
 
 
-def describe_class(response_class: ResponseClass) -> str:
+def describe_response_class(response_class: ResponseClass) -> str:
     """Return the description of a class."""
-    return "undecided" if response_class is None else OUTCOMES[name_class(response_class)]
+    return "undecided" if response_class is None else OUTCOMES[name_response_class(response_class)]
 
 
 @dataclass(frozen=True, slots=True)
-class FacetOption:
+class ExplorerFacetOption:
     """A choice of a facet: its name in links, its label, and the test that a response satisfies it."""
 
     name: str
@@ -98,12 +98,12 @@ class FacetOption:
 
 
 @dataclass(frozen=True, slots=True)
-class Facet:
+class ExplorerFacet:
     """A filter with a few options, of which several may hold for a response: one bit each."""
 
     name: str
     label: str
-    options: tuple[FacetOption, ...]
+    options: tuple[ExplorerFacetOption, ...]
 
     def bits(self, facts: ResponseFacts) -> int:
         """Return the options that hold for a response, as bits."""
@@ -111,29 +111,31 @@ class Facet:
         return sum(1 << bit for bit, option in enumerate(self.options) if option.holds(facts))
 
 
-def _by_outcome(name: str, label: str) -> FacetOption:
-    return FacetOption(name, label, lambda facts: facts.outcome == name)
+def _by_outcome(name: str, label: str) -> ExplorerFacetOption:
+    return ExplorerFacetOption(name, label, lambda facts: facts.outcome == name)
 
 
-def _by_link(failure: FailureClass) -> FacetOption:
-    return FacetOption(str(failure), FAILURE_WORDS[failure][0], lambda facts: facts.verdict.failure_class is failure)
+def _by_link(failure: FailureClass) -> ExplorerFacetOption:
+    return ExplorerFacetOption(
+        str(failure), FAILURE_WORDS[failure][0], lambda facts: facts.verdict.failure_class is failure
+    )
 
 
-def _by_code(code: LocalFailure) -> FacetOption:
-    return FacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda facts: code in facts.codes)
+def _by_code(code: LocalFailure) -> ExplorerFacetOption:
+    return ExplorerFacetOption(code.value, f"{code.value} {CODE_WORDS[code][0]}", lambda facts: code in facts.codes)
 
 
-def _by_evidence(kind: EvidenceSufficiency) -> FacetOption:
-    return FacetOption(str(kind), str(kind), lambda facts: facts.case.evidence is kind)
+def _by_evidence(kind: EvidenceSufficiency) -> ExplorerFacetOption:
+    return ExplorerFacetOption(str(kind), str(kind), lambda facts: facts.case.evidence is kind)
 
 
-def _by_open(criterion: Criterion) -> FacetOption:
+def _by_open(criterion: Criterion) -> ExplorerFacetOption:
     label = f"{criterion.value}: {CRITERION_WORDS[criterion]}"
-    return FacetOption(criterion.value, label, lambda facts: criterion in facts.unjudged)
+    return ExplorerFacetOption(criterion.value, label, lambda facts: criterion in facts.unjudged)
 
 
-def _by_before(name: str, label: str) -> FacetOption:
-    return FacetOption(name, label, lambda facts: facts.before == name)
+def _by_before(name: str, label: str) -> ExplorerFacetOption:
+    return ExplorerFacetOption(name, label, lambda facts: facts.before == name)
 
 
 def _class(outcome: str) -> str:
@@ -156,59 +158,60 @@ def _lucky(facts: ResponseFacts) -> bool:
 
 
 def _flipped(facts: ResponseFacts) -> bool:
-    return bool(find_differing_votes(facts.case.judgment))
+    return bool(find_split_judge_votes(facts.case.judgment))
 
 
 def _empty(facts: ResponseFacts) -> bool:
     return not any(step.substantive for step in facts.case.judgment.steps)
 
 
-def find_differing_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
+def find_split_judge_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
     """Return the votes of a judge asked several times, for labels on which it gave both answers."""
     return {name: votes for name, votes in judgment.votes.items() if {True, False} <= set(votes)}
 
 
-FACETS: tuple[Facet, ...] = (
-    Facet("outcome", "Outcome", (
+FACETS: tuple[ExplorerFacet, ...] = (
+    ExplorerFacet("outcome", "Outcome", (
         _by_outcome("reliable", "reliable"),
-        FacetOption("gap", "in the gap, any kind", lambda facts: bool(facts.verdict.in_gap)),
+        ExplorerFacetOption("gap", "in the gap, any kind", lambda facts: bool(facts.verdict.in_gap)),
         *(_by_outcome(f"gap_{failure}", f"in the gap: {FAILURE_WORDS[failure][0]}") for failure in FailureClass),
         _by_outcome("unsound", "an unsound step"),
-        FacetOption("undecided", "undecided, any reason", lambda facts: facts.verdict.trace_group is None),
+        ExplorerFacetOption("undecided", "undecided, any reason", lambda facts: facts.verdict.trace_group is None),
         *(_by_outcome(f"undecided_{label.value}", f"undecided: {label.value} not judged") for label in _CHAIN),
     )),
     # Bits are assigned in this order; links name options, so the order may change.
-    Facet("before", "In the other run", (
-        FacetOption("changed", "another class than here", _changed),
-        *(_by_before(name_class(each), f"in the gap: {describe_class(each)}" if isinstance(each, FailureClass)
-                     else describe_class(each)) for each in RESPONSE_CLASSES),
+    ExplorerFacet("before", "In the other run", (
+        ExplorerFacetOption("changed", "another class than here", _changed),
+        *(_by_before(name_response_class(each),
+                     f"in the gap: {describe_response_class(each)}" if isinstance(each, FailureClass)
+                     else describe_response_class(each)) for each in RESPONSE_CLASSES),
         _by_before(NO_PARTNER, "no partner"),
     )),
-    Facet("link", "First broken link", tuple(map(_by_link, FailureClass))),
-    Facet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),
-    Facet("evidence", "Evidence", tuple(map(_by_evidence, EvidenceSufficiency))),
-    Facet("answer", "Answer", (
-        FacetOption("correct", "correct", lambda facts: facts.verdict.correct is True),
-        FacetOption("wrong", "wrong", lambda facts: facts.verdict.correct is False),
-        FacetOption("unjudged", "not judged", lambda facts: facts.verdict.correct is None),
-        FacetOption("none", "none submitted", lambda facts: facts.case.response.answer is None),
+    ExplorerFacet("link", "First broken link", tuple(map(_by_link, FailureClass))),
+    ExplorerFacet("code", "Unsound step", tuple(map(_by_code, LocalFailure))),
+    ExplorerFacet("evidence", "Evidence", tuple(map(_by_evidence, EvidenceSufficiency))),
+    ExplorerFacet("answer", "Answer", (
+        ExplorerFacetOption("correct", "correct", lambda facts: facts.verdict.correct is True),
+        ExplorerFacetOption("wrong", "wrong", lambda facts: facts.verdict.correct is False),
+        ExplorerFacetOption("unjudged", "not judged", lambda facts: facts.verdict.correct is None),
+        ExplorerFacetOption("none", "none submitted", lambda facts: facts.case.response.answer is None),
     )),
-    Facet("unjudged", "Not judged", (
-        FacetOption("any", "anything", lambda facts: bool(facts.unjudged)), *map(_by_open, Criterion),
+    ExplorerFacet("unjudged", "Not judged", (
+        ExplorerFacetOption("any", "anything", lambda facts: bool(facts.unjudged)), *map(_by_open, Criterion),
     )),
-    Facet("look", "Worth a look", (
-        FacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
-        FacetOption("disagree", "judge and matching disagree", _disagrees),
-        FacetOption("lucky", "correct, though the whole fails", _lucky),
-        FacetOption("flipped", "the judge gave both answers", _flipped),
-        FacetOption("steps", "no substantive step", _empty),
-        FacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
-        FacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
+    ExplorerFacet("look", "Worth a look", (
+        ExplorerFacetOption("inconsistent", "everything holds, yet wrong", lambda facts: facts.verdict.inconsistent),
+        ExplorerFacetOption("disagree", "judge and matching disagree", _disagrees),
+        ExplorerFacetOption("lucky", "correct, though the whole fails", _lucky),
+        ExplorerFacetOption("flipped", "the judge gave both answers", _flipped),
+        ExplorerFacetOption("steps", "no substantive step", _empty),
+        ExplorerFacetOption("lines", "several answer lines", lambda facts: facts.case.response.answer_lines > 1),
+        ExplorerFacetOption("cut", "cut off", lambda facts: facts.case.response.cut_off),
     )),
 )  # fmt: skip
 
 
-def get_group(case: Case, by: str) -> str:
+def get_response_group(case: Case, by: str) -> str:
     """Return the dataset or model of a response, as the tables name it."""
     return GROUPINGS[by](case.row)
 

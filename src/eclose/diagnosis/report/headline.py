@@ -9,14 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.diagnosis.report.number_format import percent, percent_between, percent_range, plural
+from eclose.diagnosis.report.number_format import (
+    format_count,
+    format_percent,
+    format_percent_between,
+    format_percent_interval,
+)
 from eclose.diagnosis.report.rate_status import (
     TOO_LITTLE_TEXT,
     UNDEFINED_TEXT,
     RateStatus,
-    classify_rate,
+    classify_rate_status,
     complement_interval,
-    widen_by_unjudged,
+    widen_interval_by_unjudged,
 )
 from eclose.diagnosis.report.wording import FAILURE_WORDS
 from eclose.metrics.rates import Metric
@@ -44,7 +49,7 @@ class RateText(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeadlineItem:
+class HeadlineStatement:
     """One statement of the headline: how many responses, how certain, and what it means."""
 
     kind: str
@@ -64,12 +69,12 @@ class HeadlineItem:
     """Filter of the explorer that selects these responses."""
     least: bool = False
     """Whether the count is only a lower bound, since labels are missing."""
-    parts: tuple[HeadlineItem, ...] = ()
+    parts: tuple[HeadlineStatement, ...] = ()
 
     @property
     def counted(self) -> str:
         """``14 responses``, or ``at least 14 responses``."""
-        return ("at least " if self.least else "") + plural(self.count, "response")
+        return ("at least " if self.least else "") + format_count(self.count, "response")
 
 
 CORRECTED = "corrected by people's labels"
@@ -78,17 +83,17 @@ HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL
 """Rates of the headline. They are parts of one total, so all of them are corrected or none."""
 
 
-def build_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple[HeadlineItem, ...]:
+def build_report_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple[HeadlineStatement, ...]:
     """Return the statements on reliable, gap, unsound and undecided responses."""
     statements = [_reliable(diagnosis, context), _gap(diagnosis, context), _unsound(diagnosis, context)]
     # The four statements add up to all responses.
     if undecided := diagnosis.overall.composition.groups.get(None, 0):
         statements.append(
-            HeadlineItem(
+            HeadlineStatement(
                 kind="undecided",
                 count=undecided,
                 lead="is undecided" if undecided == 1 else "are undecided",
-                figure=RateText(f"{percent(undecided / diagnosis.overall.responses)} %"),
+                figure=RateText(f"{format_percent(undecided / diagnosis.overall.responses)} %"),
                 meaning="Labels that decide between these are missing. The figures above show the possible range.",
                 show="outcome=undecided",
             )
@@ -96,7 +101,7 @@ def build_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple[Headli
     return tuple(statements)
 
 
-def select_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
+def select_headline_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
     """Return the corrected rates of the headline: all of them, or none where one is missing."""
     corrected = context.corrected or {}
     # A mix of corrected and uncorrected parts would not add up.
@@ -114,7 +119,7 @@ class _Share(NamedTuple):
     def of(cls, diagnosis: Diagnosis, context: ReportContext, metric: Metric) -> _Share:
         """Take the rate from a diagnosis and its context."""
         overall = diagnosis.overall
-        return cls(overall.rates[metric], overall.estimates[metric], select_corrections(context).get(metric))
+        return cls(overall.rates[metric], overall.estimates[metric], select_headline_corrections(context).get(metric))
 
     @property
     def complement(self) -> _Share:
@@ -125,12 +130,12 @@ class _Share(NamedTuple):
 
     def statement(
         self, kind: str, context: ReportContext, lead: tuple[str, str], meaning: str, **fields: Any
-    ) -> HeadlineItem:
+    ) -> HeadlineStatement:
         """Return the statement; ``lead`` is its text for one response and for several."""
         rate, figure = self.rate, format_rate(self.rate, self.judged.interval)
-        too_little = classify_rate(rate) is RateStatus.TOO_LITTLE
+        too_little = classify_rate_status(rate) is RateStatus.TOO_LITTLE
         corrected = format_corrected_rate(rate, self.corrected)
-        return HeadlineItem(
+        return HeadlineStatement(
             kind=kind,
             count=rate.hits,
             # Completes the figure 'too little judged'.
@@ -158,13 +163,13 @@ def _whose(context: ReportContext, *, corrected: bool) -> str:
     return f"{JUDGED}, {'not corrected' if context.validated else 'not validated'}"
 
 
-def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
+def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     share = _Share.of(diagnosis, context, Metric.TRACE_RELIABILITY_RATE)
     meaning = "Every step holds, the reasoning pursues the question, and it establishes the answer that was submitted."
     return share.statement("reliable", context, ("is reliable", "are reliable"), meaning, show="outcome=reliable")
 
 
-def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
+def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     """Return the statement on the gap, with a part for each failure class."""
     share = _Share.of(diagnosis, context, Metric.GAP_RATE)
     rate = share.rate
@@ -172,17 +177,17 @@ def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
         # The reason why the gap needs a check of the whole response.
         meaning = "No check of single steps finds these."
     elif rate.unjudged:
-        total = plural(diagnosis.overall.responses, "response")
+        total = format_count(diagnosis.overall.responses, "response")
         meaning = f"Whether a response is in the local-global gap is open for {rate.unjudged:,} of {total}."
     else:
         meaning = "No response is in the local-global gap."
     parts = tuple(
-        HeadlineItem(
+        HeadlineStatement(
             kind=str(failure),
             count=count,
             lead=FAILURE_WORDS[failure][0],
             # Shares of the gap, not of all responses.
-            figure=RateText(f"{percent(count / rate.hits)} % of them"),
+            figure=RateText(f"{format_percent(count / rate.hits)} % of them"),
             meaning=FAILURE_WORDS[failure][1],
             show=f"outcome=gap_{failure}",
         )
@@ -192,7 +197,7 @@ def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
     return share.statement("gap", context, lead, meaning, show="outcome=gap", parts=parts)
 
 
-def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
+def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     share = _Share.of(diagnosis, context, Metric.LOCAL_SOUNDNESS_RATE).complement
     meaning = "At least one step is not supported by the passages, or does not follow."
     lead = "contains an unsound step", "contain an unsound step"
@@ -201,20 +206,24 @@ def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineItem:
 
 def format_rate(rate: Rate, interval: Interval | None) -> RateText:
     """Return a rate with its interval, as bounds, as too little judged, or as not defined."""
-    match classify_rate(rate):
+    match classify_rate_status(rate):
         case RateStatus.RATE:
-            return format_value(rate.value, interval)
+            return format_rate_value(rate.value, interval)
         case RateStatus.BOUNDS:
             assert rate.bounds is not None
-            return RateText(percent_between(rate.bounds))
+            return RateText(format_percent_between(rate.bounds))
         case RateStatus.TOO_LITTLE:
             return RateText(TOO_LITTLE_TEXT)
     return RateText(UNDEFINED_TEXT)
 
 
-def format_value(value: float | None, interval: Interval | None) -> RateText:
+def format_rate_value(value: float | None, interval: Interval | None) -> RateText:
     """Return a value with its interval, without a check for missing labels."""
-    return RateText(UNDEFINED_TEXT) if value is None else RateText(f"{percent(value)} %", percent_range(interval))
+    return (
+        RateText(UNDEFINED_TEXT)
+        if value is None
+        else RateText(f"{format_percent(value)} %", format_percent_interval(interval))
+    )
 
 
 def format_group_rate(group: GroupSummary, metric: Metric) -> RateText:
@@ -224,13 +233,20 @@ def format_group_rate(group: GroupSummary, metric: Metric) -> RateText:
 
 def format_corrected_rate(rate: Rate, corrected: Estimate | None) -> RateText | None:
     """Return the corrected figure; with missing labels, its bounds and the interval widened by them."""
-    if corrected is None or corrected.value is None or classify_rate(rate) not in (RateStatus.RATE, RateStatus.BOUNDS):
+    if (
+        corrected is None
+        or corrected.value is None
+        or classify_rate_status(rate) not in (RateStatus.RATE, RateStatus.BOUNDS)
+    ):
         return None
     if not rate.unjudged:
-        return format_value(*corrected[:2])
+        return format_rate_value(*corrected[:2])
     # The unjudged responses may be hits or misses, whatever the sample of people says.
-    interval = None if corrected.interval is None else widen_by_unjudged(rate, *corrected.interval)
-    return RateText(percent_between(widen_by_unjudged(rate, corrected.value, corrected.value)), percent_range(interval))
+    interval = None if corrected.interval is None else widen_interval_by_unjudged(rate, *corrected.interval)
+    return RateText(
+        format_percent_between(widen_interval_by_unjudged(rate, corrected.value, corrected.value)),
+        format_percent_interval(interval),
+    )
 
 
 def _detail(rate: Rate, judged: Estimate) -> str:
@@ -238,6 +254,6 @@ def _detail(rate: Rate, judged: Estimate) -> str:
     if rate.bounds is None or not rate.unjudged:
         return ""
     counts = f"{rate.n:,} of {rate.n + rate.unjudged:,}"
-    if classify_rate(rate) is RateStatus.TOO_LITTLE:
-        return f"{counts} judged: {percent_between(rate.bounds)}, whatever the others are"
-    return f"Of the {counts} that are judged: {format_value(*judged[:2])}"
+    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
+        return f"{counts} judged: {format_percent_between(rate.bounds)}, whatever the others are"
+    return f"Of the {counts} that are judged: {format_rate_value(*judged[:2])}"

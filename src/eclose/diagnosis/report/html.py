@@ -16,14 +16,19 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
-from eclose.diagnosis.diagnose import describe_failure
+from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import explorer_filters, summary
-from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
+from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.headline import build_headline
-from eclose.diagnosis.report.html_template import page_text, source_hash, template
-from eclose.diagnosis.report.plots.layout import layout_compositions, layout_differences, layout_flow, layout_rates
-from eclose.diagnosis.report.table import build_tables, list_glossary
+from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
+from eclose.diagnosis.report.plots.layout import (
+    layout_composition_charts,
+    layout_difference_plot,
+    layout_flow_bars,
+    layout_rate_plot,
+)
+from eclose.diagnosis.report.table import build_report_tables, list_metric_glossary
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
@@ -67,27 +72,30 @@ class ExplorerPayload:
     evidence: tuple[str, ...]
 
 
-def make_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> ExplorerPayload:
+def make_explorer_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> ExplorerPayload:
     """Return everything the explorer shows; ``before`` maps a response id to the class of its partner in a base run."""
     shared = _Shared()
     question_numbers = [shared.question(case.instance) for case in cases]
     return ExplorerPayload(
-        pack(
+        compress_json(
             _index(
-                [explorer_filters.derive_facts(case, (before or {}).get(case.response.id, "")) for case in cases],
+                [
+                    explorer_filters.derive_response_facts(case, (before or {}).get(case.response.id, ""))
+                    for case in cases
+                ],
                 question_numbers,
                 shared,
             )
         ),
-        tuple(pack([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)),
+        tuple(compress_json([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)),
         tuple(
-            pack([_passages(evidence) for evidence in chunk])
+            compress_json([_passages(evidence) for evidence in chunk])
             for chunk in _chunks(list(shared.evidences), EVIDENCE_PER_CHUNK)
         ),
     )
 
 
-def pack(value: object) -> str:
+def compress_json(value: object) -> str:
     """Return JSON, deflated, in base 64. A lone surrogate cannot be encoded and stays an escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     # Level 9: a report is written once and opened often.
@@ -114,7 +122,7 @@ def _index(
     """Return the index: one column per property of the responses."""
     cases = [facts.case for facts in responses]
     benchmarks, models = (
-        _Names(explorer_filters.get_group(case, by) for case in cases) for by in ("benchmark", "model")
+        _Names(explorer_filters.get_response_group(case, by) for case in cases) for by in ("benchmark", "model")
     )
     judges = _Names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
@@ -186,7 +194,7 @@ def _detail(case: Case) -> dict[str, Any]:
     verdict = case.verdict
     labels = (judgment.evidence_sufficient, verdict.locally_sound, verdict.aligned, verdict.closed)
     values = {
-        "broken": describe_failure(case),
+        "broken": describe_response_failure(case),
         "steps": [_step(text, step, case) for text, step in zip(response.trace.texts, judged, strict=False)],
         "labels": [_number(label) for label in (*labels, verdict.complete, verdict.correct)],
         "reasons": {criterion.value: reason for criterion, reason in judgment.reasons.items()},
@@ -197,7 +205,7 @@ def _detail(case: Case) -> dict[str, Any]:
         "incomplete": response.incomplete and str(response.incomplete).replace("_", " "),
         "votes": {
             name: [_number(vote) for vote in votes]
-            for name, votes in explorer_filters.find_differing_votes(judgment).items()
+            for name, votes in explorer_filters.find_split_judge_votes(judgment).items()
         },
         # The raw text matters where no single answer line was found.
         "raw": response.completion if response.answer is None or response.answer_lines > 1 else None,
@@ -248,7 +256,7 @@ POLICY = (
 """Content security policy. With the last two directives, a script that writes markup fails."""
 
 
-def render_page(
+def render_report_page(
     diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext | None = None, *, policy: bool = True
 ) -> str:
     """Return the page. Without its policy it must be just as safe, and tests open it that way as well."""
@@ -256,32 +264,32 @@ def render_page(
 
     context = context or ReportContext()
     # Inline: the page must work from a mail attachment or an artefact store.
-    script, style = page_text("explorer.js"), page_text("page.css")
-    html: str = template("page.html").render(
+    script, style = read_page_text("explorer.js"), read_page_text("page.css")
+    html: str = load_page_template("page.html").render(
         diagnosis=diagnosis,
         context=context,
         validated=context.validated,
         not_validated=NOT_VALIDATED,
-        headline=build_headline(diagnosis, context),
-        evidence=summary.describe_evidence(diagnosis),
-        evidence_rates=summary.list_evidence_rates(diagnosis),
+        headline=build_report_headline(diagnosis, context),
+        evidence=summary.describe_evidence_sufficiency(diagnosis),
+        evidence_rates=summary.list_rates_by_evidence(diagnosis),
         evidence_note=summary.EVIDENCE_NOTE if context.corrected else "",
-        cautions=summary.list_cautions(diagnosis, context),
+        cautions=summary.list_report_cautions(diagnosis, context),
         # The second sentence lists all labels; the page has a table for these.
-        agreement=summary.describe_agreement(context)[:1],
-        agreements=summary.list_agreement(context),
-        flips=summary.describe_flips(diagnosis),
-        flow=layout_flow(summary.build_flow(diagnosis)),
-        rates=layout_rates(diagnosis, context),
-        compositions=layout_compositions(diagnosis),
-        tables=build_tables(diagnosis, context),
-        glossary=tuple(list_glossary()),
+        agreement=summary.describe_judge_agreement(context)[:1],
+        agreements=summary.list_judge_agreement(context),
+        flips=summary.describe_judge_flips(diagnosis),
+        flow=layout_flow_bars(summary.build_response_flow(diagnosis)),
+        rates=layout_rate_plot(diagnosis, context),
+        compositions=layout_composition_charts(diagnosis),
+        tables=build_report_tables(diagnosis, context),
+        glossary=tuple(list_metric_glossary()),
         base=context.base,
-        base_sentences=describe_comparison(context.base) if context.base else (),
-        base_tables=tabulate_comparison(context.base) if context.base else (),
-        differences=layout_differences(context.base.comparison) if context.base else None,
-        payload=make_payload(cases, context.base.before(cases) if context.base else None),
-        policy=POLICY.format(script=source_hash(script), style=source_hash(style)) if policy else "",
+        base_sentences=describe_run_comparison(context.base) if context.base else (),
+        base_tables=tabulate_run_comparison(context.base) if context.base else (),
+        differences=layout_difference_plot(context.base.comparison) if context.base else None,
+        payload=make_explorer_payload(cases, context.base.before(cases) if context.base else None),
+        policy=POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style)) if policy else "",
         # Part of the package, not values from files: inserted without escaping.
         script=Markup(script),
         style=Markup(style),

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from eclose.core.show_invisible import reveal_invisible
-from eclose.diagnosis.report.number_format import unbroken
+from eclose.diagnosis.report.number_format import add_no_break_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 
-def build_environment(load: Callable[[str], str], clean: Callable[[str], str] = reveal_invisible) -> Environment:
+def build_jinja_environment(load: Callable[[str], str], clean: Callable[[str], str] = reveal_invisible) -> Environment:
     """Return the Jinja environment of pages: values are escaped, and ``clean`` is applied to every string.
 
     ``load`` returns the source of a template by its name.
@@ -39,9 +39,9 @@ def build_environment(load: Callable[[str], str], clean: Callable[[str], str] = 
 
 
 @cache
-def template(name: str) -> Template:
+def load_page_template(name: str) -> Template:
     """Return a template by file name. Its values cannot become markup."""
-    environment = build_environment(page_text, lambda text: unbroken(reveal_invisible(text)))
+    environment = build_jinja_environment(read_page_text, lambda text: add_no_break_spaces(reveal_invisible(text)))
     environment.filters["edges"] = _edges
     return environment.get_template(name)
 
@@ -54,11 +54,11 @@ def _edges(text: str) -> tuple[str, str, str]:
 
 
 @cache
-def page_text(name: str) -> str:
+def read_page_text(name: str) -> str:
     """Return a file of the ``texts`` folder."""
     return (files(__package__) / "texts" / name).read_text("utf-8")
 
 
-def source_hash(source: str) -> str:
+def csp_source_hash(source: str) -> str:
     """Return the hash that a content security policy uses for an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode("ascii")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from eclose.core.show_invisible import reveal_invisible
-from eclose.diagnosis.diagnose import describe_failure
+from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import OUTCOMES, ResponseFacts, derive_facts, get_group
-from eclose.diagnosis.report.number_format import plural
-from eclose.diagnosis.report.summary import describe_agreement
+from eclose.diagnosis.report.explorer_filters import OUTCOMES, ResponseFacts, derive_response_facts, get_response_group
+from eclose.diagnosis.report.number_format import format_count
+from eclose.diagnosis.report.summary import describe_judge_agreement
 from eclose.metrics.repeat_consistency import count_flips
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_junit(cases: Sequence[Case], context: ReportContext | None = None) -> str:
+def render_junit_report(cases: Sequence[Case], context: ReportContext | None = None) -> str:
     """Return the XML document: a suite per dataset and model, a failure per unreliable response."""
     context = context or ReportContext()
     # One suite per dataset and model, as the tables group responses.
     suites: dict[tuple[str, str], list[ResponseFacts]] = defaultdict(list)
     for case in cases:
-        suites[get_group(case, "benchmark"), get_group(case, "model")].append(derive_facts(case))
+        suites[get_response_group(case, "benchmark"), get_response_group(case, "model")].append(
+            derive_response_facts(case)
+        )
     # Servers expect the totals on the root element as well.
     tests, failures, skipped = _counts([facts for suite in suites.values() for facts in suite])
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
@@ -63,10 +65,10 @@ def _properties(suite: Sequence[ResponseFacts], context: ReportContext) -> Itera
     """Yield properties on the trust in the judge: stale files, validation, and consistency where it was asked again."""
     for sentence in context.stale_warnings:
         yield f'<property name="stale" value={_attribute(sentence)}/>'
-    validation = " ".join((context.trust, *describe_agreement(context)))
+    validation = " ".join((context.trust, *describe_judge_agreement(context)))
     yield f'<property name="validation" value={_attribute(validation)}/>'
     for name, counts in count_flips(facts.case.judgment for facts in suite).items():
-        sentence = f"{counts.flipped:,} of {plural(counts.responses, 'response')} got both answers"
+        sentence = f"{counts.flipped:,} of {format_count(counts.responses, 'response')} got both answers"
         yield f'<property name="flips {name}" value={_attribute(sentence)}/>'
 
 
@@ -81,7 +83,9 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
     if facts.verdict.reliable is None:
         yield f"<skipped message={_attribute(_why_open(facts.case))}/>"
     else:
-        attributes = f"type={_attribute(OUTCOMES[facts.outcome])} message={_attribute(describe_failure(facts.case))}"
+        attributes = (
+            f"type={_attribute(OUTCOMES[facts.outcome])} message={_attribute(describe_response_failure(facts.case))}"
+        )
         yield f"<failure {attributes}>{_text(_response_text(facts.case))}</failure>"
     yield "</testcase>"
 

@@ -7,18 +7,24 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
-from eclose.diagnosis.report.comparison import tabulate_comparison
+from eclose.diagnosis.report.comparison import tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.number_format import percent, percent_range, percent_span, signed, to_one_line
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate
-from eclose.diagnosis.report.summary import describe_agreement
+from eclose.diagnosis.report.number_format import (
+    format_percent,
+    format_percent_interval,
+    format_percent_span,
+    format_signed_percent,
+    to_one_line,
+)
+from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate_status
+from eclose.diagnosis.report.summary import describe_judge_agreement
 from eclose.diagnosis.report.table import (
     CONDITIONAL,
     CORRECTED_NOTE,
     TABLE_METRICS,
-    build_agreement_table,
-    build_flips_table,
-    make_corrected_row,
+    build_judge_agreement_table,
+    build_judge_flips_table,
+    make_corrected_rates_row,
 )
 from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
-    from eclose.diagnosis.report.table import Table
+    from eclose.diagnosis.report.table import ReportTable
     from eclose.metrics.rates import Metric
     from eclose.metrics.summary import GroupSummary
 
@@ -58,22 +64,22 @@ _SPECIAL = {
 _SPECIAL_CHARACTER = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")
 
 
-def escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Return the text with every character printed literally: no command, comment, column or ligature."""
     # Composed letters: T1 fonts have no combining accents.
     plain = unicodedata.normalize("NFC", to_one_line(text))
     return _SPECIAL_CHARACTER.sub(lambda match: _SPECIAL[match[0]], plain)
 
 
-def render_latex(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
+def render_latex_report(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
     """Return tables of metrics, failure classes, failure codes, agreement, consistency and the comparison."""
     context = context or ReportContext()
     tables = [_main(diagnosis, context), _failures(diagnosis), _codes(diagnosis)]
-    tables += [_table_of(build_agreement_table(context)), _table_of(build_flips_table(diagnosis))]
+    tables += [_table_of(build_judge_agreement_table(context)), _table_of(build_judge_flips_table(diagnosis))]
     if context.base:
         tables += [_differences(context.base), _transitions(context.base)]
     # A comment at the top as well as in the caption: tables are copied without their captions.
-    stale = [f"% {escape(sentence)}" for sentence in context.stale_warnings]
+    stale = [f"% {escape_latex(sentence)}" for sentence in context.stale_warnings]
     text = "\n".join([NEEDS, *stale, *(line for table in tables for line in table)]) + "\n"
     return _UNIT.sub(r"\\,", text)
 
@@ -99,7 +105,7 @@ def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
     yield from _opening("llr" + "r" * len(TABLE_METRICS), heads)
     # Models over all datasets first; the name of the block stands in its first row only.
     for number, summary in enumerate(diagnosis.by_model):
-        yield from _rates("" if number else r"\emph{all datasets}", escape(summary.group[0]), summary)
+        yield from _rates("" if number else r"\emph{all datasets}", escape_latex(summary.group[0]), summary)
     by_dataset = {summary.group[0]: summary for summary in diagnosis.by_dataset}
     dataset = None
     for summary in diagnosis.pairs:
@@ -109,25 +115,25 @@ def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
         dataset = summary.group[0]
         # A dataset with several models begins with a row over all of them.
         if first and dataset in by_dataset:
-            yield from _rates(escape(dataset), r"\emph{all models}", by_dataset[dataset])
+            yield from _rates(escape_latex(dataset), r"\emph{all models}", by_dataset[dataset])
             first = False
-        yield from _rates(escape(dataset) if first else "", escape(summary.group[1]), summary)
+        yield from _rates(escape_latex(dataset) if first else "", escape_latex(summary.group[1]), summary)
     yield r"\midrule"
     if context.corrected:
-        cells = make_corrected_row(diagnosis.overall, context)[2:]
-        yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(escape(cell.text) for cell in cells)])
+        cells = make_corrected_rates_row(diagnosis.overall, context)[2:]
+        yield _row([r"\textbf{All}", r"\emph{corrected}", "", *(escape_latex(cell.text) for cell in cells)])
         yield _row(["", "", "", *(_small(" ".join(cell.details)) for cell in cells)])
     yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if context.corrected else "", diagnosis.overall)
     sentences = [
         *context.stale_warnings,
         context.trust,
-        *describe_agreement(context)[:1],
+        *describe_judge_agreement(context)[:1],
         *([CORRECTED_NOTE] if context.corrected else []),
     ]
     # Explain bounds only where the table has some.
     missing = any(rate.unjudged for rate in diagnosis.overall.rates.values())
     sentences = [_BOUNDS_CAPTION.strip(), *sentences] if missing else sentences
-    yield from _closing(_MAIN_CAPTION + escape(" ".join(sentences)), "tab:diagnosis")
+    yield from _closing(_MAIN_CAPTION + escape_latex(" ".join(sentences)), "tab:diagnosis")
 
 
 def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
@@ -136,19 +142,21 @@ def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
     yield _row([dataset, model, str(summary.responses), *values])
     yield _row(["", "", "", *(_beneath(summary, metric) for metric in TABLE_METRICS)])
     if any(summary.rates[metric].n for metric in CONDITIONAL):
-        wilson = {metric: f"W {percent_range(summary.rates[metric].wilson)}" for metric in CONDITIONAL}
+        wilson = {metric: f"W {format_percent_interval(summary.rates[metric].wilson)}" for metric in CONDITIONAL}
         printed = {
-            metric: text for metric, text in wilson.items() if classify_rate(summary.rates[metric]) in _WITH_VALUE
+            metric: text
+            for metric, text in wilson.items()
+            if classify_rate_status(summary.rates[metric]) in _WITH_VALUE
         }
         yield _row(["", "", "", *(_small(printed.get(metric, "")) for metric in TABLE_METRICS)])
 
 
 def _beneath(summary: GroupSummary, metric: Metric) -> str:
     """Return the interval; with missing labels, the rate of the judged with it, or that too little was judged."""
-    rate, interval = summary.rates[metric], percent_range(summary.estimates[metric].interval)
-    match classify_rate(rate):
+    rate, interval = summary.rates[metric], format_percent_interval(summary.estimates[metric].interval)
+    match classify_rate_status(rate):
         case RateStatus.BOUNDS:
-            return _small(f"{percent(rate.value)} {interval}".rstrip())
+            return _small(f"{format_percent(rate.value)} {interval}".rstrip())
         case RateStatus.TOO_LITTLE:
             return _small(TOO_LITTLE_TEXT)
     return _small(interval)
@@ -158,13 +166,15 @@ def _value(summary: GroupSummary, metric: Metric) -> str:
     """Return the rate, or its bounds with missing labels; conditional rates with their counts."""
     rate = summary.rates[metric]
     # LggShare and LggRisk are shares of some responses, so their denominators differ from n of the row.
-    counted = metric in CONDITIONAL and rate.n and classify_rate(rate) in _WITH_VALUE
+    counted = metric in CONDITIONAL and rate.n and classify_rate_status(rate) in _WITH_VALUE
     among = rf" {{\scriptsize({rate.hits}/{rate.n})}}" if counted else ""
-    return (_number(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)) + among
+    return (
+        _number(rate.value) if not rate.unjudged or rate.bounds is None else format_percent_span(rate.bounds)
+    ) + among
 
 
 def _number(value: float | None) -> str:
-    return "--" if value is None else percent(value)
+    return "--" if value is None else format_percent(value)
 
 
 def _small(text: str) -> str:
@@ -212,7 +222,8 @@ def _differences(base: BaseComparison) -> Iterator[str]:
         yield _row([metric.value, *values, _signed(difference.estimate.value), ends])
     summary = f"This run compared with {base.name}, on {overall.questions} questions that both answer. "
     caption = (
-        escape(summary) + "Rates in percent, differences in points; questions are resampled in both runs together."
+        escape_latex(summary)
+        + "Rates in percent, differences in points; questions are resampled in both runs together."
     )
     yield from _closing(caption, "tab:differences")
 
@@ -221,30 +232,30 @@ def _signed(value: float | None) -> str:
     """Return a difference in math mode, which prints a true minus sign."""
     if value is None:
         return "--"
-    return f"${signed(value).replace('−', '-')}$"
+    return f"${format_signed_percent(value).replace('−', '-')}$"
 
 
 def _transitions(base: BaseComparison) -> Iterator[str]:
-    table = tabulate_comparison(base)[-1]
+    table = tabulate_run_comparison(base)[-1]
     yield from _cells(table, "l" + "r" * (len(table.heads) - 1))
     caption = f"Responses by their class in {base.name} (rows) and in this run (columns)."
-    yield from _closing(escape(caption), "tab:transitions")
+    yield from _closing(escape_latex(caption), "tab:transitions")
 
 
-def _table_of(table: Table) -> Iterator[str]:
+def _table_of(table: ReportTable) -> Iterator[str]:
     """Yield a table of a label, its name and numbers; nothing where it has no rows."""
     if table.rows:
         yield from _cells(table, "ll" + "r" * (len(table.heads) - 2))
-        yield from _closing(escape(f"{table.title}. {table.note}"), f"tab:{table.key}")
+        yield from _closing(escape_latex(f"{table.title}. {table.note}"), f"tab:{table.key}")
 
 
-def _cells(table: Table, columns: str) -> Iterator[str]:
-    yield from _opening(columns, [escape(head) for head in table.heads])
+def _cells(table: ReportTable, columns: str) -> Iterator[str]:
+    yield from _opening(columns, [escape_latex(head) for head in table.heads])
     for row in table.rows:
-        yield _row([" ".join((escape(cell.text), *map(_small, cell.details))) for cell in row])
+        yield _row([" ".join((escape_latex(cell.text), *map(_small, cell.details))) for cell in row])
 
 
-def open_tabular(columns: str) -> Iterator[str]:
+def open_latex_tabular(columns: str) -> Iterator[str]:
     """Yield the head of a tabular that is scaled down to the text width; close it with ``TABULAR_END``."""
     yield r"\setlength{\tabcolsep}{3pt}"
     yield r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
@@ -254,7 +265,7 @@ def open_tabular(columns: str) -> Iterator[str]:
 
 def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:
     yield "\n\\begin{table*}[t]\n\\centering\\small"
-    yield from open_tabular(columns)
+    yield from open_latex_tabular(columns)
     yield _row(heads)
     yield r"\midrule"
 

@@ -10,21 +10,21 @@ import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.diagnose import describe_failure
+from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import summary
-from eclose.diagnosis.report.comparison import describe_comparison, tabulate_comparison
+from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import OUTCOMES, derive_facts
-from eclose.diagnosis.report.headline import build_headline
-from eclose.diagnosis.report.number_format import plural, to_one_line, unbroken
-from eclose.diagnosis.report.table import Cell, Table, build_tables, list_glossary
+from eclose.diagnosis.report.explorer_filters import OUTCOMES, derive_response_facts
+from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count, to_one_line
+from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.diagnosis.diagnose import Case, Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
-    from eclose.diagnosis.report.headline import HeadlineItem
+    from eclose.diagnosis.report.headline import HeadlineStatement
 
 MAX_EXAMPLES = 10
 """Number of failing responses listed one by one."""
@@ -37,79 +37,84 @@ _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=\S)|(?<=\bwww)\.", re.IGNORECA
 _START = re.compile(r"^(\d+)?(?:(?<!\d)(?=[-+=])|(?<=\d)(?=[.)](?:\s|$)))")
 
 
-def escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return the text printed literally. Only special characters are escaped, so words and numbers stay readable."""
     return _START.sub(r"\g<0>\\", _SPECIAL.sub(r"\\\g<0>", to_one_line(text)))
 
 
-def escape_own(text: str) -> str:
+def escape_markdown_cell(text: str) -> str:
     """Return a text of this package for a cell of a table."""
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
-def render_markdown(diagnosis: Diagnosis, cases: Sequence[Case] = (), context: ReportContext | None = None) -> str:
+def render_markdown_report(
+    diagnosis: Diagnosis, cases: Sequence[Case] = (), context: ReportContext | None = None
+) -> str:
     """Return the report without the explorer: its tables and the first few failing responses."""
-    return unbroken("\n".join(_lines(diagnosis, cases, context or ReportContext()))) + "\n"
+    return add_no_break_spaces("\n".join(_lines(diagnosis, cases, context or ReportContext()))) + "\n"
 
 
 def _lines(diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext) -> Iterator[str]:
     """Yield the lines of the report."""
     overall = diagnosis.overall
-    judges = ", ".join(map(escape, diagnosis.judges))
-    yield f"# {escape(context.title)}"
+    judges = ", ".join(map(escape_markdown, diagnosis.judges))
+    yield f"# {escape_markdown(context.title)}"
     yield ""
     if context.stale:
-        yield f"> **{escape(' '.join(context.stale_warnings))}**"
+        yield f"> **{escape_markdown(' '.join(context.stale_warnings))}**"
         yield ""
-    yield f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}, judged by {judges}."
+    responses, questions = format_count(overall.responses, "response"), format_count(overall.questions, "question")
+    yield f"{responses} to {questions}, judged by {judges}."
     yield ""
     # Trust in the judge and cautions come before any figure.
-    yield f"> **Validation.** {' '.join(map(escape, (context.trust, *summary.describe_agreement(context))))}"
-    for sentence in summary.describe_flips(diagnosis):
-        yield f">\n> {escape(sentence)}"
-    for sentence in summary.list_cautions(diagnosis, context):
-        yield f">\n> {escape(sentence)}"
+    trust = map(escape_markdown, (context.trust, *summary.describe_judge_agreement(context)))
+    yield f"> **Validation.** {' '.join(trust)}"
+    for sentence in summary.describe_judge_flips(diagnosis):
+        yield f">\n> {escape_markdown(sentence)}"
+    for sentence in summary.list_report_cautions(diagnosis, context):
+        yield f">\n> {escape_markdown(sentence)}"
     yield "\n## First: is the evidence enough?\n"
-    yield " ".join(summary.describe_evidence(diagnosis))
+    yield " ".join(summary.describe_evidence_sufficiency(diagnosis))
     yield ""
-    for kind, responses, reliable, gap in summary.list_evidence_rates(diagnosis):
-        yield f"- {kind} ({responses}): reliable **{escape_own(reliable)}**, in the gap **{escape_own(gap)}**."
+    for kind, number, reliable, gap in summary.list_rates_by_evidence(diagnosis):
+        shares = f"reliable **{escape_markdown_cell(reliable)}**, in the gap **{escape_markdown_cell(gap)}**"
+        yield f"- {kind} ({number}): {shares}."
     if context.corrected:
         yield f"\n{summary.EVIDENCE_NOTE}"
-    yield f"\n## Then: of {plural(overall.responses, 'response')} …\n"
-    for statement in build_headline(diagnosis, context):
+    yield f"\n## Then: of {format_count(overall.responses, 'response')} …\n"
+    for statement in build_report_headline(diagnosis, context):
         yield from _statement(statement)
     own_rates = " All other counts and rates are the judge's own." if context.corrected else ""
     yield f"\nBrackets are 95 % intervals over questions.{own_rates}"
     yield "\n## Where responses are lost\n"
-    for stage in summary.build_flow(diagnosis):
+    for stage in summary.build_response_flow(diagnosis):
         yield _stage(stage)
     if context.base:
         yield from _comparison(context.base)
-    for table in build_tables(diagnosis, context):
+    for table in build_report_tables(diagnosis, context):
         yield from _table(table)
     yield from _examples(cases)
     yield "\n## Glossary\n"
-    for letter, name, meaning in list_glossary():
+    for letter, name, meaning in list_metric_glossary():
         yield f"- **{letter}** {name}: {meaning}"
     if context.about:
         yield "\n## About\n"
         for name, value in context.about.items():
-            yield f"- {escape(name)}: {escape(value)}"
+            yield f"- {escape_markdown(name)}: {escape_markdown(value)}"
 
 
 def _comparison(base: BaseComparison) -> Iterator[str]:
     """Yield the section on the base run."""
-    yield f"\n## Compared with {escape(base.name)}\n"
+    yield f"\n## Compared with {escape_markdown(base.name)}\n"
     for sentence in base.cautions:
-        yield f"> {escape(sentence)}\n"
-    for sentence in describe_comparison(base):
-        yield f"- {escape(sentence)}"
-    for table in tabulate_comparison(base):
+        yield f"> {escape_markdown(sentence)}\n"
+    for sentence in describe_run_comparison(base):
+        yield f"- {escape_markdown(sentence)}"
+    for table in tabulate_run_comparison(base):
         yield from _table(table, "###")
 
 
-def _statement(statement: HeadlineItem) -> Iterator[str]:
+def _statement(statement: HeadlineStatement) -> Iterator[str]:
     whose = f" ({statement.whose})" if statement.whose else ""
     yield f"- **{statement.figure} {statement.lead}**{whose}. {statement.meaning}"
     judged = f"{statement.beside}: " if statement.beside else "To the judge " if statement.whose else ""
@@ -120,25 +125,25 @@ def _statement(statement: HeadlineItem) -> Iterator[str]:
         yield f"  - {statement.detail}"
 
 
-def _stage(stage: summary.FlowStage) -> str:
+def _stage(stage: summary.ResponseFlowStage) -> str:
     lost = ", ".join(f"{part.count:,} {part.name}" for part in stage.lost) or "none lost"
     return f"- {stage.question} {stage.passed.count:,} of {stage.total:,} {stage.passed.name} ({lost})."
 
 
-def _table(table: Table, level: str = "##") -> Iterator[str]:
+def _table(table: ReportTable, level: str = "##") -> Iterator[str]:
     yield f"\n{level} {table.title}\n"
-    yield f"| {' | '.join(map(escape_own, table.heads))} |"
+    yield f"| {' | '.join(map(escape_markdown_cell, table.heads))} |"
     yield "|" + "|".join(" --- " for _ in table.heads) + "|"
     # A row may be shorter than the head: fill it up with empty cells.
     for row in table.rows:
         yield f"| {' | '.join(cell for cell, _ in zip_longest(map(_cell, row), table.heads, fillvalue=''))} |"
     if table.note:
-        yield f"\n{escape_own(table.note)}"
+        yield f"\n{escape_markdown_cell(table.note)}"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: ReportTableCell) -> str:
     """Return a cell; its details are numbers of this package."""
-    return " ".join((escape(cell.text), *map(escape_own, cell.details)))
+    return " ".join((escape_markdown(cell.text), *map(escape_markdown_cell, cell.details)))
 
 
 def _examples(cases: Sequence[Case]) -> Iterator[str]:
@@ -149,8 +154,9 @@ def _examples(cases: Sequence[Case]) -> Iterator[str]:
         return
     yield f"\n## Responses that fail: {min(MAX_EXAMPLES, len(failing))} of {len(failing):,}\n"
     for case in failing[:MAX_EXAMPLES]:
-        outcome = OUTCOMES[derive_facts(case).outcome]
-        yield f"- {escape(_short(case.response.id))} ({outcome}): {escape(_short(describe_failure(case)))}"
+        outcome = OUTCOMES[derive_response_facts(case).outcome]
+        response_id, failure = case.response.id, describe_response_failure(case)
+        yield f"- {escape_markdown(_short(response_id))} ({outcome}): {escape_markdown(_short(failure))}"
 
 
 def _short(text: str) -> str:

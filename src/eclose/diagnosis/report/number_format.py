@@ -25,36 +25,36 @@ def to_one_line(text: str) -> str:
     return " ".join(reveal_invisible(text).split())
 
 
-def percent(value: float | None, undefined: str = DASH) -> str:
+def format_percent(value: float | None, undefined: str = DASH) -> str:
     """Return ``46.3``; ``undefined`` where there is no value."""
     return undefined if value is None else f"{100 * value:.1f}"
 
 
-def percent_range(interval: Interval | None, undefined: str = "") -> str:
+def format_percent_interval(interval: Interval | None, undefined: str = "") -> str:
     """Return ``[40.9, 51.9]``; ``undefined`` where there is no interval."""
-    return undefined if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
+    return undefined if interval is None else f"[{format_percent(interval.low)}, {format_percent(interval.high)}]"
 
 
-def percent_span(bounds: Interval | None, undefined: str = DASH) -> str:
+def format_percent_span(bounds: Interval | None, undefined: str = DASH) -> str:
     """Return ``22.2 to 33.3``, or one number where both ends are printed alike."""
     if bounds is None:
         return undefined
-    low, high = percent(bounds.low), percent(bounds.high)
+    low, high = format_percent(bounds.low), format_percent(bounds.high)
     return low if low == high else f"{low} to {high}"
 
 
-def percent_between(bounds: Interval) -> str:
+def format_percent_between(bounds: Interval) -> str:
     """Return ``between 22.2 % and 33.3 %``, or one number where both ends are printed alike."""
-    low, high = percent(bounds.low), percent(bounds.high)
+    low, high = format_percent(bounds.low), format_percent(bounds.high)
     return f"{low} %" if low == high else f"between {low} % and {high} %"
 
 
-def format_figure(value: float | None, interval: Interval | None, undefined: str = "undefined") -> str:
+def format_percent_with_interval(value: float | None, interval: Interval | None, undefined: str = "undefined") -> str:
     """Return ``46.3 % [40.9, 51.9]``; without brackets where there is no interval."""
-    return undefined if value is None else f"{percent(value)} % {percent_range(interval)}".rstrip()
+    return undefined if value is None else f"{format_percent(value)} % {format_percent_interval(interval)}".rstrip()
 
 
-def signed(value: float | None) -> str:
+def format_signed_percent(value: float | None) -> str:
     """Return ``+4.2`` or ``−4.2`` for a difference; a value that rounds to zero has no sign."""
     if value is None:
         return DASH
@@ -63,17 +63,19 @@ def signed(value: float | None) -> str:
     return "0.0" if float(rounded) == 0 else rounded.replace("-", "−")
 
 
-def signed_range(interval: Interval | None) -> str:
+def format_signed_interval(interval: Interval | None) -> str:
     """Return ``[−1.3, +9.7]``; empty where there is no interval."""
-    return "" if interval is None else f"[{signed(interval.low)}, {signed(interval.high)}]"
+    return (
+        "" if interval is None else f"[{format_signed_percent(interval.low)}, {format_signed_percent(interval.high)}]"
+    )
 
 
-def plural(count: int, noun: str, several: str | None = None) -> str:
+def format_count(count: int, noun: str, several: str | None = None) -> str:
     """Return ``1 response``, ``2,000 responses``, ``3 families``."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
-def format_label(label: Label) -> str:
+def format_binary_label(label: Label) -> str:
     """Return ``1``, ``0``, or a dash for an unjudged label."""
     return DASH if label is None else str(int(label))
 
@@ -82,6 +84,6 @@ def format_label(label: Label) -> str:
 _UNIT = re.compile(r"(?<=\d) (?=%|points\b)|(?<=\bn) (?=\d)|(?<=\d,) (?=[−+\d.]+\\?\])|(?<=%) (?=\\?\[)")
 
 
-def unbroken(text: str) -> str:
+def add_no_break_spaces(text: str) -> str:
     """Return the text with no-break spaces between numbers and units, and within intervals."""
     return _UNIT.sub(NO_BREAK, text)

@@ -34,7 +34,7 @@ TOO_LITTLE_TEXT = "too little judged"
 UNDEFINED_TEXT = "not defined"
 
 
-def classify_rate(rate: Rate) -> RateStatus:
+def classify_rate_status(rate: Rate) -> RateStatus:
     """Return how a rate may be printed."""
     # The unjudged may all lie outside the denominator, so bounds exist as soon as there is one case.
     if not rate.n + rate.unjudged:
@@ -45,7 +45,7 @@ def classify_rate(rate: Rate) -> RateStatus:
     return RateStatus.TOO_LITTLE if share > MAX_UNJUDGED_SHARE else RateStatus.BOUNDS
 
 
-def widen_by_unjudged(rate: Rate, low: float, high: float) -> Interval:
+def widen_interval_by_unjudged(rate: Rate, low: float, high: float) -> Interval:
     """Return the interval of a corrected rate, widened by the responses without a label of the judge."""
     share = rate.unjudged / (rate.n + rate.unjudged)
     # The unjudged responses are all misses at the lower end and all hits at the upper end.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED, Criterion
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
-from eclose.diagnosis.report.headline import RateText, format_group_rate, format_value
-from eclose.diagnosis.report.number_format import plural
-from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, explain_reason
+from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
+from eclose.diagnosis.report.number_format import format_count
+from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, explain_missing_label
 from eclose.metrics.judge_against_people import DIRECT_LABELS, JudgedLabel
 from eclose.metrics.rates import Metric
 
@@ -25,7 +25,7 @@ FEW_QUESTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class FlowPart:
+class ResponseFlowPart:
     """Some responses of a stage: those that pass, or those lost for one reason."""
 
     kind: str
@@ -35,16 +35,16 @@ class FlowPart:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowStage:
+class ResponseFlowStage:
     """One test of the chain, with the responses that pass it and those that it loses."""
 
     question: str
     total: int
-    passed: FlowPart
-    lost: tuple[FlowPart, ...]
+    passed: ResponseFlowPart
+    lost: tuple[ResponseFlowPart, ...]
 
 
-def describe_evidence(diagnosis: Diagnosis) -> tuple[str, ...]:
+def describe_evidence_sufficiency(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Return whether the passages answer the questions; failures of retrieval are not failures of reasoning."""
     summaries = diagnosis.by_evidence
     lacking, unjudged = summaries.get(EvidenceSufficiency.INSUFFICIENT), summaries.get(EvidenceSufficiency.UNJUDGED)
@@ -58,16 +58,16 @@ def describe_evidence(diagnosis: Diagnosis) -> tuple[str, ...]:
         sentences.append("Wherever it was judged, the passages settle the question.")
     else:
         sentences.append(
-            f"For {lacking.questions:,} of {plural(diagnosis.overall.questions, 'question')} "
-            f"({plural(lacking.responses, 'response')}) the passages do not settle the question: "
+            f"For {lacking.questions:,} of {format_count(diagnosis.overall.questions, 'question')} "
+            f"({format_count(lacking.responses, 'response')}) the passages do not settle the question: "
             "that is a failure of retrieval, not of reasoning, so every rate is also given apart."
         )
     if unjudged is not None:
-        sentences.append(f"For {plural(unjudged.responses, 'response')} this was not judged.")
+        sentences.append(f"For {format_count(unjudged.responses, 'response')} this was not judged.")
     return tuple(sentences)
 
 
-def list_evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:
+def list_rates_by_evidence(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:
     """Return, for each kind of evidence and for all responses, their number and the judge's TRR and LGG."""
     # With one kind of evidence the list would repeat the headline.
     if len(diagnosis.by_evidence) < 2:
@@ -76,7 +76,7 @@ def list_evidence_rates(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str]
     return tuple(
         (
             name,
-            plural(group.responses, "response"),
+            format_count(group.responses, "response"),
             str(format_group_rate(group, Metric.TRACE_RELIABILITY_RATE)),
             str(format_group_rate(group, Metric.GAP_RATE)),
         )
@@ -90,26 +90,28 @@ EVIDENCE_NOTE = (
 _EVIDENCE_LEADS = {**EVIDENCE_WORDS, EvidenceSufficiency.UNJUDGED: "this was not judged"}
 
 
-def list_agreement(context: ReportContext) -> dict[JudgedLabel, RateText]:
+def list_judge_agreement(context: ReportContext) -> dict[JudgedLabel, RateText]:
     """Return the agreement of the judge with people on each label it gives, where both labelled responses."""
     return {
-        row.label: format_value(*row.agreement[:2]) for row in context.agreement if row.label in DIRECT_LABELS and row.n
-    }  # fmt: skip
+        row.label: format_rate_value(*row.agreement[:2])
+        for row in context.agreement
+        if row.label in DIRECT_LABELS and row.n
+    }
 
 
-def describe_agreement(context: ReportContext) -> tuple[str, ...]:
+def describe_judge_agreement(context: ReportContext) -> tuple[str, ...]:
     """Return a sentence on the label with the least agreement, and one on all labels."""
-    if not (figures := list_agreement(context)):
+    if not (figures := list_judge_agreement(context)):
         return ()
     rows = [row for row in context.agreement if row.label in figures]
     # Ties are resolved by the name of the label, so the sentence is stable.
     worst = min(rows, key=lambda row: (row.agreement.value or 0, row.label))
     label = f"{worst.label} ({LABEL_WORDS[worst.label]})"
-    least = f"It agrees with them least about {label}: {figures[worst.label]} of {plural(worst.n, 'response')}."
+    least = f"It agrees with them least about {label}: {figures[worst.label]} of {format_count(worst.n, 'response')}."
     return least, f"Agreement by label: {'; '.join(f'{name} {figure}' for name, figure in figures.items())}."
 
 
-def describe_flips(diagnosis: Diagnosis) -> tuple[str, ...]:
+def describe_judge_flips(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Return how consistent the judge is, where it was asked more than once."""
     repeated = {name: counts for name, counts in diagnosis.flips.items() if counts.responses}
     if not repeated:
@@ -117,15 +119,15 @@ def describe_flips(diagnosis: Diagnosis) -> tuple[str, ...]:
     if not any(counts.flipped for counts in repeated.values()):
         return ("The judge was asked more than once and said the same each time.",)
     name, worst = max(repeated.items(), key=lambda item: item[1].rate or 0)
-    share = f"{worst.flipped:,} of {plural(worst.responses, 'response')}"
-    figure = format_value(worst.rate, worst.interval)
+    share = f"{worst.flipped:,} of {format_count(worst.responses, 'response')}"
+    figure = format_rate_value(worst.rate, worst.interval)
     label = LABEL_WORDS[name] if name == EVIDENCE else f"{name} ({LABEL_WORDS[name]})"
     return (
         f"The judge was asked more than once. It is least steady about {label}: {share} got both answers, {figure}.",
     )
 
 
-def list_cautions(diagnosis: Diagnosis, context: ReportContext) -> tuple[str, ...]:
+def list_report_cautions(diagnosis: Diagnosis, context: ReportContext) -> tuple[str, ...]:
     """Return what a reader must know before trusting a figure."""
     return tuple(_cautions(diagnosis, context))
 
@@ -146,22 +148,22 @@ def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[str]:
         }
         missing = sum(reasons.values())
         if missing > MAX_UNJUDGED_SHARE * total:
-            explanation = "; ".join(f"{explain_reason(reason)} ({count:,})" for reason, count in reasons.items())
+            explanation = "; ".join(f"{explain_missing_label(reason)} ({count:,})" for reason, count in reasons.items())
             label = f"{criterion.value} ({LABEL_WORDS[criterion.value]})"
-            share = f"{missing:,} of {plural(total, 'response')}"
+            share = f"{missing:,} of {format_count(total, 'response')}"
             yield f"Too little judged: {label} has no label for {share}: {explanation}."
 
 
 def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
-    """Yield the sentences of ``list_cautions``."""
+    """Yield the sentences of ``list_report_cautions``."""
     yield from _unjudged_cautions(diagnosis)
     if diagnosis.overall.questions < FEW_QUESTIONS:
         yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
     for reason, count in context.left_out_by_reason.items():
-        yield f"{plural(count, 'response')} left out: {reason}."
+        yield f"{format_count(count, 'response')} left out: {reason}."
     if diagnosis.inconsistent:
         yield (
-            f"{plural(diagnosis.inconsistent, 'response')} reliable by every label and yet wrong: "
+            f"{format_count(diagnosis.inconsistent, 'response')} reliable by every label and yet wrong: "
             "a label or the reference must be wrong."
         )
     # One sentence per judge, in order, with all models of its family.
@@ -173,7 +175,7 @@ def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
         )
 
 
-def build_flow(diagnosis: Diagnosis) -> tuple[FlowStage, ...]:
+def build_response_flow(diagnosis: Diagnosis) -> tuple[ResponseFlowStage, ...]:
     """Return the stages from all responses to the reliable ones, with every loss named."""
     joint = diagnosis.joint
     gap = diagnosis.overall.composition.gap_failures
@@ -187,28 +189,32 @@ def build_flow(diagnosis: Diagnosis) -> tuple[FlowStage, ...]:
     reliable = count(True, True, True)
     # Failure classes of responses that pursue the question and do not establish their answer.
     closing = (FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING, FailureClass.CLOSURE_FAILURE)
+    hold = ResponseFlowPart("sound", "hold step by step", sound)
+    pursue = ResponseFlowPart("sound", "pursue it as well", aligned)
+    establish = ResponseFlowPart("reliable", "are reliable", reliable)
+    unclear = count(True, None) - count(True, None, False)
     return (
-        _stage("Does every step hold?", total, FlowPart("sound", "hold step by step", sound), [
-            FlowPart("unsound", "an unsound step", count(False), "outcome=unsound"),
-            FlowPart("undecided", "not judged", count(None), "outcome=undecided_L"),
+        _stage("Does every step hold?", total, hold, [
+            ResponseFlowPart("unsound", "an unsound step", count(False), "outcome=unsound"),
+            ResponseFlowPart("undecided", "not judged", count(None), "outcome=undecided_L"),
         ]),
-        _stage("Does the reasoning pursue the question?", sound, FlowPart("sound", "pursue it as well", aligned), [
+        _stage("Does the reasoning pursue the question?", sound, pursue, [
             _lost(FailureClass.PATH_DEVIATION, count(True, False)),
             _lost(FailureClass.UNDETERMINED, count(True, None, False)),
-            FlowPart("undecided", "not judged", count(True, None) - count(True, None, False), "outcome=undecided_A"),
+            ResponseFlowPart("undecided", "not judged", unclear, "outcome=undecided_A"),
         ]),
-        _stage("Does it establish the submitted answer?", aligned, FlowPart("reliable", "are reliable", reliable), [
+        _stage("Does it establish the submitted answer?", aligned, establish, [
             *(_lost(failure, gap.get(failure, 0)) for failure in closing),
-            FlowPart("undecided", "not judged", count(True, True, None), "outcome=undecided_C"),
+            ResponseFlowPart("undecided", "not judged", count(True, True, None), "outcome=undecided_C"),
         ]),
     )  # fmt: skip
 
 
-def _lost(failure: FailureClass, count: int) -> FlowPart:
+def _lost(failure: FailureClass, count: int) -> ResponseFlowPart:
     """Return the part of responses lost to a failure class."""
-    return FlowPart(str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}")
+    return ResponseFlowPart(str(failure), FAILURE_WORDS[failure][0], count, f"outcome=gap_{failure}")
 
 
-def _stage(question: str, total: int, passed: FlowPart, lost: list[FlowPart]) -> FlowStage:
+def _stage(question: str, total: int, passed: ResponseFlowPart, lost: list[ResponseFlowPart]) -> ResponseFlowStage:
     """Return a stage without empty losses."""
-    return FlowStage(question, total, passed, tuple(part for part in lost if part.count))
+    return ResponseFlowStage(question, total, passed, tuple(part for part in lost if part.count))

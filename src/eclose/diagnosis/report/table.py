@@ -9,13 +9,18 @@ from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.report import wording
 from eclose.diagnosis.report.number_format import (
     DASH,
-    format_label,
-    percent,
-    percent_range,
-    percent_span,
-    plural,
+    format_binary_label,
+    format_count,
+    format_percent,
+    format_percent_interval,
+    format_percent_span,
 )
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate, widen_by_unjudged
+from eclose.diagnosis.report.rate_status import (
+    TOO_LITTLE_TEXT,
+    RateStatus,
+    classify_rate_status,
+    widen_interval_by_unjudged,
+)
 from eclose.metrics.judge_against_people import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
@@ -37,7 +42,7 @@ CONDITIONAL = (Metric.GAP_SHARE, Metric.GAP_RISK)
 """Rates over some of the responses; the paper gives their Wilson intervals."""
 
 
-class Cell(NamedTuple):
+class ReportTableCell(NamedTuple):
     """Text of a cell, with details in small type beneath it."""
 
     text: str
@@ -47,17 +52,17 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """A table with a title; the first column names the rows."""
 
     key: str
     title: str
     heads: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[ReportTableCell, ...], ...]
     note: str = ""
 
 
-def build_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
+def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[ReportTable, ...]:
     """Return every table with rows, in reading order."""
     tables = (
         *build_metrics_tables(diagnosis, context),
@@ -68,36 +73,36 @@ def build_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, .
         _code_table(diagnosis),
         _answer_table(diagnosis),
         _unjudged_table(diagnosis),
-        build_agreement_table(context),
-        build_flips_table(diagnosis),
+        build_judge_agreement_table(context),
+        build_judge_flips_table(diagnosis),
     )
     return tuple(table for table in tables if table.rows)
 
 
-def make_rate_cell(summary: GroupSummary, metric: Metric) -> Cell:
+def make_rate_cell(summary: GroupSummary, metric: Metric) -> ReportTableCell:
     """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
     rate, estimate = summary.rates[metric], summary.estimates[metric]
     # Unjudged responses follow with a plus sign.
     counted = f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else "")
-    interval = percent_range(estimate.interval) if estimate.interval else ""
+    interval = format_percent_interval(estimate.interval) if estimate.interval else ""
     # The paper prints Wilson intervals for the conditional rates.
-    wilson = f"W {percent_range(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
-    match classify_rate(rate):
+    wilson = f"W {format_percent_interval(rate.wilson)}" if metric in CONDITIONAL and rate.wilson else ""
+    match classify_rate_status(rate):
         case RateStatus.BOUNDS:
-            lines = [f"{percent(rate.value)} {interval}", wilson, counted]
+            lines = [f"{format_percent(rate.value)} {interval}", wilson, counted]
         case RateStatus.TOO_LITTLE:
             lines = [TOO_LITTLE_TEXT, counted]
         case _:
             lines = [interval, wilson, counted]
     # With unjudged responses the cell shows the bounds, and the rate of the judged beneath.
-    text = percent(rate.value) if not rate.unjudged or rate.bounds is None else percent_span(rate.bounds)
-    return Cell(text, tuple(filter(None, lines)))
+    text = format_percent(rate.value) if not rate.unjudged or rate.bounds is None else format_percent_span(rate.bounds)
+    return ReportTableCell(text, tuple(filter(None, lines)))
 
 
-def _summary_row(name: str, summary: GroupSummary) -> tuple[Cell, ...]:
+def _summary_row(name: str, summary: GroupSummary) -> tuple[ReportTableCell, ...]:
     return (
-        Cell(name),
-        Cell(f"{summary.responses:,}", (f"to {plural(summary.questions, 'question')}",)),
+        ReportTableCell(name),
+        ReportTableCell(f"{summary.responses:,}", (f"to {format_count(summary.questions, 'question')}",)),
         *(make_rate_cell(summary, metric) for metric in TABLE_METRICS),
     )
 
@@ -114,7 +119,7 @@ _RATE_NOTE = (
 _SAME_NOTE = "The notes below the first table apply."
 
 
-def list_group_levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
+def list_group_kinds(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
     """Return the kinds of groups that occur, with their summaries; no two kinds hold the same groups."""
     kinds = (
         ("by model", diagnosis.by_model),
@@ -124,118 +129,130 @@ def list_group_levels(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSumma
     return tuple((name, groups) for name, groups in kinds if groups)
 
 
-def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[Table, ...]:
+def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[ReportTable, ...]:
     """Return the metrics of all responses with the first kind of groups, then a table for each further kind."""
     # There is always at least one kind: the pairs of dataset and model.
-    (first, groups), *others = list_group_levels(diagnosis)
+    (first, groups), *others = list_group_kinds(diagnosis)
     rows = (*_overall_rows(diagnosis, context), *map(_group_row, groups))
     note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if context.corrected else _RATE_NOTE
-    tables = [Table("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
+    tables = [ReportTable("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
     for name, groups in others:
         key = f"metrics-{name.replace(' ', '-')}"
         rows = tuple(map(_group_row, groups))
-        tables.append(Table(key, f"The metrics, {name}", ("group", *_RATE_HEADS), rows, _SAME_NOTE))
+        tables.append(ReportTable(key, f"The metrics, {name}", ("group", *_RATE_HEADS), rows, _SAME_NOTE))
     return tuple(tables)
 
 
 CORRECTED_NOTE = "Corrected: by labels of people, for all responses together; the rates of groups are the judge's own."
 
 
-def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tuple[Cell, ...]]:
+def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tuple[ReportTableCell, ...]]:
     if context.corrected:
-        yield make_corrected_row(diagnosis.overall, context)
+        yield make_corrected_rates_row(diagnosis.overall, context)
     yield _summary_row("all, the judge alone" if context.corrected else "all responses", diagnosis.overall)
 
 
-def _group_row(summary: GroupSummary) -> tuple[Cell, ...]:
-    return _summary_row(wording.name_group(summary.group), summary)
+def _group_row(summary: GroupSummary) -> tuple[ReportTableCell, ...]:
+    return _summary_row(wording.name_response_group(summary.group), summary)
 
 
-def make_corrected_row(overall: GroupSummary, context: ReportContext) -> tuple[Cell, ...]:
+def make_corrected_rates_row(overall: GroupSummary, context: ReportContext) -> tuple[ReportTableCell, ...]:
     """Return the row of corrected rates, as bounds where labels of the judge are missing."""
     corrected = context.corrected or {}
     cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)
-    return (Cell("all, corrected"), Cell(""), *cells)
+    return (ReportTableCell("all, corrected"), ReportTableCell(""), *cells)
 
 
-def _corrected_cell(rate: Rate, corrected: Estimate | None) -> Cell:
+def _corrected_cell(rate: Rate, corrected: Estimate | None) -> ReportTableCell:
     """Return a corrected rate, as bounds with missing labels."""
     if corrected is None or corrected.value is None or corrected.interval is None:
-        return Cell(DASH)
-    match classify_rate(rate):
+        return ReportTableCell(DASH)
+    match classify_rate_status(rate):
         case RateStatus.BOUNDS:
-            span = widen_by_unjudged(rate, corrected.value, corrected.value)
-            return Cell(percent_span(span), (percent_range(widen_by_unjudged(rate, *corrected.interval)),))
+            span = widen_interval_by_unjudged(rate, corrected.value, corrected.value)
+            return ReportTableCell(
+                format_percent_span(span),
+                (format_percent_interval(widen_interval_by_unjudged(rate, *corrected.interval)),),
+            )
         case RateStatus.TOO_LITTLE:
-            return Cell(TOO_LITTLE_TEXT)
-    return Cell(percent(corrected.value), (percent_range(corrected.interval),))
+            return ReportTableCell(TOO_LITTLE_TEXT)
+    return ReportTableCell(format_percent(corrected.value), (format_percent_interval(corrected.interval),))
 
 
-def build_evidence_table(diagnosis: Diagnosis) -> Table:
+def build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
     """Return the metrics separately for sufficient and insufficient evidence."""
     rows = tuple(_summary_row(wording.EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
-    return Table("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
+    return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
 
 
-def _failure_table(diagnosis: Diagnosis) -> Table:
+def _failure_table(diagnosis: Diagnosis) -> ReportTable:
     parts = diagnosis.overall.composition
     # Shares of two totals: all insufficient responses, and those in the gap.
     insufficient, gap = sum(parts.failures.values()), sum(parts.gap_failures.values())
     rows = tuple(
         (
-            Cell(wording.FAILURE_WORDS[failure][0]),
+            ReportTableCell(wording.FAILURE_WORDS[failure][0]),
             _share(count, insufficient),
             _share(parts.gap_failures.get(failure, 0), gap),
-            Cell(wording.FAILURE_WORDS[failure][1]),
+            ReportTableCell(wording.FAILURE_WORDS[failure][1]),
         )
         for failure, count in parts.failures.items()
     )
     heads = ("first broken link", "of all that fail as a whole", "of the gap", "such responses …")
-    return Table("failures", "How the whole fails", heads, rows)
+    return ReportTable("failures", "How the whole fails", heads, rows)
 
 
-def _joint_table(diagnosis: Diagnosis) -> Table:
+def _joint_table(diagnosis: Diagnosis) -> ReportTable:
     total = sum(diagnosis.joint.values())
     rows = tuple(
-        (*(Cell(format_label(label)) for label in labels), Cell(f"{count:,}"), Cell(percent(count / total)))
+        (
+            *(ReportTableCell(format_binary_label(label)) for label in labels),
+            ReportTableCell(f"{count:,}"),
+            ReportTableCell(format_percent(count / total)),
+        )
         # 1 1 1 first, missing labels last.
         for labels, count in sorted(diagnosis.joint.items(), key=lambda item: tuple(map(_label_rank, item[0])))
     )
     note = "1: yes, 0: no, –: not judged. 1 1 1 is reliable; 1 with a 0 behind it is the gap."
-    return Table("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
+    return ReportTable("joint", "Labels L, A and C together", ("L", "A", "C", "responses", "%"), rows, note)
 
 
-def build_violations_table(diagnosis: Diagnosis) -> Table:
+def build_violations_table(diagnosis: Diagnosis) -> ReportTable:
     """Return how many of the labels L, A and C responses violate."""
     violations, total = diagnosis.violations, diagnosis.overall.responses
     # Shares of the second column are among responses with a violation.
     violating = violations.one + violations.several
     rows = (
-        (Cell("none of L, A and C"), _share(violations.none, total), Cell("")),
-        (Cell("exactly one"), _share(violations.one, total), _share(violations.one, violating)),
-        (Cell("several"), _share(violations.several, total), _share(violations.several, violating)),
-        (Cell("both global links, A and C"), _share(violations.both_links, total), Cell("")),
-        (Cell("not known: one has no label"), _share(violations.unknown, total), Cell("")),
+        (ReportTableCell("none of L, A and C"), _share(violations.none, total), ReportTableCell("")),
+        (ReportTableCell("exactly one"), _share(violations.one, total), _share(violations.one, violating)),
+        (ReportTableCell("several"), _share(violations.several, total), _share(violations.several, violating)),
+        (ReportTableCell("both global links, A and C"), _share(violations.both_links, total), ReportTableCell("")),
+        (ReportTableCell("not known: one has no label"), _share(violations.unknown, total), ReportTableCell("")),
     )
     heads = ("violated", "responses", "of those with a violation")
-    return Table("violations", "How many labels are violated", heads, rows)
+    return ReportTable("violations", "How many labels are violated", heads, rows)
 
 
 def _label_rank(label: Label) -> int:
     return {True: 0, False: 1, None: 2}[label]
 
 
-def _code_table(diagnosis: Diagnosis) -> Table:
+def _code_table(diagnosis: Diagnosis) -> ReportTable:
     # Steps, not responses: one response may have several unsound steps.
     total = sum(diagnosis.local_failures.values())
     rows = tuple(
-        (Cell(code.value), Cell(wording.CODE_WORDS[code][0]), _share(count, total), Cell(wording.CODE_WORDS[code][1]))
+        (
+            ReportTableCell(code.value),
+            ReportTableCell(wording.CODE_WORDS[code][0]),
+            _share(count, total),
+            ReportTableCell(wording.CODE_WORDS[code][1]),
+        )
         for code, count in diagnosis.local_failures.items()
     )
-    return Table("codes", "Why steps are unsound", ("code", "reason", "unsound steps", "meaning"), rows)
+    return ReportTable("codes", "Why steps are unsound", ("code", "reason", "unsound steps", "meaning"), rows)
 
 
-def _answer_table(diagnosis: Diagnosis) -> Table:
+def _answer_table(diagnosis: Diagnosis) -> ReportTable:
     matching, aliases = diagnosis.matching, diagnosis.alias_matching
     counts = {
         "correct to the judge, and a match of the reference": matching.both,
@@ -250,29 +267,33 @@ def _answer_table(diagnosis: Diagnosis) -> Table:
         "wrong answer, though everything holds: worth a look": diagnosis.inconsistent,
     }
     total = diagnosis.overall.responses
-    rows = tuple((Cell(name), _share(count, total)) for name, count in counts.items())
-    return Table("answers", "Answers: judge, matching and reasoning", ("the answer is …", "responses"), rows)
+    rows = tuple((ReportTableCell(name), _share(count, total)) for name, count in counts.items())
+    return ReportTable("answers", "Answers: judge, matching and reasoning", ("the answer is …", "responses"), rows)
 
 
-def _unjudged_table(diagnosis: Diagnosis) -> Table:
+def _unjudged_table(diagnosis: Diagnosis) -> ReportTable:
     rows = tuple(
-        (Cell(criterion.value), Cell(wording.explain_reason(reason)), Cell(f"{count:,}"))
+        (
+            ReportTableCell(criterion.value),
+            ReportTableCell(wording.explain_missing_label(reason)),
+            ReportTableCell(f"{count:,}"),
+        )
         for criterion, reasons in diagnosis.unjudged.items()
         for reason, count in reasons.items()
     )
-    return Table("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
+    return ReportTable("unjudged", "What was not judged, and why", ("criterion", "reason", "responses"), rows)
 
 
-def build_agreement_table(context: ReportContext) -> Table:
+def build_judge_agreement_table(context: ReportContext) -> ReportTable:
     """Return the agreement of the judge with people, label by label."""
     rows = tuple(
         (
-            Cell(row.label.value),
-            Cell(wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0]),
-            Cell(f"{row.n:,}"),
+            ReportTableCell(row.label.value),
+            ReportTableCell(wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0]),
+            ReportTableCell(f"{row.n:,}"),
             _estimate_cell(row.agreement),
-            Cell(f"{row.misses:,}"),
-            Cell(f"{row.false_alarms:,}"),
+            ReportTableCell(f"{row.misses:,}"),
+            ReportTableCell(f"{row.false_alarms:,}"),
             _estimate_cell(row.scores.kappa),
         )
         for row in context.agreement
@@ -282,24 +303,24 @@ def build_agreement_table(context: ReportContext) -> Table:
         "Misses: failures that people alone see; false alarms: those the judge alone sees. Brackets are 95 % intervals "
         "over questions. Kappa is agreement beyond chance."
     )
-    return Table("agreement", "How far the judge agrees with people", heads, rows, note)
+    return ReportTable("agreement", "How far the judge agrees with people", heads, rows, note)
 
 
-def _estimate_cell(estimate: Estimate) -> Cell:
-    interval = percent_range(estimate.interval)
-    return Cell(percent(estimate.value), (interval,) if interval else ())
+def _estimate_cell(estimate: Estimate) -> ReportTableCell:
+    interval = format_percent_interval(estimate.interval)
+    return ReportTableCell(format_percent(estimate.value), (interval,) if interval else ())
 
 
-def build_flips_table(diagnosis: Diagnosis) -> Table:
+def build_judge_flips_table(diagnosis: Diagnosis) -> ReportTable:
     """Return how often the judge changed its label when asked again."""
     rows = tuple(
         (
-            Cell(name),
-            Cell(wording.LABEL_WORDS[name]),
-            Cell(f"{counts.responses:,}"),
-            Cell(f"{counts.flipped:,}"),
+            ReportTableCell(name),
+            ReportTableCell(wording.LABEL_WORDS[name]),
+            ReportTableCell(f"{counts.responses:,}"),
+            ReportTableCell(f"{counts.flipped:,}"),
             _estimate_cell(Estimate(counts.rate, counts.interval)),
-            Cell(percent(counts.pair_rate)),
+            ReportTableCell(format_percent(counts.pair_rate)),
         )
         for name, counts in diagnosis.flips.items()
     )
@@ -308,15 +329,15 @@ def build_flips_table(diagnosis: Diagnosis) -> Table:
         "Flipped: responses that got both answers among the repetitions, with a 95 % interval. Pairs that differ: how "
         "often one more repetition gives another answer."
     )
-    return Table("flips", "How steady the judge is", heads, rows, note)
+    return ReportTable("flips", "How steady the judge is", heads, rows, note)
 
 
-def _share(count: int, total: int) -> Cell:
+def _share(count: int, total: int) -> ReportTableCell:
     """Return a count with its share of a total."""
-    return Cell(f"{count:,}", (f"({percent(count / total)} %)",) if total else ())
+    return ReportTableCell(f"{count:,}", (f"({format_percent(count / total)} %)",) if total else ())
 
 
-def list_glossary() -> Iterator[tuple[str, str, str]]:
+def list_metric_glossary() -> Iterator[tuple[str, str, str]]:
     """Yield each metric and failure code with its name and meaning."""
     for metric, (name, meaning) in wording.METRIC_WORDS.items():
         yield metric.value, name, meaning

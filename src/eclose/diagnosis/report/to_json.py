@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import name_class
-from eclose.diagnosis.report.headline import build_headline
-from eclose.diagnosis.report.rate_status import RateStatus, classify_rate
+from eclose.diagnosis.report.explorer_filters import name_response_class
+from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
 from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from eclose.diagnosis.compare import GroupComparison, RateDifference, ResponsePair, UnsharedCounts
+    from eclose.diagnosis.compare import GroupComparison, RateDifference, ResponsePair, UnsharedResponseCounts
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
-    from eclose.diagnosis.report.headline import HeadlineItem
+    from eclose.diagnosis.report.headline import HeadlineStatement
     from eclose.metrics.judge_against_people import LabelRow
     from eclose.metrics.rates import Metric
     from eclose.metrics.repeat_consistency import FlipCounts
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 FORMAT = "eclose-diagnosis-1"
 
 
-def render_json(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
+def render_diagnosis_json(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
     """Return one JSON object in ASCII, with a final line break."""
-    return json.dumps(to_plain(diagnosis, context or ReportContext()), indent=1) + "\n"
+    return json.dumps(diagnosis_to_dict(diagnosis, context or ReportContext()), indent=1) + "\n"
 
 
-def to_plain(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
+def diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
     """Return the diagnosis as plain values for JSON."""
     return {
         # The keys are a public format: add keys, never rename them.
@@ -44,7 +44,7 @@ def to_plain(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
         "stale": list(context.stale),
         "provenance": None if context.checked is None else "checked" if context.checked else "unchecked",
         "judges": list(diagnosis.judges),
-        "headline": [_headline(statement) for statement in build_headline(diagnosis, context)],
+        "headline": [_headline(statement) for statement in build_report_headline(diagnosis, context)],
         "validation": context.validation,
         "validated": context.validated,
         "corrected": None
@@ -82,7 +82,7 @@ def to_plain(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
     }
 
 
-def _headline(statement: HeadlineItem) -> dict[str, Any]:
+def _headline(statement: HeadlineStatement) -> dict[str, Any]:
     return {
         "kind": statement.kind,
         "figure": str(statement.figure),
@@ -134,7 +134,7 @@ def _group(summary: GroupSummary, benchmark: str | None = None, model: str | Non
 def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
     """Return a rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of the judged."""
     rate, interval = summary.rates[metric], summary.estimates[metric].interval
-    status = classify_rate(rate)
+    status = classify_rate_status(rate)
     return {
         "hits": rate.hits,
         "n": rate.n,
@@ -159,14 +159,14 @@ def _comparison(base: BaseComparison) -> dict[str, Any]:
         "groups": [_compared(group) for group in comparison.groups],
         "pairs": len(comparison.pairs),
         "transitions": [
-            {"before": name_class(old), "after": name_class(new), "responses": count}
+            {"before": name_response_class(old), "after": name_response_class(new), "responses": count}
             for (old, new), count in comparison.transitions.items()
         ],
         "changed": [_changed(pair) for pair in comparison.changed],
     }
 
 
-def _unshared(counts: UnsharedCounts) -> dict[str, int]:
+def _unshared(counts: UnsharedResponseCounts) -> dict[str, int]:
     return {
         "questions": counts.questions,
         "responses": counts.responses,
@@ -205,8 +205,8 @@ def _changed(pair: ResponsePair) -> dict[str, Any]:
         "question": pair.run.instance_id,
         "response": pair.run.response_id,
         "response_there": pair.base.response_id,
-        "before": name_class(before),
-        "after": name_class(after),
+        "before": name_response_class(before),
+        "after": name_response_class(after),
     }
 
 

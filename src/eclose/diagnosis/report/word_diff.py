@@ -43,12 +43,12 @@ class _Change(NamedTuple):
     new: str
 
 
-def mark_same(text: str) -> MarkedText:
+def mark_text_unchanged(text: str) -> MarkedText:
     """Return the whole text as unchanged."""
     return (DiffPiece(text),) if text else ()
 
 
-def mark_new(text: str) -> MarkedText:
+def mark_text_new(text: str) -> MarkedText:
     """Return the whole text as new."""
     return (DiffPiece(text, DiffMark.NEW),) if text else ()
 
@@ -69,7 +69,7 @@ def diff_words(old: str, new: str) -> MarkedText:
     return tuple(_merge_pieces(pieces))
 
 
-def is_changed(words: MarkedText) -> bool:
+def has_word_changes(words: MarkedText) -> bool:
     """Return whether any word was removed or added."""
     return any(piece.mark is not DiffMark.SAME for piece in words)
 
@@ -80,7 +80,7 @@ def word_overlap(first: str, second: str) -> float:
     return 2 * (first_words & second_words).total() / max(1, first_words.total() + second_words.total())
 
 
-def match_counterparts(old: Sequence[str], new: Sequence[str], *, least: float = 0.5) -> list[int | None]:
+def match_text_counterparts(old: Sequence[str], new: Sequence[str], *, least: float = 0.5) -> list[int | None]:
     """Return for each new text the index of its old counterpart, in order and each at most once.
 
     Maximises the total overlap of the pairs; texts with an overlap below ``least`` are not paired.

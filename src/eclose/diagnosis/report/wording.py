@@ -90,11 +90,11 @@ REASON_WORDS = {
 """Explanation of each kind of reason for a missing label."""
 
 
-def explain_reason(reason: str) -> str:
+def explain_missing_label(reason: str) -> str:
     """Return the explanation of a missing label; a reason of another kind is returned as it is."""
     return REASON_WORDS.get(reason, reason)
 
 
-def name_group(group: tuple[str, ...]) -> str:
+def name_response_group(group: tuple[str, ...]) -> str:
     """Return the name of a group of responses."""
     return " · ".join(group) if group else "all responses"

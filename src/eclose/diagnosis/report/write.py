@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.file_formats import ReportFormat
-from eclose.diagnosis.report.html import render_page
-from eclose.diagnosis.report.junit import render_junit
-from eclose.diagnosis.report.latex import render_latex
-from eclose.diagnosis.report.markdown import render_markdown
-from eclose.diagnosis.report.plots.figures import draw_figures, explain_missing_figures
-from eclose.diagnosis.report.to_json import render_json
+from eclose.diagnosis.report.html import render_report_page
+from eclose.diagnosis.report.junit import render_junit_report
+from eclose.diagnosis.report.latex import render_latex_report
+from eclose.diagnosis.report.markdown import render_markdown_report
+from eclose.diagnosis.report.plots.figures import draw_report_figures, explain_missing_figures
+from eclose.diagnosis.report.to_json import render_diagnosis_json
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FIGURES = "figures"
 """Folder of the figures within the report's folder."""
 
 
-def write_report(
+def write_report_files(
     diagnosis: Diagnosis,
     cases: Sequence[Case],
     folder: Path | str,
@@ -37,16 +37,16 @@ def write_report(
     """
     context = context or ReportContext()
     texts: dict[ReportFormat, tuple[str, Callable[[], str]]] = {
-        ReportFormat.HTML: ("report.html", lambda: render_page(diagnosis, cases, context)),
-        ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown(diagnosis, cases, context)),
-        ReportFormat.JSON: ("diagnosis.json", lambda: render_json(diagnosis, context)),
-        ReportFormat.JUNIT: ("junit.xml", lambda: render_junit(cases, context)),
-        ReportFormat.LATEX: ("tables.tex", lambda: render_latex(diagnosis, context)),
+        ReportFormat.HTML: ("report.html", lambda: render_report_page(diagnosis, cases, context)),
+        ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown_report(diagnosis, cases, context)),
+        ReportFormat.JSON: ("diagnosis.json", lambda: render_diagnosis_json(diagnosis, context)),
+        ReportFormat.JUNIT: ("junit.xml", lambda: render_junit_report(cases, context)),
+        ReportFormat.LATEX: ("tables.tex", lambda: render_latex_report(diagnosis, context)),
     }
     # Render everything before the first write: an error leaves an old report untouched.
     files = {name: make().encode() for kind, (name, make) in texts.items() if kind in formats}
     if ReportFormat.FIGURES in formats and explain_missing_figures() is None:
-        files |= {f"{FIGURES}/{name}": data for name, data in draw_figures(diagnosis, context).items()}
+        files |= {f"{FIGURES}/{name}": data for name, data in draw_report_figures(diagnosis, context).items()}
     paths = {}
     for name, data in files.items():
         paths[name] = Path(folder) / name

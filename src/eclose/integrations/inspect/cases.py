@@ -15,11 +15,11 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import NEVER_ASKED, NO_ANSWER, NO_TRACE, Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.core.verdict import Verdict
-from eclose.diagnosis.diagnose import Case, describe_failure
+from eclose.diagnosis.diagnose import Case, describe_response_failure
 from eclose.errors import RecordError
 from eclose.integrations.inspect.model import is_refused_output
 from eclose.protocol.response_prompt import format_completion
-from eclose.store.records.jsonl import decode, encode
+from eclose.store.records.jsonl import decode_core_value, encode_json_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ _CUT_OFF = frozenset({"max_tokens", "model_length"})
 
 def record_to_json_dict(value: object) -> dict[str, Any]:
     """Return a record as a dictionary of JSON values."""
-    fields: dict[str, Any] = json.loads(encode(value))
+    fields: dict[str, Any] = json.loads(encode_json_line(value))
     return fields
 
 
@@ -54,7 +54,7 @@ def read_metadata_record(kind: type[T], metadata: Mapping[str, Any] | None, name
         return None
     if not isinstance(value, dict):
         raise RecordError(f"{name}: is not a record of eclose.")
-    return decode(kind, value)
+    return decode_core_value(kind, value)
 
 
 def instance_from_sample(
@@ -165,7 +165,7 @@ def build_empty_score(reason: str) -> Score:
 def _explain(case: Case) -> str:
     """Return the broken link of a response, and the criteria without a label."""
     unjudged = ", ".join(f"{criterion} ({reason})" for criterion, reason in case.judgment.unjudged.items())
-    return describe_failure(case) + (f" Not judged: {unjudged}." if unjudged else "")
+    return describe_response_failure(case) + (f" Not judged: {unjudged}." if unjudged else "")
 
 
 def _find_reason(judgment: Judgment) -> str | None:

@@ -9,7 +9,14 @@ from tests.construction.test_check_replies import JUDGING
 from tests.diagnosis.report.families.family_making import FINDINGS, SOUND, finding, full_family
 
 from eclose.core.family import FamilyFinding
-from eclose.diagnosis.report.families.findings import BAD, GOOD, JUDGEMENT_WORDS, PLAIN, ROLE_WORDS, display_findings
+from eclose.diagnosis.report.families.findings import (
+    BAD,
+    GOOD,
+    JUDGEMENT_WORDS,
+    PLAIN,
+    ROLE_WORDS,
+    build_finding_displays,
+)
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole
 
@@ -17,7 +24,7 @@ EDITS = ("Evidence-CF 1", "Evidence-CF 2")
 
 
 def shown(*findings, edits=EDITS):
-    return display_findings(replace(full_family(), findings=findings), edits)
+    return build_finding_displays(replace(full_family(), findings=findings), edits)
 
 
 def leaves(value):

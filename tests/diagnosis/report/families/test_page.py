@@ -16,7 +16,7 @@ from tests.diagnosis.report.test_page import Skeleton
 
 from eclose.diagnosis.report import html_template as module
 from eclose.diagnosis.report.families.view import make_family_display, render_family_page
-from eclose.diagnosis.report.html_template import source_hash
+from eclose.diagnosis.report.html_template import csp_source_hash
 
 TEXTS = files(module.__package__) / "texts"
 
@@ -98,7 +98,7 @@ def test_the_policy_allows_the_style_and_nothing_else(text):
     (policy,) = [element["content"] for element in Skeleton(text).named("meta") if element.get("http-equiv")]
     style = "".join((TEXTS / name).read_text("utf-8") for name in ("page.css", "family.css"))
     assert f"<style>{style}</style>" in text
-    assert f"style-src '{source_hash(style)}'" in policy
+    assert f"style-src '{csp_source_hash(style)}'" in policy
     assert policy.startswith("default-src 'none';")
     assert "script-src" not in policy
     assert "unsafe" not in policy

@@ -15,16 +15,16 @@ from tests.diagnosis.test_diagnose import case
 from eclose.core.response import Source
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.plots import figures as module
-from eclose.diagnosis.report.plots.figures import draw_figures
+from eclose.diagnosis.report.plots.figures import draw_report_figures
 from eclose.diagnosis.report.plots.layout import (
     PANEL_METRICS,
-    layout_compositions,
-    layout_differences,
-    layout_flow,
-    layout_panels,
-    layout_rates,
+    layout_composition_charts,
+    layout_dataset_panels,
+    layout_difference_plot,
+    layout_flow_bars,
+    layout_rate_plot,
 )
-from eclose.diagnosis.report.summary import build_flow
+from eclose.diagnosis.report.summary import build_response_flow
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -32,11 +32,11 @@ matplotlib = pytest.importorskip("matplotlib")
 def drawn(diagnosis, against):
     """The figures before they are written."""
     return {
-        "rates": module._rates(layout_rates(diagnosis, ReportContext())),
-        "metrics": module._metrics(layout_panels(diagnosis)),
-        "flow": module._flow(layout_flow(build_flow(diagnosis))),
-        "failures": module._compositions(layout_compositions(diagnosis)),
-        "differences": module._differences(layout_differences(against.comparison), against.name),
+        "rates": module._rates(layout_rate_plot(diagnosis, ReportContext())),
+        "metrics": module._metrics(layout_dataset_panels(diagnosis)),
+        "flow": module._flow(layout_flow_bars(build_response_flow(diagnosis))),
+        "failures": module._compositions(layout_composition_charts(diagnosis)),
+        "differences": module._differences(layout_difference_plot(against.comparison), against.name),
     }
 
 
@@ -77,23 +77,23 @@ def test_long_names_and_large_numbers_leave_room():
 def test_figures_say_what_the_page_says(diagnosis):
     drawing = drawn(diagnosis, held())
     texts = {name: " ".join(element.get_text() for element in words(figure)) for name, figure in drawing.items()}
-    for name, responses, dots in layout_rates(diagnosis, ReportContext()).rows:
+    for name, responses, dots in layout_rate_plot(diagnosis, ReportContext()).rows:
         assert f"{name}  ({responses:,})" in texts["rates"]
         assert all(dot.label in texts["rates"] for dot in dots)
-    for row in layout_flow(build_flow(diagnosis)):
+    for row in layout_flow_bars(build_response_flow(diagnosis)):
         assert f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)" in texts["flow"]
         for part in row.lost:
             assert f"{part.name}: {part.count:,} ({part.share} %)" in texts["flow"]
-    for bars in layout_compositions(diagnosis):
+    for bars in layout_composition_charts(diagnosis):
         assert f"n = {bars.total:,}" in texts["failures"]
         assert all(f"{bar.count:,} ({bar.share} %)" in texts["failures"] for bar in bars.bars)
-    for letter, _, dot in layout_differences(held().comparison).rows:
+    for letter, _, dot in layout_difference_plot(held().comparison).rows:
         assert letter in texts["differences"]
         assert dot.label in texts["differences"]
 
 
 def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
-    panels = layout_panels(diagnosis)
+    panels = layout_dataset_panels(diagnosis)
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
     assert [panel.name for panel in panels] == [*datasets, "all datasets"]
     pooled = {group.group[0]: group for group in diagnosis.by_model}
@@ -119,25 +119,27 @@ def test_one_model_or_one_dataset_is_pooled_once():
         source = replace(drawing.response, source=Source(model))
         return replace(drawing, response=source, instance=replace(drawing.instance, benchmark=dataset))
 
-    single = layout_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
+    single = layout_dataset_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))
     assert [(panel.name, len(panel.models)) for panel in single] == [("a", 2)]
-    element = layout_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
+    element = layout_dataset_panels(make_diagnosis([of("m", "a", 0), of("m", "b", 1)], resamples=5))
     assert [(panel.name, len(panel.models)) for panel in element] == [("a", 1), ("b", 1), ("all datasets", 1)]
     assert element[-1].models[0][1][0].n == 2
-    apart = layout_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
+    apart = layout_dataset_panels(make_diagnosis([of("m", "a", 0), of("n", "b", 1)], resamples=5))
     assert [model for model, _ in apart[-1].models] == ["m", "n"]
 
 
 def test_what_is_not_there_is_not_drawn():
-    files = draw_figures(make_diagnosis([case()], resamples=5), ReportContext())
+    files = draw_report_figures(make_diagnosis([case()], resamples=5), ReportContext())
     assert list(files) == ["rates.pdf", "rates.svg", "metrics.pdf", "metrics.svg", "flow.pdf", "flow.svg"]
-    assert "differences.pdf" in draw_figures(make_diagnosis(NOW, resamples=5), ReportContext(base=held(NOW, BEFORE)))
+    assert "differences.pdf" in draw_report_figures(
+        make_diagnosis(NOW, resamples=5), ReportContext(base=held(NOW, BEFORE))
+    )
 
 
 @pytest.mark.parametrize("text", PAYLOADS[::16], ids=range(len(PAYLOADS[::16])))
 def test_no_name_says_more_than_a_name(text):
     hostile = [hostile_case(number, text) for number in range(4)]
-    files = draw_figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
+    files = draw_report_figures(make_diagnosis(hostile, resamples=5), hostile_notes(text))
     for name, data in files.items():
         if name.endswith(".svg"):
             kinds = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(data).iter()}
@@ -150,21 +152,21 @@ def test_no_name_says_more_than_a_name(text):
 
 def test_a_dollar_sign_is_a_dollar_sign():
     odd = [hostile_case(number, r"$\frac{$") for number in range(3)]
-    assert draw_figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
+    assert draw_report_figures(make_diagnosis(odd, resamples=5), hostile_notes(r"$\frac{$"))
 
 
 @pytest.mark.slow
 def test_bytes_do_not_depend_on_the_process():
     program = (
         "import hashlib; from tests.diagnosis.report.making import *; "
-        "from eclose.diagnosis.report.plots.figures import draw_figures; "
+        "from eclose.diagnosis.report.plots.figures import draw_report_figures; "
         "from eclose.diagnosis.report.context import ReportContext; "
-        "files = draw_figures(make_diagnosis(make_cases(make_questions(3), 12), 5), ReportContext()); "
+        "files = draw_report_figures(make_diagnosis(make_cases(make_questions(3), 12), 5), ReportContext()); "
         "print(sorted((name, hashlib.sha256(data).hexdigest()) for name, data in files.items()))"
     )
     assert len(run_in_processes(program)) == 1
 
 
 def test_there_is_no_date_in_a_figure(diagnosis):
-    for data in draw_figures(diagnosis, ReportContext()).values():
+    for data in draw_report_figures(diagnosis, ReportContext()).values():
         assert not re.search(rb"CreationDate|dc:date|20\d\d-\d\d-\d\dT", data)

@@ -103,7 +103,7 @@ class JudgementDisplay:
 
 
 @dataclass(frozen=True, slots=True)
-class FindingPart:
+class FindingPartDisplay:
     """Judgements that share a reason."""
 
     name: str
@@ -124,7 +124,7 @@ class FindingDisplay:
     """The judged view, or the number of this finding among several; empty where there is only one."""
     again: bool
     objections: tuple[str, ...]
-    parts: tuple[FindingPart, ...]
+    parts: tuple[FindingPartDisplay, ...]
 
     @property
     def judgements(self) -> int:
@@ -132,7 +132,7 @@ class FindingDisplay:
         return sum(len(part.judgements) for part in self.parts)
 
 
-def display_findings(family: Family, edits: Sequence[str]) -> tuple[FindingDisplay, ...]:
+def build_finding_displays(family: Family, edits: Sequence[str]) -> tuple[FindingDisplay, ...]:
     """Return all findings in order. ``edits`` are the names of the views with edited evidence."""
     # A role answers once per edit, and again when a second model verifies.
     counts = Counter((finding.role, finding.again) for finding in family.findings)
@@ -161,7 +161,7 @@ def _display(finding: FamilyFinding, subject: str) -> FindingDisplay:
 
 def _parts(
     finding: FamilyFinding, reply: Mapping[str, Any], path: tuple[str, ...] = (), name: str = ""
-) -> Iterator[FindingPart]:
+) -> Iterator[FindingPartDisplay]:
     """Yield the answers of a reply itself, then those of its parts."""
     # Objects and lists of objects become parts of their own, plain values are answers.
     inner = {key: value for key, value in reply.items() if len(path) < _MAX_DEPTH and _has_parts(value)}
@@ -171,7 +171,7 @@ def _parts(
     }
     if plain_values or "reason" in reply:
         answers = tuple(_judgement(finding, (*path, key), value) for key, value in plain_values.items())
-        yield FindingPart(name or ".".join(path), answers, _text(reply.get("reason", "")))
+        yield FindingPartDisplay(name or ".".join(path), answers, _text(reply.get("reason", "")))
     for key, value in inner.items():
         if isinstance(value, Mapping):
             yield from _parts(finding, value, (*path, key))

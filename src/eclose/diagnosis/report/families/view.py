@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from eclose.core.edits import Replacement
 from eclose.core.family_gates import check_family
 from eclose.diagnosis.report import word_diff
-from eclose.diagnosis.report.families.findings import FindingDisplay, display_findings
-from eclose.diagnosis.report.html_template import page_text, source_hash, template
+from eclose.diagnosis.report.families.findings import FindingDisplay, build_finding_displays
+from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,13 +33,13 @@ def render_family_page(families: Sequence[FamilyDisplay], *, name: str, selectio
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only pages need
 
     # The report's style has the shared part: colours, type, badges, tables.
-    style = page_text("page.css") + page_text("family.css")
-    html: str = template("family.html").render(
+    style = read_page_text("page.css") + read_page_text("family.css")
+    html: str = load_page_template("family.html").render(
         families=families,
         name=name,
         selection=selection,
         title=families[0].id if len(families) == 1 else "Families",
-        policy=POLICY.format(style=source_hash(style)) if policy else "",
+        policy=POLICY.format(style=csp_source_hash(style)) if policy else "",
         style=Markup(style),  # part of the package, not a value
     )
     return html
@@ -49,7 +49,7 @@ GOLD, EVIDENCE, QUESTION = "Gold", "Evidence-CF", "Question-CF"
 
 
 @dataclass(frozen=True, slots=True)
-class PassageReference:
+class CitedPassageDisplay:
     """A cited passage: its index among the passages, as models see it, and its title."""
 
     index: int | None
@@ -69,7 +69,7 @@ class StepDisplay:
     words: word_diff.MarkedText
     counterpart: int | None
     """Number of the corresponding step of Gold; None for a new step."""
-    passages: tuple[PassageReference, ...]
+    passages: tuple[CitedPassageDisplay, ...]
     premises: tuple[int, ...]
     """Numbers of earlier steps."""
     support_recorded: bool
@@ -79,14 +79,14 @@ class StepDisplay:
     @property
     def unchanged(self) -> bool:
         """Whether it is the same as its counterpart, word for word."""
-        return self.counterpart is not None and not word_diff.is_changed(self.words)
+        return self.counterpart is not None and not word_diff.has_word_changes(self.words)
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeDisplay:
+class ViewEditDisplay:
     """The edit that made a view."""
 
-    passage: PassageReference | None = None
+    passage: CitedPassageDisplay | None = None
     claim: str = ""
     replacements: tuple[Replacement, ...] = ()
     keep: tuple[str, ...] = ()
@@ -104,15 +104,15 @@ class ViewDisplay:
     question: word_diff.MarkedText
     steps: tuple[StepDisplay, ...]
     answer: word_diff.MarkedText
-    support: tuple[PassageReference, ...]
+    support: tuple[CitedPassageDisplay, ...]
     omitted_steps: tuple[int, ...] = ()
     """Numbers of the steps of Gold without a counterpart here."""
-    change: ChangeDisplay | None = None
+    change: ViewEditDisplay | None = None
     """None for Gold."""
 
 
 @dataclass(frozen=True, slots=True)
-class PassageVersion:
+class PassageVersionDisplay:
     """A passage in one view, compared with Gold."""
 
     view: str
@@ -129,7 +129,7 @@ class PassageDisplay:
     text: str
     notes: tuple[str, ...]
     """The views that it supports, and those in which it was changed."""
-    versions: tuple[PassageVersion, ...] = ()
+    versions: tuple[PassageVersionDisplay, ...] = ()
     """Versions that differ from Gold."""
 
     @property
@@ -166,7 +166,7 @@ class FamilyDisplay:
 
 def make_family_display(family: Family) -> FamilyDisplay:
     """Return everything about a family for display."""
-    names = name_views(family)
+    names = name_family_views(family)
     edits, question = family.evidence_edits, family.question_edit
     views = (
         _view(GOLD, family.gold, None),
@@ -182,13 +182,13 @@ def make_family_display(family: Family) -> FamilyDisplay:
         tuple(_facts(family)),
         views,
         tuple(_passages(family, names)),
-        display_findings(family, names[1:-1]),
+        build_finding_displays(family, names[1:-1]),
         tuple(_provenance(family.provenance)) if family.provenance else (),
         tuple(map(str, check_family(family))),
     )
 
 
-def name_views(family: Family) -> tuple[str, ...]:
+def name_family_views(family: Family) -> tuple[str, ...]:
     """Return the names of the views in order; several edits of the evidence are numbered."""
     count = len(family.evidence_edits)
     edits = (EVIDENCE,) if count == 1 else tuple(f"{EVIDENCE} {number}" for number in range(1, count + 1))
@@ -222,18 +222,18 @@ def _provenance(provenance: FamilyProvenance) -> Iterator[tuple[str, str]]:
 
 
 def _view(
-    name: str, view: View, gold: View | None, change: ChangeDisplay | None = None, first: int | None = None
+    name: str, view: View, gold: View | None, change: ViewEditDisplay | None = None, first: int | None = None
 ) -> ViewDisplay:
     """Return one view; ``gold`` is None for Gold itself, ``first`` the index of the first affected step."""
     texts, gold_texts = view.trace.texts, gold.trace.texts if gold else ()
     # Gold is its own counterpart.
-    pairs = word_diff.match_counterparts(gold_texts, texts) if gold else list(range(len(texts)))
+    pairs = word_diff.match_text_counterparts(gold_texts, texts) if gold else list(range(len(texts)))
     steps = (_step(view, index, gold_texts, pair, first if gold else None) for index, pair in enumerate(pairs))
     return ViewDisplay(
         name,
-        word_diff.diff_words(gold.question, view.question) if gold else word_diff.mark_same(view.question),
+        word_diff.diff_words(gold.question, view.question) if gold else word_diff.mark_text_unchanged(view.question),
         tuple(steps),
-        word_diff.diff_words(gold.answer, view.answer) if gold else word_diff.mark_same(view.answer),
+        word_diff.diff_words(gold.answer, view.answer) if gold else word_diff.mark_text_unchanged(view.answer),
         _references(view.evidence, view.support_ids),
         tuple(number for number in range(1, len(gold_texts) + 1) if number - 1 not in pairs),
         change,
@@ -259,31 +259,31 @@ def _step(view: View, index: int, gold: Sequence[str], pair: int | None, first: 
 def _compare_with_gold(gold: Sequence[str], text: str, pair: int | None) -> word_diff.MarkedText:
     """Return the words of a step, with those that differ from its counterpart marked."""
     if pair is None:
-        return word_diff.mark_new(text)
-    return word_diff.diff_words(gold[pair], text) if gold else word_diff.mark_same(text)
+        return word_diff.mark_text_new(text)
+    return word_diff.diff_words(gold[pair], text) if gold else word_diff.mark_text_unchanged(text)
 
 
-def _evidence_change(edit: EvidenceEdit) -> ChangeDisplay:
+def _evidence_change(edit: EvidenceEdit) -> ViewEditDisplay:
     """Return the edit of a passage."""
     (passage,) = _references(edit.view.evidence, (edit.passage_id,))
     intervention = edit.intervention
     if intervention is None:
-        return ChangeDisplay(passage, claim_recorded=False)
-    return ChangeDisplay(passage, intervention.claim, intervention.replacements, intervention.keep)
+        return ViewEditDisplay(passage, claim_recorded=False)
+    return ViewEditDisplay(passage, intervention.claim, intervention.replacements, intervention.keep)
 
 
-def _question_change(edit: QuestionEdit) -> ChangeDisplay:
-    return ChangeDisplay(component=edit.component or "")
+def _question_change(edit: QuestionEdit) -> ViewEditDisplay:
+    return ViewEditDisplay(component=edit.component or "")
 
 
-def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[PassageReference, ...]:
+def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[CitedPassageDisplay, ...]:
     """Return the passages with these ids; an unknown id is kept as it is."""
     # Reversed, so that the first of several passages with one id is cited.
     index_of = {passage.id: index for index, passage in reversed(list(enumerate(evidence)))}
     return tuple(
-        PassageReference(index_of[id_], evidence[index_of[id_]].title)
+        CitedPassageDisplay(index_of[id_], evidence[index_of[id_]].title)
         if id_ in index_of
-        else PassageReference(None, id_)
+        else CitedPassageDisplay(None, id_)
         for id_ in ids
     )
 
@@ -301,7 +301,9 @@ def _passages(family: Family, names: Sequence[str]) -> Iterator[PassageDisplay]:
         for index, passage in enumerate(view.evidence):
             # A passage that an edit added.
             if passage.id not in gold_ids:
-                version = PassageVersion(name, word_diff.mark_new(passage.title), word_diff.mark_new(passage.text))
+                version = PassageVersionDisplay(
+                    name, word_diff.mark_text_new(passage.title), word_diff.mark_text_new(passage.text)
+                )
                 yield PassageDisplay(index, passage.title, passage.text, (f"only in {name}",), (version,))
 
 
@@ -315,7 +317,7 @@ def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) ->
         # Title and text are compared separately, so an unchanged title is printed plainly.
         elif other != passage:
             title = word_diff.diff_words(passage.title, other.title)
-            versions.append(PassageVersion(name, title, word_diff.diff_words(passage.text, other.text)))
+            versions.append(PassageVersionDisplay(name, title, word_diff.diff_words(passage.text, other.text)))
     # Notes: who uses the passage, where it differs, where it is absent.
     supported = [name for name, view in views if passage.id in view.support_ids]
     everywhere = len(supported) == len(views)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.report.number_format import to_one_line
 from eclose.diagnosis.report.plots import layout
-from eclose.diagnosis.report.summary import build_flow
+from eclose.diagnosis.report.summary import build_response_flow
 from eclose.diagnosis.report.table import CONDITIONAL
 
 if TYPE_CHECKING:
@@ -75,17 +75,17 @@ def explain_missing_figures() -> str | None:
     return "no figures are written: they need matplotlib. Run: pip install 'eclose[figures]'"
 
 
-def draw_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[str, bytes]:
+def draw_report_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[str, bytes]:
     """Return every figure in both formats, by file name; figures without data are left out."""
     drawn: dict[str, Callable[[], Figure]] = {
-        "rates": lambda: _rates(layout.layout_rates(diagnosis, context)),
-        "metrics": lambda: _metrics(layout.layout_panels(diagnosis)),
-        "flow": lambda: _flow(layout.layout_flow(build_flow(diagnosis))),
+        "rates": lambda: _rates(layout.layout_rate_plot(diagnosis, context)),
+        "metrics": lambda: _metrics(layout.layout_dataset_panels(diagnosis)),
+        "flow": lambda: _flow(layout.layout_flow_bars(build_response_flow(diagnosis))),
     }
-    if compositions := layout.layout_compositions(diagnosis):
+    if compositions := layout.layout_composition_charts(diagnosis):
         drawn["failures"] = lambda: _compositions(compositions)
     if (base := context.base) is not None:
-        drawn["differences"] = lambda: _differences(layout.layout_differences(base.comparison), base.name)
+        drawn["differences"] = lambda: _differences(layout.layout_difference_plot(base.comparison), base.name)
     return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _render(draw, context).items()}
 
 
@@ -143,7 +143,7 @@ def _rates(plot: layout.RatePlot) -> Figure:
     return figure
 
 
-def _scaled(axes: Axes, axis: layout.Axis) -> None:
+def _scaled(axes: Axes, axis: layout.PlotAxis) -> None:
     """Set title and scale of a column of rates."""
     end = 100 * axis.scale
     axes.set_title(f"{axis.letter}\n{axis.name}", fontsize=7.5, loc="left")
@@ -171,7 +171,7 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_ylim(len(labels) - 0.5, -0.5)
 
 
-def _dot(axes: Axes, row: int, dot: layout.Dot, colour: str) -> None:
+def _dot(axes: Axes, row: int, dot: layout.RateDot, colour: str) -> None:
     """Draw the band, the whisker and the dot of a rate."""
     if dot.band:
         axes.barh(row, dot.band[1] - dot.band[0], left=dot.band[0], height=0.5, color=_LINE, alpha=0.7)
@@ -186,7 +186,7 @@ _LABELLED_MODELS = 4
 """With more models, bars are too thin for a number above each."""
 
 
-def _metrics(panels: Sequence[layout.Panel]) -> Figure:
+def _metrics(panels: Sequence[layout.DatasetPanel]) -> Figure:
     """Draw bars of every metric for each dataset and model, and a row pooled over datasets (Figure 2 of the paper)."""
     figure, rows = _figure_rows(0.75 + 1.25 * len(panels), len(panels))
     names = list(dict.fromkeys(model for panel in panels for model, _ in panel.models))
@@ -232,7 +232,7 @@ def _patch(colour: str, label: str) -> Any:
 
 
 def _metric_bar(
-    axes: Axes, at: float, width: float, dot: layout.Dot, colour: str, *, conditional: bool, numbered: bool
+    axes: Axes, at: float, width: float, dot: layout.RateDot, colour: str, *, conditional: bool, numbered: bool
 ) -> None:
     """Draw one bar with its whisker; only the band of its bounds where the rate must not be given."""
     if dot.band:
@@ -249,7 +249,7 @@ def _metric_bar(
         axes.annotate(words, (at, max(ends)), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=5)
 
 
-def _flow(rows: Sequence[layout.FlowRow]) -> Figure:
+def _flow(rows: Sequence[layout.FlowBar]) -> Figure:
     """Draw one bar per test of the chain; lost responses are named beside it."""
     figure, (axes,) = _figure(0.45 + 0.68 * (len(rows) + 1))
     _bar(axes, 0, "sound", 0, 100)
@@ -292,7 +292,7 @@ def _losses(axes: Axes, row: int, lost: Sequence[layout.BarSegment]) -> None:
         axes.text(104.6, at, f"{part.name}: {part.count:,} ({part.share} %)", va="center", fontsize=7)
 
 
-def _compositions(compositions: Sequence[layout.BarChart]) -> Figure:
+def _compositions(compositions: Sequence[layout.CompositionBarChart]) -> Figure:
     """Draw how failures are composed: failure classes within the gap, and codes of unsound steps."""
     most = max(len(chart.bars) for chart in compositions)
     figure, columns = _figure(0.6 + 0.26 * most, len(compositions))

@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.diagnosis.report.number_format import DASH, percent, percent_range, percent_span, signed, signed_range
-from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate, widen_by_unjudged
-from eclose.diagnosis.report.table import TABLE_METRICS, list_group_levels
-from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, name_group
+from eclose.diagnosis.report.number_format import (
+    DASH,
+    format_percent,
+    format_percent_interval,
+    format_percent_span,
+    format_signed_interval,
+    format_signed_percent,
+)
+from eclose.diagnosis.report.rate_status import (
+    TOO_LITTLE_TEXT,
+    RateStatus,
+    classify_rate_status,
+    widen_interval_by_unjudged,
+)
+from eclose.diagnosis.report.table import TABLE_METRICS, list_group_kinds
+from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS, METRIC_WORDS, name_response_group
 from eclose.metrics.rates import MAIN_METRICS, Metric
 
 if TYPE_CHECKING:
@@ -17,7 +29,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.compare import RateDifference, RunComparison
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
-    from eclose.diagnosis.report.summary import FlowPart, FlowStage
+    from eclose.diagnosis.report.summary import ResponseFlowPart, ResponseFlowStage
     from eclose.metrics.summary import GroupSummary
     from eclose.stats.intervals import Estimate, Interval
     from eclose.stats.rates import Rate
@@ -42,11 +54,11 @@ class BarSegment:
     @property
     def share(self) -> str:
         """Its width in percent of the full bar, as text."""
-        return percent(self.width / 100)
+        return format_percent(self.width / 100)
 
 
 @dataclass(frozen=True, slots=True)
-class FlowRow:
+class FlowBar:
     """One test of the chain as a bar: the responses that pass, then those that are lost."""
 
     question: str
@@ -57,29 +69,29 @@ class FlowRow:
     """Share of all responses that reach this test, in percent."""
 
 
-def layout_flow(stages: Sequence[FlowStage]) -> tuple[FlowRow, ...]:
+def layout_flow_bars(stages: Sequence[ResponseFlowStage]) -> tuple[FlowBar, ...]:
     """Return the bars of all stages on one scale: all responses have the full width."""
     total = max(stages[0].total, 1)
     return tuple(_flow_row(stage, total) for stage in stages)
 
 
-def _flow_row(stage: FlowStage, total: int) -> FlowRow:
+def _flow_row(stage: ResponseFlowStage, total: int) -> FlowBar:
     # Segments follow each other: passed first, then each loss.
     start, segments = 0.0, []
     for part in (stage.passed, *stage.lost):
         segments.append(_segment(part, start, total))
         start += segments[-1].width
-    return FlowRow(stage.question, stage.total, segments[0], tuple(segments[1:]), _position(stage.total / total))
+    return FlowBar(stage.question, stage.total, segments[0], tuple(segments[1:]), _position(stage.total / total))
 
 
-def _segment(part: FlowPart, start: float, total: int) -> BarSegment:
+def _segment(part: ResponseFlowPart, start: float, total: int) -> BarSegment:
     return BarSegment(
         part.kind, part.name, part.count, _position(start / 100), _position(part.count / total), part.show
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class RateDot:
     """A rate on its axis, with the whisker of its interval and the band of its bounds, in percent of the width."""
 
     label: str
@@ -91,7 +103,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class PlotAxis:
     """Heading and scale of one column."""
 
     letter: str
@@ -109,7 +121,7 @@ class Axis:
         return f"{50 * self.scale:g}"
 
 
-RateRow: TypeAlias = tuple[str, int, tuple[Dot, ...]]
+RateRow: TypeAlias = tuple[str, int, tuple[RateDot, ...]]
 """Name of a group, number of responses, and a dot for each metric."""
 
 
@@ -117,7 +129,7 @@ RateRow: TypeAlias = tuple[str, int, tuple[Dot, ...]]
 class RatePlot:
     """Rates of every group, one column per metric."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[PlotAxis, ...]
     sections: tuple[tuple[str, tuple[RateRow, ...]], ...]
     """All responses under an empty name, then each kind of groups under its name."""
 
@@ -132,9 +144,9 @@ class RatePlot:
         return "Rates, all together and by group" if len(self.sections) > 1 else "Rates"
 
 
-def layout_rates(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
+def layout_rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
     """Return dots and whiskers of all groups. A single group equals all responses and is not repeated."""
-    sections_of_groups = list_group_levels(diagnosis) if len(diagnosis.groups) > 2 else ()
+    sections_of_groups = list_group_kinds(diagnosis) if len(diagnosis.groups) > 2 else ()
     groups = [diagnosis.overall, *(group for _, members in sections_of_groups for group in members)]
     corrected = {
         metric: estimate for metric, estimate in (context.corrected or {}).items() if metric in PLOTTED_METRICS
@@ -150,9 +162,10 @@ def layout_rates(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
         dots = tuple(_corrected_dot(corrected.get(metric), rates[metric], scales[metric]) for metric in PLOTTED_METRICS)
         # The corrected row comes first, above the judge's own.
         overall_rows.insert(0, ("all, corrected", diagnosis.overall.responses, dots))
-    axes = tuple(Axis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED_METRICS)
+    axes = tuple(PlotAxis(metric.value, METRIC_WORDS[metric][0], scales[metric]) for metric in PLOTTED_METRICS)
     sections = [
-        (name, tuple(row(name_group(group.group), group) for group in members)) for name, members in sections_of_groups
+        (name, tuple(row(name_response_group(group.group), group) for group in members))
+        for name, members in sections_of_groups
     ]
     return RatePlot(axes, (("", tuple(overall_rows)), *sections))
 
@@ -167,42 +180,42 @@ def _scale(groups: Sequence[GroupSummary], metric: Metric, corrected: Estimate |
     return next(scale for scale in _SCALES if scale >= min(max(tops, default=0.0), 1.0))
 
 
-def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> Dot:
+def _corrected_dot(estimate: Estimate | None, rate: Rate, scale: float) -> RateDot:
     """Return the dot of a corrected rate, with a band where labels of the judge are missing."""
     if estimate is None or estimate.value is None or estimate.interval is None:
-        return Dot(DASH, "", 0, None, None, None)
-    if classify_rate(rate) is RateStatus.TOO_LITTLE:
-        return Dot(TOO_LITTLE_TEXT, "", 0, None, None, None)
+        return RateDot(DASH, "", 0, None, None, None)
+    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
+        return RateDot(TOO_LITTLE_TEXT, "", 0, None, None, None)
     if not rate.unjudged:
-        label, interval, band = percent(estimate.value), estimate.interval, None
-        words = percent_range(interval)
+        label, interval, band = format_percent(estimate.value), estimate.interval, None
+        words = format_percent_interval(interval)
     else:
         span, interval = (
-            widen_by_unjudged(rate, estimate.value, estimate.value),
-            widen_by_unjudged(rate, *estimate.interval),
+            widen_interval_by_unjudged(rate, estimate.value, estimate.value),
+            widen_interval_by_unjudged(rate, *estimate.interval),
         )
-        label, words, band = percent_span(span), "", _span(span, scale)
-    return Dot(label, words, 0, _position(estimate.value / scale), _span(interval, scale), band)
+        label, words, band = format_percent_span(span), "", _span(span, scale)
+    return RateDot(label, words, 0, _position(estimate.value / scale), _span(interval, scale), band)
 
 
 def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None:
     return None if interval is None else (_position(interval.low / scale), _position(interval.high / scale))
 
 
-def _dot(group: GroupSummary, metric: Metric, scale: float) -> Dot:
+def _dot(group: GroupSummary, metric: Metric, scale: float) -> RateDot:
     """Return the dot of a rate; only its band where too little was judged."""
     rate, estimate = group.rates[metric], group.estimates[metric]
     if rate.bounds is None or not rate.unjudged:
         # Every response is judged: a dot and a whisker.
-        label, band = percent(rate.value), None
+        label, band = format_percent(rate.value), None
     else:
         # Some are unjudged: the band shows where the rate can lie.
-        label, band = percent_span(rate.bounds), _span(rate.bounds, scale)
-    if classify_rate(rate) is RateStatus.TOO_LITTLE:
-        return Dot(TOO_LITTLE_TEXT, "", rate.n, None, None, band)
-    return Dot(
+        label, band = format_percent_span(rate.bounds), _span(rate.bounds, scale)
+    if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
+        return RateDot(TOO_LITTLE_TEXT, "", rate.n, None, None, band)
+    return RateDot(
         label,
-        "" if band else percent_range(estimate.interval),
+        "" if band else format_percent_interval(estimate.interval),
         rate.n,
         None if rate.value is None else _position(rate.value / scale),
         _span(estimate.interval, scale),
@@ -215,20 +228,20 @@ PANEL_METRICS = (*MAIN_METRICS, Metric.GAP_SHARE, Metric.GAP_RISK)
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class DatasetPanel:
     """Every metric of one dataset, or of all datasets together, with a bar per model."""
 
     name: str
-    models: tuple[tuple[str, tuple[Dot, ...]], ...]
+    models: tuple[tuple[str, tuple[RateDot, ...]], ...]
     """Each model with a dot for each metric, on a scale that ends at 100 %."""
 
 
-def layout_panels(diagnosis: Diagnosis) -> tuple[Panel, ...]:
+def layout_dataset_panels(diagnosis: Diagnosis) -> tuple[DatasetPanel, ...]:
     """Return a panel for each dataset, and a last one pooled over datasets where there are several."""
     # Groups are (dataset, model) pairs.
     datasets = sorted({pair.group[0] for pair in diagnosis.pairs})
     panels = [
-        Panel(name, tuple(_model_dots(pair, pair.group[1]) for pair in diagnosis.pairs if pair.group[0] == name))
+        DatasetPanel(name, tuple(_model_dots(pair, pair.group[1]) for pair in diagnosis.pairs if pair.group[0] == name))
         for name in datasets
     ]
     if len(datasets) > 1:
@@ -238,11 +251,11 @@ def layout_panels(diagnosis: Diagnosis) -> tuple[Panel, ...]:
         if not pooled:
             by_model_name = {pair.group[1]: pair for pair in diagnosis.pairs}
             pooled = {models[0]: diagnosis.overall} if len(models) == 1 else by_model_name
-        panels.append(Panel("all datasets", tuple(_model_dots(pooled[model], model) for model in models)))
+        panels.append(DatasetPanel("all datasets", tuple(_model_dots(pooled[model], model) for model in models)))
     return tuple(panels)
 
 
-def _model_dots(group: GroupSummary, model: str) -> tuple[str, tuple[Dot, ...]]:
+def _model_dots(group: GroupSummary, model: str) -> tuple[str, tuple[RateDot, ...]]:
     return model, tuple(_dot(group, metric, 1.0) for metric in PANEL_METRICS)
 
 
@@ -252,10 +265,10 @@ class DifferencePlot:
 
     end: str
     """Points from the middle to either end of the scale."""
-    rows: tuple[tuple[str, str, Dot], ...]
+    rows: tuple[tuple[str, str, RateDot], ...]
 
 
-def layout_differences(comparison: RunComparison) -> DifferencePlot:
+def layout_difference_plot(comparison: RunComparison) -> DifferencePlot:
     """Return dots and whiskers of the differences; the middle means no change."""
     estimates = {metric: comparison.overall.differences[metric].estimate for metric in TABLE_METRICS}
     ends = [abs(end) for estimate in estimates.values() if estimate.interval for end in estimate.interval]
@@ -268,16 +281,23 @@ def layout_differences(comparison: RunComparison) -> DifferencePlot:
     return DifferencePlot(f"{100 * scale:.0f}", rows)
 
 
-def _difference_dot(difference: RateDifference, scale: float) -> Dot:
+def _difference_dot(difference: RateDifference, scale: float) -> RateDot:
     estimate = difference.estimate
     if estimate.value is None or estimate.interval is None:
-        return Dot("undefined", "", 0, None, None, None)
-    if RateStatus.TOO_LITTLE in (classify_rate(difference.run), classify_rate(difference.base)):
-        return Dot(TOO_LITTLE_TEXT, "", 0, None, None, None)
+        return RateDot("undefined", "", 0, None, None, None)
+    if RateStatus.TOO_LITTLE in (classify_rate_status(difference.run), classify_rate_status(difference.base)):
+        return RateDot(TOO_LITTLE_TEXT, "", 0, None, None, None)
     # Map [-scale, scale] to the width, so that 0 is in the middle.
     positions = [_position((1 + end / scale) / 2) for end in (estimate.value, *estimate.interval)]
     whisker = positions[1], positions[2]
-    return Dot(signed(estimate.value), signed_range(estimate.interval), difference.run.n, positions[0], whisker, None)
+    return RateDot(
+        format_signed_percent(estimate.value),
+        format_signed_interval(estimate.interval),
+        difference.run.n,
+        positions[0],
+        whisker,
+        None,
+    )
 
 
 def _position(share: float) -> float:
@@ -286,7 +306,7 @@ def _position(share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class BarChart:
+class CompositionBarChart:
     """The composition of a total, one bar per part."""
 
     title: str
@@ -294,7 +314,7 @@ class BarChart:
     bars: tuple[BarSegment, ...]
 
 
-def layout_compositions(diagnosis: Diagnosis) -> tuple[BarChart, ...]:
+def layout_composition_charts(diagnosis: Diagnosis) -> tuple[CompositionBarChart, ...]:
     """Return the failure classes of the gap and the codes of unsound steps as charts."""
     gap = diagnosis.overall.composition.gap_failures
     failures = {
@@ -308,10 +328,10 @@ def layout_compositions(diagnosis: Diagnosis) -> tuple[BarChart, ...]:
     return tuple(chart for chart in charts if chart.bars)
 
 
-def _bars(title: str, counts: Mapping[tuple[str, str, str], int]) -> BarChart:
+def _bars(title: str, counts: Mapping[tuple[str, str, str], int]) -> CompositionBarChart:
     total = sum(counts.values())
     segments = (
         BarSegment(kind, name, count, 0.0, _position(count / total), show)
         for (kind, name, show), count in counts.items()
     )
-    return BarChart(title, total, tuple(segments))
+    return CompositionBarChart(title, total, tuple(segments))
