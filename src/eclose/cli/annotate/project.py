@@ -220,7 +220,7 @@ def invite(
     port: Port = PORT,
     public_url: PublicUrl = None,
 ) -> None:
-    """Print a new link for a person: a new lead or adjudicator, or someone who lost their password."""
+    """Print a new link for a new lead or adjudicator, or for a person who lost their password."""
     from eclose.annotation import setup
     from eclose.annotation.project import open_project
     from eclose.annotation.web.serve import build_server_url
