@@ -219,14 +219,14 @@ def noticed(mutant: Mutant) -> bool:
         command = [sys.executable, "-c", FEW_ORDERS]
         if mutant.noticed_by != ORDERS:
             command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.noticed_by]
-        places = os.pathsep.join((folder, str(ROOT)))
-        done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": places}, capture_output=True, text=True, check=False
+        paths = os.pathsep.join((folder, str(ROOT)))
+        process = subprocess.run(
+            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
         )
-    wanted = WON if mutant.noticed_by == ORDERS else 1
-    if done.returncode not in (0, wanted):
-        raise SystemExit(f"{mutant.name}: could not be tried.\n{done.stdout}{done.stderr}")
-    return done.returncode == wanted
+    expected_code = WON if mutant.noticed_by == ORDERS else 1
+    if process.returncode not in (0, expected_code):
+        raise SystemExit(f"{mutant.name}: could not be tried.\n{process.stdout}{process.stderr}")
+    return process.returncode == expected_code
 
 
 def _module(name: str) -> Any:
@@ -237,20 +237,20 @@ def swept(folder: Path, *, thorough: bool) -> int:
     """Look at everything; how much was told too early, or went wrong."""
     canaries, crowd = _module("canaries"), _module("crowd")
     start = perf_counter()
-    with canaries.study(folder / "sweep") as one, crowd.crowd(one) as everybody:
-        sweep = _module("sweeps").Sweep(one, everybody, thorough=thorough)
+    with canaries.study(folder / "sweep") as study, crowd.crowd(study) as everybody:
+        sweep = _module("sweeps").Sweep(study, everybody, thorough=thorough)
         sweep.run()
     scan = sweep.scan
     print(
-        f"sweep: {len(sweep.routes)} routes, {scan.pages:,} answers, {scan.size:,} bytes, {len(one.canaries.known)}"
+        f"sweep: {len(sweep.routes)} routes, {scan.pages:,} answers, {scan.size:,} bytes, {len(study.canaries.known)}"
         f" tokens: {len(scan.leaks)} too early, {len(sweep.broken)} wrong answers  {perf_counter() - start:.0f} s",
         flush=True,
     )
     for kind, passes in sorted(scan.met.items()):
         where = "".join(sorted(name for name in passes if len(name) == 1))
         print(f"  {kind}: in passes {where or 'none'}")
-    for told in (*scan.leaks, *sweep.broken)[:20]:
-        print(f"  {told}")
+    for problem in (*scan.leaks, *sweep.broken)[:20]:
+        print(f"  {problem}")
     return int(len(scan.leaks) + len(sweep.broken))
 
 
@@ -271,11 +271,11 @@ def ordered(folder: Path, orders: int, requests: int) -> int:
 def doubled(folder: Path, times: int) -> int:
     """Submit twice at once; how often that came to anything but one row."""
     start = perf_counter()
-    with _module("canaries").study(folder / "doubles", questions=8) as one:
-        found = _module("doubles").run_doubles(one, times)
-    answers = ", ".join(f"{count} x {pair[0]} and {pair[1]}" for pair, count in sorted(found.answers.items()))
-    print(f"doubles: {times} ({answers}), {found.rows} rows, {len(found.wins)} wins  {perf_counter() - start:.0f} s")
-    return int(len(found.wins) + abs(found.rows - times))
+    with _module("canaries").study(folder / "doubles", questions=8) as study:
+        result = _module("doubles").run_doubles(study, times)
+    answers = ", ".join(f"{count} x {pair[0]} and {pair[1]}" for pair, count in sorted(result.answers.items()))
+    print(f"doubles: {times} ({answers}), {result.rows} rows, {len(result.wins)} wins  {perf_counter() - start:.0f} s")
+    return int(len(result.wins) + abs(result.rows - times))
 
 
 def main() -> int:
@@ -285,19 +285,19 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=20, help="in each order")
     parser.add_argument("--doubles", type=int, default=100)
     parser.add_argument("--quick", action="store_true", help="a smaller sweep, and no mutants")
-    given = parser.parse_args()
+    options = parser.parse_args()
     # Every refusal is a line of the server's log, and nearly everything here is refused.
     logging.getLogger("eclose").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
-        wins = swept(Path(folder), thorough=not given.quick)
-        wins += ordered(Path(folder), given.orders, given.requests)
-        wins += doubled(Path(folder), given.doubles)
+        wins = swept(Path(folder), thorough=not options.quick)
+        wins += ordered(Path(folder), options.orders, options.requests)
+        wins += doubled(Path(folder), options.doubles)
     survivors = 0
-    for mutant in () if given.quick else MUTANTS:
-        found = noticed(mutant)
-        survivors += not found
+    for mutant in () if options.quick else MUTANTS:
+        detected = noticed(mutant)
+        survivors += not detected
         by = mutant.noticed_by.rpartition("::")[2]
-        print(f"mutant: {mutant.name}: {'found by' if found else 'NOT FOUND by'} {by}", flush=True)
+        print(f"mutant: {mutant.name}: {'found by' if detected else 'NOT FOUND by'} {by}", flush=True)
     return print_result(
         name="early disclosures, wins out of order and mutants nobody noticed",
         value=wins + survivors,

@@ -69,12 +69,12 @@ PATIENCE = 60.0
 
 def die_at(point: str, occurrence: int) -> None:
     """Be killed when this point is reached for the so-many-th time."""
-    left = occurrence
+    remaining = occurrence
 
     def reached() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if point == "before the commit":
@@ -89,25 +89,25 @@ def die_at(point: str, occurrence: int) -> None:
         _after(submissions, "submit_pass_and_commit", reached)
 
 
-def _before(place: Any, name: str, reached: Callable[..., None]) -> None:
-    function = getattr(place, name)
+def _before(owner: Any, name: str, reached: Callable[..., None]) -> None:
+    function = getattr(owner, name)
 
-    def wrapped(*given: Any) -> Any:
-        reached(*given)
-        return function(*given)
+    def wrapped(*arguments: Any) -> Any:
+        reached(*arguments)
+        return function(*arguments)
 
-    setattr(place, name, wrapped)
+    setattr(owner, name, wrapped)
 
 
-def _after(place: Any, name: str, reached: Callable[[], None]) -> None:
-    function = getattr(place, name)
+def _after(owner: Any, name: str, reached: Callable[[], None]) -> None:
+    function = getattr(owner, name)
 
-    def wrapped(*given: Any) -> Any:
-        result = function(*given)
+    def wrapped(*arguments: Any) -> Any:
+        result = function(*arguments)
         reached()
         return result
 
-    setattr(place, name, wrapped)
+    setattr(owner, name, wrapped)
 
 
 def mutate(mutant: str | None) -> None:
@@ -158,9 +158,9 @@ class Rig:
 
     def __init__(self, folder: Path, mutant: str | None = None) -> None:
         self.folder, self.mutant = folder, mutant
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
 
     def start(self, failpoint: tuple[str, int] | None = None) -> int:
         """The server, once it answers."""
@@ -197,19 +197,19 @@ class Rig:
     @property
     def events(self) -> int:
         """How far the log goes, as it is known outside the database."""
-        known = audit_log.AuditLogHead(self.folder / HEAD).read()
-        return 0 if known is None else known.seq
+        head = audit_log.AuditLogHead(self.folder / HEAD).read()
+        return 0 if head is None else head.seq
 
     def problems(self) -> list[str]:
         """What is wrong with the log right after a kill."""
         project = open_project(self.folder)
         with project.reading() as connection:
-            found = list(audit_log.verify_audit_log(connection, project.head))
-            known, last = project.head.read(), audit_log.last_audit_event(connection)
+            problems = list(audit_log.verify_audit_log(connection, project.head))
+            head, last = project.head.read(), audit_log.last_audit_event(connection)
         project.close()
-        if known is not None and known.seq > last.seq:
-            found.append(f"the head outside says {known.seq}, and there are {last.seq} events")
-        return found
+        if head is not None and head.seq > last.seq:
+            problems.append(f"the head outside says {head.seq}, and there are {last.seq} events")
+        return problems
 
 
 def kill_again_and_again(rig: Rig, kills: int, rng: random.Random) -> tuple[Counter[str], list[str]]:
@@ -234,30 +234,32 @@ def people(rig: Rig, links: dict[str, str], world: World, seed: int) -> int:
 # --- what must hold --------------------------------------------------------------------------------------------------
 
 
-def report(found: Audit, killed: Counter[str], problems: list[str], asked: argparse.Namespace, began: float) -> int:
+def report(outcome: Audit, killed: Counter[str], problems: list[str], options: argparse.Namespace, start: float) -> int:
     points = ", ".join(f"{point} {count}" for point, count in sorted(killed.items()))
-    print(f"{killed.total()} kills ({points}) in {time.monotonic() - began:.0f} s; {load_average()}")
+    print(f"{killed.total()} kills ({points}) in {time.monotonic() - start:.0f} s; {load_average()}")
     print(
-        f"{found.acknowledged:,} submissions acknowledged, {found.retried} of them after a broken connection;"
-        f" {found.given_up} given up unacknowledged, of which {found.given_up_kept} are recorded whole;"
-        f" {found.took:,} cases taken by the adjudicator; {found.events:,} events; {found.left:,} tasks left"
+        f"{outcome.acknowledged:,} submissions acknowledged, {outcome.retried} of them after a broken connection;"
+        f" {outcome.given_up} given up unacknowledged, of which {outcome.given_up_kept} are recorded whole;"
+        f" {outcome.took:,} cases taken by the adjudicator; {outcome.events:,} events;"
+        f" {outcome.unfinished:,} tasks left"
     )
     print(
-        f"{found.drafts:,} drafts acknowledged, {found.reopened} looked at again after a kill;"
-        f" at most {found.draft_loss:.2f} s of decisions lost (and what a page waits before it saves)"
+        f"{outcome.drafts:,} drafts acknowledged, {outcome.reopened} looked at again after a kill;"
+        f" at most {outcome.draft_loss:.2f} s of decisions lost (and what a page waits before it saves)"
     )
-    problems = problems + found.problems
-    busy = found.acknowledged >= BUSY * killed.total()
-    if killed.total() >= ENOUGH and not (busy and found.retried and found.reopened and found.left):
+    problems = problems + outcome.problems
+    busy = outcome.acknowledged >= BUSY * killed.total()
+    if killed.total() >= ENOUGH and not (busy and outcome.retried and outcome.reopened and outcome.unfinished):
         problems.append("too little happened to tell")
     for problem in sorted(set(problems))[:20]:
         print(f"PROBLEM: {problem}")
     return print_result(
-        name=f"annotation server killed on {asked.database}",
+        name=f"annotation server killed on {options.database}",
         value=killed.total(),
-        unit=f"kills; {found.lost} acknowledged submissions lost, {found.doubled} doubled, {len(problems)} problems",
-        goal=f">= {asked.kills} kills, no problem, drafts lose at most {GOAL:g} s",
-        holds=killed.total() >= asked.kills and not problems and found.draft_loss <= GOAL,
+        unit=f"kills; {outcome.lost} acknowledged submissions lost, {outcome.doubled} doubled,"
+        f" {len(problems)} problems",
+        goal=f">= {options.kills} kills, no problem, drafts lose at most {GOAL:g} s",
+        holds=killed.total() >= options.kills and not problems and outcome.draft_loss <= GOAL,
     )
 
 
@@ -267,25 +269,25 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--mutant", choices=MUTANTS)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        return _run(Path(folder), asked)
+        return _run(Path(folder), options)
 
 
-def _run(folder: Path, asked: argparse.Namespace) -> int:
+def _run(folder: Path, options: argparse.Namespace) -> int:
     database = None
-    if asked.database == "postgresql":
+    if options.database == "postgresql":
         from tests.store.postgres import fresh_database  # noqa: PLC0415 - starts a server
 
         database = fresh_database()
     # Enough that nobody runs out of work, and few enough that two meet and differ.
-    world = make_world(10 + 3 * asked.kills, MIX, systems=("one", "two"))
+    world = make_world(10 + 3 * options.kills, MIX, systems=("one", "two"))
     links = make_project(folder / "study", world, AnnotationCrew(ANNOTATORS, ["adjudicator"]), database=database)
-    rig = Rig(folder / "study", asked.mutant)
-    began = time.monotonic()
-    workers = people(rig, links, world, asked.seed)
+    rig = Rig(folder / "study", options.mutant)
+    start = time.monotonic()
+    workers = people(rig, links, world, options.seed)
     try:
-        killed, problems = kill_again_and_again(rig, asked.kills, random.Random(asked.seed))
+        killed, problems = kill_again_and_again(rig, options.kills, random.Random(options.seed))
         server = rig.start()
     finally:
         # Whoever waits for an answer gets one now, and stops.
@@ -293,7 +295,7 @@ def _run(folder: Path, asked: argparse.Namespace) -> int:
     if os.waitstatus_to_exitcode(os.waitpid(workers, 0)[1]) != 0:
         problems.append("people could not work")
     rig.kill(server, 0, 0.0)
-    return report(audit(folder / "study", folder), killed, problems + rig.problems(), asked, began)
+    return report(audit(folder / "study", folder), killed, problems + rig.problems(), options, start)
 
 
 if __name__ == "__main__":

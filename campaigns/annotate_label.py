@@ -45,29 +45,29 @@ def exact(verdict: Verdict, _rng: Random) -> Verdict:
 
 
 def careless(verdict: Verdict, rng: Random) -> Verdict:
-    told = {name: getattr(verdict, name) for name in LABELS}
-    return Verdict(**{name: not told[name] if rng.random() < 0.05 else told[name] for name in LABELS})
+    labels = {name: getattr(verdict, name) for name in LABELS}
+    return Verdict(**{name: not labels[name] if rng.random() < 0.05 else labels[name] for name in LABELS})
 
 
 def lenient(verdict: Verdict, rng: Random) -> Verdict:
-    told = {name: getattr(verdict, name) for name in LABELS}
+    labels = {name: getattr(verdict, name) for name in LABELS}
     sound = True if rng.random() < 0.4 else verdict.locally_sound
-    return Verdict(**{**told, "locally_sound": sound})
+    return Verdict(**{**labels, "locally_sound": sound})
 
 
 JUDGES: Mapping[str, Callable[[Verdict, Random], Verdict]] = {"exact": exact, "careless": careless, "lenient": lenient}
 
 
-def judgment(response_id: str, said: Verdict) -> Judgment:
+def judgment(response_id: str, verdict: Verdict) -> Judgment:
     """A judgment with these labels; the steps stand as one."""
     return Judgment(
         response_id,
         "simulated",
-        (StepJudgment(True, said.locally_sound),),
-        said.aligned,
-        said.closed,
-        said.complete,
-        said.correct,
+        (StepJudgment(True, verdict.locally_sound),),
+        verdict.aligned,
+        verdict.closed,
+        verdict.complete,
+        verdict.correct,
     )
 
 
@@ -75,20 +75,20 @@ def covered(
     truths: Sequence[SettledVerdict], judgments: Sequence[Judgment], n: int, seed: int
 ) -> dict[JudgedLabel, tuple[bool, float]]:
     """For every rate whether the corrected interval holds the truth, and how wide it is."""
-    sample = draw_label_sample((one.response_id for one in truths), judgments, n=n, seed=seed)
+    sample = draw_label_sample((truth.response_id for truth in truths), judgments, n=n, seed=seed)
     chosen = set(sample.chosen)
-    told = [one for one in truths if one.response_id in chosen]
+    labelled = [truth for truth in truths if truth.response_id in chosen]
     settings = JudgeSettings().identity
     rng = np.random.default_rng(seed)
-    made = build_validation(judgments, told, settings=settings, rng=rng, strata=sample.strata, resamples=100)
-    found = {}
-    for label, rate in made.corrected.items():
-        codes = encode_hits(label, [one.verdict for one in truths])
+    validation = build_validation(judgments, labelled, settings=settings, rng=rng, strata=sample.strata, resamples=100)
+    coverage = {}
+    for label, rate in validation.corrected.items():
+        codes = encode_hits(label, [truth.verdict for truth in truths])
         true = float(codes[codes >= 0].mean())
         if rate.interval is not None:
             inside = rate.interval.low <= true <= rate.interval.high
-            found[label] = (inside, rate.interval.high - rate.interval.low)
-    return found
+            coverage[label] = (inside, rate.interval.high - rate.interval.low)
+    return coverage
 
 
 def main() -> int:
@@ -96,26 +96,28 @@ def main() -> int:
     parser.add_argument("--responses", type=int, default=2_000)
     parser.add_argument("--labels", type=int, default=100)
     parser.add_argument("--repetitions", type=int, default=100, help="the record is of 400")
-    given = parser.parse_args()
-    everything = chain.from_iterable(make_demo_cases((given.responses + 1) // 2))
-    truths = [one.truth for one in everything if None not in (getattr(one.truth.verdict, name) for name in LABELS)]
-    started, worst = time.perf_counter(), 1.0
-    print(f"{len(truths):,} responses with all labels known, {given.labels} labelled, {given.repetitions} repetitions")
-    for name, errs in JUDGES.items():
+    options = parser.parse_args()
+    everything = chain.from_iterable(make_demo_cases((options.responses + 1) // 2))
+    truths = [case.truth for case in everything if None not in (getattr(case.truth.verdict, name) for name in LABELS)]
+    start, worst = time.perf_counter(), 1.0
+    print(
+        f"{len(truths):,} responses with all labels known, {options.labels} labelled, {options.repetitions} repetitions"
+    )
+    for name, judge in JUDGES.items():
         rng = Random(name)
-        judgments = [judgment(one.response_id, errs(one.verdict, rng)) for one in truths]
-        rounds = [covered(truths, judgments, given.labels, seed) for seed in range(given.repetitions)]
+        judgments = [judgment(truth.response_id, judge(truth.verdict, rng)) for truth in truths]
+        rounds = [covered(truths, judgments, options.labels, seed) for seed in range(options.repetitions)]
         for label in JudgedLabel:
-            held = [one[label] for one in rounds if label in one]
-            share = sum(inside for inside, _ in held) / len(held)
-            width = sum(width for _, width in held) / len(held)
+            outcomes = [coverage[label] for coverage in rounds if label in coverage]
+            share = sum(inside for inside, _ in outcomes) / len(outcomes)
+            width = sum(width for _, width in outcomes) / len(outcomes)
             worst = min(worst, share)
             print(f"{name:9} {label:4} holds in {100 * share:5.1f} %, width {100 * width:4.1f} points")
-    print(f"{time.perf_counter() - started:.0f} s")
+    print(f"{time.perf_counter() - start:.0f} s")
     return print_result(
         name="corrected intervals of a labelled sample that hold the truth, at worst",
         value=round(100 * worst, 1),
-        unit=f"% of {given.repetitions} repetitions, over every rate of three judges",
+        unit=f"% of {options.repetitions} repetitions, over every rate of three judges",
         goal=f">= {100 * GOAL:.0f}",
         holds=worst >= GOAL,
     )

@@ -77,38 +77,38 @@ class Study:
     """With the questions that cannot be used."""
     ineligible: Mapping[str, Ineligibility]
     """By their words."""
-    minds: Mapping[str, SimulatedAnnotator]
+    annotators: Mapping[str, SimulatedAnnotator]
 
 
 def make_study(questions: int) -> Study:
-    made = make_world(questions, MIX)
-    bad = spoilt(round(questions * 434 / 866), made.instances)
-    ineligible = {one.question: code for one, code in bad}
-    annotator, screener = annotators_of(made.truths), screeners_of(len(bad), questions + len(bad))
-    minds = {name: replace(annotator, name=name) for name in CREW.annotators}
-    minds |= {name: replace(screener, name=name) for name in CREW.screeners}
-    minds |= {name: SimulatedAnnotator(name) for name in ("A7", "S3")}
-    world = World([*made.instances, *(one for one, _ in bad)], made.responses, made.truths)
-    return Study(world, ineligible, minds)
+    base = make_world(questions, MIX)
+    bad = spoilt(round(questions * 434 / 866), base.instances)
+    ineligible = {instance.question: code for instance, code in bad}
+    annotator, screener = annotators_of(base.truths), screeners_of(len(bad), questions + len(bad))
+    annotators = {name: replace(annotator, name=name) for name in CREW.annotators}
+    annotators |= {name: replace(screener, name=name) for name in CREW.screeners}
+    annotators |= {name: SimulatedAnnotator(name) for name in ("A7", "S3")}
+    world = World([*base.instances, *(instance for instance, _ in bad)], base.responses, base.truths)
+    return Study(world, ineligible, annotators)
 
 
 def work(server: Server, links: Mapping[str, str], study: Study) -> list[RequestTiming]:
     """Everybody until nothing is left: first those who label, then those who settle."""
-    matter = TruthIndex(study.world.truths, study.ineligible)
-    took: list[RequestTiming] = []
+    truths = TruthIndex(study.world.truths, study.ineligible)
+    timings: list[RequestTiming] = []
 
-    def one(name: str) -> list[RequestTiming]:
+    def label_all(name: str) -> list[RequestTiming]:
         browser = Browser(server.origin)
         browser.join(links[name])
-        Labeller(browser, study.minds[name], matter).work()
+        Labeller(browser, study.annotators[name], truths).work()
         browser.close()
-        return browser.took
+        return browser.timings
 
     for names in ([*CREW.screeners, *CREW.annotators], ["S3", "A7"]):
         with ThreadPoolExecutor(len(names)) as pool:
-            for found in pool.map(one, names):
-                took += found
-    return took
+            for own_timings in pool.map(label_all, names):
+                timings += own_timings
+    return timings
 
 
 def drive(folder: Path, study: Study) -> list[RequestTiming]:
@@ -118,29 +118,31 @@ def drive(folder: Path, study: Study) -> list[RequestTiming]:
     print(f"project made in {time.perf_counter() - began:.1f} s; {load_average()}", flush=True)
     with Server(folder) as server:
         before, began = server.cpu, time.perf_counter()
-        took = work(server, links, study)
+        timings = work(server, links, study)
         seconds, spent = time.perf_counter() - began, server.cpu - before
         memory = server.memory
-    kinds = Counter(one.kind for one in took)
+    kinds = Counter(timing.kind for timing in timings)
     print(
-        f"{len(took):,} requests in {seconds / 60:.1f} min ({len(took) / seconds:.0f}/s),"
-        f" {1e3 * spent / len(took):.1f} ms of the server's CPU each, {memory:.0f} MiB:"
+        f"{len(timings):,} requests in {seconds / 60:.1f} min ({len(timings) / seconds:.0f}/s),"
+        f" {1e3 * spent / len(timings):.1f} ms of the server's CPU each, {memory:.0f} MiB:"
         f" {', '.join(f'{kind} {n:,}' for kind, n in kinds.most_common())}"
     )
-    p95 = {kind: 1e3 * percentile([one.seconds for one in took if one.kind == kind], 0.95) for kind in kinds}
+    p95 = {
+        kind: 1e3 * percentile([timing.seconds for timing in timings if timing.kind == kind], 0.95) for kind in kinds
+    }
     print("p95 in ms: " + ", ".join(f"{kind} {value:.0f}" for kind, value in p95.items()) + f"; {load_average()}")
-    return took
+    return timings
 
 
 # --- what came of it -------------------------------------------------------------------------------------------------
 
 
-def rows_of(found: AgreementReport) -> list[AgreementRow]:
-    assert found.responses is not None
-    assert found.screening is not None
-    overall = found.screening.overall
+def rows_of(report: AgreementReport) -> list[AgreementRow]:
+    assert report.responses is not None
+    assert report.screening is not None
+    overall = report.screening.overall
     screening = [replace(overall.eligibility, judgment="Eligibility")]
-    return [*found.responses.rows, *screening, replace(overall.reason, judgment="Ineligibility reason")]
+    return [*report.responses.rows, *screening, replace(overall.reason, judgment="Ineligibility reason")]
 
 
 def _alpha(row: AgreementRow) -> str:
@@ -150,11 +152,11 @@ def _alpha(row: AgreementRow) -> str:
     return f"{row.alpha.value:.3f}{interval}"
 
 
-def _apart(one: float | None, other: float | None) -> float:
+def _apart(value: float | None, other: float | None) -> float:
     """How far two figures lie from each other; what is undefined is so for both, or infinitely far."""
-    if one is None or other is None:
-        return 0.0 if one is other else float("inf")
-    return abs(one - other)
+    if value is None or other is None:
+        return 0.0 if value is other else float("inf")
+    return abs(value - other)
 
 
 def compare(rows: Sequence[AgreementRow], counts: Mapping[str, agreement_recount.Count], *, full: bool) -> list[str]:
@@ -178,7 +180,7 @@ def compare(rows: Sequence[AgreementRow], counts: Mapping[str, agreement_recount
 
 def settled(study: Study, responses: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
     """What holds in the end against what is true: wrong only where two erred alike."""
-    adjudicated = {key for key, said in responses.items() if said.last is not None}
+    adjudicated = {key for key, forms in responses.items() if forms.last is not None}
     false = {
         truth.response_id
         for truth in study.world.truths
@@ -193,12 +195,12 @@ def settled(study: Study, responses: Mapping[str, agreement_recount.SubjectForms
 
 
 def settled_questions(study: Study, questions: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
-    words = {one.id: one.question for one in study.world.instances}
+    words = {instance.id: instance.question for instance in study.world.instances}
     adjudicated, false = set(), set()
-    for key, said in questions.items():
-        entry = (said.last or said.first[0])["S"][0]
+    for key, forms in questions.items():
+        entry = (forms.last or forms.first[0])["S"][0]
         code = study.ineligible.get(words[key])
-        if said.last is not None:
+        if forms.last is not None:
             adjudicated.add(key)
         if entry.get("code") != (None if code is None else str(code)):
             false.add(key)
@@ -210,21 +212,20 @@ def settled_questions(study: Study, questions: Mapping[str, agreement_recount.Su
     return [f"{key}: adjudicated, and wrong" for key in false & adjudicated]
 
 
-def exported(folder: Path, out: Path, study: Study, told: Any, material: Any) -> list[str]:
+def exported(folder: Path, out: Path, study: Study, annotations: Any, material: Any) -> list[str]:
     """Export, diagnose with the command, and hold its rates against what is true."""
-    done = export_annotations(told, out, stage="annotate export", settings={}, material=material)
-    counts = done.manifest.funnel["responses"]
+    export = export_annotations(annotations, out, stage="annotate export", settings={}, material=material)
+    counts = export.manifest.funnel["responses"]
     command = [sys.executable, "-m", "eclose.cli.main", "diagnose", str(out), "--out", str(folder / "report")]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    if ran.returncode != 0:
-        return [f"diagnose: {ran.stderr.strip()[-300:]}"]
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    if process.returncode != 0:
+        return [f"diagnose: {process.stderr.strip()[-300:]}"]
     print("diagnosis of the exported labels:")
-    print("\n".join(f"  {line}" for line in ran.stdout.splitlines()[:14]))
+    print("\n".join(f"  {line}" for line in process.stdout.splitlines()[:14]))
     truths = [truth.verdict for truth in study.world.truths]
-    gap = sum(bool(one.in_gap) for one in truths) / len(truths)
-    print(
-        f"in truth {100 * sum(bool(one.correct) for one in truths) / len(truths):.1f} % correct, {100 * gap:.1f} % LGG"
-    )
+    gap = sum(bool(verdict.in_gap) for verdict in truths) / len(truths)
+    correct = sum(bool(verdict.correct) for verdict in truths) / len(truths)
+    print(f"in truth {100 * correct:.1f} % correct, {100 * gap:.1f} % LGG")
     if counts.accepted != len(truths):
         return [f"{counts.accepted} of {len(truths)} responses are settled"]
     return []
@@ -233,33 +234,33 @@ def exported(folder: Path, out: Path, study: Study, told: Any, material: Any) ->
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=86, help="that can be used; three responses to each")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     began = time.perf_counter()
-    study = make_study(asked.questions)
+    study = make_study(options.questions)
     print(
-        f"{len(study.world.responses):,} responses to {asked.questions} of {len(study.world.instances):,} questions,"
-        f" {sum(len(one.steps) for one in study.world.truths):,} steps, made in {time.perf_counter() - began:.0f} s"
+        f"{len(study.world.responses):,} responses to {options.questions} of {len(study.world.instances):,} questions,"
+        f" {sum(len(truth.steps) for truth in study.world.truths):,} steps, made in {time.perf_counter() - began:.0f} s"
     )
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "study"
-        took = drive(folder, study)
-        problems = [f"a request was answered with {one.status}" for one in took if one.status >= 400]
-        problems += evaluate(Path(place), folder, study, full=asked.questions >= FULL)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "study"
+        timings = drive(folder, study)
+        problems = [f"a request was answered with {timing.status}" for timing in timings if timing.status >= 400]
+        problems += evaluate(Path(scratch), folder, study, full=options.questions >= FULL)
     for problem in problems[:20]:
         print(f"PROBLEM: {problem}")
     return print_result(
         name=f"the paper's annotation in simulation, {len(study.world.responses):,} responses",
         value=round((time.perf_counter() - began) / 60, 1),
-        unit=f"min for all of it, {len(took):,} requests; {len(problems)} problems",
+        unit=f"min for all of it, {len(timings):,} requests; {len(problems)} problems",
         goal="agreement near the paper's and counted alike twice, nothing wrong but what two erred alike in",
         holds=not problems,
     )
 
 
-def evaluate(place: Path, folder: Path, study: Study, *, full: bool) -> list[str]:
+def evaluate(scratch: Path, folder: Path, study: Study, *, full: bool) -> list[str]:
     project = open_project(folder)
     with project.reading() as connection:
-        told, material = read_annotations(connection), read_annotation_material(connection)
+        annotations, material = read_annotations(connection), read_annotation_material(connection)
         responses, questions = (
             agreement_recount.read(connection, "response"),
             agreement_recount.read(connection, "screening"),
@@ -269,9 +270,9 @@ def evaluate(place: Path, folder: Path, study: Study, *, full: bool) -> list[str
     project.close()
     print(f"{events:,} events, every one as it was written" if not problems else "the log is broken")
     counts = agreement_recount.count(responses.values()) | agreement_recount.count_screening(questions.values())
-    problems += compare(rows_of(build_agreement_report(told)), counts, full=full)
+    problems += compare(rows_of(build_agreement_report(annotations)), counts, full=full)
     problems += settled(study, responses) + settled_questions(study, questions)
-    return problems + exported(place, place / "labels", study, told, material)
+    return problems + exported(scratch, scratch / "labels", study, annotations, material)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from eclose.models.interface import Request
-    from eclose.store.runs.runner import Rejection
+    from eclose.store.runs.runner import RecordRejection
 
 SEED = 77_031
 PROFILES = ("2wiki", "hotpot", "musique")
@@ -73,15 +73,15 @@ class Direct:
 
     async def complete(self, request: Request) -> ChatReply:
         assert request.schema is not None
-        asked = ChatRequest(
+        chat_request = ChatRequest(
             key="", model=self.name, messages=request.messages, schema_name=request.schema.name,
             schema=request.schema.schema, by_tool=False, temperature=0.0, max_tokens=None, seed=request.seed,
             logprobs=False, top_logprobs=0, stream=False, body={},
         )  # fmt: skip
-        said = self._registry.handler(request.schema.name)(asked)
-        if "unreadable" in said.content:  # what a client would find out by the shape of the reply
+        reply = self._registry.handler(request.schema.name)(chat_request)
+        if "unreadable" in reply.content:  # what a client would find out by the shape of the reply
             raise CallFailure(FailureKind.INVALID, CANNOT_READ)
-        return ChatReply(json.dumps(said.content), FinishReason.STOP, Usage(0, 0))
+        return ChatReply(json.dumps(reply.content), FinishReason.STOP, Usage(0, 0))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CaseOutcome:
     """Who refused it, or the family that came out."""
 
     catcher: str | None
@@ -106,25 +106,25 @@ class Ended:
         return self.family is not None and bool(find_family_defects(self.family))
 
 
-def build(case: Case) -> Ended:
+def build(case: Case) -> CaseOutcome:
     """One case through all parts, without the second check, which is the same once more."""
     members = roles.ModelTeam(case.model, case.model, ConstructSettings(reverify=False))
 
-    async def run() -> Family | Rejection:
-        found: Any = await stages.screen_source(case.source, members, estimate_lengths())
+    async def run() -> Family | RecordRejection:
+        draft: Any = await stages.screen_source(case.source, members, estimate_lengths())
         for part in (stages.build_target_response, stages.build_evidence_edits, stages.build_question_edit):
-            if isinstance(found, FamilyDraft):
-                found = await part(found, members)
-        return stages.pack_family(found, members, estimate_lengths()) if isinstance(found, FamilyDraft) else found
+            if isinstance(draft, FamilyDraft):
+                draft = await part(draft, members)
+        return stages.pack_family(draft, members, estimate_lengths()) if isinstance(draft, FamilyDraft) else draft
 
-    found = asyncio.run(run())
-    if isinstance(found, Family):
-        return Ended(None, family=found)
-    if not isinstance(found.value, FailedSource):
-        return Ended(found.reason)
-    last = found.value.setbacks[-1]
+    result = asyncio.run(run())
+    if isinstance(result, Family):
+        return CaseOutcome(None, family=result)
+    if not isinstance(result.value, FailedSource):
+        return CaseOutcome(result.reason)
+    last = result.value.setbacks[-1]
     role = last.stage in CHECKS
-    return Ended(last.stage if role else str(last), last.finding.objections if last.finding else ())
+    return CaseOutcome(last.stage if role else str(last), last.finding.objections if last.finding else ())
 
 
 @contextmanager
@@ -134,9 +134,9 @@ def without(catcher: str) -> Iterator[None]:
         if catcher in CHECKS:
             find = roles.parse_finding
 
-            def lenient(role: ConstructionRole, *told: Any, **more: Any) -> Any:
-                found = find(role, *told, **more)
-                return _agreeing(found) if role == catcher else found
+            def lenient(role: ConstructionRole, *arguments: Any, **more: Any) -> Any:
+                finding = find(role, *arguments, **more)
+                return _agreeing(finding) if role == catcher else finding
 
             stack.enter_context(patch.object(roles, "parse_finding", lenient))
         else:
@@ -148,14 +148,14 @@ def without(catcher: str) -> Iterator[None]:
 
 def _agreeing(finding: FamilyFinding) -> FamilyFinding:
     """Nothing speaks against it, and a source rests on as many passages as it should."""
-    said = dict(finding.said)
-    if "support" in said:
-        said["support"] = list(dict.fromkeys([*said["support"], *range(MINIMUM_SUPPORT)]))
-    return replace(finding, said=said, objections=())
+    answers = dict(finding.said)
+    if "support" in answers:
+        answers["support"] = list(dict.fromkeys([*answers["support"], *range(MINIMUM_SUPPORT)]))
+    return replace(finding, said=answers, objections=())
 
 
 def _open(check: Callable[..., Any], gate: str) -> Callable[..., Any]:
-    return lambda *given: (failure for failure in check(*given) if failure.gate != gate)
+    return lambda *arguments: (failure for failure in check(*arguments) if failure.gate != gate)
 
 
 # --- cases -------------------------------------------------------------------------------------------------------
@@ -178,23 +178,26 @@ def cases(count: int) -> Iterator[Case]:
 
 def broken(family: Family) -> dict[Gate, Family]:
     """The family, broken by hand so that one gate alone objects; only what this family admits."""
-    gold, (edit, *_), asked = family.gold, family.evidence_edits, family.question_edit
+    gold, (edit, *_), question_edit = family.gold, family.evidence_edits, family.question_edit
     first, view = edit.first_affected_step, edit.view
-    spare = next(one.id for one in gold.evidence if one.id not in gold.support_ids)
+    spare = next(passage.id for passage in gold.evidence if passage.id not in gold.support_ids)
 
     def with_edit(changed: Any = edit, **more: Any) -> Family:
         return replace(family, evidence_edits=(replace(changed, view=replace(changed.view, **more)),))
 
     def with_question(**more: Any) -> Family:
-        return replace(family, question_edit=replace(asked, view=replace(asked.view, **more)))
+        return replace(family, question_edit=replace(question_edit, view=replace(question_edit.view, **more)))
 
     retitled = tuple(
-        replace(one, title=f"{one.title}s") if n == edit.passage_index else one for n, one in enumerate(view.evidence)
+        replace(passage, title=f"{passage.title}s") if n == edit.passage_index else passage
+        for n, passage in enumerate(view.evidence)
     )
-    other = tuple(replace(one, text=f"{one.text} ") if n == 0 else one for n, one in enumerate(gold.evidence))
-    support = tuple(one for one in gold.support_ids if one != edit.passage_id)
+    other = tuple(
+        replace(passage, text=f"{passage.text} ") if n == 0 else passage for n, passage in enumerate(gold.evidence)
+    )
+    support = tuple(name for name in gold.support_ids if name != edit.passage_id)
     steps = list(view.trace.steps)
-    found = {
+    families = {
         Gate.WELL_FORMED: replace(family, gold=replace(gold, proof=gold.proof[:-1])),
         Gate.IDENTIFIER_MEMBERSHIP: replace(family, gold=replace(gold, support_ids=(*gold.support_ids, "nowhere"))),
         Gate.GOLD_INPUT: replace(family, source=replace(family.source, question=f"{family.source.question} Now?")),
@@ -207,14 +210,14 @@ def broken(family: Family) -> dict[Gate, Family]:
         Gate.EDIT_IN_SUPPORT: replace(family, gold=replace(gold, support_ids=(*support, spare), proof=())),
         Gate.SAME_EVIDENCE: with_question(evidence=other),
         Gate.QUESTION_CHANGED: with_question(question=f"{gold.question} "),
-        Gate.NO_ANSWER_LEAK: with_question(question=f"{asked.view.question} {asked.view.answer}"),
+        Gate.NO_ANSWER_LEAK: with_question(question=f"{question_edit.view.question} {question_edit.view.answer}"),
     }
     if first:
         changed = Trace((Step("Something else is so."), *steps[1:]))
-        found[Gate.SHARED_PREFIX] = with_edit(trace=changed)
+        families[Gate.SHARED_PREFIX] = with_edit(trace=changed)
     same = Trace((*steps[:first], gold.trace.steps[first], *steps[first + 1 :]))
-    found[Gate.FIRST_DIVERGENCE] = with_edit(trace=same)
-    return found
+    families[Gate.FIRST_DIVERGENCE] = with_edit(trace=same)
+    return families
 
 
 # --- tables ------------------------------------------------------------------------------------------------------
@@ -225,7 +228,7 @@ def main() -> int:
     parser.add_argument("--sources", type=int, default=12, help="sources of each profile")
     count = parser.parse_args().sources
     tried = [(case, build(case)) for case in cases(count)]
-    through = sum(ended.wrong for _, ended in tried)
+    through = sum(outcome.wrong for _, outcome in tried)
     print_catchers(tried)
     needed = print_mutants(tried)
     by_hand = print_by_hand(count)
@@ -241,41 +244,43 @@ def main() -> int:
     )
 
 
-def print_catchers(tried: list[tuple[Case, Ended]]) -> None:
+def print_catchers(tried: list[tuple[Case, CaseOutcome]]) -> None:
     """Who caught each kind of defect first; where it could not be planted, a good family came out."""
     print(f"{len(tried):,} cases; planted defect -> who refused it first")
     for kind in dict.fromkeys(case.defect for case, _ in tried):
-        found = Counter(_told(ended) for case, ended in tried if case.defect == kind)
-        print(f"  {kind:34} {_listed(found)}")
+        catchers = Counter(_describe(outcome) for case, outcome in tried if case.defect == kind)
+        print(f"  {kind:34} {_listed(catchers)}")
     alone = Counter(
-        (ended.catcher, ended.objections[0]) for _, ended in tried if ended.catcher and len(ended.objections) == 1
+        (outcome.catcher, outcome.objections[0])
+        for _, outcome in tried
+        if outcome.catcher and len(outcome.objections) == 1
     )
     print("judgements that objected alone")
     for (role, name), times in sorted(alone.items()):
         print(f"  {role:16} {name:28} {times}")
 
 
-def _listed(found: Counter[str]) -> str:
-    return ", ".join(f"{who} {times}" for who, times in found.most_common()) or "none"
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{who} {times}" for who, times in counts.most_common()) or "none"
 
 
-def _told(ended: Ended) -> str:
-    return ended.catcher or ("WRONG FAMILY" if ended.wrong else "(not planted: a good family)")
+def _describe(outcome: CaseOutcome) -> str:
+    return outcome.catcher or ("WRONG FAMILY" if outcome.wrong else "(not planted: a good family)")
 
 
-def print_mutants(tried: list[tuple[Case, Ended]]) -> set[str]:
+def print_mutants(tried: list[tuple[Case, CaseOutcome]]) -> set[str]:
     """For each catcher that is taken away, what becomes of its cases; those without which a wrong family comes out."""
     print("taken away -> what becomes of the cases it refused")
     needed = set()
-    for catcher in sorted({str(ended.catcher) for _, ended in tried if ended.catcher}):
+    for catcher in sorted({str(outcome.catcher) for _, outcome in tried if outcome.catcher}):
         if catcher not in CHECKS and not catcher.startswith("gates: "):
             continue  # the constructor gives up, or code cannot make a view of it: there is nothing to let through
-        mine = [case for case, ended in tried if ended.catcher == catcher]
+        cases = [case for case, outcome in tried if outcome.catcher == catcher]
         with without(catcher):
-            found = [build(case) for case in mine]
-        wrong = sum(ended.wrong for ended in found)
-        later = Counter(_told(ended) for ended in found if ended.family is None)
-        print(f"  {catcher:32} {len(mine):4} cases, {wrong:4} wrong families; refused later: {_listed(later)}")
+            outcomes = [build(case) for case in cases]
+        wrong = sum(outcome.wrong for outcome in outcomes)
+        later = Counter(_describe(outcome) for outcome in outcomes if outcome.family is None)
+        print(f"  {catcher:32} {len(cases):4} cases, {wrong:4} wrong families; refused later: {_listed(later)}")
         if wrong:
             needed.add(catcher)
     return needed

@@ -52,7 +52,7 @@ GOAL = 1.0
 
 
 @dataclass(frozen=True)
-class Took:
+class SourceUsage:
     """What one source takes in one part."""
 
     calls: float
@@ -61,19 +61,19 @@ class Took:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredUsage:
     """By profile and part, and what a call takes here."""
 
-    parts: dict[tuple[str, ConstructionStage], Took]
+    parts: dict[tuple[str, ConstructionStage], SourceUsage]
     cpu: float
     """Seconds of our processor for a call."""
-    kept: float
+    ledger_bytes: float
     """Bytes of the ledger for a call."""
     tokens: float
     """Tokens for a word, estimated."""
 
 
-async def measure(folder: Path, count: int) -> Measured:
+async def measure(folder: Path, count: int) -> MeasuredUsage:
     """So many good sources of each profile through all parts."""
     sources = [item.instance for profile in NAMES for item in islice(make_items(profile, SEED), count)]
     jsonl.write_records(folder / "sources.jsonl", sources)
@@ -81,14 +81,14 @@ async def measure(folder: Path, count: int) -> Measured:
     with serving("--latency", "0.02") as url:
         models = await resolve_models(url, url)
         start = time.process_time()
-        done = await construct_families(
+        result = await construct_families(
             folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True)
         )
         cpu = time.process_time() - start
-    entered = {part: counts.received for part, counts in done.manifest.funnel.items()}
-    print(f"{entered['screen']:,} sources, {done.manifest.counts.accepted:,} families, "
-          f"{done.manifest.calls['replies']:,} calls")  # fmt: skip
-    async with Ledger.open(folder / "run" / "ledger.sqlite", run=done.stage.work_id) as ledger:
+    entered = {part: counts.received for part, counts in result.manifest.funnel.items()}
+    print(f"{entered['screen']:,} sources, {result.manifest.counts.accepted:,} families, "
+          f"{result.manifest.calls['replies']:,} calls")  # fmt: skip
+    async with Ledger.open(folder / "run" / "ledger.sqlite", run=result.stage.work_id) as ledger:
         usage = await ledger.compute_usage_by(lambda stage, record_id: f"{profile_of[record_id]}/{stage}")
         came: dict[tuple[str, ConstructionStage], int] = {}
         for part in ENTERING:
@@ -97,19 +97,21 @@ async def measure(folder: Path, count: int) -> Measured:
                 came[key] = came.get(key, 0) + 1
     parts = {}
     for (profile, part), number in came.items():
-        found = usage[f"{profile}/{part}"]
-        parts[profile, part] = Took(
-            found.replies / number, found.prompt_tokens / number, found.completion_tokens / number
+        part_usage = usage[f"{profile}/{part}"]
+        parts[profile, part] = SourceUsage(
+            part_usage.replies / number, part_usage.prompt_tokens / number, part_usage.completion_tokens / number
         )
-    calls = done.manifest.calls["replies"]
+    calls = result.manifest.calls["replies"]
     size = (folder / "run" / "ledger.sqlite").stat().st_size
     texts = [
-        build_construction_prompt(SeedScreen(one.question, disclose_passages(one.evidence), one.reference_answer or ""))
-        for one in sources
+        build_construction_prompt(
+            SeedScreen(source.question, disclose_passages(source.evidence), source.reference_answer or "")
+        )
+        for source in sources
     ]
     words = sum(len(message["content"].split()) for text in texts for message in text.messages)
     tokens = sum(estimate_expected_tokens(message["content"]) for text in texts for message in text.messages)
-    return Measured(parts, cpu / calls, size / calls, tokens / words)
+    return MeasuredUsage(parts, cpu / calls, size / calls, tokens / words)
 
 
 def printed() -> dict[tuple[str, str], int]:
@@ -124,36 +126,36 @@ def main() -> int:
     parser.add_argument("--sources", type=int, default=40, help="sources of each profile")
     count = parser.parse_args().sources
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(measure(Path(folder), count))
+        measured = asyncio.run(measure(Path(folder), count))
     table = printed()
     print("a source that comes to a part takes so many calls, and tokens read and written (estimated)")
-    for (profile, part), took in found.parts.items():
-        print(f"  {profile:8} {part:9} {took.calls:5.2f} {took.read * found.tokens:9,.0f} "
-              f"{took.written * found.tokens:7,.0f}")  # fmt: skip
+    for (profile, part), usage in measured.parts.items():
+        print(f"  {profile:8} {part:9} {usage.calls:5.2f} {usage.read * measured.tokens:9,.0f} "
+              f"{usage.written * measured.tokens:7,.0f}")  # fmt: skip
 
     def total(amount: str) -> float:
         """Over the paper's corpus."""
         return sum(
-            table[NAMES[profile], ENTERING[part]] * float(getattr(took, amount))
-            for (profile, part), took in found.parts.items()
+            table[NAMES[profile], ENTERING[part]] * float(getattr(usage, amount))
+            for (profile, part), usage in measured.parts.items()
         )
 
     families, sources = table["Total", "Packed"], table["Total", "Processed"]
     print("\n| families (projection) | sources | calls | tokens read | written | our processor | ledger | "
           f"days at 64 / 1,000 calls of {SECONDS_A_CALL:g} s in flight |\n|{'---|' * 8}")  # fmt: skip
-    for wanted in SIZES:
-        times = wanted / families
+    for size in SIZES:
+        times = size / families
         calls = times * total("calls")
         days = calls * SECONDS_A_CALL / 86_400
-        read, written = (times * total(amount) * found.tokens / 1e6 for amount in ("read", "written"))
-        print(f"| {wanted:,} | {times * sources:,.0f} | {calls:,.0f} | {read:,.0f} M | {written:,.0f} M | "
-              f"{calls * found.cpu / 3600:.1f} h | {calls * found.kept / 1e9:.1f} GB | "
+        read, written = (times * total(amount) * measured.tokens / 1e6 for amount in ("read", "written"))
+        print(f"| {size:,} | {times * sources:,.0f} | {calls:,.0f} | {read:,.0f} M | {written:,.0f} M | "
+              f"{calls * measured.cpu / 3600:.1f} h | {calls * measured.ledger_bytes / 1e9:.1f} GB | "
               f"{days / 64:.1f} / {days / 1000:.1f} |")  # fmt: skip
-    hours = total("calls") * found.cpu / 3600
+    hours = total("calls") * measured.cpu / 3600
     return print_result(
         name=f"projected: our own processor time for the paper's {sources:,} sources",
         value=round(hours, 2),
-        unit=f"hours; {total('calls') / families:.0f} calls for each family, {1e3 * found.cpu:.1f} ms a call",
+        unit=f"hours; {total('calls') / families:.0f} calls for each family, {1e3 * measured.cpu:.1f} ms a call",
         goal=f"<= {GOAL:g}",
         holds=hours <= GOAL,
     )

@@ -37,7 +37,7 @@ from eclose.core.family import Family
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import Manifest, read_manifest
-from eclose.store.runs.runner import READ_STAGE, decode_outcome
+from eclose.store.runs.runner import READ_STAGE, decode_job_result
 from eclose.world.faulty.bad_sources import make_sources
 from eclose.world.oracle.family_conditions import (
     find_evidence_edit_defects,
@@ -72,17 +72,17 @@ def write_sources(folder: Path, count: int) -> dict[str, str | None]:
     planted: dict[str, str | None] = {}
     path = folder / "sources.jsonl"
     if not path.exists():
-        made = []
+        sources = []
         for profile, (processed, eligible) in PROFILES.items():
             spoilt = 1 - eligible / processed
             for source in make_sources(profile, SEED, round(processed * count / ALL), spoilt):
                 planted[source.instance.id] = source.kind
-                made.append(source.instance)
-        jsonl.write_records(folder / "pilot.jsonl", made[:: max(1, len(made) // PILOT)])
+                sources.append(source.instance)
+        jsonl.write_records(folder / "pilot.jsonl", sources[:: max(1, len(sources) // PILOT)])
         (folder / "planted.json").write_text(json.dumps(planted))
-        jsonl.write_records(path, made)
-    found: dict[str, str | None] = json.loads((folder / "planted.json").read_text())
-    return found
+        jsonl.write_records(path, sources)
+    kinds: dict[str, str | None] = json.loads((folder / "planted.json").read_text())
+    return kinds
 
 
 def command(sources: Path, url: str, out: Path, *more: str) -> list[str]:
@@ -109,18 +109,18 @@ def manifest_of(out: Path) -> Manifest:
 
 def killed(sources: Path, url: str, out: Path, kills: int, seconds: float) -> int:
     """The same, killed with SIGKILL at random moments over the time that an unbroken run takes."""
-    rng, noted = random.Random(SEED), out.with_suffix(".kills")
-    done = int(noted.read_text()) if noted.exists() else 0
-    while done < kills and not (out / "families.jsonl.manifest.json").exists():
+    rng, record = random.Random(SEED), out.with_suffix(".kills")
+    kill_count = int(record.read_text()) if record.exists() else 0
+    while kill_count < kills and not (out / "families.jsonl.manifest.json").exists():
         process = subprocess.Popen(command(sources, url, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             process.wait(timeout=rng.uniform(0.5, 1.5) * seconds / (kills + 1))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
-            done += process.wait() == -signal.SIGKILL
-            noted.write_text(str(done))
+            kill_count += process.wait() == -signal.SIGKILL
+            record.write_text(str(kill_count))
     construct(sources, url, out)
-    return done
+    return kill_count
 
 
 # --- what came of it ---------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def print_funnel(manifest: Manifest) -> None:
         each = [
             usage[name][key] / max(1, counts[columns[-1]]) for key in ("replies", "prompt_tokens", "completion_tokens")
         ]
-        print(f"  {name:16}" + "".join(f"{one:12,.1f}" for one in each))
+        print(f"  {name:16}" + "".join(f"{value:12,.1f}" for value in each))
 
 
 def wrong_families(out: Path) -> list[str]:
@@ -151,9 +151,9 @@ def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
     """Spoilt sources that got past the screen: to a family, or to a part in which they were refused."""
     past = {family.source.id for family in jsonl.read_records(out / "families.jsonl", Family)}
     for line in (out / "families.jsonl.rejected.jsonl").read_text().splitlines():
-        told = json.loads(line)
-        if told["stage"] not in (READ_STAGE, ConstructionStage.SCREEN):
-            past.add(told["id"])
+        rejection = json.loads(line)
+        if rejection["stage"] not in (READ_STAGE, ConstructionStage.SCREEN):
+            past.add(rejection["id"])
     return [name for name, kind in planted.items() if kind is not None and name in past]
 
 
@@ -161,14 +161,14 @@ def forecast_error(folder: Path, url: str, sources: Path, bill: Manifest) -> flo
     """How far the forecast by a pilot is from the bill: the worst of calls, tokens read and tokens written."""
     construct(folder / "pilot.jsonl", url, folder / "pilot")
     words = command(sources, url, folder / "unbroken", "--dry-run", "--pilot", str(folder / "pilot"))
-    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
-    line = next(one for one in said if "calls" in one)
+    output = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+    line = next(text for text in output if "calls" in text)
     print(f"  {line}")
     numbers = [int(word.replace(",", "")) for word in line.replace(":", "").split() if word.replace(",", "").isdigit()]
     calls, read, written = numbers[1:4]
-    told = bill.calls
-    wanted = (told["replies"], told["prompt_tokens"], told["completion_tokens"])
-    errors = [float(one / other - 1) for one, other in zip((calls, read, written), wanted, strict=True)]
+    usage = bill.calls
+    billed = (usage["replies"], usage["prompt_tokens"], usage["completion_tokens"])
+    errors = [float(value / other - 1) for value, other in zip((calls, read, written), billed, strict=True)]
     print("  forecast / bill - 1: " + ", ".join(f"{100 * error:+.1f} %" for error in errors), flush=True)
     return max(map(abs, errors))
 
@@ -176,7 +176,7 @@ def forecast_error(folder: Path, url: str, sources: Path, bill: Manifest) -> flo
 async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
     """For each part how many passed it, how many of these are wrong somewhere, and where."""
     work = manifest_of(out).work_id
-    found: dict[str, tuple[int, int, Counter[str]]] = {}
+    counts: dict[str, tuple[int, int, Counter[str]]] = {}
     async with Ledger.open(out / "ledger.sqlite", run=work) as ledger:
         for part in ConstructionStage:
             passed = wrong = 0
@@ -185,12 +185,12 @@ async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
                 if outcome.kind != "accepted":
                     continue
                 packed = part in (ConstructionStage.PACK, ConstructionStage.REVERIFY)
-                value: Any = decode_outcome(Family if packed else FamilyDraft, outcome)
-                places = list(wrong_places(value))
-                passed, wrong = passed + 1, wrong + bool(places)
-                where.update(places)
-            found[part] = (passed, wrong, where)
-    return found
+                value: Any = decode_job_result(Family if packed else FamilyDraft, outcome)
+                defects = list(wrong_places(value))
+                passed, wrong = passed + 1, wrong + bool(defects)
+                where.update(defects)
+            counts[part] = (passed, wrong, where)
+    return counts
 
 
 def wrong_places(value: Family | FamilyDraft) -> Iterator[str]:
@@ -211,33 +211,33 @@ def noisy(folder: Path, count: int) -> tuple[int, int]:
     """Constructor and verifier err; how many wrong families are there before the second check, and after it."""
     import asyncio  # noqa: PLC0415 - for this alone
 
-    place = folder / "noisy"
-    place.mkdir(exist_ok=True)
-    write_sources(place, count)
+    run_folder = folder / "noisy"
+    run_folder.mkdir(exist_ok=True)
+    write_sources(run_folder, count)
     with serving("--constructor-noise", str(NOISE), "--verifier-noise", str(NOISE), "--seed", "5") as url:
-        manifest = construct(place / "sources.jsonl", url, place / "run")
+        manifest = construct(run_folder / "sources.jsonl", url, run_folder / "run")
     print_funnel(manifest)
     print(f"  with p = {NOISE} for constructor and verifier: passed the part, wrong by the oracle, and where")
-    found = asyncio.run(bad_by_part(place / "run"))
-    for part, (passed, wrong, where) in found.items():
-        told = ", ".join(f"{name} {times}" for name, times in sorted(where.items()))
-        print(f"  {part:10} {passed:7,} {wrong:6,} ({100 * wrong / max(1, passed):.2f} %)  {told}", flush=True)
-    return found[ConstructionStage.PACK][1], found[ConstructionStage.REVERIFY][1]
+    counts = asyncio.run(bad_by_part(run_folder / "run"))
+    for part, (passed, wrong, where) in counts.items():
+        listing = ", ".join(f"{name} {times}" for name, times in sorted(where.items()))
+        print(f"  {part:10} {passed:7,} {wrong:6,} ({100 * wrong / max(1, passed):.2f} %)  {listing}", flush=True)
+    return counts[ConstructionStage.PACK][1], counts[ConstructionStage.REVERIFY][1]
 
 
-def measure(folder: Path, given: argparse.Namespace) -> int:
-    planted = write_sources(folder, given.sources)
+def measure(folder: Path, options: argparse.Namespace) -> int:
+    planted = write_sources(folder, options.sources)
     sources, unbroken, broken = folder / "sources.jsonl", folder / "unbroken", folder / "killed"
     with serving(*faulty()) as url:
-        start, noted = time.monotonic(), folder / "unbroken.seconds"
+        start, record = time.monotonic(), folder / "unbroken.seconds"
         manifest = construct(sources, url, unbroken)
-        if not noted.exists():
-            noted.write_text(str(time.monotonic() - start))
-        seconds = float(noted.read_text())
+        if not record.exists():
+            record.write_text(str(time.monotonic() - start))
+        seconds = float(record.read_text())
         error = forecast_error(folder, url, sources, manifest)
     print_funnel(manifest)
     with serving(*faulty()) as url:
-        kills = killed(sources, url, broken, given.kills, seconds)
+        kills = killed(sources, url, broken, options.kills, seconds)
     same = [name for name in FILES if (unbroken / name).read_bytes() == (broken / name).read_bytes()]
     wrong, through = wrong_families(unbroken), slipped(unbroken, planted)
     spoilt = sum(kind is not None for kind in planted.values())
@@ -246,9 +246,9 @@ def measure(folder: Path, given: argparse.Namespace) -> int:
           f"{len(through)} of {spoilt:,} spoilt sources passed the screen", flush=True)  # fmt: skip
     for line in (*wrong[:5], *through[:5]):
         print(f"  {line}")
-    before, after = noisy(folder, given.noisy)
+    before, after = noisy(folder, options.noisy)
     sources_in = sum(counts[PROCESSED] for counts in manifest.calls["funnel"].values())
-    holds = not wrong and not through and len(same) == len(FILES) and error <= NEAR and kills >= given.kills
+    holds = not wrong and not through and len(same) == len(FILES) and error <= NEAR and kills >= options.kills
     return print_result(
         name=f"wrong families of {manifest.counts.accepted:,} built from {sources_in:,} sources over HTTP",
         value=len(wrong),
@@ -266,11 +266,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--noisy", type=int, default=3_000, help="sources for those who err")
     parser.add_argument("--out", type=Path, help="where everything is kept (default: a folder that is thrown away)")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = given.out or Path(place)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.out or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        return measure(folder, given)
+        return measure(folder, options)
 
 
 if __name__ == "__main__":

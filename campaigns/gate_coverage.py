@@ -63,8 +63,10 @@ class Cell(NamedTuple):
 def cell(design: str, questions: int, rate: float, ends: Floats, weights: Floats) -> Cell:
     """Weigh the intervals of a design, one a row."""
     low, high = ends.T
-    held, above = (low <= rate) & (rate <= high), low > rate
-    return Cell(design, questions, rate, float(weights @ held), float(weights @ above), float(weights @ (high - low)))
+    covered, above = (low <= rate) & (rate <= high), low > rate
+    return Cell(
+        design, questions, rate, float(weights @ covered), float(weights @ above), float(weights @ (high - low))
+    )
 
 
 def single(questions: int) -> Iterator[Cell]:
@@ -106,13 +108,13 @@ def clustered(questions: int, rate: float, sizes: Floats, name: str, rng: np.ran
 def _limits(kind: Floats, sizes: Floats) -> Floats:
     """The limit of every sample, without the rule that makes it monotone."""
     sums = _Sums(kind.sum(axis=1), (kind**2).sum(axis=1), float(sizes.sum()), float((sizes**2).sum()))
-    known, which = np.unique(np.stack(sums[:2], axis=1), axis=0, return_inverse=True)
-    limits = np.ones(len(known))
-    partly = known[:, 0] < sums.cases
-    kinds = sums._replace(kind=known[partly, 0], kind_squares=known[partly, 1])
+    distinct, inverse = np.unique(np.stack(sums[:2], axis=1), axis=0, return_inverse=True)
+    limits = np.ones(len(distinct))
+    partly = distinct[:, 0] < sums.cases
+    kinds = sums._replace(kind=distinct[partly, 0], kind_squares=distinct[partly, 1])
     a, b = kinds.beta().parameters
     limits[partly] = beta_upper_quantile(a, b, TAIL)
-    return limits[which.ravel()]
+    return limits[inverse.ravel()]
 
 
 def monotone() -> tuple[int, int]:
@@ -152,19 +154,19 @@ def main() -> int:
     print(f"{'design':22} {'questions':>9} {'rate':>6} {'coverage':>8} {'false pass':>10} {'width':>7}")
     cells, narrower = [], 0
     for questions in QUESTIONS:
-        found = list(single(questions))
+        rows = list(single(questions))
         designs: dict[str, Floats] = {
             "8 a question": np.full(questions, 8.0),
             "1-15 a question": 1.0 + np.arange(questions, dtype=float) % 15,
         }
         for rate in RATES:
             for name, sizes in designs.items():
-                made, inside = clustered(questions, rate, sizes, name, rng)
-                found.append(made)
-                narrower += inside
-        found.sort(key=lambda made: (made.design, made.rate))
-        print("\n".join(map(str, found)), flush=True)
-        cells += found
+                row, inner = clustered(questions, rate, sizes, name, rng)
+                rows.append(row)
+                narrower += inner
+        rows.sort(key=lambda row: (row.design, row.rate))
+        print("\n".join(map(str, rows)), flush=True)
+        cells += rows
     steps, raised = monotone()
     width = narrowest()
     error = sqrt(COVERAGE * (1 - COVERAGE) / REPETITIONS)
@@ -175,9 +177,9 @@ def main() -> int:
     print(
         f"one failure more: {steps:,} steps, {raised} raise an end; a single question: a width of {width:.3f} or more"
     )
-    least, most = min(made.coverage for made in cells), max(made.false_pass for made in cells)
+    least, most = min(row.coverage for row in cells), max(row.false_pass for row in cells)
     print(f"least coverage {least:.4f}, most false passes {most:.4f}, over {len(cells)} cells")
-    holds = all(made.holds for made in cells) and not raised and not narrower and width > 0.5
+    holds = all(row.holds for row in cells) and not raised and not narrower and width > 0.5
     return print_result(
         name="interval of a rate",
         value=round(least, 4),

@@ -41,7 +41,7 @@ GOAL = 0.10
 PRICE = Price.of("1.25", "10")
 
 
-class World(NamedTuple):
+class ForecastCase(NamedTuple):
     """What is judged, and how."""
 
     profile: str
@@ -52,15 +52,15 @@ class World(NamedTuple):
         return f"{self.profile}, seed {self.seed}{', joint' if self.settings.joint else ''}"
 
 
-WORLDS = (
-    World("2wiki", 31),
-    World("musique", 32),
-    World("hotpot", 33),
-    World("short-hard", 34, JudgeSettings(joint=True)),
+FORECAST_CASES = (
+    ForecastCase("2wiki", 31),
+    ForecastCase("musique", 32),
+    ForecastCase("hotpot", 33),
+    ForecastCase("short-hard", 34, JudgeSettings(joint=True)),
 )
 
 
-class Compared(NamedTuple):
+class Comparison(NamedTuple):
     """A forecast and the bill."""
 
     forecast: UsageForecast
@@ -81,7 +81,7 @@ class Compared(NamedTuple):
         return f"{self.forecast.calls:6,} {self.calls:6,} {read:8.3f} {written:8.3f} {self.ratio:8.3f} {most:8.1f}"
 
 
-def compare(world: World, responses: int, folder: Path) -> Compared:
+def compare(world: ForecastCase, responses: int, folder: Path) -> Comparison:
     planted = list(islice(plant([world.profile], world.seed), responses))
     sources = write_run(folder / f"run-{world.seed}", planted)
     prices = folder / "prices.json"
@@ -91,7 +91,7 @@ def compare(world: World, responses: int, folder: Path) -> Compared:
         expected = forecast_judging(sources, model, world.settings, CallSettings(prices=prices))
         judged(sources, base_url, folder / f"judged-{world.seed}", world.settings)
         totals = bill(base_url)["totals"]
-    return Compared(expected, totals["paid"], Usage(totals["prompt_tokens"], totals["completion_tokens"]))
+    return Comparison(expected, totals["paid"], Usage(totals["prompt_tokens"], totals["completion_tokens"]))
 
 
 def furthest(ratios: Iterable[float]) -> float:
@@ -101,17 +101,17 @@ def furthest(ratios: Iterable[float]) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--responses", type=int, default=1_000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{'':28} {'calls':>6} {'billed':>6}   expected / billed: read, written, cost; at most / billed")
-    found = []
+    comparisons = []
     with tempfile.TemporaryDirectory() as folder:
-        for world in WORLDS:
-            found.append(compare(world, given.responses, Path(folder)))
-            print(f"{world!s:28} {found[-1]}", flush=True)
-    worst = furthest(one.ratio for one in found)
-    holds = abs(worst - 1) <= GOAL and all(one.calls == one.forecast.calls for one in found)
+        for world in FORECAST_CASES:
+            comparisons.append(compare(world, options.responses, Path(folder)))
+            print(f"{world!s:28} {comparisons[-1]}", flush=True)
+    worst = furthest(comparison.ratio for comparison in comparisons)
+    holds = abs(worst - 1) <= GOAL and all(comparison.calls == comparison.forecast.calls for comparison in comparisons)
     return print_result(
-        name=f"expected cost of judging {given.responses:,} responses, worst of {len(WORLDS)} worlds",
+        name=f"expected cost of judging {options.responses:,} responses, worst of {len(FORECAST_CASES)} worlds",
         value=round(worst, 4),
         unit="x the bill",
         goal=f"within {100 * GOAL:.0f} %, and as many calls",

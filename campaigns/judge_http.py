@@ -72,7 +72,7 @@ class Planted(NamedTuple):
     """A question and a response of which all is known."""
 
     instance: Instance
-    made: BrokenResponse
+    broken: BrokenResponse
 
 
 @contextmanager
@@ -98,9 +98,13 @@ def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
             turn += 1
             if len(plans) == A_QUESTION:
                 break
-        made = (break_response(item, plan, "http") for plan in plans)
+        candidates = (break_response(item, plan, "http") for plan in plans)
         # Two plans may come to the same words, which are the same response.
-        yield from {one.response.id: Planted(item.instance, one) for one in made if one is not None}.values()
+        yield from {
+            candidate.response.id: Planted(item.instance, candidate)
+            for candidate in candidates
+            if candidate is not None
+        }.values()
 
 
 def write_run(folder: Path, planted: Iterable[Planted]) -> RunInputs:
@@ -109,13 +113,13 @@ def write_run(folder: Path, planted: Iterable[Planted]) -> RunInputs:
     cases = list(planted)
     sources = RunInputs(folder / "instances.jsonl", folder / "responses.jsonl")
     jsonl.write_records(sources.instances, {case.instance.id: case.instance for case in cases}.values())
-    jsonl.write_records(sources.responses, (case.made.response for case in cases))
+    jsonl.write_records(sources.responses, (case.broken.response for case in cases))
     jsonl.write_records(folder / "planted.jsonl", map(settled, cases))
     return sources
 
 
 def settled(case: Planted) -> SettledVerdict:
-    return SettledVerdict(case.made.response.id, case.instance.id, case.made.verdict, case.instance.benchmark)
+    return SettledVerdict(case.broken.response.id, case.instance.id, case.broken.verdict, case.instance.benchmark)
 
 
 def judged(
@@ -123,9 +127,9 @@ def judged(
 ) -> list[Judgment]:
     """What the server's judge says, through runner and ledger; so many records are expected not to be taken."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True)
-    done = asyncio.run(judge_responses(sources, base_url, out, settings, calls))
-    assert not done.again
-    assert sum(done.manifest.counts.quarantined.values()) == refused, done.manifest.counts
+    result = asyncio.run(judge_responses(sources, base_url, out, settings, calls))
+    assert not result.again
+    assert sum(result.manifest.counts.quarantined.values()) == refused, result.manifest.counts
     return list(jsonl.read_records(out / "judgments.jsonl", Judgment))
 
 
@@ -142,19 +146,21 @@ class Differences(NamedTuple):
 
 def differences(planted: Sequence[Planted], judgments: Sequence[Judgment]) -> Differences:
     by_id = {judgment.response_id: judgment for judgment in judgments}
-    assert by_id.keys() == {case.made.response.id for case in planted}
-    found: Counter[str] = Counter()
+    assert by_id.keys() == {case.broken.response.id for case in planted}
+    counts: Counter[str] = Counter()
     for case in planted:
-        judgment = by_id[case.made.response.id]
-        for wanted, label in zip(_labels(case.made.verdict), _labels(judgment.verdict), strict=True):
-            found["unjudged"] += label is None
-            found["labels"] += label is not None and label is not wanted
+        judgment = by_id[case.broken.response.id]
+        for expected, label in zip(_labels(case.broken.verdict), _labels(judgment.verdict), strict=True):
+            counts["unjudged"] += label is None
+            counts["labels"] += label is not None and label is not expected
         steps = [(step.substantive, step.sound, step.failure) for step in judgment.steps]
-        wanted_steps = [(step.substantive, step.sound, step.failure) for step in case.made.steps]
+        expected_steps = [(step.substantive, step.sound, step.failure) for step in case.broken.steps]
         # A step too many or too few is one that differs.
-        found["steps"] += sum(one != other for one, other in zip(steps, wanted_steps, strict=False))
-        found["steps"] += abs(len(steps) - len(wanted_steps))
-    return Differences(found["labels"], found["steps"], found["unjudged"])
+        counts["steps"] += sum(
+            step != expected_step for step, expected_step in zip(steps, expected_steps, strict=False)
+        )
+        counts["steps"] += abs(len(steps) - len(expected_steps))
+    return Differences(counts["labels"], counts["steps"], counts["unjudged"])
 
 
 def _labels(verdict: Verdict) -> list[bool | None]:
@@ -163,55 +169,66 @@ def _labels(verdict: Verdict) -> list[bool | None]:
 
 def exact(folder: Path, sources: RunInputs, planted: Sequence[Planted]) -> Differences:
     with serving() as base_url:
-        found = differences(planted, judged(sources, base_url, folder / "exact"))
-    failing = Counter(plan_name(case.made.plan) for case in planted)
-    steps = sum(len(case.made.steps) for case in planted)
+        differing = differences(planted, judged(sources, base_url, folder / "exact"))
+    failing = Counter(plan_name(case.broken.plan) for case in planted)
+    steps = sum(len(case.broken.steps) for case in planted)
     questions = len({case.instance.id for case in planted})
     print(f"exact judge: {len(planted):,} responses to {questions:,} questions, {5 * len(planted):,} labels,")
     ways = f"{len(failing) - 1} of {len(FAILURE_PLANS)} ways to fail"
     print(f"  {steps:,} steps, {ways} and {failing['reliable']:,} reliable")
-    print(f"  {found}", flush=True)
-    return found
+    print(f"  {differing}", flush=True)
+    return differing
 
 
 def noisy(folder: Path, sources: RunInputs, noise: float) -> int:
     """How many of the five intervals hold p."""
-    place = folder / f"noise-{noise}"
+    run_folder = folder / f"noise-{noise}"
     with serving("--judge-noise", str(noise), "--seed", str(NOISE.index(noise) + 1)) as base_url:
-        judged(sources, base_url, place)
+        judged(sources, base_url, run_folder)
     for name in ("instances.jsonl", "responses.jsonl"):
-        os.link(sources.responses.with_name(name), place / name)
+        os.link(sources.responses.with_name(name), run_folder / name)
     verdicts = sources.responses.with_name("planted.jsonl")
-    command = [sys.executable, "-m", "eclose.cli.main", "judge", "validate", str(place), "--verdicts", str(verdicts)]
+    command = [
+        sys.executable,
+        "-m",
+        "eclose.cli.main",
+        "judge",
+        "validate",
+        str(run_folder),
+        "--verdicts",
+        str(verdicts),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    held = 0
+    covering = 0
     for label in DIRECT_LABELS:
-        row = read_validation(place / "validation.json").overall.rows[label]
+        row = read_validation(run_folder / "validation.json").overall.rows[label]
         rate, interval = row.disagreement.value, row.disagreement.interval
         assert rate is not None
         assert interval is not None
         holds = interval.low <= noise <= interval.high
-        held += holds
-        shown = f"{100 * rate:5.2f} % [{100 * interval.low:5.2f}, {100 * interval.high:5.2f}]"
-        print(f"  p = {noise:.2f}  {label:4} n = {row.n:,}  {shown}{'' if holds else '  does not hold p'}", flush=True)
-    return held
+        covering += holds
+        cell = f"{100 * rate:5.2f} % [{100 * interval.low:5.2f}, {100 * interval.high:5.2f}]"
+        print(f"  p = {noise:.2f}  {label:4} n = {row.n:,}  {cell}{'' if holds else '  does not hold p'}", flush=True)
+    return covering
 
 
 def distinct(planted: Iterable[Planted], settings: JudgeSettings) -> list[Request]:
     """What is asked. A question that several responses share, such as that about their evidence, is asked once."""
-    every = (one for case in planted for one in build_judge_requests(case.instance, case.made.response, settings))
-    return list({json.dumps([one.messages, one.replica]): one for one in every}.values())
+    requests = (
+        request for case in planted for request in build_judge_requests(case.instance, case.broken.response, settings)
+    )
+    return list({json.dumps([request.messages, request.replica]): request for request in requests}.values())
 
 
-async def bare(base_url: str, asked: Sequence[Request]) -> int:
+async def bare(base_url: str, requests: Sequence[Request]) -> int:
     """The same requests by so many workers who keep nothing."""
-    waiting, done = iter(asked), 0
+    waiting, finished = iter(requests), 0
     limits = httpx2.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY)
     http = openai.DefaultAioHttpClient(limits=limits)
     async with openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=http) as client:
 
         async def work() -> None:
-            nonlocal done
+            nonlocal finished
             for request in waiting:
                 assert request.schema is not None
                 shape = {"name": request.schema.name, "schema": dict(request.schema.schema), "strict": True}
@@ -223,42 +240,44 @@ async def bare(base_url: str, asked: Sequence[Request]) -> int:
                     response_format={"type": "json_schema", "json_schema": shape},
                 )
                 json.loads(reply.choices[0].message.content or "")
-                done += 1
+                finished += 1
 
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
-    return done
+    return finished
 
 
 async def ours(sources: RunInputs, base_url: str, out: Path) -> int:
     """The same through runner, ledger and exports."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
-    done = await judge_responses(sources, base_url, out, calls=calls)
-    return int(done.manifest.calls["replies"])
+    result = await judge_responses(sources, base_url, out, calls=calls)
+    return int(result.manifest.calls["replies"])
 
 
 def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[float, float]:
     """Our throughput as a share of the bare loop's, and milliseconds of CPU a call beyond it."""
-    asked = distinct(planted, JudgeSettings())
+    requests = distinct(planted, JudgeSettings())
     sources = write_run(folder / "timed", planted)
     plain: list[Timing] = []
-    kept: list[Timing] = []
+    recorded: list[Timing] = []
     # What the parts before have left behind is no part of either loop, and would be walked in both again and again.
     gc.collect()
     gc.freeze()
     with serving("--latency", str(LATENCY)) as base_url:
-        timed(bare(base_url, asked[:CONCURRENCY]), len(asked[:CONCURRENCY]))
+        timed(bare(base_url, requests[:CONCURRENCY]), len(requests[:CONCURRENCY]))
         for number in range(rounds):
-            plain.append(timed(bare(base_url, asked), len(asked)))
-            kept.append(timed(ours(sources, base_url, folder / f"timed-{number}"), len(asked)))
-            print(f"round {number + 1}: {len(asked):,} calls, bare loop {plain[-1]}; ours {kept[-1]}", flush=True)
-    share = min(took.seconds for took in plain) / min(took.seconds for took in kept)
-    beyond = 1e3 * (min(took.cpu for took in kept) - min(took.cpu for took in plain)) / len(asked)
-    waiting = LATENCY * len(asked) / CONCURRENCY
+            plain.append(timed(bare(base_url, requests), len(requests)))
+            recorded.append(timed(ours(sources, base_url, folder / f"timed-{number}"), len(requests)))
+            print(
+                f"round {number + 1}: {len(requests):,} calls, bare loop {plain[-1]}; ours {recorded[-1]}", flush=True
+            )
+    share = min(timing.seconds for timing in plain) / min(timing.seconds for timing in recorded)
+    beyond = 1e3 * (min(timing.cpu for timing in recorded) - min(timing.cpu for timing in plain)) / len(requests)
+    waiting = LATENCY * len(requests) / CONCURRENCY
     print(f"the model's latency alone: {waiting:.1f} s; ours {share:.2f} x the bare loop's throughput")
     return share, beyond
 
 
-def counted(work: Coroutine[None, None, int], wanted: int) -> float:
+def counted(work: Coroutine[None, None, int], expected: int) -> float:
     """Functions that are called for each call, Python's and C's, in every thread."""
     calls = count()
 
@@ -269,25 +288,25 @@ def counted(work: Coroutine[None, None, int], wanted: int) -> float:
     threading.setprofile(see)
     sys.setprofile(see)
     try:
-        done = asyncio.run(work)
+        finished = asyncio.run(work)
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    assert done == wanted, (done, wanted)
-    return next(calls) / wanted
+    assert finished == expected, (finished, expected)
+    return next(calls) / expected
 
 
 def count_calls(folder: Path, planted: Sequence[Planted]) -> None:
     """Whether a change made the way of a call longer, also where others keep the machine busy."""
-    asked = distinct(planted, JudgeSettings())
+    requests = distinct(planted, JudgeSettings())
     sources = write_run(folder / "counted", planted)
     with serving() as base_url:
         # What is made once and kept is made here.
-        timed(bare(base_url, asked[:CONCURRENCY]), len(asked[:CONCURRENCY]))
-        timed(ours(sources, base_url, folder / "first"), len(asked))
-        plain = counted(bare(base_url, asked), len(asked))
-        kept = counted(ours(sources, base_url, folder / "second"), len(asked))
-    print(f"functions called for each of {len(asked):,} calls: bare loop {plain:,.0f}, ours {kept:,.0f}")
+        timed(bare(base_url, requests[:CONCURRENCY]), len(requests[:CONCURRENCY]))
+        timed(ours(sources, base_url, folder / "first"), len(requests))
+        plain = counted(bare(base_url, requests), len(requests))
+        recorded = counted(ours(sources, base_url, folder / "second"), len(requests))
+    print(f"functions called for each of {len(requests):,} calls: bare loop {plain:,.0f}, ours {recorded:,.0f}")
 
 
 def main() -> int:
@@ -296,27 +315,29 @@ def main() -> int:
     parser.add_argument("--timed", type=int, default=1_000, help="responses that are judged against the clock")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", action="store_true", help="functions called for a call, and nothing else")
-    given = parser.parse_args()
-    planted = list(islice(plant([*PROFILES, *SHORT_PROFILES], SEED), given.timed if given.count else given.responses))
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        if given.count:
+    options = parser.parse_args()
+    planted = list(
+        islice(plant([*PROFILES, *SHORT_PROFILES], SEED), options.timed if options.count else options.responses)
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        if options.count:
             count_calls(folder, planted)
             return 0
         sources = write_run(folder / "run", planted)
-        found = exact(folder, sources, planted)
+        differing = exact(folder, sources, planted)
         print("judge validate, share of responses on which the judge errs [95 %]")
-        held = sum(noisy(folder, sources, noise) for noise in NOISE)
-        share, beyond = overhead(folder, planted[: given.timed], given.rounds)
+        covering = sum(noisy(folder, sources, noise) for noise in NOISE)
+        share, beyond = overhead(folder, planted[: options.timed], options.rounds)
     intervals = len(NOISE) * len(DIRECT_LABELS)
-    wrong = found.labels + found.steps + found.unjudged
+    wrong = differing.labels + differing.steps + differing.unjudged
     return print_result(
         name=f"labels and steps of {len(planted):,} responses not as planted, judged over HTTP",
         value=wrong,
-        unit=f"of all; {held} of {intervals} intervals hold p; {share:.2f} x the bare loop's throughput, "
+        unit=f"of all; {covering} of {intervals} intervals hold p; {share:.2f} x the bare loop's throughput, "
         f"{beyond:.2f} ms of CPU a call beyond it",
         goal=f"0; >= {COVERED} of {intervals}; >= {GOAL} and < {CPU_GOAL:g} ms",
-        holds=wrong == 0 and held >= COVERED and share >= GOAL and beyond < CPU_GOAL,
+        holds=wrong == 0 and covering >= COVERED and share >= GOAL and beyond < CPU_GOAL,
     )
 
 

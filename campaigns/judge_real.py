@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from campaigns.real_labels.labelled_response import LabelledResponse
 
     from eclose.calls.client import ModelConnection
-    from eclose.store.runs.runner import Runner
+    from eclose.store.runs.runner import JobRunner
 
 SETS = {HUMAN: human_set, BROKEN: broken_set, ROSCOE: roscoe_set}
 LEDGER = "ledger.sqlite"
@@ -58,7 +58,7 @@ DEADLINE = 3_600.0
 SAY_EVERY = 60.0
 
 
-def options() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model-file", type=Path, help="a GGUF file to serve (default: SmolLM2-135M of its package)")
     parser.add_argument("--base-url", help="a server that is running already, instead of one of our own")
@@ -74,22 +74,22 @@ def options() -> argparse.Namespace:
 
 
 @contextmanager
-def serving(given: argparse.Namespace) -> Iterator[str]:
+def serving(options: argparse.Namespace) -> Iterator[str]:
     """The base URL of a server of our own, for as long as it is needed."""
-    if given.base_url:
-        yield given.base_url
+    if options.base_url:
+        yield options.base_url
         return
-    sizes = {"--port": 0, "--threads": given.threads, "--parallel": given.parallel, "--context": given.context}
+    sizes = {"--port": 0, "--threads": options.threads, "--parallel": options.parallel, "--context": options.context}
     words = [str(word) for pair in sizes.items() for word in pair]
-    weights = [] if given.model_file is None else [str(given.model_file)]
+    weights = [] if options.model_file is None else [str(options.model_file)]
     command = [sys.executable, "-m", "eclose.models.local.serve", *weights, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            said = server.stdout.readline().split()
-            if said[:1] != ["serving"]:
+            greeting = server.stdout.readline().split()
+            if greeting[:1] != ["serving"]:
                 sys.exit("the server did not start; see above.")
-            yield said[1]
+            yield greeting[1]
         finally:
             server.terminate()
             server.wait()
@@ -99,7 +99,7 @@ def serving(given: argparse.Namespace) -> Iterator[str]:
 
 
 @contextmanager
-def watched(runner: Runner[object], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
+def watched(runner: JobRunner[object], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
     """A line now and then: this takes hours."""
 
     async def say() -> None:
@@ -128,24 +128,24 @@ class Judging:
         sets.write(folder, chosen)
         began = time.perf_counter()
         sources = RunInputs(folder / INSTANCES, folder / RESPONSES)
-        done = await judge_responses(
+        result = await judge_responses(
             sources, self.url, folder, self.settings, self.calls, RunOptions(ledger=self.out / LEDGER, watch=watched)
         )
         seconds = time.perf_counter() - began
-        print(f"{name}: {done.manifest.counts}")
-        print(f"{name}: {json.dumps(done.manifest.calls)}; {seconds:.0f} s", flush=True)
-        return JudgedSet(name, folder, chosen, read_judgments(folder / JUDGMENTS), done.manifest)
+        print(f"{name}: {result.manifest.counts}")
+        print(f"{name}: {json.dumps(result.manifest.calls)}; {seconds:.0f} s", flush=True)
+        return JudgedSet(name, folder, chosen, read_judgments(folder / JUDGMENTS), result.manifest)
 
 
-def measure(given: argparse.Namespace, data: Path, out: Path) -> int:
-    settings = JudgeSettings(attempts=given.attempts, max_tokens=given.max_tokens, joint=given.joint)
-    calls = CallSettings(concurrency=given.parallel, slow_start=False, deadline=DEADLINE, unpriced=True)
+def measure(options: argparse.Namespace, data: Path, out: Path) -> int:
+    settings = JudgeSettings(attempts=options.attempts, max_tokens=options.max_tokens, joint=options.joint)
+    calls = CallSettings(concurrency=options.parallel, slow_start=False, deadline=DEADLINE, unpriced=True)
 
     async def all_sets(url: str) -> list[JudgedSet]:
         judging = Judging(url, out, settings, calls)
-        return [await judging.judge(name, sets.choose(make(data), given.per_set)) for name, make in SETS.items()]
+        return [await judging.judge(name, sets.choose(make(data), options.per_set)) for name, make in SETS.items()]
 
-    with serving(given) as url:
+    with serving(options) as url:
         judged = asyncio.run(all_sets(url))
     return print_result(**report(judged))
 
@@ -157,17 +157,17 @@ def stop(*_: object) -> None:
 
 
 def main() -> int:
-    given = options()
+    options = parse_options()
     signal.signal(signal.SIGTERM, stop)
     data = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
     if not (data / "traces").is_dir():
         print(f"{data}: the traces are not there (set ECLOSE_DATA), so nothing is measured.")
         print_result(name="judge on real responses", value=None, unit="", goal="", holds=None)
         return 0
-    if given.out is not None:
-        return measure(given, data, given.out)
+    if options.out is not None:
+        return measure(options, data, options.out)
     with tempfile.TemporaryDirectory() as folder:
-        return measure(given, data, Path(folder))
+        return measure(options, data, Path(folder))
 
 
 if __name__ == "__main__":

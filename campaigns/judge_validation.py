@@ -79,8 +79,8 @@ class Design:
 
     def _labelled(self, rng: np.random.Generator, question: Indices, stratum: Indices) -> Flags:
         if self.whole_questions:
-            taken = rng.permutation(question.max())[: LABELLED // self.a_question]
-            return np.isin(question, taken)
+            chosen = rng.permutation(question.max())[: LABELLED // self.a_question]
+            return np.isin(question, chosen)
         labelled = np.zeros(RESPONSES, bool)
         parts = np.unique(stratum)
         for part in parts:
@@ -127,12 +127,12 @@ def repetition(rng: np.random.Generator, design: Design, rate: float, noise: flo
     """What each interval should hold, and the interval."""
     run = design.run(rng, rate, noise)
     weight = sampling_weights(run.stratum, run.labelled) if design.by_stratum else None
-    found = run.truth[run.labelled]
+    human_labels = run.truth[run.labelled]
     disputed = np.where(run.labelled, run.truth ^ run.judge, MISSING)
     ours = corrected_rate(run.judge, run.human, run.question, rng=rng, weight=weight, draws=DRAWS)
     intervals: Intervals = {
         OURS: (rate, ours.interval),
-        PEOPLE: (rate, wilson_interval(int(found.sum()), len(found))),
+        PEOPLE: (rate, wilson_interval(int(human_labels.sum()), len(human_labels))),
         TEXTBOOK: (rate, textbook(run)),
         JUDGE: (rate, wilson_interval(int(run.judge.sum()), RESPONSES)),
         DISPUTED: (noise, clustered_rate(disputed, run.question).interval),
@@ -180,14 +180,14 @@ class Cell(NamedTuple):
 def measure(design: str, rate: float, noise: float, once: Callable[[np.random.Generator], Intervals]) -> Cell:
     # One stream of numbers a cell, whatever cells there are.
     rng = np.random.default_rng([SEED, *design.encode(), round(100 * rate), round(100 * noise)])
-    held: defaultdict[str, list[bool]] = defaultdict(list)
+    covered: defaultdict[str, list[bool]] = defaultdict(list)
     width: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(REPETITIONS):
         for name, (truth, interval) in once(rng).items():
             assert interval is not None
-            held[name].append(interval.low <= truth <= interval.high)
+            covered[name].append(interval.low <= truth <= interval.high)
             width[name].append(interval.high - interval.low)
-    means = [{name: float(np.mean(values)) for name, values in table.items()} for table in (held, width)]
+    means = [{name: float(np.mean(values)) for name, values in table.items()} for table in (covered, width)]
     return Cell(design, rate, noise, *means)
 
 

@@ -153,20 +153,22 @@ def ask_for_answers(experiment: Experiment, method: str, seed: int | None, demon
         model = model.with_adapter(experiment.folder(method, seed))
     families = experiment.held_out_families[: experiment.answered]
     prompt = ResponsePrompt(demonstrations)
-    asked = [one for family in families for one in build_questions(family, prompt, Decoding(max_tokens=192))]
-    replies = model.complete_all([one.request for one in asked])
-    found: list[dict[str, Any]] = []
-    for one, reply in zip(asked, replies, strict=True):
-        answered = CheckpointReply.of(one, reply)
-        found.append(
+    questions = [
+        question for family in families for question in build_questions(family, prompt, Decoding(max_tokens=192))
+    ]
+    replies = model.complete_all([question.request for question in questions])
+    answers: list[dict[str, Any]] = []
+    for question, reply in zip(questions, replies, strict=True):
+        checked_reply = CheckpointReply.of(question, reply)
+        answers.append(
             {
-                "view": one.view,
-                "correct": answered.is_correct(one),
-                "complete": answered.answer is not None,
+                "view": question.view,
+                "correct": checked_reply.is_correct(question),
+                "complete": checked_reply.answer is not None,
                 "text": reply.text,
             }
         )
-    _write(path, found)
+    _write(path, answers)
 
 
 def _write(path: Path, value: object) -> None:
@@ -203,17 +205,23 @@ def rows(experiment: Experiment) -> Iterable[list[str]]:
     """One row per method, its seeds pooled: O / CF / SW of each edge, accuracy, minutes."""
     for method in (BACKBONE, *experiment.methods):
         folders = [experiment.folder(method, seed) for seed in (experiment.seeds if method != BACKBONE else (None,))]
-        done = [folder for folder in folders if (folder / "switches.json").is_file()]
-        margins = [row for folder in done for row in json.loads((folder / "switches.json").read_text()).values()]
+        finished = [folder for folder in folders if (folder / "switches.json").is_file()]
+        margins = [row for folder in finished for row in json.loads((folder / "switches.json").read_text()).values()]
         if not margins:
             continue
-        yield [method, str(len(done)), *(_edge(margins, edge) for edge in Edge), *_answers(done), _minutes(done)]
+        yield [
+            method,
+            str(len(finished)),
+            *(_edge(margins, edge) for edge in Edge),
+            *_answers(finished),
+            _minutes(finished),
+        ]
 
 
 def _edge(margins: Sequence[dict[str, float]], edge: Edge) -> str:
     wins = [[row[f"{edge.value}.{direction.value}"] > 0 for direction in Direction] for row in margins]
     means = [sum(row[f"{edge.value}.{direction.value}"] for row in margins) / len(margins) for direction in Direction]
-    original, edited = (sum(win[place] for win in wins) for place in (0, 1))
+    original, edited = (sum(win[index] for win in wins) for index in (0, 1))
     both = sum(all(win) for win in wins)
     n = len(margins)
     ends = f"{100 * original / n:.0f} / {100 * edited / n:.0f} / {_percent(both, n)}"
@@ -222,28 +230,28 @@ def _edge(margins: Sequence[dict[str, float]], edge: Edge) -> str:
 
 def _answers(folders: Sequence[Path]) -> list[str]:
     """Weighted accuracy, and the share of replies without an answer."""
-    found = [one for folder in folders for one in _read(folder / "answers.json")]
-    if not found:
+    answers = [answer for folder in folders for answer in _read(folder / "answers.json")]
+    if not answers:
         return ["-", "-"]
     weights = {ViewKind.GOLD: 0.5, ViewKind.EVIDENCE_CF: 0.25, ViewKind.QUESTION_CF: 0.25}
     accuracy = 0.0
     for kind, weight in weights.items():
-        mine = [one["correct"] for one in found if one["view"] == kind]
-        accuracy += weight * sum(mine) / len(mine)
-    missing = sum(not one["complete"] for one in found)
-    return [f"{100 * accuracy:.1f} (n = {len(found)})", f"{100 * missing / len(found):.0f} %"]
+        correct = [answer["correct"] for answer in answers if answer["view"] == kind]
+        accuracy += weight * sum(correct) / len(correct)
+    missing = sum(not answer["complete"] for answer in answers)
+    return [f"{100 * accuracy:.1f} (n = {len(answers)})", f"{100 * missing / len(answers):.0f} %"]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else []
-    return found
+    answers: list[dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else []
+    return answers
 
 
 def _minutes(folders: Sequence[Path]) -> str:
-    found = [
+    minutes = [
         json.loads((folder / "minutes.json").read_text()) for folder in folders if (folder / "minutes.json").is_file()
     ]
-    return f"{sum(found) / len(found):.1f}" if found else "-"
+    return f"{sum(minutes) / len(minutes):.1f}" if minutes else "-"
 
 
 HEADS = ("method", "seeds", "S: O / CF / SW", "T: O / CF / SW", "C: O / CF / SW", "accuracy", "no answer", "minutes")
@@ -257,15 +265,15 @@ def table(experiment: Experiment) -> str:
 
 def mean_switch(experiment: Experiment, method: str) -> float:
     """The mean of the three switch rates over seeds and families, in points."""
-    won = []
+    switched = []
     for seed in experiment.seeds:
-        found = json.loads((experiment.folder(method, seed) / "switches.json").read_text())
-        won += [
+        margins = json.loads((experiment.folder(method, seed) / "switches.json").read_text())
+        switched += [
             all(row[f"{edge.value}.{direction.value}"] > 0 for direction in Direction)
-            for row in found.values()
+            for row in margins.values()
             for edge in Edge
         ]
-    return 100 * sum(won) / len(won)
+    return 100 * sum(switched) / len(switched)
 
 
 def main() -> int:
@@ -284,27 +292,27 @@ def main() -> int:
     parser.add_argument("--model", default=None)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--table", action="store_true", help="print what there is, run nothing")
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    model = asked.model or packaged_weights()
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    model = options.model or packaged_weights()
     with tempfile.TemporaryDirectory() as scratch:
-        if asked.out is None:
+        if options.out is None:
             sizes = {"seeds": (42,), "methods": ("sft", "e_closure"), "updates": 6, "train": 12, "held_out": 12}
             sizes |= {"answered": 0, "batch": 2, "out": Path(scratch)}
         else:
-            sizes = {"seeds": tuple(asked.seeds), "methods": tuple(asked.methods), "updates": asked.updates}
-            sizes |= {"train": asked.train, "held_out": asked.held_out, "answered": asked.answered}
-            sizes |= {"batch": asked.batch, "out": asked.out}
+            sizes = {"seeds": tuple(options.seeds), "methods": tuple(options.methods), "updates": options.updates}
+            sizes |= {"train": options.train, "held_out": options.held_out, "answered": options.answered}
+            sizes |= {"batch": options.batch, "out": options.out}
         experiment = Experiment(
-            profile=asked.profile,
-            learning_rate=asked.learning_rate,
+            profile=options.profile,
+            learning_rate=options.learning_rate,
             model=model,
             **sizes,  # type: ignore[arg-type]
         )
-        if not asked.table:
+        if not options.table:
             run(experiment)
         print(table(experiment))
-        if asked.table:
+        if options.table:
             return 0
         gain = mean_switch(experiment, "e_closure") - mean_switch(experiment, "sft")
     return print_result(

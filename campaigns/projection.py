@@ -58,8 +58,8 @@ def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
             plain = sum(score.positions[-1] + 1 for score in scores)
             rows.append((len(pack.anchors()[0].path.ids), plain, len(ScoredTree.of(scores).layout)))
         sums += weight * np.mean(rows, axis=0) / sum(MIX.values())
-    one, fifteen, tree = sums.tolist()
-    return one, fifteen, tree
+    single, fifteen, tree = sums.tolist()
+    return single, fifteen, tree
 
 
 def published(backbone: str) -> list[float]:
@@ -75,9 +75,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", type=int, default=24, help="families counted per profile")
     parser.add_argument("--demonstrations", type=int, default=0)
-    asked = parser.parse_args()
-    one, fifteen, tree = counts(asked.families, asked.demonstrations)
-    print(f"tokens per family: one sequence {one:,.0f}, fifteen {fifteen:,.0f}, tree {tree:,.0f}")
+    options = parser.parse_args()
+    single, fifteen, tree = counts(options.families, options.demonstrations)
+    print(f"tokens per family: one sequence {single:,.0f}, fifteen {fifteen:,.0f}, tree {tree:,.0f}")
     print(f"\n| backbone (projection) | published | on the tree | times shorter | constant part |\n|{'---|' * 5}")
     gains = {}
     for backbone in BACKBONES:

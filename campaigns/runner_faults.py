@@ -43,8 +43,8 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import atomic, jsonl
 from eclose.store.runs import write_results
 from eclose.store.runs.manifest import hash_file
-from eclose.store.runs.runner import Job, Runner
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.runner import JobRunner, RecordJob
+from eclose.store.runs.step import PipelineStep
 from eclose.world.make.instances import make_items
 from eclose.world.server.chat_requests import compute_request_key
 
@@ -67,7 +67,7 @@ class Draft:
 
     id: str
     instance: Instance
-    said: tuple[str, ...] = ()
+    replies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,22 +80,22 @@ class Rig:
     mutant: str | None = None
 
     @property
-    def stage(self) -> RunStep:
-        return RunStep("faults", {}, (self.folder.parent / "drafts.jsonl",), self.folder / "out.jsonl")
+    def stage(self) -> PipelineStep:
+        return PipelineStep("faults", {}, (self.folder.parent / "drafts.jsonl",), self.folder / "out.jsonl")
 
 
-def jobs(model: Any) -> list[Job[Draft, Draft]]:
+def jobs(model: Any) -> list[RecordJob[Draft, Draft]]:
     """Three jobs, each asking with what the one before was told."""
     prompt = ResponsePrompt(demonstrations=0)
 
     async def work(draft: Draft) -> Draft:
         messages = prompt.messages(draft.instance.question, draft.instance.evidence)
-        told = "".join(f"\nSaid before: {text}" for text in draft.said)
-        asked = [Message(role="system", content=messages[0]["content"] + told), *messages[1:]]
-        reply = await model.complete(Request(tuple(asked), Decoding(max_tokens=1024)))
-        return replace(draft, said=(*draft.said, reply.text))
+        history = "".join(f"\nSaid before: {text}" for text in draft.replies)
+        chat = [Message(role="system", content=messages[0]["content"] + history), *messages[1:]]
+        reply = await model.complete(Request(tuple(chat), Decoding(max_tokens=1024)))
+        return replace(draft, replies=(*draft.replies, reply.text))
 
-    return [Job(name, work, Draft) for name in STAGES]
+    return [RecordJob(name, work, Draft) for name in STAGES]
 
 
 async def run(rig: Rig) -> None:
@@ -103,7 +103,7 @@ async def run(rig: Rig) -> None:
     async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
         settings = CallSettings(concurrency=CONCURRENCY, unpriced=True)
         async with open_connection(f"{rig.base_url}", ledger, settings) as connection:
-            runner: Runner[Draft] = Runner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
+            runner: JobRunner[Draft] = JobRunner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
             await runner.run(jsonl.scan_records(rig.stage.inputs[0], Draft))
         await write_results.write_run_results(ledger, rig.stage, STAGES, runner.progress.received)
 
@@ -122,12 +122,12 @@ def die() -> None:
 
 def die_at(point: str, occurrence: int) -> None:
     """Be killed when this point is reached for the so-many-th time."""
-    left = occurrence
+    remaining = occurrence
 
     def reached() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
             die()
 
     if point in ("pre-send", "post-send", "post-receive"):
@@ -182,15 +182,15 @@ def mutate(mutant: str | None) -> None:
     intend, conclude = Ledger.intend, Ledger.conclude
     if mutant == "no-intent":
         # Nothing is on disk when a request leaves; the ledger is given its intent with the reply.
-        kept: dict[str, Any] = {}
+        intents: dict[str, Any] = {}
 
         async def later(_: Ledger, intent: Any, **_settings: Any) -> None:
-            kept[intent.key] = intent
+            intents[intent.key] = intent
 
         settle = Ledger.settle
 
         async def both(self: Ledger, settled: Any, outcome: Any = None) -> None:
-            await intend(self, kept.pop(settled.key))
+            await intend(self, intents.pop(settled.key))
             await settle(self, settled, outcome)
 
         Ledger.intend, Ledger.settle = later, both  # type: ignore[method-assign,assignment]
@@ -202,11 +202,11 @@ def mutate(mutant: str | None) -> None:
 
         GroupCommitter.run_anyway = hasty  # type: ignore[method-assign,assignment]
     elif mutant == "by-position":
-        places: Counter[str] = Counter()
+        positions: Counter[str] = Counter()
 
         async def placed(self: Ledger, outcome: Any) -> None:
-            places[outcome.stage] += 1
-            await conclude(self, replace(outcome, record_id=f"world-{places[outcome.stage]}"))
+            positions[outcome.stage] += 1
+            await conclude(self, replace(outcome, record_id=f"world-{positions[outcome.stage]}"))
 
         Ledger.conclude = placed  # type: ignore[method-assign]
 
@@ -345,16 +345,16 @@ def serve(latency: float, jitter: float) -> tuple[subprocess.Popen[str], str]:
 
 def bill(base_url: str, *, reset: bool = False) -> dict[str, Any]:
     """The server's bill."""
-    place = f"{base_url.removesuffix('/v1')}/bill"
-    with urllib.request.urlopen(f"{place}/reset" if reset else place, data=b"" if reset else None) as answer:
+    url = f"{base_url.removesuffix('/v1')}/bill"
+    with urllib.request.urlopen(f"{url}/reset" if reset else url, data=b"" if reset else None) as answer:
         body = answer.read()
     return dict(json.loads(body)) if body else {}
 
 
 def write_drafts(path: Path, count: int) -> None:
     """Short questions of the world."""
-    made = islice(make_items("short-easy", 0), count)
-    jsonl.write_records(path, (Draft(item.instance.id, item.instance) for item in made))
+    items = islice(make_items("short-easy", 0), count)
+    jsonl.write_records(path, (Draft(item.instance.id, item.instance) for item in items))
 
 
 def main() -> int:
@@ -363,36 +363,36 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="300 records and 20 kills")
     parser.add_argument("--mutant", choices=MUTANTS)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    count, kills = (300, 20) if asked.short else (5_000, 200)
+    options = parser.parse_args()
+    count, kills = (300, 20) if options.short else (5_000, 200)
     with tempfile.TemporaryDirectory() as folder:
-        return _run(Path(folder), asked, count, kills)
+        return _run(Path(folder), options, count, kills)
 
 
-def _run(folder: Path, asked: argparse.Namespace, count: int, kills: int) -> int:
+def _run(folder: Path, options: argparse.Namespace, count: int, kills: int) -> int:
     write_drafts(folder / "drafts.jsonl", count)
     server, base_url = serve(0.01, jitter=0.01)
     try:
-        plain, rig = (_rig(folder / name, asked.ledger, base_url) for name in ("plain", "broken"))
-        began = time.monotonic()
+        plain, rig = (_rig(folder / name, options.ledger, base_url) for name in ("plain", "broken"))
+        begin = time.monotonic()
         if (status := wait(start(plain), None)) != 0:
             raise SystemExit(f"the unbroken run failed with {status}")
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - begin
         unbroken = bill(base_url)
         bill(base_url, reset=True)
-        rig = replace(rig, mutant=asked.mutant)
-        killed = kill_until_done(rig, kills, random.Random(asked.seed), seconds)
+        rig = replace(rig, mutant=options.mutant)
+        killed = kill_until_done(rig, kills, random.Random(options.seed), seconds)
         finish(rig, killed)
         problems = check(rig, plain, (unbroken, bill(base_url)), killed)
         print(
-            f"unbroken {seconds:.0f} s, killed and resumed {time.monotonic() - began - seconds:.0f} s, {asked.ledger}"
+            f"unbroken {seconds:.0f} s, killed and resumed {time.monotonic() - begin - seconds:.0f} s, {options.ledger}"
         )
     finally:
         server.terminate()
         server.wait()
     enough = killed.total() >= kills
     return print_result(
-        name=f"runs killed and resumed on {asked.ledger}",
+        name=f"runs killed and resumed on {options.ledger}",
         value=killed.total(),
         unit=f"kills over {count:,} records x {len(STAGES)} jobs; {len(problems)} problems",
         goal=f">= {kills} kills, no problem",

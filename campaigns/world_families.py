@@ -52,9 +52,12 @@ SLICES = {
 
 def crossed(family: Family) -> bool:
     """Whether matched pairs hold and crossed pairs fail, asked anew of the words."""
-    gold, asked = family.gold, family.question_edit.view
-    holds = is_aligned(gold.question, asked.trace) is False and is_aligned(asked.question, gold.trace) is False
-    holds = holds and warrants_uniquely(asked.question, asked.evidence, asked.answer) is True
+    gold, question_view = family.gold, family.question_edit.view
+    holds = (
+        is_aligned(gold.question, question_view.trace) is False
+        and is_aligned(question_view.question, gold.trace) is False
+    )
+    holds = holds and warrants_uniquely(question_view.question, question_view.evidence, question_view.answer) is True
     for edit in family.evidence_edits:
         view, first = edit.view, edit.first_affected_step
         holds = (
@@ -101,7 +104,7 @@ def stream(total: int) -> tuple[float, bool]:
     return total / making, counts["gates"] == counts["crossed"] == total and peak() - half < FLAT
 
 
-def shown(quartiles: Quartiles | None) -> str:
+def format_quartiles(quartiles: Quartiles | None) -> str:
     return "-" if quartiles is None else "{:.0f} [{:.0f}-{:.0f}]".format(*quartiles)
 
 
@@ -117,13 +120,13 @@ def describe(name: str, instances: Iterable[Instance]) -> list[list[str]]:
     listed = list(instances)
     passages = sorted(len(instance.evidence) for instance in listed)[len(listed) // 2]
     rows = []
-    for found in characterize_benchmarks(listed):
-        kinds = ", ".join(f"{kind} {100 * count / found.n:.0f}%" for kind, count in found.kinds.items())
-        hops = ", ".join(f"{hop}: {100 * count / found.n:.0f}%" for hop, count in found.hops.items())
+    for summary in characterize_benchmarks(listed):
+        kinds = ", ".join(f"{kind} {100 * count / summary.n:.0f}%" for kind, count in summary.kinds.items())
+        hops = ", ".join(f"{hop}: {100 * count / summary.n:.0f}%" for hop, count in summary.hops.items())
         sorts = Counter(answer_type(instance.reference_answer or "") for instance in listed)
-        answers = ", ".join(f"{sort} {100 * count / found.n:.0f}%" for sort, count in sorts.most_common())
-        density = shown(found.support_density)
-        rows.append([name, str(passages), shown(found.context_words), density, hops, answers, kinds])
+        answers = ", ".join(f"{sort} {100 * count / summary.n:.0f}%" for sort, count in sorts.most_common())
+        density = format_quartiles(summary.support_density)
+        rows.append([name, str(passages), format_quartiles(summary.context_words), density, hops, answers, kinds])
     return rows
 
 

@@ -42,7 +42,7 @@ CEILING = 0.9
 """Balanced accuracy no trivial judge may reach."""
 
 ORACLE = "oracle"
-ASKED = (Criterion.ALIGNMENT, Criterion.CLOSURE, Criterion.CORRECTNESS)
+TRIVIAL_CRITERIA = (Criterion.ALIGNMENT, Criterion.CLOSURE, Criterion.CORRECTNESS)
 """What the trivial judges are asked."""
 
 _NAME = re.compile(rf"\b{NAME}")
@@ -52,7 +52,7 @@ class Scored(NamedTuple):
     """A response, what the saboteur planted, and what everybody says of it."""
 
     planted: BrokenResponse
-    said: dict[tuple[str, Criterion], bool]
+    answers: dict[tuple[str, Criterion], bool]
     """What each judge says of each label."""
 
 
@@ -69,21 +69,21 @@ class Tally:
 
     def add(self, planted: BrokenResponse, judged: Judgment, seconds: float) -> None:
         """Count one response."""
-        wanted, found = planted.verdict, judged.verdict
+        expected, verdict = planted.verdict, judged.verdict
         pairs = (
-            (wanted.locally_sound, found.locally_sound),
-            (wanted.aligned, found.aligned),
-            (wanted.closed, found.closed),
-            (wanted.complete, found.complete),
-            (wanted.correct, found.correct),
+            (expected.locally_sound, verdict.locally_sound),
+            (expected.aligned, verdict.aligned),
+            (expected.closed, verdict.closed),
+            (expected.complete, verdict.complete),
+            (expected.correct, verdict.correct),
         )
         self.labels += len(pairs)
-        self.labels_found += sum(one is other for one, other in pairs)
+        self.labels_found += sum(label is judged_label for label, judged_label in pairs)
         # A step too many or too few is a step missed.
         self.steps += max(len(planted.steps), len(judged.steps))
         self.steps_found += sum(
-            (one.substantive, one.sound, one.failure) == (other.substantive, other.sound, other.failure)
-            for one, other in zip(planted.steps, judged.steps, strict=False)
+            (step.substantive, step.sound, step.failure) == (own.substantive, own.sound, own.failure)
+            for step, own in zip(planted.steps, judged.steps, strict=False)
         )
         self.responses += 1
         self.seconds += seconds
@@ -110,8 +110,8 @@ def matches_reference(instance: Instance, response: Response) -> bool:
 def same_words(instance: Instance, response: Response) -> bool:
     """Acc by the same words in any order as an accepted answer: with the reference in hand, close to all there is."""
     return any(
-        sorted(normalize_answer(response.answer or "")) == sorted(normalize_answer(one))
-        for one in instance.accepted_answers
+        sorted(normalize_answer(response.answer or "")) == sorted(normalize_answer(answer))
+        for answer in instance.accepted_answers
     )
 
 
@@ -122,9 +122,10 @@ def stands_in_last_step(_: Instance, response: Response) -> bool:
 
 def stands_in_nearest_passage(instance: Instance, response: Response) -> bool:
     """Anything by whether the passage nearest to the question has the answer's words."""
-    asked = set(normalize_answer(instance.question))
+    question_words = set(normalize_answer(instance.question))
     nearest = max(
-        instance.evidence, key=lambda passage: len(asked & set(normalize_answer(f"{passage.title} {passage.text}")))
+        instance.evidence,
+        key=lambda passage: len(question_words & set(normalize_answer(f"{passage.title} {passage.text}"))),
     )
     return occurs(response.answer, f"{nearest.title} {nearest.text}")
 
@@ -179,12 +180,12 @@ def balanced_accuracy(pairs: Iterable[tuple[bool, bool]]) -> float:
 
 def responses(item: WorldItem, turn: int) -> list[BrokenResponse]:
     """Two reliable responses of an item and two that fail, by whichever plans are next and possible."""
-    made = [own_response(item), break_response(item, FailurePlan(), "reliable")]
+    candidates = [own_response(item), break_response(item, FailurePlan(), "reliable")]
     for step in range(len(FAILURE_PLANS)):
-        made.append(break_response(item, FAILURE_PLANS[(2 * turn + step) % len(FAILURE_PLANS)], "broken"))
-        if sum(one is not None for one in made) == 4:
+        candidates.append(break_response(item, FAILURE_PLANS[(2 * turn + step) % len(FAILURE_PLANS)], "broken"))
+        if sum(candidate is not None for candidate in candidates) == 4:
             break
-    return [one for one in made if one is not None]
+    return [candidate for candidate in candidates if candidate is not None]
 
 
 def own_response(item: WorldItem) -> BrokenResponse:
@@ -207,9 +208,11 @@ def run() -> tuple[dict[str, Tally], list[Scored]]:
             judged = judge(item.instance, planted.response)
             seconds = perf_counter() - start
             tallies.setdefault(plan_name(planted.plan), Tally()).add(planted, judged, seconds)
-            said = {key: rule(item.instance, planted.response) for key, rule in JUDGES.items()}
-            said |= {(ORACLE, criterion): label_of(judged.verdict, criterion) is True for criterion in ASKED}
-            scored.append(Scored(planted, said))
+            answers = {key: rule(item.instance, planted.response) for key, rule in JUDGES.items()}
+            answers |= {
+                (ORACLE, criterion): label_of(judged.verdict, criterion) is True for criterion in TRIVIAL_CRITERIA
+            }
+            scored.append(Scored(planted, answers))
     raise AssertionError("count() does not end")
 
 
@@ -221,9 +224,9 @@ def plan_name(plan: FailurePlan) -> str:
     return f"{local}{plan.broken.value if plan.broken else plan.impact.value}"
 
 
-def share(found: int, total: int) -> str:
+def share(hits: int, total: int) -> str:
     """A share in per cent."""
-    return f"{100 * found / total:6.2f} %" if total else "—"
+    return f"{100 * hits / total:6.2f} %" if total else "—"
 
 
 def main() -> int:
@@ -236,18 +239,23 @@ def main() -> int:
         print(f"{name:32} {tally.responses:6,} {labels} {steps}")
     whole = list(tallies.values())
     total, seconds = sum(tally.responses for tally in whole), sum(tally.seconds for tally in whole)
-    found = sum(tally.labels_found for tally in whole) + sum(tally.steps_found for tally in whole)
+    hits = sum(tally.labels_found for tally in whole) + sum(tally.steps_found for tally in whole)
     planted = sum(tally.labels for tally in whole) + sum(tally.steps for tally in whole)
-    print(f"{total:,} responses, {sum(one.steps for one in whole):,} steps: {total / seconds:,.0f} responses a second")
+    print(
+        f"{total:,} responses, {sum(tally.steps for tally in whole):,} steps: {total / seconds:,.0f} responses a second"
+    )
     print(f"{'balanced accuracy':32}      A      C    Acc")
     scores = {
         (name, criterion): balanced_accuracy(
-            (label_of(one.planted.verdict, criterion) is True, one.said[name, criterion]) for one in scored
+            (label_of(case.planted.verdict, criterion) is True, case.answers[name, criterion]) for case in scored
         )
-        for name, criterion in [*((ORACLE, criterion) for criterion in ASKED), *JUDGES]
+        for name, criterion in [*((ORACLE, criterion) for criterion in TRIVIAL_CRITERIA), *JUDGES]
     }
     for name in dict.fromkeys(name for name, _ in scores):
-        row = (f"{scores[name, one]:.3f}" if (name, one) in scores else "    —" for one in ASKED)
+        row = (
+            f"{scores[name, criterion]:.3f}" if (name, criterion) in scores else "    —"
+            for criterion in TRIVIAL_CRITERIA
+        )
         print(f"{name:32} {'  '.join(row)}")
     judges = [judge_ for judge_ in JUDGES if judge_ != BEYOND]
     winners = [f"{name} at {criterion.value}" for name, criterion in judges if scores[name, criterion] >= CEILING]
@@ -255,10 +263,10 @@ def main() -> int:
         print(f"too easy: {', '.join(winners)}")
     reliable = tallies["reliable"].responses
     complete = len(tallies) == len(FAILURE_PLANS) + 1 and reliable >= RELIABLE and total - reliable >= SABOTAGED
-    holds = found == planted and not winners and complete
+    holds = hits == planted and not winners and complete
     return print_result(
         name="world oracle",
-        value=found / planted,
+        value=hits / planted,
         unit="share",
         goal=f"= 1 and every baseline below {CEILING:g} balanced accuracy",
         holds=holds,

@@ -45,17 +45,21 @@ def ratio(profile: str, folder: Path) -> float:
     write_records(path, islice(make_families(profile, 7), FAMILIES))
     tokenizer = load_tokenizer(packaged_weights())
     ours, quick = timed(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
-    again, kept = timed(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
+    reread_seconds, reread = timed(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
     estimate = admission._LengthEstimate.surely_fits
     admission._LengthEstimate.surely_fits = lambda *_: False  # type: ignore[method-assign]
     try:
         baseline, whole = timed(lambda: admission.admit_families(path, Renderer(tokenizer)))
     finally:
         admission._LengthEstimate.surely_fits = estimate  # type: ignore[method-assign]
-    if not quick.families.ids == kept.families.ids == whole.families.ids:
+    if not quick.families.ids == reread.families.ids == whole.families.ids:
         sys.exit(f"{profile}: the decisions differ")
-    each = [f"{1_000 * seconds / FAMILIES:.1f}" for seconds in (baseline, ours, again)]
-    print(f"{profile}: every path {each[0]} ms a family, now {each[1]}, when started again {each[2]}", flush=True)
+    milliseconds = [f"{1_000 * seconds / FAMILIES:.1f}" for seconds in (baseline, ours, reread_seconds)]
+    print(
+        f"{profile}: every path {milliseconds[0]} ms a family, now {milliseconds[1]}, "
+        f"when started again {milliseconds[2]}",
+        flush=True,
+    )
     return baseline / ours
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 GOAL = 0.150
 """Seconds, for 95 of 100 requests."""
-MADE = 400
+DISTINCT_QUESTIONS = 400
 """Questions that are made anew; where there are more, they are the same again under other names."""
 MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.25}
 RATES = {
@@ -55,7 +55,7 @@ RATES = {
     "closed": ErrorRates(0.2, 0.03),
     "complete": ErrorRates(0.2, 0.03),
 }
-APART = ("dashboard", "static", "enter")
+BACKGROUND_KINDS = ("dashboard", "static", "enter")
 """What is told by itself: nobody waits for it while they label."""
 
 
@@ -68,34 +68,37 @@ class WaitingLabeller(Labeller):
 
 def make_many(questions: int) -> World:
     """So many questions with three responses each."""
-    made = make_world(min(questions, MADE), MIX)
-    instances, responses = list(made.instances), list(made.responses)
+    distinct = make_world(min(questions, DISTINCT_QUESTIONS), MIX)
+    instances, responses = list(distinct.instances), list(distinct.responses)
     rounds = -(-questions // len(instances))
     return World(
         list(
-            islice((replace(one, id=f"{one.id}#{turn}") for turn in range(rounds) for one in made.instances), questions)
+            islice(
+                (replace(record, id=f"{record.id}#{turn}") for turn in range(rounds) for record in distinct.instances),
+                questions,
+            )
         ),
         list(
             islice(
                 (
-                    replace(one, id=f"{one.id}#{turn}", instance_id=f"{one.instance_id}#{turn}")
+                    replace(record, id=f"{record.id}#{turn}", instance_id=f"{record.instance_id}#{turn}")
                     for turn in range(rounds)
-                    for one in responses
+                    for record in responses
                 ),
                 3 * questions,
             )
         ),
-        made.truths,
+        distinct.truths,
     )
 
 
-def prepare(folder: Path, asked: argparse.Namespace) -> tuple[dict[str, str], World]:
+def prepare(folder: Path, options: argparse.Namespace) -> tuple[dict[str, str], World]:
     """The project, and how long it takes to put everything in."""
-    world = make_many(asked.questions)
-    names = [f"annotator{number}" for number in range(1, asked.users)]
+    world = make_many(options.questions)
+    names = [f"annotator{number}" for number in range(1, options.users)]
     crew = AnnotationCrew(annotators=names, adjudicators=["adjudicator"], leads=["lead"])
     database = None
-    if asked.database == "postgresql":
+    if options.database == "postgresql":
         from tests.store.postgres import fresh_database  # noqa: PLC0415 - starts a server
 
         database = fresh_database()
@@ -108,8 +111,8 @@ def prepare(folder: Path, asked: argparse.Namespace) -> tuple[dict[str, str], Wo
         f" for {len(names)} annotators put in and given out in {took:.1f} s, {peak:.0f} MiB at most",
         flush=True,
     )
-    if asked.waiting:
-        fill_queue(folder, asked.waiting)
+    if options.waiting:
+        fill_queue(folder, options.waiting)
     return links, world
 
 
@@ -131,56 +134,58 @@ _DISPUTE = text(
 
 
 def measure(
-    origin: str, links: dict[str, str], world: World, asked: argparse.Namespace, server: Server
+    origin: str, links: dict[str, str], world: World, options: argparse.Namespace, server: Server
 ) -> list[RequestTiming]:
     """Everybody works for a while; what they waited for, without the first seconds."""
-    matter = TruthIndex(world.truths)
+    truths = TruthIndex(world.truths)
     browsers = {name: Browser(origin, static=True) for name in links}
     for name, browser in browsers.items():
         browser.join(links[name])
     began = time.perf_counter()
-    until = began + asked.warm_up + asked.seconds
+    until = began + options.warm_up + options.seconds
     over = lambda: time.perf_counter() > until  # noqa: E731 - a clock
     with ThreadPoolExecutor(len(links)) as pool:
-        done = [
-            pool.submit(look_on if name == "lead" else label, browser, name, matter, asked.think, over)
+        futures = [
+            pool.submit(look_on if name == "lead" else label, browser, name, truths, options.think, over)
             for name, browser in browsers.items()
         ]
-        time.sleep(asked.warm_up)
+        time.sleep(options.warm_up)
         cpu, start = server.cpu, time.perf_counter()
-        time.sleep(asked.seconds)
+        time.sleep(options.seconds)
         spent, seconds = server.cpu - cpu, time.perf_counter() - start
-        for one in done:
-            one.result()
-    took = [one for browser in browsers.values() for one in browser.took if start <= one.at < start + seconds]
+        for future in futures:
+            future.result()
+    timings = [
+        timing for browser in browsers.values() for timing in browser.timings if start <= timing.at < start + seconds
+    ]
     print(
-        f"{len(took) / seconds:.1f} requests/s, {1e3 * spent / len(took):.1f} ms of the server's CPU each"
+        f"{len(timings) / seconds:.1f} requests/s, {1e3 * spent / len(timings):.1f} ms of the server's CPU each"
         f" ({100 * spent / seconds:.0f} % of a core), {server.memory:.0f} MiB",
         flush=True,
     )
-    return took
+    return timings
 
 
-def label(browser: Browser, name: str, matter: TruthIndex, think: float, over: Callable[[], bool]) -> None:
+def label(browser: Browser, name: str, truths: TruthIndex, think: float, over: Callable[[], bool]) -> None:
     rng = Random(name)
-    mind = SimulatedAnnotator(name, {} if name == "adjudicator" else RATES)
+    annotator = SimulatedAnnotator(name, {} if name == "adjudicator" else RATES)
     pause = lambda: rng.uniform(0.5, 1.5) * think  # noqa: E731 - a short wait
-    WaitingLabeller(browser, mind, matter, think=pause, drafts=2, until=over).work()
+    WaitingLabeller(browser, annotator, truths, think=pause, drafts=2, until=over).work()
 
 
-def look_on(browser: Browser, _name: str, _matter: TruthIndex, _think: float, over: Callable[[], bool]) -> None:
+def look_on(browser: Browser, _name: str, _truths: TruthIndex, _think: float, over: Callable[[], bool]) -> None:
     while not over():
         assert browser.get("/dashboard", "dashboard").status == 200
         time.sleep(5)
 
 
-def table(took: Sequence[RequestTiming]) -> None:
+def table(timings: Sequence[RequestTiming]) -> None:
     """How long each kind took."""
     kinds = defaultdict(list)
-    for one in took:
-        kinds[one.kind].append(1e3 * one.seconds)
-        if one.kind not in APART:
-            kinds["all that people wait for"].append(1e3 * one.seconds)
+    for timing in timings:
+        kinds[timing.kind].append(1e3 * timing.seconds)
+        if timing.kind not in BACKGROUND_KINDS:
+            kinds["all that people wait for"].append(1e3 * timing.seconds)
     print(f"{'ms':26}{'n':>8}{'p50':>8}{'p95':>8}{'p99':>8}{'most':>8}")
     for kind, values in sorted(kinds.items(), key=lambda pair: pair[0]):
         shares = (percentile(values, share) for share in (0.5, 0.95, 0.99, 1.0))
@@ -197,22 +202,22 @@ def main() -> int:
     parser.add_argument("--warm-up", type=float, default=3.0)
     parser.add_argument("--think", type=float, default=0.25, help="seconds before each draft and submission")
     parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        links, world = prepare(Path(folder) / "study", asked)
-        quiet(0.7, asked.patience)
+        links, world = prepare(Path(folder) / "study", options)
+        quiet(0.7, options.patience)
         print(f"before: {load_average()}", flush=True)
         with Server(Path(folder) / "study") as server:
-            took = measure(server.origin, links, world, asked, server)
+            timings = measure(server.origin, links, world, options, server)
         print(f"after: {load_average()}")
-    table(took)
-    failed = sum(one.status >= 400 for one in took)
-    p95 = percentile([one.seconds for one in took if one.kind not in APART], 0.95)
+    table(timings)
+    failed = sum(timing.status >= 400 for timing in timings)
+    p95 = percentile([timing.seconds for timing in timings if timing.kind not in BACKGROUND_KINDS], 0.95)
     return print_result(
-        name=f"annotation pages, drafts and submissions for {asked.users} users on {asked.database},"
-        f" {3 * asked.questions:,} responses",
+        name=f"annotation pages, drafts and submissions for {options.users} users on {options.database},"
+        f" {3 * options.questions:,} responses",
         value=round(1e3 * p95, 1),
-        unit=f"ms, p95 of {sum(one.kind not in APART for one in took):,} requests; {failed} failed",
+        unit=f"ms, p95 of {sum(timing.kind not in BACKGROUND_KINDS for timing in timings):,} requests; {failed} failed",
         goal=f"< {1e3 * GOAL:g}",
         holds=p95 < GOAL and not failed,
     )

@@ -56,7 +56,7 @@ def main() -> int:
     """Time the three and say whether the goal holds."""
     annotations = make_annotations(np.random.default_rng(0))
     start = perf_counter()
-    found = build_agreement_report(annotations)
+    report = build_agreement_report(annotations)
     seconds = perf_counter() - start
     with TemporaryDirectory() as folder:
         out = Path(folder) / "out"
@@ -67,9 +67,9 @@ def main() -> int:
         start = perf_counter()
         back = read_label_files([out / ANNOTATIONS]).annotations
         print(f"import: {perf_counter() - start:.2f} s; the same came back: {back == annotations}")
-    assert found.responses is not None
-    print(f"{found.responses.compared:,} responses, {found.resamples:,} resamples: {seconds:.2f} s")
-    holds = seconds < GOAL and found.responses.compared == RESPONSES and back == annotations
+    assert report.responses is not None
+    print(f"{report.responses.compared:,} responses, {report.resamples:,} resamples: {seconds:.2f} s")
+    holds = seconds < GOAL and report.responses.compared == RESPONSES and back == annotations
     return print_result(
         name="annotation report",
         value=round(seconds, 2),

@@ -75,16 +75,16 @@ def draw(rng: np.random.Generator, datasets: Iterable[Indices]) -> list[Draw]:
     ]
 
 
-def looped_replicate(labels: Floats, places: list[Draw]) -> Floats:
+def looped_replicate(labels: Floats, drawn_backbones: list[Draw]) -> Floats:
     """One replicate: the mean of the drawn rows, averaged over seeds, datasets and places."""
     replicate = np.empty((METHODS, METRICS))
     for method in range(METHODS):
         for metric in range(METRICS):
             replicate[method, metric] = np.mean(
                 [
-                    _setting_rate(labels[method, metric, place.backbone], place.seeds, units, tuned=method != UNTUNED)
-                    for place in places
-                    for units in place.questions
+                    _setting_rate(labels[method, metric, drawn.backbone], drawn.seeds, units, tuned=method != UNTUNED)
+                    for drawn in drawn_backbones
+                    for units in drawn.questions
                 ]
             )
     return replicate.ravel()
@@ -98,11 +98,17 @@ def _setting_rate(by_seed: Floats, seeds: Indices, units: Indices, *, tuned: boo
 
 def as_weights(draws: list[list[Draw]]) -> SettingWeights:
     """The loop's indices as the engine's counts."""
-    questions = [[np.bincount(np.concatenate(p.questions), minlength=sum(DATASETS)) for p in ps] for ps in draws]
+    questions = [
+        [np.bincount(np.concatenate(drawn.questions), minlength=sum(DATASETS)) for drawn in drawn_backbones]
+        for drawn_backbones in draws
+    ]
     return SettingWeights(
-        np.array([[place.backbone for place in places] for places in draws]),
+        np.array([[drawn.backbone for drawn in drawn_backbones] for drawn_backbones in draws]),
         np.array(questions, float),
-        np.array([[np.bincount(place.seeds, minlength=SEEDS) for place in places] for places in draws], float),
+        np.array(
+            [[np.bincount(drawn.seeds, minlength=SEEDS) for drawn in drawn_backbones] for drawn_backbones in draws],
+            float,
+        ),
     )
 
 
@@ -116,7 +122,7 @@ def run_loop(labels: Floats) -> tuple[list[list[Draw]], Floats]:
     """What was drawn, and the replicates."""
     rng, datasets = np.random.default_rng(1), members()
     draws = [draw(rng, datasets) for _ in range(LOOPED)]
-    return draws, np.stack([looped_replicate(labels, places) for places in draws])
+    return draws, np.stack([looped_replicate(labels, drawn_backbones) for drawn_backbones in draws])
 
 
 def run_engine(table: SettingTable, strata: Strata) -> Replicates:

@@ -32,33 +32,34 @@ BENCHMARKS = ("2WikiMultiHopQA", "MuSiQue", "HotpotQA")
 GOAL = 30.0
 
 
-def judged() -> Iterator[Case]:
+def judge_examples() -> Iterator[Case]:
     """A few hundred different cases, each judged once."""
     for item in islice(make_items("short-easy", 1), 60):
         for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
-            if (made := break_response(item, plan, "x")) is not None:
-                judgment = replace(judge(item.instance, made.response), evidence_sufficient=True)
-                yield Case(item.instance, made.response, judgment)
+            if (broken := break_response(item, plan, "x")) is not None:
+                judgment = replace(judge(item.instance, broken.response), evidence_sufficient=True)
+                yield Case(item.instance, broken.response, judgment)
 
 
-def cases() -> list[Case]:
+def make_cases() -> list[Case]:
     """As many as the paper has, with ids, datasets and models of their own."""
-    found = []
-    for number, case in enumerate(islice(cycle(list(judged())), RESPONSES)):
+    numbered = []
+    for number, case in enumerate(islice(cycle(list(judge_examples())), RESPONSES)):
         question = number % QUESTIONS
         instance = replace(case.instance, id=f"q{question}", benchmark=BENCHMARKS[question % 3])
         source = Source(f"model-{number // QUESTIONS % MODELS}")
         response = replace(case.response, id=f"r{number}", instance_id=instance.id, source=source)
-        found.append(Case(instance, response, replace(case.judgment, response_id=response.id)))
-    return found
+        numbered.append(Case(instance, response, replace(case.judgment, response_id=response.id)))
+    return numbered
 
 
 def main() -> int:
-    made = cases()
-    began = time.perf_counter()
-    found = diagnose_cases(made)
-    seconds = time.perf_counter() - began
-    print(f"{found.overall.responses:,} responses, {found.overall.questions:,} questions, {len(found.groups)} groups")
+    cases = make_cases()
+    start = time.perf_counter()
+    diagnosis = diagnose_cases(cases)
+    seconds = time.perf_counter() - start
+    overall = diagnosis.overall
+    print(f"{overall.responses:,} responses, {overall.questions:,} questions, {len(diagnosis.groups)} groups")
     return print_result(
         name=f"diagnosis of {RESPONSES:,} responses with all intervals",
         value=round(seconds, 1),

@@ -39,10 +39,12 @@ def built(folder: Path) -> Path:
 
 def run(command: list[str | Path], folder: Path) -> str:
     """What the command prints; its error ends everything."""
-    done = subprocess.run(list(map(str, command)), cwd=folder, env=bare(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
-    return done.stdout
+    process = subprocess.run(
+        list(map(str, command)), cwd=folder, env=bare(), capture_output=True, text=True, check=False
+    )
+    if process.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}: {process.stdout}{process.stderr}")
+    return process.stdout
 
 
 def bare() -> dict[str, str]:
@@ -64,45 +66,46 @@ def opened(page: Path, folder: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
     profile = f"--user-data-dir={folder / 'browser'}"
     arguments = ["--headless", "--no-sandbox", profile, "--virtual-time-budget=10000", "--dump-dom"]
-    shown = run([browser, *arguments, page.resolve().as_uri()], folder)
-    if READY not in shown or "600 of 600 responses" not in shown:
-        raise SystemExit(f"the report does not stand: {shown[:500]}")
+    page_text = run([browser, *arguments, page.resolve().as_uri()], folder)
+    if READY not in page_text or "600 of 600 responses" not in page_text:
+        raise SystemExit(f"the report does not stand: {page_text[:500]}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, help="Copy the report there.")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        away, folder = Path(name) / "wheel", Path(name) / "user"
-        away.mkdir()
+        wheel_folder, folder = Path(name) / "wheel", Path(name) / "user"
+        wheel_folder.mkdir()
         folder.mkdir()
-        wheel, alone = built(away), offline()
-        print(f"the demo runs {'without a network' if alone else 'with the network there, which it must not need'}")
+        wheel, offline_prefix = built(wheel_folder), offline()
+        network = "without a network" if offline_prefix else "with the network there, which it must not need"
+        print(f"the demo runs {network}")
         programs = folder / "venv" / "bin"
         page = folder / "demo" / "report" / "report.html"
         steps: dict[str, Callable[[], object]] = {
             "virtual environment": lambda: run([sys.executable, "-m", "venv", "venv"], folder),
             "pip install": lambda: run([programs / "python", "-m", "pip", "install", "--quiet", wheel], folder),
-            "eclose demo": lambda: run([*alone, programs / "eclose", "demo"], folder),
+            "eclose demo": lambda: run([*offline_prefix, programs / "eclose", "demo"], folder),
             "open the report": lambda: opened(page, folder),
         }
-        took = {}
-        for step, do in steps.items():
+        seconds = {}
+        for step, action in steps.items():
             start = time.perf_counter()
-            do()
-            took[step] = time.perf_counter() - start
-            print(f"{step:>20}: {took[step]:5.1f} s")
-        if asked.keep is not None:
-            shutil.copytree(page.parent, asked.keep, dirs_exist_ok=True)
-    value = sum(took.values())
+            action()
+            seconds[step] = time.perf_counter() - start
+            print(f"{step:>20}: {seconds[step]:5.1f} s")
+        if options.keep is not None:
+            shutil.copytree(page.parent, options.keep, dirs_exist_ok=True)
+    value = sum(seconds.values())
     return print_result(
         name="from an empty folder to an open report",
         value=round(value, 1),
         unit="s",
         goal=f"< {GOAL:g}",
         holds=value < GOAL,
-        offline=bool(alone),
+        offline=bool(offline_prefix),
     )
 
 

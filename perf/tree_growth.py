@@ -88,22 +88,22 @@ def family(tokens: Tokens, before: list[int], context: int) -> list[SpanScore]:
         "e": before + edited + question,
         "q": before + evidence + other,
     }
-    found: list[SpanScore] = []
+    scores: list[SpanScore] = []
 
-    def add(asked: str, steps: list[list[int]], answer: str | None, scored: int) -> None:
-        ids = inputs[asked] + [token for step in steps for token in step] + (answers[answer] if answer else [])
-        places = tuple(range(len(ids) - scored, len(ids)))
-        found.append(SpanScore(str(len(found)), TokenPath(tuple(ids), ((TokenPart.STEP, 0),) * len(ids)), places))
+    def add(input_name: str, steps: list[list[int]], answer: str | None, scored: int) -> None:
+        ids = inputs[input_name] + [token for step in steps for token in step] + (answers[answer] if answer else [])
+        positions = tuple(range(len(ids) - scored, len(ids)))
+        scores.append(SpanScore(str(len(scores)), TokenPath(tuple(ids), ((TokenPart.STEP, 0),) * len(ids)), positions))
 
-    for asked, steps, answer in (("o", gold, "gold"), ("e", changed, "changed"), ("q", turned, "turned")):
-        add(asked, steps, answer, 118)
-    for asked, steps in (("o", gold), ("o", changed), ("e", changed), ("e", gold)):
-        add(asked, steps[:3], None, 22)
-    for asked, steps in (("o", gold), ("o", turned), ("q", turned), ("q", gold)):
-        add(asked, steps, None, 110)
+    for input_name, steps, answer in (("o", gold, "gold"), ("e", changed, "changed"), ("q", turned, "turned")):
+        add(input_name, steps, answer, 118)
+    for input_name, steps in (("o", gold), ("o", changed), ("e", changed), ("e", gold)):
+        add(input_name, steps[:3], None, 22)
+    for input_name, steps in (("o", gold), ("o", turned), ("q", turned), ("q", gold)):
+        add(input_name, steps, None, 110)
     for steps, answer in ((gold, "gold"), (gold, "changed"), (changed, "changed"), (changed, "gold")):
         add("o", steps, answer, 8)
-    return found
+    return scores
 
 
 def scores_of(families: int, context: int) -> list[SpanScore]:
@@ -114,13 +114,13 @@ def scores_of(families: int, context: int) -> list[SpanScore]:
 
 def seconds_of(model: Any, tree: ScoredTree, backend: AttentionBackend | None, rounds: int) -> float:
     """The median of some steps."""
-    found = []
+    times = []
     for _ in range(rounds):
         model.zero_grad()
         start = perf_counter()
         score_tree(model, tree, backend).sum().backward()  # type: ignore[no-untyped-call]
-        found.append(perf_counter() - start)
-    return statistics.median(found)
+        times.append(perf_counter() - start)
+    return statistics.median(times)
 
 
 def measure(model: Any, at: int, scores: list[SpanScore], rounds: int) -> Point:
@@ -148,11 +148,13 @@ def plot(points: Sequence[Point], file: File, label: str) -> None:
     memory.plot(at, [point.peak / 2**30 for point in points], "o-", color="C0")
     time.legend(frameon=False)
     time.set(xscale="log", yscale="log", xlabel=label, ylabel="seconds per step")
-    time.set_xticks(at, [f"{one:,}" for one in at])
+    time.set_xticks(at, [f"{value:,}" for value in at])
     time.minorticks_off()
     # Straight axes: memory is to be a straight line.
     memory.set(xlabel=label, ylabel="GiB a step grows memory by", xlim=(0, None), ylim=(0, None))
-    memory.set_xticks([one for one in at if one >= at[-1] / 4], [f"{one:,}" for one in at if one >= at[-1] / 4])
+    memory.set_xticks(
+        [value for value in at if value >= at[-1] / 4], [f"{value:,}" for value in at if value >= at[-1] / 4]
+    )
     figure.tight_layout()
     figure.savefig(file, metadata={"Date": None})
 
@@ -164,17 +166,17 @@ def main() -> int:
     parser.add_argument("--families", type=int, nargs="+", default=FAMILIES)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
-    asked = parser.parse_args()
-    model = build("wide", "", asked.threads)
+    options = parser.parse_args()
+    model = build("wide", "", options.threads)
     seconds_of(model, ScoredTree.of(scores_of(1, 256)), AttentionBackend.COLUMNS, 1)  # warm
     print("tokens of context, one family")
-    by_context = [measure(model, context, scores_of(1, context), asked.rounds) for context in asked.contexts]
+    by_context = [measure(model, context, scores_of(1, context), options.rounds) for context in options.contexts]
     print("families of 1,024 tokens of context in one step")
-    by_families = [measure(model, count, scores_of(count, CONTEXTS[0]), asked.rounds) for count in asked.families]
-    if asked.plot:
-        asked.plot.mkdir(parents=True, exist_ok=True)
-        plot(by_context, asked.plot / "tree_growth_context.svg", "tokens of context")
-        plot(by_families, asked.plot / "tree_growth_families.svg", "families per step")
+    by_families = [measure(model, count, scores_of(count, CONTEXTS[0]), options.rounds) for count in options.families]
+    if options.plot:
+        options.plot.mkdir(parents=True, exist_ok=True)
+        plot(by_context, options.plot / "tree_growth_context.svg", "tokens of context")
+        plot(by_families, options.plot / "tree_growth_families.svg", "families per step")
     first, last = by_context[0], by_context[-1]
     slower = (last.seconds / last.tokens) / (first.seconds / first.tokens)
     fatter = (last.peak / last.tokens) / (first.peak / first.tokens)

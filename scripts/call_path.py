@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import eclose
 from eclose.cli.main import app
 from eclose.demo import DemoRun
-from eclose.store.runs.runner import Runner
+from eclose.store.runs.runner import JobRunner
 from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
 
@@ -63,7 +63,7 @@ def _name_in_package(frame: FrameType) -> str | None:
 
 def measure() -> CallPath:
     """Judge one response and return its path."""
-    call_path, send, run = CallPath(), aiohttp.ClientSession._request, Runner.run
+    call_path, send, run = CallPath(), aiohttp.ClientSession._request, JobRunner.run
 
     async def noting_request(session: Any, *arguments: Any, **options: Any) -> Any:
         call_path.note_frames(sys._getframe(1))
@@ -83,7 +83,7 @@ def measure() -> CallPath:
             path.unlink()
         responses = folder / "responses.jsonl"
         responses.write_text(responses.read_text().splitlines()[0] + "\n")
-        aiohttp.ClientSession._request, Runner.run = noting_request, noting_run  # type: ignore[method-assign]
+        aiohttp.ClientSession._request, JobRunner.run = noting_request, noting_run  # type: ignore[method-assign]
         result = CliRunner().invoke(app, ["judge", str(folder), "--judge", server.base_url, "--no-price"])
         assert result.exit_code == 0, result.output
     return call_path

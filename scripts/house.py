@@ -220,7 +220,7 @@ _DECLARES_OPTIONS = tuple(
 
 
 def long_functions(modules: list[Module]) -> Figure:
-    """Count functions of more than 60 lines; signature and docstring of commands and of the exported verbs do not count.
+    """Count functions of more than 60 lines; not the signature and docstring of commands and verbs.
 
     These declare and document up to thirty options each.
     """

@@ -19,7 +19,7 @@ from eclose.demo import PEOPLE, DemoRun
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import Case, join_cases, read_cases, read_run_files, read_runs, refuse_other_questions
 from eclose.store.records import jsonl
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.testing import assert_reliable
 
@@ -241,7 +241,7 @@ def test_a_run_without_a_manifest_is_read_unchecked_and_says_so(tmp_path):
 def test_a_folder_that_was_written_at_once_is_checked_by_its_own_manifest(tmp_path):
     run = put(tmp_path / "run", case())
     files = sorted(run.iterdir())
-    Manifest("annotate export", {}, {}, hash_files(files), Counts(1, 1)).write(run / "manifest.json")
+    Manifest("annotate export", {}, {}, hash_files(files), RecordCounts(1, 1)).write(run / "manifest.json")
     assert read_cases(run).checked
     jsonl.write_records(run / "responses.jsonl", [case(answer="Lima").response])
     with pytest.raises(UserError, match=NOT_JUDGED):
@@ -265,9 +265,9 @@ def test_two_questions_with_one_id_are_refused_never_merged(tmp_path):
 def test_what_was_not_used_of_every_file_is_counted_and_told(tmp_path):
     run = put(tmp_path / "run", case(), case(number=1))
     for name, lines in {
-        "instances.jsonl": [jsonl.encode(INSTANCE), b"{"],
-        "responses.jsonl": [b'{"id": 7}', jsonl.encode(case().response)],
-        "judgments.jsonl": [jsonl.encode(case().judgment), b"[]"],
+        "instances.jsonl": [jsonl.encode_json_line(INSTANCE), b"{"],
+        "responses.jsonl": [b'{"id": 7}', jsonl.encode_json_line(case().response)],
+        "judgments.jsonl": [jsonl.encode_json_line(case().judgment), b"[]"],
     }.items():
         (run / name).write_bytes((run / name).read_bytes() + b"\n".join(lines) + b"\n")
     read = read_cases(run)
@@ -295,7 +295,7 @@ def test_two_responses_with_one_id_are_refused_unless_it_is_known_which_was_judg
     with pytest.raises(RecordError, match=r"responses.jsonl line 2: the id 'r0' is another response's in line 1"):
         read_cases(run)
     inputs = hash_files([run / "instances.jsonl", run / "responses.jsonl"])
-    manifest = Manifest("judge", {}, inputs, hash_files([run / "judgments.jsonl"]), Counts(1, 1))
+    manifest = Manifest("judge", {}, inputs, hash_files([run / "judgments.jsonl"]), RecordCounts(1, 1))
     manifest.write(run / "judgments.jsonl.manifest.json")
     read = read_cases(run)
     assert [each.response.answer for each in read.cases] == ["Arica"]

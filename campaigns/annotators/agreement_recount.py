@@ -45,44 +45,44 @@ def read(connection: Connection, kind: str) -> dict[str, SubjectForms]:
     tasks: defaultdict[tuple[str, str, str], Forms] = defaultdict(dict)
     for row in connection.execute(_ROWS[kind]):
         tasks[json.loads(row.key), row.task, row.role][row.name] = json.loads(row.entries)
-    found: dict[str, SubjectForms] = {}
+    subjects: dict[str, SubjectForms] = {}
     for (key, _, role), forms in sorted(tasks.items()):
-        said = found.setdefault(key, SubjectForms([], None))
+        subject = subjects.setdefault(key, SubjectForms([], None))
         if role == "adjudicator":
-            found[key] = said._replace(last=forms)
+            subjects[key] = subject._replace(last=forms)
         else:
-            said.first.append(forms)
-    return found
+            subject.first.append(forms)
+    return subjects
 
 
 def count(responses: Iterable[SubjectForms]) -> dict[str, Count]:
     """The paper's rows."""
     pairs: defaultdict[str, list[Pair]] = defaultdict(list)
-    for said in responses:
-        one, other = said.first
-        for name, pair in _pairs(one, other):
+    for subject in responses:
+        first, second = subject.first
+        for name, pair in _pairs(first, second):
             pairs[name].append(pair)
-    return {name: _count(found) for name, found in pairs.items()}
+    return {name: _count(label_pairs) for name, label_pairs in pairs.items()}
 
 
 def count_screening(questions: Iterable[SubjectForms]) -> dict[str, Count]:
     """Of questions."""
-    told = [(said.first[0]["S"][0], said.first[1]["S"][0]) for said in questions]
+    entries = [(subject.first[0]["S"][0], subject.first[1]["S"][0]) for subject in questions]
     reasons: list[Pair] = [
-        (one["code"], other["code"]) for one, other in told if one["eligible"] == other["eligible"] == "no"
+        (first["code"], second["code"]) for first, second in entries if first["eligible"] == second["eligible"] == "no"
     ]
-    eligible: list[Pair] = [(one["eligible"], other["eligible"]) for one, other in told]
+    eligible: list[Pair] = [(first["eligible"], second["eligible"]) for first, second in entries]
     return {"Eligibility": _count(eligible), "Ineligibility reason": _count(reasons)}
 
 
-def _pairs(one: Forms, other: Forms) -> Iterator[tuple[str, Pair]]:
-    for mine, theirs in zip(one["A"], other["A"], strict=True):
+def _pairs(first: Forms, second: Forms) -> Iterator[tuple[str, Pair]]:
+    for mine, theirs in zip(first["A"], second["A"], strict=True):
         yield "Substantive status", (mine["substantive"], theirs["substantive"])
         if mine["substantive"] == theirs["substantive"] == "yes":
             yield "Step soundness", (mine["sound"], theirs["sound"])
             if mine["sound"] == theirs["sound"] == "no":
                 yield "Local-failure reason", (mine["failure"], theirs["failure"])
-    mine_all, theirs_all = labels(one), labels(other)
+    mine_all, theirs_all = labels(first), labels(second)
     for name in mine_all:
         yield name, (str(mine_all[name]), str(theirs_all[name]))
 
@@ -106,7 +106,7 @@ def _count(pairs: Sequence[Pair]) -> Count:
     import krippendorff  # noqa: PLC0415 - its licence keeps it among the tests
 
     names = sorted({str(label) for pair in pairs for label in pair})
-    raw = sum(one == other for one, other in pairs) / len(pairs)
+    raw = sum(first == second for first, second in pairs) / len(pairs)
     if len(names) < 2:
         return Count(len(pairs), raw, None)
     coded = [[names.index(str(pair[side])) for pair in pairs] for side in (0, 1)]
@@ -114,12 +114,12 @@ def _count(pairs: Sequence[Pair]) -> Count:
     return Count(len(pairs), raw, float(alpha))
 
 
-def wrong(said: SubjectForms, truth: Truth) -> bool:
+def wrong(subject: SubjectForms, truth: Truth) -> bool:
     """Whether what holds in the end is not what is true: of those who agree it is what they say."""
-    forms = said.last or said.first[0]
-    return any(_step(mine) != _true_step(step) for mine, step in zip(forms["A"], truth.said, strict=True)) or any(
-        labels(forms)[name] is not bool(getattr(truth.verdict, field)) for name, field in _VERDICT.items()
-    )
+    forms = subject.last or subject.first[0]
+    return any(
+        _step(mine) != _true_step(step) for mine, step in zip(forms["A"], truth.step_labels, strict=True)
+    ) or any(labels(forms)[name] is not bool(getattr(truth.verdict, field)) for name, field in _VERDICT.items())
 
 
 _VERDICT = {

@@ -32,7 +32,7 @@ class Audit:
     lost: int = 0
     doubled: int = 0
     took: int = 0
-    left: int = 0
+    unfinished: int = 0
     """Tasks that nobody got to. None would mean that servers were killed that nobody used."""
     events: int = 0
     drafts: int = 0
@@ -47,46 +47,50 @@ def audit(project_folder: Path, folder: Path) -> Audit:
     project = open_project(project_folder)
     with project.reading() as connection:
         rows = {(row.task, row.name): row for row in connection.execute(_SUBMITTED)}
-        found = Audit(problems=[*_unwhole(connection), *_strange(rows, diaries)])
-        told = Counter((row.task, json.loads(row.detail)["pass"]) for row in connection.execute(_EVENTS))
-        found.took = connection.execute(text("SELECT count(*) FROM annotate_events WHERE action = 'took'")).scalar_one()
-        found.left = connection.execute(_LEFT).scalar_one()
-        found.events = connection.execute(text("SELECT count(*) FROM annotate_events")).scalar_one()
+        result = Audit(problems=[*_unwhole(connection), *_strange(rows, diaries)])
+        submissions = Counter((row.task, json.loads(row.detail)["pass"]) for row in connection.execute(_EVENTS))
+        result.took = connection.execute(
+            text("SELECT count(*) FROM annotate_events WHERE action = 'took'")
+        ).scalar_one()
+        result.unfinished = connection.execute(_LEFT).scalar_one()
+        result.events = connection.execute(text("SELECT count(*) FROM annotate_events")).scalar_one()
     project.close()
-    found.doubled = sum(count - 1 for count in told.values())
+    result.doubled = sum(count - 1 for count in submissions.values())
     for diary in diaries.values():
-        _compare(found, diary, rows)
-    if found.lost or found.doubled:
-        found.problems.append(f"{found.lost} acknowledged submissions lost, {found.doubled} doubled")
-    return found
+        _compare(result, diary, rows)
+    if result.lost or result.doubled:
+        result.problems.append(f"{result.lost} acknowledged submissions lost, {result.doubled} doubled")
+    return result
 
 
-def _compare(found: Audit, diary: Mapping[str, Any], rows: Mapping[tuple[str, str], Any]) -> None:
-    found.drafts += diary["drafts"]
-    found.reopened += diary["reopened"]
-    found.draft_loss = max(found.draft_loss, diary["draft_loss"])
-    found.problems += diary["problems"]
+def _compare(result: Audit, diary: Mapping[str, Any], rows: Mapping[tuple[str, str], Any]) -> None:
+    result.drafts += diary["drafts"]
+    result.reopened += diary["reopened"]
+    result.draft_loss = max(result.draft_loss, diary["draft_loss"])
+    result.problems += diary["problems"]
     for sent in diary["sent"]:
         row = rows.get((sent["task"], sent["name"]))
-        kept = row is not None and (row.key, json.loads(row.entries)) == (sent["key"], sent["entries"])
+        recorded = row is not None and (row.key, json.loads(row.entries)) == (sent["key"], sent["entries"])
         if sent["receipt"] is not None:
-            found.acknowledged += 1
-            found.retried += sent["tries"] > 1
-            found.lost += not (kept and row is not None and sent["receipt"] == f"{row.event}-{row.hash[:12]}")
+            result.acknowledged += 1
+            result.retried += sent["tries"] > 1
+            result.lost += not (recorded and row is not None and sent["receipt"] == f"{row.event}-{row.hash[:12]}")
         elif sent["status"] is None:
-            found.given_up += 1
-            found.given_up_kept += kept
-        elif kept or sent["status"] != 409 or row is None:
+            result.given_up += 1
+            result.given_up_kept += recorded
+        elif recorded or sent["status"] != 409 or row is None:
             # Closed is right only where another form of the same pass was recorded, which nobody had an answer to.
-            found.problems.append(f"a form of pass {sent['name']} was answered with {sent['status']}, recorded: {kept}")
+            result.problems.append(
+                f"a form of pass {sent['name']} was answered with {sent['status']}, recorded: {recorded}"
+            )
 
 
 def _strange(rows: Mapping[tuple[str, str], Any], diaries: Mapping[str, Any]) -> Iterator[str]:
     """What is recorded and nobody sent."""
     sent = {
-        (one["task"], one["name"], one["key"], json.dumps(one["entries"]))
-        for d in diaries.values()
-        for one in d["sent"]
+        (form["task"], form["name"], form["key"], json.dumps(form["entries"]))
+        for diary in diaries.values()
+        for form in diary["sent"]
     }
     for (task, name), row in rows.items():
         if (task, name, row.key, json.dumps(json.loads(row.entries))) not in sent:

@@ -61,20 +61,20 @@ class Reader(HTMLParser):
             self.feed(part)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self.forms.append(Form(given.get("action", "")))
-        elif tag == "input" and self.forms and "name" in given:
-            self._input(given, self.forms[-1])
-        if "words" in given.get("class", "").split():
+            self.forms.append(Form(attributes.get("action", "")))
+        elif tag == "input" and self.forms and "name" in attributes:
+            self._input(attributes, self.forms[-1])
+        if "words" in attributes.get("class", "").split():
             self.words.append("")
             self._open = True
 
-    def _input(self, given: dict[str, str], form: Form) -> None:
-        name, value = given["name"], given.get("value", "")
-        if given.get("type") == "radio":
+    def _input(self, attributes: dict[str, str], form: Form) -> None:
+        name, value = attributes["name"], attributes.get("value", "")
+        if attributes.get("type") == "radio":
             form.choices.setdefault(name, []).append(value)
-        if given.get("type") != "radio" or "checked" in given:
+        if attributes.get("type") != "radio" or "checked" in attributes:
             form.fields[name] = value
 
     def handle_endtag(self, tag: str) -> None:
@@ -88,12 +88,12 @@ class Reader(HTMLParser):
 
 def _parts(text: str) -> list[str]:
     """The parts of a page of work that are read; of every other page, all of it."""
-    found = []
+    parts = []
     for start, end in _PARTS:
         if (at := text.find(start)) < 0:
             return [text]
-        found.append(text[at : text.index(end, at) + len(end)])
-    return found
+        parts.append(text[at : text.index(end, at) + len(end)])
+    return parts
 
 
 class Browser:
@@ -106,7 +106,7 @@ class Browser:
         self._static = static
         """Whether it fetches scripts and styles with every page, as it must where nothing may be kept."""
         self._cookie: str | None = None
-        self.took: list[RequestTiming] = []
+        self.timings: list[RequestTiming] = []
 
     def get(self, path: str, kind: str) -> Answer:
         answer = self._ask("GET", path, kind)
@@ -121,14 +121,16 @@ class Browser:
     def join(self, link: str) -> None:
         """Accept an invitation with a password."""
         path = urlsplit(link).path
-        form = next(one for one in Reader(self.get(path, "enter").text).forms if one.action == path)
+        form = next(candidate for candidate in Reader(self.get(path, "enter").text).forms if candidate.action == path)
         answer = self.post(path, {"password": PASSWORD, "again": PASSWORD}, "enter")
         assert form.fields.keys() >= {"password", "again"}
         assert (answer.status, answer.location) == (303, "/"), answer.text
 
     def log_in(self, name: str) -> None:
         """Come in by name and password."""
-        form = next(one for one in Reader(self.get("/login", "enter").text).forms if one.action == "/login")
+        form = next(
+            candidate for candidate in Reader(self.get("/login", "enter").text).forms if candidate.action == "/login"
+        )
         assert form.fields.keys() >= {"name", "password"}
         answer = self.post("/login", {"name": name, "password": PASSWORD}, "enter")
         assert (answer.status, answer.location) == (303, "/"), answer.text
@@ -149,7 +151,7 @@ class Browser:
             # The connection cannot be used again; the next request opens another.
             self._connection.close()
             raise
-        self.took.append(RequestTiming(kind, began, time.perf_counter() - began, response.status))
-        if (given := response.getheader("Set-Cookie")) is not None:
-            self._cookie = given.partition(";")[0]
+        self.timings.append(RequestTiming(kind, began, time.perf_counter() - began, response.status))
+        if (cookie := response.getheader("Set-Cookie")) is not None:
+            self._cookie = cookie.partition(";")[0]
         return Answer(response.status, response.getheader("Location"), read.decode())

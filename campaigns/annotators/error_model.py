@@ -21,13 +21,13 @@ class Truth:
     question: str
     steps: tuple[str, ...]
     answer: str | None
-    said: tuple[StepJudgment, ...]
+    step_labels: tuple[StepJudgment, ...]
     verdict: Verdict
 
     @property
     def trouble(self) -> bool:
         """Whether one of its steps does not hold."""
-        return any(step.sound is False for step in self.said)
+        return any(step.sound is False for step in self.step_labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,20 @@ class SimulatedAnnotator:
         """The entries of pass A."""
         trouble = truth.trouble
         return [
-            self._step(step, trouble, self._rng(truth.question, "A", number)) for number, step in enumerate(truth.said)
+            self._step(step, trouble, self._rng(truth.question, "A", number))
+            for number, step in enumerate(truth.step_labels)
         ]
 
     def whole(self, truth: Truth, name: str) -> list[dict[str, str]]:
         """The one entry of pass B, C or D."""
         rng = self._rng(truth.question, name)
-        holds = {one: bool(getattr(truth.verdict, one)) for one in _WHOLE[name]}
-        return [{one: self._yes(one, value, rng, trouble=truth.trouble) for one, value in holds.items()}]
+        holds = {field_name: bool(getattr(truth.verdict, field_name)) for field_name in _WHOLE[name]}
+        return [
+            {
+                field_name: self._yes(field_name, value, rng, trouble=truth.trouble)
+                for field_name, value in holds.items()
+            }
+        ]
 
     def screening(self, question: str, code: Ineligibility | None) -> list[dict[str, str]]:
         """The one entry of a question."""
@@ -105,8 +111,8 @@ class SimulatedAnnotator:
     ) -> str:
         if right is not None and rng.random() >= self.miscoded:
             return str(right)
-        others = [one for one in every if one is not right]
-        return str(rng.choices(others, [self.codes.get(str(one), 1.0) for one in others])[0])
+        others = [code for code in every if code is not right]
+        return str(rng.choices(others, [self.codes.get(str(code), 1.0) for code in others])[0])
 
     def _rng(self, *about: object) -> Random:
         """The same person decides the same matter alike, whenever they are asked and by whichever machine."""

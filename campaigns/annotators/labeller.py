@@ -32,16 +32,16 @@ class TruthIndex:
             self._by_trace[truth.question, trace] = truth
             self._by_answer[truth.question, trace, truth.answer] = truth
 
-    def entries(self, mind: SimulatedAnnotator, name: str, page: Reader, count: int) -> list[dict[str, str]]:
+    def entries(self, annotator: SimulatedAnnotator, name: str, page: Reader, count: int) -> list[dict[str, str]]:
         """What somebody says to a page: of a pass, with so many entries."""
         question, *words = page.words
         if name == "S":
-            return mind.screening(question, self._ineligible.get(question))
+            return annotator.screening(question, self._ineligible.get(question))
         if name == "A":
-            return mind.steps(self._by_trace[question, "\n".join(words[:count])])
+            return annotator.steps(self._by_trace[question, "\n".join(words[:count])])
         if name == "B":
-            return mind.whole(self._by_trace[question, words[0]], name)
-        return mind.whole(self._by_answer[question, words[0], words[1]], name)
+            return annotator.whole(self._by_trace[question, words[0]], name)
+        return annotator.whole(self._by_answer[question, words[0], words[1]], name)
 
 
 class Labeller:
@@ -50,14 +50,14 @@ class Labeller:
     def __init__(
         self,
         browser: Browser,
-        mind: SimulatedAnnotator,
-        matter: TruthIndex,
+        annotator: SimulatedAnnotator,
+        truths: TruthIndex,
         *,
         think: Callable[[], float] = lambda: 0.0,
         drafts: int = 0,
         until: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.browser, self.mind, self.matter = browser, mind, matter
+        self.browser, self.annotator, self.truths = browser, annotator, truths
         self._think, self._drafts, self._until = think, drafts, until
         self.submitted = 0
 
@@ -66,18 +66,18 @@ class Labeller:
         for task in self._tasks():
             where: str | None = task
             while where is not None and where.startswith("/tasks/") and not self._until():
-                where = self.one_pass(where)
+                where = self.submit_pass(where)
 
     def _tasks(self) -> Iterator[str]:
         while not self._until():
             home = self.browser.get("/", "home").text
-            if (found := _NEXT.search(home)) is not None:
-                yield found[1]
+            if (link := _NEXT.search(home)) is not None:
+                yield link[1]
             elif _TAKE.search(home):
-                form = next(one for one in Reader(home).forms if one.action == "/take")
-                taken = self.browser.post("/take", form.fields, "take")
-                assert taken.status == 303, taken
-                yield taken.location or "/"
+                form = next(candidate for candidate in Reader(home).forms if candidate.action == "/take")
+                answer = self.browser.post("/take", form.fields, "take")
+                assert answer.status == 303, answer
+                yield answer.location or "/"
             elif self.wait_for_more():
                 time.sleep(0.2)
             else:
@@ -87,24 +87,24 @@ class Labeller:
         """Whether somebody for whom nothing waits looks in again later."""
         return False
 
-    def one_pass(self, where: str) -> str | None:
+    def submit_pass(self, where: str) -> str | None:
         """Open a pass, decide, submit; where the server sends one next."""
         answer = self.browser.get(where, "page")
         assert answer.status == 200, answer
         page = Reader(answer.text)
-        form = next(one for one in page.forms if one.action.startswith("/tasks/"))
-        entries = self.decided(form, page)
+        form = next(candidate for candidate in page.forms if candidate.action.startswith("/tasks/"))
+        entries = self.decide(form, page)
         self.save_drafts(form, entries)
         self._pause()
         return self.submit(form, entries)
 
-    def decided(self, form: Form, page: Reader) -> list[dict[str, str]]:
+    def decide(self, form: Form, page: Reader) -> list[dict[str, str]]:
         """What the person says to a page; only what it has a control for."""
         name = form.action.rsplit("/", 1)[1]
-        count = max(int(one.partition(".")[0]) for one in form.choices)
-        entries = self.matter.entries(self.mind, name, page, count)
-        for one, value in fields_of(entries).items():
-            assert value in form.choices[one], (one, value)
+        count = max(int(field_name.partition(".")[0]) for field_name in form.choices)
+        entries = self.truths.entries(self.annotator, name, page, count)
+        for field_name, value in fields_of(entries).items():
+            assert value in form.choices[field_name], (field_name, value)
         return entries
 
     def save_drafts(self, form: Form, entries: list[dict[str, str]]) -> None:

@@ -102,28 +102,28 @@ _BEYOND = 10_000
 """Items from here on are nobody else's."""
 
 
-def spoilt(count: int, known: Sequence[Instance], seed: int = 42) -> list[tuple[Instance, Ineligibility]]:
+def spoilt(count: int, instances: Sequence[Instance], seed: int = 42) -> list[tuple[Instance, Ineligibility]]:
     """So many questions that cannot be used, and why, in the paper's proportions; none of them among the others."""
     rng = Random(f"spoilt/{seed}")
-    taken = {one.question for one in known}
+    questions = {instance.question for instance in instances}
     share = count / sum(counted for _, counted in _SPOILERS.values())
-    found: list[tuple[Instance, Ineligibility]] = []
+    pairs: list[tuple[Instance, Ineligibility]] = []
     sources = [make_items(profile, seed, _BEYOND) for profile in PROFILES]
     for code, (kind, counted) in _SPOILERS.items():
-        made = (make_bad_source(item, kind, rng) for items in zip(*sources, strict=True) for item in items)
-        fresh = (one for one in made if one is not None and one.question not in taken)
-        for one in islice(fresh, round(counted * share)):
-            taken.add(one.question)
-            found.append((one, code))
-    return found
+        candidates = (make_bad_source(item, kind, rng) for items in zip(*sources, strict=True) for item in items)
+        fresh = (instance for instance in candidates if instance is not None and instance.question not in questions)
+        for instance in islice(fresh, round(counted * share)):
+            questions.add(instance.question)
+            pairs.append((instance, code))
+    return pairs
 
 
 def fit(no: float, alpha: float, share: float) -> ErrorRates:
     """The rates with which two people reach this alpha, and call about this share no, where so much is no."""
     missed, alarms = np.meshgrid(np.linspace(0, 0.5, 501), np.linspace(0, 0.08, 801))
-    said = no * (1 - missed) + (1 - no) * alarms
+    no_share = no * (1 - missed) + (1 - no) * alarms
     differ = 2 * (no * missed * (1 - missed) + (1 - no) * alarms * (1 - alarms))
-    off = ((1 - differ / (2 * said * (1 - said)) - alpha) / 0.001) ** 2 + ((said - share) / 0.02) ** 2
+    off = ((1 - differ / (2 * no_share * (1 - no_share)) - alpha) / 0.001) ** 2 + ((no_share - share) / 0.02) ** 2
     best = np.unravel_index(np.argmin(off), off.shape)
     return ErrorRates(float(missed[best]), float(alarms[best]))
 
@@ -136,8 +136,8 @@ def annotators_of(truths: Sequence[Truth]) -> SimulatedAnnotator:
         no = sum(not label for label, _ in labels) / len(labels)
         # People do not say no much more or less often than it is so.
         share = min(max(1 - TABLE[row].majority, 0.8 * no), 1.2 * no)
-        found = fit(no, TABLE[row].alpha, share)
-        rates[name] = _suspicious(found, [trouble for label, trouble in labels if label])
+        errors = fit(no, TABLE[row].alpha, share)
+        rates[name] = _suspicious(errors, [trouble for label, trouble in labels if label])
     return SimulatedAnnotator(
         "annotator",
         rates,
@@ -146,10 +146,10 @@ def annotators_of(truths: Sequence[Truth]) -> SimulatedAnnotator:
     )
 
 
-def _suspicious(found: ErrorRates, troubles: Sequence[bool]) -> ErrorRates:
+def _suspicious(errors: ErrorRates, troubles: Sequence[bool]) -> ErrorRates:
     """The same rate of false alarms, most of them where something is wrong."""
-    calm = found.alarms / (1 + (SUSPICION - 1) * sum(troubles) / len(troubles))
-    return ErrorRates(found.missed, calm, SUSPICION * calm)
+    calm = errors.alarms / (1 + (SUSPICION - 1) * sum(troubles) / len(troubles))
+    return ErrorRates(errors.missed, calm, SUSPICION * calm)
 
 
 def screeners_of(ineligible: int, questions: int) -> SimulatedAnnotator:
@@ -162,9 +162,9 @@ def screeners_of(ineligible: int, questions: int) -> SimulatedAnnotator:
 
 def _labels(truth: Truth, name: str) -> list[bool]:
     if name == "substantive":
-        return [bool(step.substantive) for step in truth.said]
+        return [bool(step.substantive) for step in truth.step_labels]
     if name == "sound":
-        return [step.sound is not False for step in truth.said if step.substantive]
+        return [step.sound is not False for step in truth.step_labels if step.substantive]
     return [bool(getattr(truth.verdict, name))]
 
 

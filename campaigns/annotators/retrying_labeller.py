@@ -66,10 +66,10 @@ class _Reopen(Exception):  # noqa: N818 - not an error
 class RetryingLabeller(Labeller):
     """Works on, whatever happens to the server."""
 
-    def __init__(self, browser: Browser, mind: SimulatedAnnotator, matter: TruthIndex, **more: Any) -> None:
-        super().__init__(browser, mind, matter, **more)
+    def __init__(self, browser: Browser, annotator: SimulatedAnnotator, truths: TruthIndex, **more: Any) -> None:
+        super().__init__(browser, annotator, truths, **more)
         self.diary = SubmissionDiary()
-        self._rng = Random(f"{mind.name}/stubborn")
+        self._rng = Random(f"{annotator.name}/stubborn")
         self._chosen: dict[str, tuple[str, float]] = {}
         """What was decided on the page at hand, and when."""
         self._saved: dict[str, str] = {}
@@ -87,21 +87,21 @@ class RetryingLabeller(Labeller):
     def wait_for_more(self) -> bool:
         return True
 
-    def decided(self, form: Form, page: Reader) -> list[dict[str, str]]:
+    def decide(self, form: Form, page: Reader) -> list[dict[str, str]]:
         if self._broke is not None:
             self._look(form)
         self._chosen, self._saved = {}, {}
-        return super().decided(form, page)
+        return super().decide(form, page)
 
     def _look(self, form: Form) -> None:
         """What the page still has of what was decided before the break, if it is the same page."""
         assert self._broke is not None
-        shown = {name: value for name, value in form.fields.items() if name in form.choices}
+        page_choices = {name: value for name, value in form.fields.items() if name in form.choices}
         if self._at == form.action and self._chosen:
             self.diary.reopened += 1
-            if not self._saved.items() <= shown.items():
+            if not self._saved.items() <= page_choices.items():
                 self.diary.problems.append(f"an acknowledged draft of pass {form.action[-1]} was lost")
-            gone = [at for name, (value, at) in self._chosen.items() if shown.get(name) != value]
+            gone = [at for name, (value, at) in self._chosen.items() if page_choices.get(name) != value]
             self.diary.draft_loss = max(self.diary.draft_loss, self._broke - min(gone, default=self._broke))
         self._broke = None
 
@@ -115,7 +115,7 @@ class RetryingLabeller(Labeller):
                 self._save(form)
 
     def _save(self, form: Form) -> None:
-        now = {one: choice for one, (choice, _) in self._chosen.items()}
+        now = {field_name: choice for field_name, (choice, _) in self._chosen.items()}
         answer = self._insist(lambda: self.browser.post(f"{form.action}/draft", hidden_of(form) | now, "draft"))
         if answer.status == 204:
             self._saved = now
@@ -158,21 +158,21 @@ def work(origin: str, links: dict[str, str], world: World, folder: Path, seed: i
     """All of them at once, until this process is told to stop; then what they remember is written down."""
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    matter = TruthIndex(world.truths)
+    truths = TruthIndex(world.truths)
 
-    def one(name: str) -> SubmissionDiary:
+    def label_until_stopped(name: str) -> SubmissionDiary:
         rng = Random(f"{name}/{seed}")
         browser = Browser(origin, timeout=20)
         _come_in(browser, links[name], name)
         rates = {} if name == "adjudicator" else RATES
-        person = RetryingLabeller(
-            browser, SimulatedAnnotator(name, rates), matter, think=lambda: rng.uniform(0.0, 0.02), until=stop.is_set
+        labeller = RetryingLabeller(
+            browser, SimulatedAnnotator(name, rates), truths, think=lambda: rng.uniform(0.0, 0.02), until=stop.is_set
         )
-        person.work()
-        return person.diary
+        labeller.work()
+        return labeller.diary
 
     with ThreadPoolExecutor(len(links)) as pool:
-        diaries = dict(zip(links, pool.map(one, links), strict=True))
+        diaries = dict(zip(links, pool.map(label_until_stopped, links), strict=True))
     (folder / DIARY).write_text(json.dumps({name: asdict(diary) for name, diary in diaries.items()}))
 
 

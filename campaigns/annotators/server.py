@@ -61,12 +61,12 @@ def make_world(
 def _answered(item: WorldItem, system: str, mix: Mapping[tuple[FailurePlan, ...], float]) -> tuple[Response, Truth]:
     rng = Random(f"{item.seed}/{system}/mix")
     tried = (break_response(item, plan, f"annotate/{system}") for plan in _plans(mix, rng))
-    made = next(found for found in tried if found is not None)
+    broken = next(candidate for candidate in tried if candidate is not None)
     name = f"{item.instance.id}/{system}"
-    response = Response.from_completion(name, item.instance.id, made.response.completion or "", Source(system))
-    assert len(response.trace.texts) == len(made.steps)
+    response = Response.from_completion(name, item.instance.id, broken.response.completion or "", Source(system))
+    assert len(response.trace.texts) == len(broken.steps)
     question, steps = item.instance.question, tuple(response.trace.texts)
-    return response, Truth(name, question, steps, response.answer, made.steps, made.verdict)
+    return response, Truth(name, question, steps, response.answer, broken.steps, broken.verdict)
 
 
 def _plans(mix: Mapping[tuple[FailurePlan, ...], float], rng: Random) -> Iterator[FailurePlan]:
@@ -90,7 +90,7 @@ def make_project(
     def begin(connection: Connection) -> None:
         setup.add_project_material(connection, world.instances, world.responses)
         begun = setup.invite_and_assign_crew(connection, settings, crew)
-        links.update({one.person.name: f"/invitation/{one.token}" for one in begun.invitees})
+        links.update({invitee.person.name: f"/invitation/{invitee.token}" for invitee in begun.invitees})
 
     create_project(folder, settings, database, begin).close()
     return links

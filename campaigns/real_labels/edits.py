@@ -14,8 +14,8 @@ from eclose.core.judgment import LocalFailure
 from eclose.core.response import Trace
 from eclose.core.verdict import FailureClass
 from eclose.errors import RecordError
-from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.json_reader import read_json_objects
+from eclose.store.records.jsonl import parse_dataclass
 
 from .ircot import read_notes, read_traces
 from .labelled_response import LabelledResponse, verdict_of
@@ -87,7 +87,9 @@ class Edit:
         behind = {insertion.after: insertion.text for insertion in self.inserted}
         if not behind.keys() <= texts.keys():
             raise self._misfit(f"there are no steps {sorted(behind.keys() - texts.keys())}")
-        steps = [text for place, kept in texts.items() for text in (kept, behind.get(place)) if text is not None]
+        steps = [
+            text for number, own_text in texts.items() for text in (own_text, behind.get(number)) if text is not None
+        ]
         if self.answer is not None and self.answer == response.answer:
             raise self._misfit("the answer is what it was")
         return replace(response, id=f"broken-{self.id}", trace=Trace.of(*steps), answer=self.answer or response.answer)
@@ -104,11 +106,11 @@ class Edit:
 def read_edits(path: Path = EDITS) -> list[Edit]:
     """Every edit of the file."""
     edits = []
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         if raw.value is None:
             raise raw.error or RecordError("cannot be read.", path=path, record=raw.where)
         edits.append(
-            parse_record(Edit, {("broken" if name == "class" else name): value for name, value in raw.value.items()})
+            parse_dataclass(Edit, {("broken" if name == "class" else name): value for name, value in raw.value.items()})
         )
     return edits
 
@@ -116,10 +118,10 @@ def read_edits(path: Path = EDITS) -> list[Edit]:
 def broken_set(data: Path) -> list[LabelledResponse]:
     """Every edit applied to its trace, which must be one that was reliable before."""
     traces, notes = read_traces(data), read_notes()
-    made = []
+    responses = []
     for edit in read_edits():
         if edit.question_id in notes:
             raise RecordError("breaks a trace that was not reliable.", record=f"edit {edit.id}")
         instance, response = traces[edit.question_id]
-        made.append(LabelledResponse(instance, edit.apply(response), edit.verdict, edit.broken))
-    return made
+        responses.append(LabelledResponse(instance, edit.apply(response), edit.verdict, edit.broken))
+    return responses

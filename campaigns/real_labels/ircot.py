@@ -15,7 +15,7 @@ from typing import Any
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
-from eclose.store.records.json_reader import read_objects
+from eclose.store.records.json_reader import read_json_objects
 
 from .labelled_response import LabelledResponse, verdict_of
 
@@ -32,28 +32,28 @@ _CONCLUSION = re.compile(r"So the answer is: (?P<answer>.+)\.")
 
 def read_notes() -> dict[str, dict[str, Any]]:
     """What is to be said of a trace by the id of its question; nothing where it is as reliable as it was meant."""
-    listed = [raw.value for raw in read_objects(LABELS) if raw.value is not None]
+    listed = [raw.value for raw in read_json_objects(LABELS) if raw.value is not None]
     return {note["question_id"]: note for note in listed}
 
 
 def read_traces(data: Path) -> dict[str, tuple[Instance, Response]]:
     """All 69 by the id of their question."""
-    found = {}
+    traces = {}
     for benchmark, file in FILES.items():
         for record in json.loads((data / file).read_text("utf-8")):
-            found[record["question_id"]] = _pair(record, benchmark)
-    return found
+            traces[record["question_id"]] = _pair(record, benchmark)
+    return traces
 
 
 def human_set(data: Path) -> list[LabelledResponse]:
     """What can be labelled, with its labels."""
-    notes, made = read_notes(), []
+    notes, responses = read_notes(), []
     for question_id, (instance, response) in read_traces(data).items():
         note = notes.get(question_id, {})
         if "left_out" not in note:
             verdict = verdict_of(note["labels"]) if note else RELIABLE
-            made.append(LabelledResponse(instance, response, verdict, AS_WRITTEN))
-    return made
+            responses.append(LabelledResponse(instance, response, verdict, AS_WRITTEN))
+    return responses
 
 
 def _pair(record: dict[str, Any], benchmark: str) -> tuple[Instance, Response]:

@@ -50,17 +50,17 @@ def verdict_of(labels: Mapping[str, Label]) -> Verdict:
 def choose(labelled: Iterable[LabelledResponse], most: int) -> list[LabelledResponse]:
     """So many of them, the groups in turn; which ones depends on their ids alone, and fewer are part of more."""
     groups: defaultdict[str, list[LabelledResponse]] = defaultdict(list)
-    for one in sorted(labelled, key=lambda one: hash_rank("judge_real", one.response.id)):
-        groups[one.group].append(one)
+    for case in sorted(labelled, key=lambda case: hash_rank("judge_real", case.response.id)):
+        groups[case.group].append(case)
     turns = zip_longest(*(groups[name] for name in sorted(groups)))
-    return [one for turn in turns for one in turn if one is not None][:most]
+    return [case for turn in turns for case in turn if case is not None][:most]
 
 
 def write(folder: Path, labelled: Iterable[LabelledResponse]) -> None:
     """Questions, responses and verdicts, each in the file where the commands look for them."""
     listed = list(labelled)
     folder.mkdir(parents=True, exist_ok=True)
-    questions = {one.instance.id: one.instance for one in listed}
+    questions = {case.instance.id: case.instance for case in listed}
     jsonl.write_records(folder / INSTANCES, questions.values())
-    jsonl.write_records(folder / RESPONSES, (one.response for one in listed))
-    jsonl.write_records(folder / VERDICTS, (one.settled for one in listed))
+    jsonl.write_records(folder / RESPONSES, (case.response for case in listed))
+    jsonl.write_records(folder / VERDICTS, (case.settled for case in listed))

@@ -62,55 +62,59 @@ def _labels_or_reasons(judgment: Judgment) -> bool:
 class Table:
     """Failures and passes, as labelled and as judged."""
 
-    found: int
+    caught: int
     missed: int
     false_alarms: int
     passed: int
 
     @classmethod
-    def of(cls, truth: Sequence[bool], said: Sequence[bool]) -> Table:
-        pairs = Counter(zip(truth, said, strict=True))
+    def of(cls, truth: Sequence[bool], judged: Sequence[bool]) -> Table:
+        pairs = Counter(zip(truth, judged, strict=True))
         return cls(pairs[False, False], pairs[False, True], pairs[True, False], pairs[True, True])
 
     @property
     def chance(self) -> float:
         """How likely a judge that knows nothing finds at least as many failures (Fisher's exact test)."""
-        failures, called = self.found + self.missed, self.found + self.false_alarms
+        failures, called = self.caught + self.missed, self.caught + self.false_alarms
         everything = failures + self.false_alarms + self.passed
         ways = (
-            comb(failures, hit) * comb(everything - failures, called - hit) for hit in range(self.found, called + 1)
+            comb(failures, hit) * comb(everything - failures, called - hit) for hit in range(self.caught, called + 1)
         )
         return sum(ways) / comb(everything, called)
 
     @property
     def words(self) -> str:
-        if self.found + self.missed == 0 or self.false_alarms + self.passed == 0:
-            return "nothing to tell apart" if self.found + self.missed + self.false_alarms + self.passed else "unjudged"
+        if self.caught + self.missed == 0 or self.false_alarms + self.passed == 0:
+            return (
+                "nothing to tell apart" if self.caught + self.missed + self.false_alarms + self.passed else "unjudged"
+            )
         if self.chance <= CHANCE:
             return "better than chance"
-        turned = Table(self.missed, self.found, self.passed, self.false_alarms)
+        turned = Table(self.missed, self.caught, self.passed, self.false_alarms)
         return "worse than chance" if turned.chance <= CHANCE else "not told from chance"
 
 
 def report(judged: Sequence[JudgedSet]) -> dict[str, Any]:
     """Print everything; the figure of the script."""
-    traces = [one for one in judged if one.name in (HUMAN, BROKEN)]
+    traces = [judged_set for judged_set in judged if judged_set.name in (HUMAN, BROKEN)]
     pooled = _validation(traces)
     if pooled is not None:
         _say(pooled, "people's traces, as written and broken")
-    for one in judged:
-        found = _validation([one])
-        if found is not None:
-            write_validation(one.folder / VALIDATION, found)
-            _say(found, one.name)
-        _say_groups(one)
+    for judged_set in judged:
+        validation = _validation([judged_set])
+        if validation is not None:
+            write_validation(judged_set.folder / VALIDATION, validation)
+            _say(validation, judged_set.name)
+        _say_groups(judged_set)
     _say_unjudged(judged)
-    rates = [_shuffled(list(part)) for part in (traces, [one for one in judged if one.name == ROSCOE])]
+    rates = [
+        _shuffled(list(part)) for part in (traces, [judged_set for judged_set in judged if judged_set.name == ROSCOE])
+    ]
     called, tried = (sum(column) for column in zip(*rates, strict=True))
-    accounted = all(one.accounted for one in judged)
+    accounted = all(judged_set.accounted for judged_set in judged)
     print(f"\nevery response accounted for: {'yes' if accounted else 'NO'}")
     print(f"verdicts dealt out at random, called better than chance: {called} of {tried}")
-    answered = any(one.judgments for one in judged)
+    answered = any(judged_set.judgments for judged_set in judged)
     return _figure(pooled, answered and accounted and called <= TOLERATED * tried)
 
 
@@ -132,23 +136,23 @@ def _figure(pooled: Validation | None, holds: bool) -> dict[str, Any]:
 def _validation(judged: Iterable[JudgedSet]) -> Validation | None:
     """The judge against the labels; None where it judged nothing at all."""
     listed = list(judged)
-    judgments = [judgment for one in listed for judgment in one.judgments]
+    judgments = [judgment for judged_set in listed for judgment in judged_set.judgments]
     if not judgments:
         return None
-    chosen = list(chain.from_iterable(one.chosen for one in listed))
+    chosen = list(chain.from_iterable(judged_set.chosen for judged_set in listed))
     return build_validation(
         judgments,
-        [one.settled for one in chosen],
-        [one.response for one in chosen],
+        [case.settled for case in chosen],
+        [case.response for case in chosen],
         settings=listed[0].manifest.settings,
         rng=np.random.default_rng(SEED),
     )
 
 
-def _say(found: Validation, name: str) -> None:
+def _say(validation: Validation, name: str) -> None:
     head = ("label", "judged", "agreement", "balanced", "kappa", "found", "missed", "false alarms", "in words")
-    rows = [_row(row) for row in found.overall.rows.values()]
-    print_table(f"{found.judge} on {name}: {found.labelled} responses, in percent", head, rows)
+    rows = [_row(row) for row in validation.overall.rows.values()]
+    print_table(f"{validation.judge} on {name}: {validation.labelled} responses, in percent", head, rows)
 
 
 def _row(row: LabelRow) -> tuple[str, ...]:
@@ -168,54 +172,59 @@ def _row(row: LabelRow) -> tuple[str, ...]:
     )
 
 
-def _say_groups(one: JudgedSet) -> None:
+def _say_groups(judged_set: JudgedSet) -> None:
     """Where the judge agrees, group by group: of those labelled, those judged, those judged as labelled."""
-    said = {judgment.response_id: judgment.verdict for judgment in one.judgments}
+    verdicts = {judgment.response_id: judgment.verdict for judgment in judged_set.judgments}
     rows = []
-    for group in sorted({case.group for case in one.chosen}):
-        members = [case for case in one.chosen if case.group == group]
-        cells = [_cell(label, members, said) for label in DIRECT_LABELS]
+    for group in sorted({case.group for case in judged_set.chosen}):
+        members = [case for case in judged_set.chosen if case.group == group]
+        cells = [_cell(label, members, verdicts) for label in DIRECT_LABELS]
         rows.append((group, str(len(members)), *cells))
-    print_table(f"{one.name}: agrees / judged / labelled", ("group", "responses", *map(str, DIRECT_LABELS)), rows)
+    print_table(
+        f"{judged_set.name}: agrees / judged / labelled", ("group", "responses", *map(str, DIRECT_LABELS)), rows
+    )
 
 
-def _cell(label: JudgedLabel, members: Sequence[LabelledResponse], said: Mapping[str, Verdict]) -> str:
+def _cell(label: JudgedLabel, members: Sequence[LabelledResponse], verdicts: Mapping[str, Verdict]) -> str:
     pairs = [
-        (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said.get(case.response.id, Verdict())))
+        (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(verdicts.get(case.response.id, Verdict())))
         for case in members
     ]
-    labelled = [(truth, told) for truth, told in pairs if truth is not None]
-    judged = [truth == told for truth, told in labelled if told is not None]
+    labelled = [(truth, answer) for truth, answer in pairs if truth is not None]
+    judged = [truth == answer for truth, answer in labelled if answer is not None]
     return f"{sum(judged)} / {len(judged)} / {len(labelled)}" if labelled else "-"
 
 
 def _say_unjudged(judged: Sequence[JudgedSet]) -> None:
     rows: list[tuple[str, ...]] = []
-    for one in judged:
-        reasons = Counter((str(label), reason) for told in one.judgments for label, reason in told.unjudged.items())
+    for judged_set in judged:
+        reasons = Counter(
+            (str(label), reason) for judgment in judged_set.judgments for label, reason in judgment.unjudged.items()
+        )
         for (label, reason), count in sorted(reasons.items()):
-            rows.append((one.name, label, reason, f"{count} of {len(one.judgments)}"))
-        aside = {**one.manifest.counts.quarantined, **one.manifest.counts.rejected}
+            rows.append((judged_set.name, label, reason, f"{count} of {len(judged_set.judgments)}"))
+        aside = {**judged_set.manifest.counts.quarantined, **judged_set.manifest.counts.rejected}
         for reason, count in sorted(aside.items()):
-            rows.append((one.name, "whole response", reason, f"{count} of {len(one.chosen)}"))
+            rows.append((judged_set.name, "whole response", reason, f"{count} of {len(judged_set.chosen)}"))
     print_table("Not judged, and why", ("set", "criterion", "reason", "responses"), rows)
 
 
 def _shuffled(judged: Sequence[JudgedSet]) -> tuple[int, int]:
     """How often the judge's own labels, dealt out among the responses at random, are called better than chance."""
-    said = {judgment.response_id: judgment.verdict for one in judged for judgment in one.judgments}
-    cases = [case for one in judged for case in one.chosen if case.response.id in said]
+    verdicts = {judgment.response_id: judgment.verdict for judged_set in judged for judgment in judged_set.judgments}
+    cases = [case for judged_set in judged for case in judged_set.chosen if case.response.id in verdicts]
     rng, called, tried = np.random.default_rng(SEED), 0, 0
     for label in DIRECT_LABELS:
         pairs = [
-            (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(said[case.response.id])) for case in cases
+            (LABEL_METRICS[label].hit(case.verdict), LABEL_METRICS[label].hit(verdicts[case.response.id]))
+            for case in cases
         ]
-        both = [(truth, told) for truth, told in pairs if truth is not None and told is not None]
+        both = [(truth, answer) for truth, answer in pairs if truth is not None and answer is not None]
         if len({truth for truth, _ in both}) < 2:
             continue
-        truth, told = zip(*both, strict=True)
+        truth, answer = zip(*both, strict=True)
         for _ in range(SHUFFLES):
-            table = Table.of(truth, [told[place] for place in rng.permutation(len(told))])
+            table = Table.of(truth, [answer[index] for index in rng.permutation(len(answer))])
             called += table.words == "better than chance"
             tried += 1
     return called, tried

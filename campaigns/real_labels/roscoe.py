@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
-from eclose.store.records.json_reader import read_objects
+from eclose.store.records.json_reader import read_json_objects
 
 from .labelled_response import LabelledResponse
 
@@ -44,9 +44,11 @@ _CONCLUSIONS = {
 
 def roscoe_set(data: Path) -> list[LabelledResponse]:
     """What has steps, a conclusion of its own and a label for L."""
-    listed = (raw.value for raw in read_objects(data / FILE) if raw.value is not None)
-    made = (_labelled(record) for record in listed if record["source"] in _CONCLUSIONS)
-    return [one for one in made if one is not None and one.verdict.locally_sound is not None]
+    listed = (raw.value for raw in read_json_objects(data / FILE) if raw.value is not None)
+    candidates = (_labelled(record) for record in listed if record["source"] in _CONCLUSIONS)
+    return [
+        candidate for candidate in candidates if candidate is not None and candidate.verdict.locally_sound is not None
+    ]
 
 
 def _labelled(record: dict[str, Any]) -> LabelledResponse | None:
@@ -63,11 +65,13 @@ def _labelled(record: dict[str, Any]) -> LabelledResponse | None:
 
 def _instance(record: dict[str, Any], benchmark: str) -> Instance:
     """A claim to be checked against a situation, or a problem that holds all that is needed."""
-    told = record["premise"]
+    premise = record["premise"]
     if record["claim"] is None:
-        return Instance(record["id"], told, (Passage("p0", "Problem", told),), record["reference"], benchmark=benchmark)
+        return Instance(
+            record["id"], premise, (Passage("p0", "Problem", premise),), record["reference"], benchmark=benchmark
+        )
     question = f'Is the claim "{record["claim"]}" supported by the situation?'
-    evidence = (Passage("p0", "Situation", told),)
+    evidence = (Passage("p0", "Situation", premise),)
     return Instance(record["id"], question, evidence, record["reference"], benchmark=benchmark)
 
 

@@ -29,8 +29,8 @@ from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.adapter_recipe import find_recipes
 from eclose.models.resolve import ModelRef, find_model
-from eclose.store.records.jsonl import parse_record, read_records, write_records
-from eclose.store.records.table_rows import Rows, as_path
+from eclose.store.records.jsonl import parse_dataclass, read_records, write_records
+from eclose.store.records.table_rows import Rows, ensure_data_file
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *
         SettingError: The provider is unknown or its key is missing.
 
     Example:
-        >>> eclose.resolve("http://127.0.0.1:8000/v1").name
-        ''
+        >>> eclose.resolve("http://127.0.0.1:8000/v1").route.base_url
+        'http://127.0.0.1:8000/v1'
     """
     if not isinstance(name, str):
         return name
@@ -104,7 +104,7 @@ async def aevaluate(
     with TemporaryDirectory(prefix="eclose-") as scratch:
         # The scratch folder is made in any case and used only where nothing is to be kept.
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
-        path = as_path(data, folder)
+        path = ensure_data_file(data, folder)
         sources = find_run_inputs(path, folder, None if questions is None else Path(questions), layout)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
         await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), options)
@@ -190,7 +190,7 @@ async def ajudge(
     base_url: str | ServerAddress | None = None,
 ) -> Judgment:
     """Judge one response; see ``judge``."""
-    question = instance if isinstance(instance, Instance) else parse_record(Instance, dict(instance))
+    question = instance if isinstance(instance, Instance) else parse_dataclass(Instance, dict(instance))
     with TemporaryDirectory(prefix="eclose-") as scratch:
         folder = Path(scratch)
         # As a run over files: one response is judged, limited and accounted for like a million.
@@ -256,7 +256,7 @@ def _response(response: Response | Mapping[str, Any] | str, instance: Instance) 
         return response
     if isinstance(response, str):
         return Response.from_completion(f"{instance.id}-1", instance.id, response, None)
-    return parse_record(Response, dict(response))
+    return parse_dataclass(Response, dict(response))
 
 
 async def agenerate(
@@ -296,7 +296,7 @@ async def agenerate(
     )
     # An adapter answers under the prompt that it was trained with; another prompt would measure something else.
     settings = (settings or GenerateSettings()).as_trained(recipes)
-    path = as_path(instances, Path(out), "questions.jsonl")
+    path = ensure_data_file(instances, Path(out), "questions.jsonl")
     return await generate_responses(path, generator, out, settings, _call_settings(calls, budget), options)
 
 
@@ -396,7 +396,7 @@ async def aconstruct(
         for name in (constructor, verifier, reverifier)
     ]
     models = await resolve_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
-    path = as_path(instances, Path(out), "questions.jsonl")
+    path = ensure_data_file(instances, Path(out), "questions.jsonl")
     return await construct_families(path, models, out, settings, calls, options, layout=layout, limit=limit)
 
 

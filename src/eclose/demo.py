@@ -28,7 +28,7 @@ from eclose.protocol.judging import MATERIAL_TYPES, JudgeQuestion
 from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
 from eclose.world.make.instances import WorldItem, make_items
 from eclose.world.oracle import judge as oracle
@@ -225,16 +225,16 @@ class DemoRun:
     seed: int = SEED
 
     @property
-    def data_steps(self) -> tuple[RunStep, ...]:
+    def data_steps(self) -> tuple[PipelineStep, ...]:
         """Steps that write questions, responses, true verdicts, and people's verdicts on some."""
         settings = {"questions": self.questions, "seed": self.seed}
         names = (INSTANCES, RESPONSES, PLANTED, PEOPLE)
-        return tuple(RunStep(f"demo {Path(name).stem}", settings, (), self.folder / name) for name in names)
+        return tuple(PipelineStep(f"demo {Path(name).stem}", settings, (), self.folder / name) for name in names)
 
-    def judge_step(self, model: WorldJudge, settings: JudgeSettings) -> RunStep:
+    def judge_step(self, model: WorldJudge, settings: JudgeSettings) -> PipelineStep:
         """Return the step that writes the judgments."""
         inputs = (self.folder / INSTANCES, self.folder / RESPONSES)
-        return RunStep("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS)
+        return PipelineStep("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS)
 
     def write(self, track: ProgressWrapper[Any] = _without_progress, *, force: bool = False) -> bool:
         """Write the files that are missing; return whether there were any."""

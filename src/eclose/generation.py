@@ -30,8 +30,8 @@ from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import INSTANCES, RESPONSES
-from eclose.store.runs.runner import Rejection, decode_outcome
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.runner import RecordRejection, decode_job_result
+from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +123,7 @@ class GenerationRun(ModelRun[Instance]):
         """One job: the completion for a question."""
         return [ModelJob(JOB, self._respond, Response)]
 
-    async def _respond(self, instance: Instance, model: ChatModel) -> Response | Rejection:
+    async def _respond(self, instance: Instance, model: ChatModel) -> Response | RecordRejection:
         return await answer_question(model, self, instance)
 
     @property
@@ -146,7 +146,7 @@ class GenerationRun(ModelRun[Instance]):
         The copy is of the file as it is at the start: a change during the run is refused when responses are written.
         """
         settings = {"limit": self.settings.limit, "format": self.stage.settings["format"]}
-        copy = RunStep("generate instances", settings, self.stage.inputs, self.stage.out.with_name(INSTANCES))
+        copy = PipelineStep("generate instances", settings, self.stage.inputs, self.stage.out.with_name(INSTANCES))
         # The questions may be those of the folder itself; a file is not copied onto itself.
         if copy.out.resolve() == self.stage.inputs[0].resolve() or copy.claim(force=force) is not None:
             return
@@ -282,7 +282,7 @@ async def plan_generation(
         "limit": settings.limit,
         "format": layout.value,
     }
-    return GenerationRun(RunStep("generate", identity, (path,), Path(out) / RESPONSES), model, settings)
+    return GenerationRun(PipelineStep("generate", identity, (path,), Path(out) / RESPONSES), model, settings)
 
 
 def _system_identity(model: ModelRef, settings: GenerateSettings) -> dict[str, Any]:
@@ -346,7 +346,7 @@ async def _incomplete(ledger: Ledger) -> dict[str, int]:
     # Read from the ledger and not counted along the way: a resumed run includes the responses of its earlier sessions.
     reasons: Counter[str] = Counter()
     async for outcome in ledger.read_outcomes(JOB):
-        if outcome.kind == "accepted" and (why := decode_outcome(Response, outcome).incomplete) is not None:
+        if outcome.kind == "accepted" and (why := decode_job_result(Response, outcome).incomplete) is not None:
             reasons[why.value] += 1
     return dict(sorted(reasons.items()))
 
@@ -384,14 +384,14 @@ def _device() -> str:
     return "cpu" if accelerator is None else accelerator.type
 
 
-async def answer_question(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | Rejection:
+async def answer_question(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | RecordRejection:
     """Request one completion. A truncated or empty one is a response without an answer; a refusal is rejected."""
     try:
         reply = await model.complete(run.request(instance))
     except CallFailure as failure:
         # A refusal has no trace to judge; it is counted and written beside the responses.
         if failure.kind is FailureKind.REFUSAL:
-            return Rejection(REFUSAL, RefusedCompletion(failure.problem, failure.raw))
+            return RecordRejection(REFUSAL, RefusedCompletion(failure.problem, failure.raw))
         if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
             raise
         reply = failure.reply

@@ -20,11 +20,11 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.store.records.json_reader import read_objects, require_file
+from eclose.store.records.json_reader import read_json_objects, require_regular_file
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, LEDGER, RESPONSES
-from eclose.store.runs.step import sibling_path
-from eclose.store.runs.verify_files import ProvenanceCheck, check_result, find_manifest
+from eclose.store.runs.step import companion_file_path
+from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, find_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -167,7 +167,7 @@ def _read_unique(
     A repeated record counts as a duplicate. Different records under one id raise RecordError unless ``first``, and so
     does a file without a readable record.
     """
-    require_file(path)
+    require_regular_file(path)
     values: dict[str, T] = {}
     locations: dict[str, str] = {}
     rejected: Counter[str] = Counter()
@@ -212,17 +212,20 @@ def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
     """Return the records that earlier steps did not use when they wrote the files of a run, by file and step."""
     counts: dict[str, Mapping[str, int]] = {}
     for name in (INSTANCES, RESPONSES, JUDGMENTS):
-        if sibling_path(run / name, "manifest.json").is_file() and (manifest := find_manifest(run / name)) is not None:
+        if (
+            companion_file_path(run / name, "manifest.json").is_file()
+            and (manifest := find_manifest(run / name)) is not None
+        ):
             counts[f"{name} ({manifest.stage})"] = {**manifest.counts.rejected, **manifest.counts.quarantined}
     return counts
 
 
 def _read_conversion_losses(run: Path) -> list[LeftOutResponse]:
     """Return the records of another tool's file that could not be converted into responses."""
-    manifest, unread = find_manifest(run / RESPONSES), sibling_path(run / RESPONSES, "quarantined.jsonl")
+    manifest, unread = find_manifest(run / RESPONSES), companion_file_path(run / RESPONSES, "quarantined.jsonl")
     if manifest is None or manifest.stage not in _CONVERSIONS or unread.name not in manifest.outputs:
         return []
-    rows = (raw.value or {} for raw in read_objects(unread)) if unread.is_file() else ()
+    rows = (raw.value or {} for raw in read_json_objects(unread)) if unread.is_file() else ()
     return [(f"{', '.join(manifest.inputs)} {row.get('where')}", "it cannot be read") for row in rows]
 
 
@@ -234,8 +237,8 @@ def check_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
     """
     inputs = (run / INSTANCES, run / RESPONSES)
     for path in inputs:
-        require_file(path)
-    provenance = check_result(run / JUDGMENTS, inputs)
+        require_regular_file(path)
+    provenance = check_result_provenance(run / JUDGMENTS, inputs)
     remedy = f"Judge these responses (eclose judge {run} --judge MODEL)"
     return provenance.refuse_stale(run, remedy, allow_stale=allow_stale)
 
@@ -251,7 +254,7 @@ def read_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
     """
     # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
     for name in (INSTANCES, RESPONSES):
-        require_file(run / name)
+        require_regular_file(run / name)
     if not (run / JUDGMENTS).exists():
         raise UserError(_describe_unjudged(run))
     # Before anything is joined: ids alone would also join judgments of another version of the same responses.
@@ -266,7 +269,7 @@ def read_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
 
 def _describe_unjudged(run: Path) -> str:
     """Return the progress of a run without ``judgments.jsonl``, and the command that continues it."""
-    total = sum(1 for _ in read_objects(run / RESPONSES))
+    total = sum(1 for _ in read_json_objects(run / RESPONSES))
     judged = _count_judged(run / LEDGER)
     command = f"eclose judge {run} --judge MODEL"
     if judged:

@@ -14,7 +14,7 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.core.answers import match_any_answer
 from eclose.core.instance import Instance
-from eclose.store.records.jsonl import decode, encode, unwrap_records
+from eclose.store.records.jsonl import decode_core_value, encode_json_line, unwrap_records
 
 FIXTURES = {
     "hotpotqa_train_50.json": (RecordLayout.HOTPOT, 50),
@@ -52,7 +52,7 @@ def assert_loads(path, layout, count):
     instances = instances_of(path)
     assert len({instance.id for instance in instances}) == count
     for instance in instances:
-        assert decode(Instance, json.loads(encode(instance))) == instance
+        assert decode_core_value(Instance, json.loads(encode_json_line(instance))) == instance
         assert instance.support_ids
         assert instance.reference_answer
         assert instance.hops >= 2

@@ -26,7 +26,7 @@ from eclose.models.openai.failures import FailureKind
 from eclose.models.token_counts import bound_usage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.runner import Job, Runner
+from eclose.store.runs.runner import JobRunner, RecordJob
 from eclose.world.server.app import ServerThread, serve
 from eclose.world.server.faults import Fault, ServerBehaviour
 
@@ -51,7 +51,7 @@ async def go(base_url, path, records, workers=32, **settings):
                 request = Request(({"role": "user", "content": question.text},), Decoding(max_tokens=64))
                 return Question(question.id, (await connection.model.complete(request)).text)
 
-            runner = Runner(ledger, [Job("ask", ask, Question)], lambda question: question.id, workers=workers)
+            runner = JobRunner(ledger, [RecordJob("ask", ask, Question)], lambda question: question.id, workers=workers)
             try:
                 await runner.run(records)
             finally:

@@ -21,10 +21,10 @@ from eclose.models.interface import Decoding, Request
 from eclose.models.openai.endpoint import ServerAddress, server_name
 from eclose.models.resolve import find_model
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.ledger.reader import read_calls
+from eclose.store.ledger.reader import read_ledger_calls
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import RunStoppedError
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 from eclose.world.server.app import ServerThread
 from eclose.world.server.faults import ServerBehaviour
 
@@ -61,7 +61,7 @@ class PairRun(ModelRun):
 def pair_run(folder, models, seen, out="out.jsonl"):
     source = folder / "in.jsonl"
     source.write_text("")
-    return PairRun(RunStep("both", {}, (source,), folder / out), models, seen)
+    return PairRun(PipelineStep("both", {}, (source,), folder / out), models, seen)
 
 
 def ask(folder, seen, names, calls, **flags):
@@ -87,7 +87,7 @@ def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
         assert server.bill(keys=False)["totals"]["paid"] == 16
     assert done.manifest.counts.accepted == 8
     assert len(told) == 2
-    stored = list(read_calls(tmp_path / "ledger.sqlite"))
+    stored = list(read_ledger_calls(tmp_path / "ledger.sqlite"))
     purposes = [(purpose.stage, purpose.record_id) for call in stored for purpose in call.purposes]
     assert sorted(purposes) == sorted(("both", record.id) for record in RECORDS * 2)
     assert len({name for name, _ in seen}) == 2

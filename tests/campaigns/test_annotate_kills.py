@@ -44,8 +44,8 @@ def audited(project, *sent):
 
 
 def test_what_was_acknowledged_and_is_there_is_no_problem(study):
-    found = audited(study, submitted(study), submitted(study))
-    assert (found.acknowledged, found.lost, found.doubled, found.problems) == (2, 0, 0, [])
+    result = audited(study, submitted(study), submitted(study))
+    assert (result.acknowledged, result.lost, result.doubled, result.problems) == (2, 0, 0, [])
 
 
 def test_what_was_acknowledged_and_is_not_there_is_lost(study):
@@ -53,9 +53,9 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(study):
     unknown = SentForm("nowhere", "A", "k", [], 1, 303, "9-abc")
     other_key = SentForm(sent.task, sent.name, "another", sent.entries, 1, 303, sent.receipt)
     other_receipt = SentForm(sent.task, sent.name, sent.key, sent.entries, 1, 303, "1-000000000000")
-    for one in (unknown, other_key, other_receipt):
-        found = audited(study, sent, one)
-        assert (found.lost, len(found.problems)) == (1, 1)
+    for form in (unknown, other_key, other_receipt):
+        result = audited(study, sent, form)
+        assert (result.lost, len(result.problems)) == (1, 1)
 
 
 def test_a_form_that_was_recorded_and_refused_is_a_problem_and_one_beside_it_is_not(study):
@@ -64,8 +64,8 @@ def test_a_form_that_was_recorded_and_refused_is_a_problem_and_one_beside_it_is_
     assert audited(study, refused).problems
     given_up = SentForm(sent.task, sent.name, sent.key, sent.entries, 1)
     another = SentForm(sent.task, sent.name, "another", sent.entries, 1, 409)
-    found = audited(study, given_up, another)
-    assert (found.given_up, found.given_up_kept, found.problems) == (1, 1, [])
+    result = audited(study, given_up, another)
+    assert (result.given_up, result.given_up_kept, result.problems) == (1, 1, [])
 
 
 def test_what_nobody_sent_is_found(study):
@@ -121,20 +121,20 @@ def test_those_who_write_to_a_file_wait_for_their_turn(study):
             failed.append(error)
 
     writers = [threading.Thread(target=write) for _ in range(4)]
-    for one in writers:
-        one.start()
-    for one in writers:
-        one.join()
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
     assert not failed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "code"), [(None, 0), ("head first", 1)])
 def test_a_server_that_is_killed_loses_nothing_and_one_that_is_wrong_is_found(mutant, code):
-    asked = [] if mutant is None else ["--mutant", mutant]
-    ran = subprocess.run(
-        [sys.executable, str(SCRIPT), "--kills", "8", *asked], check=False, capture_output=True, text=True
+    flags = [] if mutant is None else ["--mutant", mutant]
+    process = subprocess.run(
+        [sys.executable, str(SCRIPT), "--kills", "8", *flags], check=False, capture_output=True, text=True
     )
-    figure = json.loads(ran.stdout.splitlines()[-1])
-    assert figure["value"] == 8, ran.stdout + ran.stderr
-    assert ran.returncode == code, ran.stdout + ran.stderr
+    figure = json.loads(process.stdout.splitlines()[-1])
+    assert figure["value"] == 8, process.stdout + process.stderr
+    assert process.returncode == code, process.stdout + process.stderr

@@ -41,8 +41,8 @@ def test_who_never_errs_says_what_is_true():
     exact = SimulatedAnnotator("anna")
     assert exact.steps(TRUTH) == ENTRIES
     verdict = TRUTH.verdict
-    said = {name: value for letter in "BCD" for name, value in exact.whole(TRUTH, letter)[0].items()}
-    assert said == {
+    labels = {name: value for letter in "BCD" for name, value in exact.whole(TRUTH, letter)[0].items()}
+    assert labels == {
         name: "yes" if getattr(verdict, name) else "no" for name in ("aligned", "closed", "correct", "complete")
     }
     assert exact.screening("q?", Ineligibility.ILL_POSED) == [{"eligible": "no", "code": "N4"}]
@@ -50,23 +50,26 @@ def test_who_never_errs_says_what_is_true():
 
 
 def test_people_err_as_often_as_they_are_said_to_and_always_in_the_same_way():
-    errs = ErrorRates(missed=0.3, alarms=0.1, in_trouble=0.5)
+    errors = ErrorRates(missed=0.3, alarms=0.1, in_trouble=0.5)
     rng = Random(1)
-    assert sum(errs.look(False, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.3, abs=0.03)
-    assert sum(not errs.look(True, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.1, abs=0.03)
-    assert sum(not errs.look(True, rng, trouble=True) for _ in range(4_000)) / 4_000 == pytest.approx(0.5, abs=0.03)
-    mind = SimulatedAnnotator("anna", {"sound": errs, "aligned": errs}, miscoded=0.5)
-    assert [mind.steps(TRUTH), mind.whole(TRUTH, "B")] == [mind.steps(TRUTH), mind.whole(TRUTH, "B")]
-    others = [replace(mind, name=f"anna{number}").steps(TRUTH) for number in range(30)]
-    assert any(other != mind.steps(TRUTH) for other in others)
+    assert sum(errors.look(False, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.3, abs=0.03)
+    assert sum(not errors.look(True, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.1, abs=0.03)
+    assert sum(not errors.look(True, rng, trouble=True) for _ in range(4_000)) / 4_000 == pytest.approx(0.5, abs=0.03)
+    annotator = SimulatedAnnotator("anna", {"sound": errors, "aligned": errors}, miscoded=0.5)
+    assert [annotator.steps(TRUTH), annotator.whole(TRUTH, "B")] == [
+        annotator.steps(TRUTH),
+        annotator.whole(TRUTH, "B"),
+    ]
+    others = [replace(annotator, name=f"anna{number}").steps(TRUTH) for number in range(30)]
+    assert any(other != annotator.steps(TRUTH) for other in others)
 
 
 @pytest.mark.parametrize("row", ["Step soundness", "Alignment A", "Answer correctness", "Completeness K"])
 def test_two_who_err_as_fitted_agree_as_far_as_the_paper_says(row):
     no = 1 - TABLE[row].majority
-    errs, rng = fit(no, TABLE[row].alpha, no), Random(2)
+    errors, rng = fit(no, TABLE[row].alpha, no), Random(2)
     truths = [rng.random() >= no for _ in range(60_000)]
-    pairs = [(str(errs.look(holds, rng)), str(errs.look(holds, rng))) for holds in truths]
+    pairs = [(str(errors.look(holds, rng)), str(errors.look(holds, rng))) for holds in truths]
     counted = agreement_recount._count(pairs)
     assert counted.alpha == pytest.approx(TABLE[row].alpha, abs=0.02)
     assert counted.raw == pytest.approx(TABLE[row].raw, abs=0.01)
@@ -85,18 +88,18 @@ def test_agreement_is_counted_where_the_question_arises_for_both():
         {"substantive": "yes", "sound": "no", "failure": "L1"},
     ]
     theirs = {**mine, "A": other, "C": [{"closed": "yes"}]}
-    found = agreement_recount.count(
+    counts = agreement_recount.count(
         [agreement_recount.SubjectForms([mine, theirs], None), agreement_recount.SubjectForms([mine, mine], None)]
     )
-    assert {name: one.n for name, one in found.items() if one.n != 2} == {
+    assert {name: item.n for name, item in counts.items() if item.n != 2} == {
         "Substantive status": 6,
         "Step soundness": 4,
     }
-    assert found["Substantive status"].raw == 5 / 6
-    assert (found["Step soundness"].raw, found["Local-failure reason"].raw) == (1.0, 0.5)
+    assert counts["Substantive status"].raw == 5 / 6
+    assert (counts["Step soundness"].raw, counts["Local-failure reason"].raw) == (1.0, 0.5)
     # One of two pairs differs; three no and one yes: 1 - (1/2) / (2 · 3 · 1 / (4 · 3)) = 0.
-    assert found["Closure C"].alpha == pytest.approx(0.0)
-    assert found["Global sufficiency G"].raw == found["Closure C"].raw == 0.5
+    assert counts["Closure C"].alpha == pytest.approx(0.0)
+    assert counts["Global sufficiency G"].raw == counts["Closure C"].raw == 0.5
 
 
 def test_what_holds_in_the_end_is_held_against_what_is_true():
@@ -120,32 +123,32 @@ def test_a_page_is_read_for_its_question_its_trace_and_its_form():
     assert page.words == ["q?", "one\ntwo\nthree", "a & b"]
     assert page.forms[0].fields == {"key": "k", "1.closed": "yes"}
     assert page.forms[0].choices == {"1.closed": ["yes", "no"]}
-    matter = TruthIndex([replace(TRUTH, answer="a & b")])
-    assert matter.entries(SimulatedAnnotator("anna"), "C", page, 1) == SimulatedAnnotator("anna").whole(TRUTH, "C")
+    truths = TruthIndex([replace(TRUTH, answer="a & b")])
+    assert truths.entries(SimulatedAnnotator("anna"), "C", page, 1) == SimulatedAnnotator("anna").whole(TRUTH, "C")
 
 
 def test_failures_are_about_as_common_as_in_the_paper_and_rates_follow_from_them():
     world = make_world(40, MIX)
     assert len(world.responses) == len(world.truths) == 120
-    assert len({one.id for one in world.responses}) == 120
-    assert 0.1 < sum(one.trouble for one in world.truths) / 120 < 0.4
-    mind = annotators_of(world.truths)
-    assert all(0 <= errs.missed <= 0.5 and 0 <= errs.alarms < 0.1 for errs in mind.rates.values())
-    assert mind.rates["sound"].in_trouble == pytest.approx(3 * mind.rates["sound"].alarms)
+    assert len({item.id for item in world.responses}) == 120
+    assert 0.1 < sum(item.trouble for item in world.truths) / 120 < 0.4
+    annotator = annotators_of(world.truths)
+    assert all(0 <= errors.missed <= 0.5 and 0 <= errors.alarms < 0.1 for errors in annotator.rates.values())
+    assert annotator.rates["sound"].in_trouble == pytest.approx(3 * annotator.rates["sound"].alarms)
 
 
 def test_questions_that_cannot_be_used_are_none_of_the_others():
-    known = [item.instance for item in islice(make_items("2wiki", 42), 5)]
-    made = spoilt(13, known)
-    assert {code for _, code in made} >= {Ineligibility.MISSING_LINK, Ineligibility.ILL_POSED}
-    assert not {one.question for one, _ in made} & {one.question for one in known}
-    assert len({one.id for one, _ in made}) == len(made)
+    instances = [item.instance for item in islice(make_items("2wiki", 42), 5)]
+    pairs = spoilt(13, instances)
+    assert {code for _, code in pairs} >= {Ineligibility.MISSING_LINK, Ineligibility.ILL_POSED}
+    assert not {item.question for item, _ in pairs} & {item.question for item in instances}
+    assert len({item.id for item, _ in pairs}) == len(pairs)
 
 
 @pytest.mark.slow
 def test_a_small_study_comes_to_its_end_over_http():
     command = [sys.executable, str(SCRIPT), "--questions", "9"]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    figure = json.loads(ran.stdout.splitlines()[-1])
-    assert (ran.returncode, figure["holds"]) == (0, True), ran.stdout + ran.stderr
-    assert "27 of 27 responses" not in ran.stdout  # not everything is adjudicated
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    figure = json.loads(process.stdout.splitlines()[-1])
+    assert (process.returncode, figure["holds"]) == (0, True), process.stdout + process.stderr
+    assert "27 of 27 responses" not in process.stdout  # not everything is adjudicated

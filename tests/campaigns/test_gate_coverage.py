@@ -12,8 +12,8 @@ from eclose.stats.clustered_rates import QuestionCounts
 
 def test_single_responses_are_enumerated_exactly():
     cells = list(gate_coverage.single(30))
-    assert [made.rate for made in cells] == list(gate_coverage.RATES)
-    assert all(made.holds for made in cells)
+    assert [cell.rate for cell in cells] == list(gate_coverage.RATES)
+    assert all(cell.holds for cell in cells)
     counts = np.arange(31)
     low = stats.beta.ppf(0.025, counts, 31 - counts)
     above = np.nan_to_num(low) > 0.9
@@ -49,8 +49,8 @@ def test_a_cell_below_a_goal_is_marked():
 def test_drawn_responses_share_their_fate(monkeypatch):
     monkeypatch.setattr(gate_coverage, "REPETITIONS", 400)
     rng = np.random.default_rng(2)
-    made, narrower = gate_coverage.clustered(30, 0.9, np.full(30, 8.0), "8 a question", rng)
-    assert made.coverage > 0.94
+    cell, narrower = gate_coverage.clustered(30, 0.9, np.full(30, 8.0), "8 a question", rng)
+    assert cell.coverage > 0.94
     assert narrower == 0
 
 

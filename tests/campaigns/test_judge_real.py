@@ -19,7 +19,7 @@ from eclose.core.verdict import TraceGroup, Verdict
 from eclose.errors import RecordError
 from eclose.judging.settings import JudgeSettings
 from eclose.store.records import jsonl
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest
 
 ALL = read_edits()
@@ -31,9 +31,9 @@ EDIT = Edit("e", "L1", "q", dict.fromkeys(labelled_response.LETTERS, True), "why
 
 def test_there_are_sixty_edits_about_as_many_of_each_class():
     assert len({edit.id for edit in ALL}) == 60
-    found = Counter(edit.broken for edit in ALL)
-    assert found.keys() == set(CLASSES)
-    assert set(found.values()) <= {8, 9}
+    counts = Counter(edit.broken for edit in ALL)
+    assert counts.keys() == set(CLASSES)
+    assert set(counts.values()) <= {8, 9}
 
 
 @by_id
@@ -60,8 +60,8 @@ def test_an_edit_changes_something_and_never_the_same_place_twice(edit):
 
 
 def test_no_two_edits_make_the_same_of_a_trace():
-    made = [(edit.question_id, edit.changes, edit.dropped, edit.inserted, edit.answer) for edit in ALL]
-    assert len(set(made)) == len(made)
+    cases = [(edit.question_id, edit.changes, edit.dropped, edit.inserted, edit.answer) for edit in ALL]
+    assert len(set(cases)) == len(cases)
     assert max(Counter(edit.question_id for edit in ALL).values()) <= 2
 
 
@@ -136,15 +136,15 @@ def case(number, group):
 def test_fewer_are_part_of_more_and_groups_take_turns():
     cases = [case(number, "many" if number < 20 else "few") for number in range(23)]
     chosen = labelled_response.choose(cases, 8)
-    assert Counter(one.group for one in chosen) == {"many": 5, "few": 3}
+    assert Counter(case.group for case in chosen) == {"many": 5, "few": 3}
     assert labelled_response.choose(reversed(cases), 4) == chosen[:4]
     assert len(labelled_response.choose(cases, 99)) == 23
 
 
 def test_sets_are_written_as_a_run(tmp_path):
     labelled_response.write(tmp_path, [case(1, "x"), case(2, "x")])
-    assert [one.id for one in jsonl.read_records(tmp_path / "instances.jsonl", Instance)] == ["q1", "q2"]
-    assert [one.id for one in jsonl.read_records(tmp_path / "responses.jsonl", Response)] == ["r1", "r2"]
+    assert [case.id for case in jsonl.read_records(tmp_path / "instances.jsonl", Instance)] == ["q1", "q2"]
+    assert [case.id for case in jsonl.read_records(tmp_path / "responses.jsonl", Response)] == ["r1", "r2"]
     assert (tmp_path / "verdicts.jsonl").read_text("utf-8").count("\n") == 2
 
 
@@ -167,12 +167,12 @@ def test_whether_a_judge_is_better_than_chance_is_said_in_words(table, words):
 def test_chance_is_fishers_exact_test():
     stats = pytest.importorskip("scipy.stats")
     for table in (Table(7, 2, 3, 8), Table(3, 0, 1, 4), Table(0, 4, 2, 5)):
-        cells = [[table.found, table.missed], [table.false_alarms, table.passed]]
+        cells = [[table.caught, table.missed], [table.false_alarms, table.passed]]
         assert table.chance == pytest.approx(stats.fisher_exact(cells, alternative="greater").pvalue)
     assert Table.of([True, False, False], [False, False, True]) == Table(1, 1, 1, 0)
 
 
-def judged_set(tmp_path, name, said, *, received=None):
+def judged_set(tmp_path, name, judge, *, received=None):
     """Forty responses, every other one wrong in all ways, and what a judge says of the place of each."""
     flawed = Verdict(*[False] * 5)
     chosen = [
@@ -181,80 +181,80 @@ def judged_set(tmp_path, name, said, *, received=None):
         )
         for number in range(40)
     ]
-    judgments = [said(one, number) for number, one in enumerate(chosen)]
-    counts = Counts(received or len(chosen), len(judgments))
+    judgments = [judge(case, number) for number, case in enumerate(chosen)]
+    counts = RecordCounts(received or len(chosen), len(judgments))
     manifest = Manifest("judge", JudgeSettings().identity, {}, {}, counts)
     return JudgedSet(name, tmp_path, chosen, judgments, manifest)
 
 
-def judgment(one, label):
-    return Judgment(one.response.id, "j", (StepJudgment(True, label),), label, label, label, label)
+def judgment(case, label):
+    return Judgment(case.response.id, "j", (StepJudgment(True, label),), label, label, label, label)
 
 
 def test_an_exact_judge_is_called_better_and_its_verdicts_dealt_out_are_not(tmp_path, capsys):
-    figure = report([judged_set(tmp_path, HUMAN, lambda one, _: judgment(one, one.verdict.correct))])
-    said = capsys.readouterr().out
-    assert said.count("better than chance\n") == 2 * 7  # all labels but LGG, where none is; pooled and on its own
+    figure = report([judged_set(tmp_path, HUMAN, lambda case, _: judgment(case, case.verdict.correct))])
+    output = capsys.readouterr().out
+    assert output.count("better than chance\n") == 2 * 7  # all labels but LGG, where none is; pooled and on its own
     assert figure["value"] == 1.0
     assert figure["holds"] is True
-    called, tried = map(int, said.split("called better than chance: ")[1].splitlines()[0].split(" of "))
+    called, tried = map(int, output.split("called better than chance: ")[1].splitlines()[0].split(" of "))
     assert tried == 5 * 400
     assert 0 < called <= 0.05 * tried
 
 
 def test_a_judge_that_knows_nothing_is_said_to_be_at_chance(tmp_path, capsys):
-    figure = report([judged_set(tmp_path, HUMAN, lambda one, number: judgment(one, number % 4 < 2))])
-    said = capsys.readouterr().out
-    assert "better than chance\n" not in said
-    assert said.count("not told from chance") >= 2 * 5
+    figure = report([judged_set(tmp_path, HUMAN, lambda case, number: judgment(case, number % 4 < 2))])
+    output = capsys.readouterr().out
+    assert "better than chance\n" not in output
+    assert output.count("not told from chance") >= 2 * 5
     assert figure["value"] == 0.5
     assert figure["holds"] is True
 
 
 def test_what_was_not_judged_is_told_with_its_reason_and_without_one_nothing_holds(tmp_path, capsys):
     unjudged = dict.fromkeys(Criterion, "length")
-    silent = judged_set(tmp_path, ROSCOE, lambda one, _: Judgment(one.response.id, "j", (), unjudged=unjudged))
+    silent = judged_set(tmp_path, ROSCOE, lambda case, _: Judgment(case.response.id, "j", (), unjudged=unjudged))
     assert report([silent])["holds"] is True
     assert capsys.readouterr().out.count("40 of 40") == 5
-    lost = judged_set(tmp_path, ROSCOE, lambda one, _: Judgment(one.response.id, "j", ()))
+    lost = judged_set(tmp_path, ROSCOE, lambda case, _: Judgment(case.response.id, "j", ()))
     assert report([lost])["holds"] is False
-    missing = judged_set(tmp_path, ROSCOE, lambda one, _: judgment(one, True), received=41)
+    missing = judged_set(tmp_path, ROSCOE, lambda case, _: judgment(case, True), received=41)
     assert report([missing])["holds"] is False
     nobody = replace(silent, judgments=[])
     assert report([nobody])["holds"] is False
 
 
 def test_human_traces_are_labelled_as_noted(shared_data):
-    traces, made = ircot.read_traces(shared_data), ircot.human_set(shared_data)
+    traces, cases = ircot.read_traces(shared_data), ircot.human_set(shared_data)
     assert len(traces) == 69
-    assert len({one.response.id for one in made}) == 60
+    assert len({case.response.id for case in cases}) == 60
     assert ircot.read_notes().keys() <= traces.keys()
-    groups = Counter(one.verdict.trace_group for one in made)
+    groups = Counter(case.verdict.trace_group for case in cases)
     assert groups == {TraceGroup.RELIABLE: 46, TraceGroup.LOCALLY_UNSOUND: 14}
-    for one in made:
-        assert one.response.answer == one.instance.reference_answer
-        assert not any("answer is" in text for text in one.response.trace.texts)
+    for case in cases:
+        assert case.response.answer == case.instance.reference_answer
+        assert not any("answer is" in text for text in case.response.trace.texts)
 
 
 def test_every_edit_fits_its_trace(shared_data):
-    traces, made = ircot.read_traces(shared_data), broken_set(shared_data)
-    assert len(made) == 60
-    for one in made:
-        _, before = traces[one.instance.id]
-        assert (one.response.trace, one.response.answer) != (before.trace, before.answer)
-        assert one.response.trace.steps
+    traces, cases = ircot.read_traces(shared_data), broken_set(shared_data)
+    assert len(cases) == 60
+    for case in cases:
+        _, before = traces[case.instance.id]
+        assert (case.response.trace, case.response.answer) != (before.trace, before.answer)
+        assert case.response.trace.steps
         # An answer that was left alone is the reference, and one that was not is not.
-        assert one.verdict.correct is (one.response.answer == one.instance.reference_answer)
+        assert case.verdict.correct is (case.response.answer == case.instance.reference_answer)
 
 
 def test_labels_of_roscoe_are_taken_over_only_where_they_mean_the_same(shared_data):
-    made = roscoe_set(shared_data)
-    assert {one.instance.benchmark for one in made} == {"ROSCOE DROP", "ROSCOE GSM8K"}
-    chosen = labelled_response.choose(made, 60)
+    cases = roscoe_set(shared_data)
+    assert {case.instance.benchmark for case in cases} == {"ROSCOE DROP", "ROSCOE GSM8K"}
+    chosen = labelled_response.choose(cases, 60)
     assert len(chosen) == 60
-    for one in made:
-        assert one.verdict.aligned is None
-        assert one.verdict.closed is None
-        assert one.verdict.locally_sound is not None
-        assert one.verdict.complete is not True or one.verdict.correct
-        assert one.response.trace.steps
+    for case in cases:
+        assert case.verdict.aligned is None
+        assert case.verdict.closed is None
+        assert case.verdict.locally_sound is not None
+        assert case.verdict.complete is not True or case.verdict.correct
+        assert case.response.trace.steps

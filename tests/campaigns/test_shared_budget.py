@@ -17,6 +17,6 @@ SCRIPT = Path(__file__).parents[2] / "campaigns" / "shared_budget.py"
 def test_three_processes_keep_one_budget_while_the_database_is_restarted():
     fresh_database()  # skips where there is none
     command = [sys.executable, str(SCRIPT), "--records", "60", "--restarts", "1"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["value"] == 0
+    process = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert json.loads(process.stdout.splitlines()[-1])["value"] == 0

@@ -11,7 +11,7 @@ from eclose.cli.main import app
 from eclose.core.response import Response, Trace
 from eclose.errors import RecordError, UserError
 from eclose.store.records.jsonl import ReadRecord, write_records
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 
 runner = CliRunner()
 COMPLETE, CUT, SILENT = "1. A.\nFinal answer: x", "1. A.\n2. B", "1. A."
@@ -19,7 +19,7 @@ COMPLETE, CUT, SILENT = "1. A.\nFinal answer: x", "1. A.\n2. B", "1. A."
 
 def run_of(folder, texts):
     """A finished run with these completions by question."""
-    stage = RunStep("generate", {"of": folder.name}, (), folder / "responses.jsonl")
+    stage = PipelineStep("generate", {"of": folder.name}, (), folder / "responses.jsonl")
     stage.write(
         ReadRecord(id_, value=Response.from_completion(f"{id_}-{folder.name}", id_, text, cut_off=text == CUT))
         for id_, text in texts.items()

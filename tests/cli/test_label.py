@@ -92,7 +92,9 @@ def test_a_run_that_is_not_judged_is_labelled_without_what_cannot_be_shown(run):
     (run / "judgments.jsonl").unlink()
     (run / "judgments.jsonl.manifest.json").unlink()
     lines = (run / "responses.jsonl").read_bytes().splitlines(keepends=True)
-    stray = jsonl.encode(replace(next(jsonl.read_records(run / "responses.jsonl", Response)), id="s", instance_id="x"))
+    stray = jsonl.encode_json_line(
+        replace(next(jsonl.read_records(run / "responses.jsonl", Response)), id="s", instance_id="x")
+    )
     (run / "responses.jsonl").write_bytes(b"".join([*lines, lines[0], stray + b"\n", b"{\n"]))
     output = command("label", run, "--n", "5", "--no-browser")
     assert "responses.jsonl: 2 not used (duplicate 1, not JSON 1)" in output

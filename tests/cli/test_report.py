@@ -159,7 +159,7 @@ def test_ids_that_occur_once_stay_as_they_are(runs, questions, tmp_path):
 def test_responses_are_never_counted_twice(runs, tmp_path):
     assert "named twice" in refusal("diagnose", runs[0], runs[0].parent / "." / "new")
     copy = shutil.copytree(runs[0], tmp_path / "copy")
-    assert "every response of new stands in copy too" in refusal("diagnose", runs[0], copy)
+    assert "every response of new is in copy too" in refusal("diagnose", runs[0], copy)
 
 
 def test_a_run_can_be_held_against_a_judgment_of_the_same_responses(runs, tmp_path):

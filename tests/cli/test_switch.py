@@ -13,10 +13,10 @@ pytest.importorskip("peft", reason="needs the train extra")
 
 from tests.tiny_models import model, save_adapter, tokenizer
 
-from eclose.cli import switch as command
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import read_records
+from eclose.training.api import SwitchSettings, _Systems, require_torch
 from eclose.training.switch_test import FamilySwitch
 
 runner = CliRunner()
@@ -164,14 +164,14 @@ def test_nothing_usable_is_no_table(home, tmp_path):
 @pytest.fixture
 def untouched(monkeypatch):
     """Refusals come before any weights are loaded."""
-    monkeypatch.setattr(command, "_require_torch", lambda: pytest.fail("weights would be loaded"))
+    monkeypatch.setattr("eclose.training.api.require_torch", lambda _: pytest.fail("weights would be loaded"))
 
 
 @pytest.mark.usefixtures("untouched")
 def test_an_adapter_is_asked_as_it_was_trained(home, tmp_path):
     adapter, families = home / "run1" / "adapter", home / "families.jsonl"
-    asked = command._asked(None, [adapter], False, None, None)
-    assert (asked.model, asked.demonstrations, asked.backbone) == (str(home / "tiny"), 0, False)
+    systems = _Systems.of(SwitchSettings(adapters=(adapter,)))
+    assert (systems.model, systems.prompt.demonstrations, systems.backbone) == (str(home / "tiny"), 0, False)
     with pytest.raises(SettingError, match=r"demonstrations: --demonstrations says 1, the recipe of .*adapter says 0"):
         run("switch", families, "--adapter", adapter, "--demonstrations", 1)
     with pytest.raises(SettingError, match="order: --order says question_first, the recipe of"):
@@ -179,7 +179,8 @@ def test_an_adapter_is_asked_as_it_was_trained(home, tmp_path):
     with pytest.raises(SettingError, match="model: --model says other/model"):
         run("switch", families, "--adapter", adapter, "--model", "other/model")
     # The same model in another place is the same model.
-    assert command._asked("/elsewhere/tiny", [adapter], False, 0, None).model == "/elsewhere/tiny"
+    elsewhere = SwitchSettings(model="/elsewhere/tiny", adapters=(adapter,), demonstrations=0)
+    assert _Systems.of(elsewhere).model == "/elsewhere/tiny"
     other = tmp_path / "run3"
     shutil.copytree(adapter, other / "adapter")
     (other / "recipe.json").write_text(json.dumps({"model": "x/tiny", "demonstrations": 1}))
@@ -223,9 +224,9 @@ def test_an_adapter_that_changes_nothing_is_refused(home, tmp_path):
 
 
 def test_without_torch_there_is_a_sentence(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("eclose.training.api.find_spec", lambda _: None)
     with pytest.raises(UserError, match=r"scoring needs torch, transformers, peft. Run: pip install 'eclose\[train\]'"):
-        command._require_torch()
+        require_torch("scoring")
 
 
 def test_a_sick_model_is_said_to_be_sick(home, tmp_path):

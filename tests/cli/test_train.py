@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from eclose.cli.main import app
 from eclose.errors import UserError
-from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import encode_json_line
 
 runner = CliRunner()
 QUICK = {
@@ -35,7 +35,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("train")
     small_model().save_pretrained(folder / "model")
     small_tokenizer().save_pretrained(folder / "model")
-    first, second = (encode(family) for family in short_families(2))
+    first, second = (encode_json_line(family) for family in short_families(2))
     (folder / "families.jsonl").write_bytes(b"\n".join([first, second, first, b"no JSON", first, first]) + b"\n")
     return folder
 

@@ -18,7 +18,7 @@ from eclose.core.family import Family, Intervention, ProofStep, ViewKind
 from eclose.core.family_gates import check_family
 from eclose.core.instance import Instance, Passage
 from eclose.protocol.structured import UnreadableReplyError
-from eclose.store.records.jsonl import decode, encode
+from eclose.store.records.jsonl import decode_core_value, encode_json_line
 
 SOURCE = Instance(
     "q", "Where was the director of Blue Harbour born?",
@@ -93,7 +93,7 @@ def test_views_put_together_pass_the_gates_and_survive_being_written():
     assert check_family(family) == ()
     assert family.question_edit.component == "the relation"
     assert family.question_edit.view.support_ids == ("a", "c")
-    assert decode(Family, json.loads(encode(family))) == family
+    assert decode_core_value(Family, json.loads(encode_json_line(family))) == family
 
 
 @pytest.mark.parametrize(

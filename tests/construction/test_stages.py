@@ -32,8 +32,8 @@ from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.construction import MATERIAL_TYPES, ConstructionRole
 from eclose.protocol.material_json import parse_material
-from eclose.store.records.jsonl import decode, encode
-from eclose.store.runs.runner import Rejection
+from eclose.store.records.jsonl import decode_core_value, encode_json_line
+from eclose.store.runs.runner import RecordRejection
 
 
 def sound(role, steps):
@@ -114,7 +114,7 @@ def checked_again(family, script, **more):
 
 def refused(source=SOURCE, settings=None, **replies):
     rejection, script = built(source, settings, **replies)
-    assert isinstance(rejection, Rejection), rejection
+    assert isinstance(rejection, RecordRejection), rejection
     return rejection, script
 
 
@@ -126,10 +126,10 @@ def test_a_source_becomes_a_family_with_all_that_was_said_of_it():
     assert {finding.judge for finding in family.findings} == {"house/model"}
     assert draft.attempts == {"target": 1, "evidence": 1, "question": 1}
     assert [request.schema.name for request in script.asked] == list(ConstructionRole)
-    assert decode(FamilyDraft, json.loads(encode(draft))) == draft
+    assert decode_core_value(FamilyDraft, json.loads(encode_json_line(draft))) == draft
     assert family.provenance.attempts == draft.attempts
     assert (family.provenance.constructor, family.provenance.reverifier) == ("house/model", None)
-    assert decode(Family, json.loads(encode(family))) == family
+    assert decode_core_value(Family, json.loads(encode_json_line(family))) == family
 
 
 def test_each_is_shown_what_came_before_it():
@@ -168,7 +168,7 @@ def test_whoever_objects_ends_it_with_stage_reason_and_what_was_said(role):
     (setback,) = rejection.value.setbacks
     assert (setback.stage, setback.finding.said) == (role, reply)
     assert script.asked[-1].schema.name == role
-    assert decode(FailedSource, json.loads(encode(rejection.value))) == rejection.value
+    assert decode_core_value(FailedSource, json.loads(encode_json_line(rejection.value))) == rejection.value
 
 
 @pytest.mark.parametrize(

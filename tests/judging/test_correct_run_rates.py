@@ -16,7 +16,7 @@ from eclose.judging.validation_file import validate_run, write_validation
 from eclose.metrics.rates import Metric
 from eclose.store.records import jsonl
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 
 TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 
@@ -44,7 +44,7 @@ class Run:
         inputs = (folder / "instances.jsonl", folder / "responses.jsonl")
         jsonl.write_records(inputs[0], [Instance(f"q{number}", "So?", passages, "So") for number in range(count)])
         jsonl.write_records(inputs[1], self.responses)
-        stage = RunStep("judge", JudgeSettings().identity, inputs, folder / "judgments.jsonl")
+        stage = PipelineStep("judge", JudgeSettings().identity, inputs, folder / "judgments.jsonl")
         stage.write(ReadRecord(one.response_id, value=one) for one in self.judgments)
 
     def validate(self, labels, path=None):

@@ -22,7 +22,7 @@ from eclose.judged_cases import read_cases
 from eclose.judging.find_inputs import RunInputs, find_run_inputs
 from eclose.judging.run import JudgeTasks, find_same_family_models, judge_responses
 from eclose.store.records import jsonl
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import read_manifest
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
@@ -207,7 +207,7 @@ def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_t
     )
     assert told in result.output
     funnel = read_manifest(run / "judgments.jsonl.manifest.json").funnel
-    assert funnel["questions of instances.jsonl"] == Counts(6, 4, {"duplicate": 1}, {"not JSON": 1})
+    assert funnel["questions of instances.jsonl"] == RecordCounts(6, 4, {"duplicate": 1}, {"not JSON": 1})
     assert funnel["judge"].accepted == len(planted)
 
 

@@ -16,7 +16,7 @@ from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
 from eclose.judging.screen_questions import screen_question
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
-from eclose.store.runs.runner import Rejection
+from eclose.store.runs.runner import RecordRejection
 from eclose.world.make.instances import make_items
 from eclose.world.roles.request_handlers import build_world_registry
 from eclose.world.server.app import ServerThread
@@ -56,7 +56,9 @@ def test_what_contradicts_itself_is_no_label(told):
 
 
 def test_without_a_reference_there_is_nothing_to_screen():
-    assert asyncio.run(screen_question(replace(INSTANCE, reference_answer=None), Judge())) == Rejection(NO_REFERENCE)
+    assert asyncio.run(screen_question(replace(INSTANCE, reference_answer=None), Judge())) == RecordRejection(
+        NO_REFERENCE
+    )
 
 
 def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):

@@ -38,7 +38,7 @@ def test_a_guideline_is_made_into_markup_once():
 @pytest.mark.slow
 def test_seven_people_work_for_a_moment_and_nothing_fails():
     command = [sys.executable, str(SCRIPT), "--users", "7", "--questions", "6", "--seconds", "3", "--warm-up", "0.5"]
-    ran = subprocess.run([*command, "--waiting", "4"], check=False, capture_output=True, text=True)
-    figure = json.loads(ran.stdout.splitlines()[-1])
-    assert figure["unit"].endswith("requests; 0 failed"), ran.stdout + ran.stderr
+    process = subprocess.run([*command, "--waiting", "4"], check=False, capture_output=True, text=True)
+    figure = json.loads(process.stdout.splitlines()[-1])
+    assert figure["unit"].endswith("requests; 0 failed"), process.stdout + process.stderr
     assert figure["value"] > 0

@@ -21,7 +21,7 @@ from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import read_adapter_recipe
 from eclose.models.load_weights import load_adapter, load_model
 from eclose.models.resolve import find_model
-from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import encode_json_line
 from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.training.config import EClosureConfig
 from eclose.training.recipe import ModelSettings, read_recipe
@@ -49,7 +49,7 @@ def lines_of(path):
 
 
 def changed(family, **changes):
-    return encode(replace(family, **changes)).decode()
+    return encode_json_line(replace(family, **changes)).decode()
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def done(model_folder, family_file, tmp_path_factory):
     """A whole run: two epochs, evaluated on two families."""
     out = tmp_path_factory.mktemp("run") / "run"
     held_out = out.parent / "held-out.jsonl"
-    held_out.write_bytes(b"".join(encode(family) + b"\n" for family in short_families(8)[6:]))
+    held_out.write_bytes(b"".join(encode_json_line(family) + b"\n" for family in short_families(8)[6:]))
     recipe = recipe_of(model_folder, num_train_epochs=2)
     return run_training(family_file, recipe, out, held_out), out, recipe, held_out
 
@@ -89,16 +89,16 @@ def test_every_family_is_accounted_for(model_folder, tmp_path):
     path.write_text(
         "\n".join(
             [
-                encode(families[0]).decode(),
-                encode(families[1]).decode(),
-                encode(families[0]).decode(),  # a duplicate
+                encode_json_line(families[0]).decode(),
+                encode_json_line(families[1]).decode(),
+                encode_json_line(families[0]).decode(),  # a duplicate
                 "{this is no JSON",
                 "",
-                encode(too_long).decode(),
+                encode_json_line(too_long).decode(),
                 changed(families[3], question_edit=unchanged_question),
                 '{"id": "x"}',
                 changed(families[4], id=families[1].id),  # another's id
-                encode(families[5]).decode(),
+                encode_json_line(families[5]).decode(),
             ]
         ),
         encoding="utf-8",
@@ -130,7 +130,7 @@ def test_nothing_to_train_on_is_a_sentence(model_folder, tmp_path, family_file):
 
 def test_what_is_left_out_of_the_held_out_families_is_told_too(model_folder, family_file, tmp_path):
     held_out = tmp_path / "held-out.jsonl"
-    held_out.write_bytes(encode(short_families(7)[6]) + b"\nno JSON\n")
+    held_out.write_bytes(encode_json_line(short_families(7)[6]) + b"\nno JSON\n")
     result = run_training(family_file, recipe_of(model_folder, method="sft", max_steps=1), tmp_path / "out", held_out)
     (record,) = lines_of(tmp_path / "out" / "left_out.jsonl")
     assert record["where"] == "held-out.jsonl line 2"
@@ -183,7 +183,7 @@ def test_a_refusal_names_every_difference(done, family_file, model_folder):
 def test_other_families_are_refused_by_name(done, family_file, tmp_path):
     _, out, recipe, held_out = done
     other = tmp_path / "families.jsonl"
-    other.write_bytes(encode(short_families(1)[0]))
+    other.write_bytes(encode_json_line(short_families(1)[0]))
     with pytest.raises(
         UserError, match=r"other families or settings: families = families.jsonl \(sha256:\w{12}\) before"
     ):

@@ -18,7 +18,7 @@ from eclose.core.family import EvidenceEdit, ViewKind
 from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores, side_name
 from eclose.stats.intervals import wilson_interval
-from eclose.store.records.jsonl import ReadRecord, decode, encode
+from eclose.store.records.jsonl import ReadRecord, decode_core_value, encode_json_line
 from eclose.training.switch_test import (
     TOO_LONG,
     FamilySwitch,
@@ -99,8 +99,8 @@ def test_a_score_that_is_no_number_is_unjudged_not_failed(families, strange):
 
 def test_a_row_survives_its_file(families):
     one = FamilySwitch.of(families[0], select_fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
-    line = encode(one)
-    assert decode(FamilySwitch, json.loads(line)) == one
+    line = encode_json_line(one)
+    assert decode_core_value(FamilySwitch, json.loads(line)) == one
     assert b"NaN" not in line
 
 
@@ -228,7 +228,7 @@ def test_exchanging_two_models_turns_the_gain_round(families):
 
 def test_models_must_have_met_the_same_families(families):
     rows = [row(families[0], "one"), row(families[1], "one"), row(families[0], "two")]
-    with pytest.raises(UserError, match="1 of 4 places"):
+    with pytest.raises(UserError, match="1 of 4 pairs of family and model"):
         compare_systems(rows, rng=np.random.default_rng(0), resamples=100)
 
 

@@ -14,7 +14,7 @@ from tests.training.small import lora, short_families, small_model, small_traine
 
 from eclose.core.family import Family
 from eclose.errors import RecordError, SettingError
-from eclose.store.records.indexed import index_file
+from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import write_records
 from eclose.training.batching import FamilyList
 from eclose.training.log import LogMeans
@@ -79,7 +79,7 @@ def test_a_family_that_fails_is_named(tmp_path, workers):
     """The file was changed after it was read: which file, which family, what to do."""
     path = tmp_path / "families.jsonl"
     write_records(path, short_families(3))
-    index, *_ = index_file(path, Family)
+    index, *_ = index_jsonl_file(path, Family)
     path.write_bytes(path.read_bytes().replace(short_families(1)[0].id.encode(), b"x" * len(short_families(1)[0].id)))
     trainer = small_trainer(tmp_path, index, dataloader_num_workers=workers, method="sft")
     with pytest.raises(RecordError) as means:

@@ -8,7 +8,7 @@ import pytest
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import parse_completion
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import encode_json_line
 from eclose.training.row_formats import EditChoice
 from eclose.training.trl_rows import make_preference_rows, make_sft_rows
 from eclose.world.make.families import make_families
@@ -32,7 +32,7 @@ def asked(view, prompt=PROMPT):
 
 def written(row):
     """The row as a reader of the file has it."""
-    return json.loads(encode(row))
+    return json.loads(encode_json_line(row))
 
 
 def test_a_row_per_view_with_our_own_prompt(family):

@@ -11,7 +11,7 @@ from eclose.cli.world import ProfileName
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.core.verdict import Verdict
-from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import encode_json_line
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, read_question
 from eclose.world.make.families import FamilyFunnel, make_families
@@ -147,7 +147,9 @@ def test_every_planted_label_is_recovered(profile):
 @pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
     again = list(islice(make_families(profile, SEED), 10))
-    assert [encode(family) for family in again] == [encode(family) for family in families[profile][:10]]
+    assert [encode_json_line(family) for family in again] == [
+        encode_json_line(family) for family in families[profile][:10]
+    ]
     (later,) = islice(make_families(profile, SEED, start=3), 1)
     assert later.id == f"family-world-{profile}-{SEED}-3"
     assert later in families[profile]

@@ -16,7 +16,7 @@ from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import YES
 from eclose.annotation.read_annotations import read_family_audits
 from eclose.protocol.auditing import MARKS, PARTS, AuditForm, DisclosedFamily
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ def read_audit_forms(connection: Connection) -> dict[int, list[AuditForm]]:
     """
     # By id, the order of invitation: the audit key numbers its forms in the same order.
     numbers = {name: number for number, name in enumerate(connection.execute(_AUDITORS).scalars(), start=1)}
-    families = {row.key: parse_record(DisclosedFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
+    families = {row.key: parse_dataclass(DisclosedFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
     forms: dict[int, list[AuditForm]] = {number: [] for number in numbers.values()}
     for ids, audits, adjudication in read_family_audits(connection):
         family = families[json.dumps(ids)]

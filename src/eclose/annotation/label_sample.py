@@ -25,7 +25,7 @@ from eclose.annotation.results.final_labels import collect_final_verdicts
 from eclose.core.identity import content_hash, hash_rank
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.jsonl import encode, parse_record
+from eclose.store.records.jsonl import encode_json_line, parse_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,7 +122,7 @@ def begin_label_project(
         raise UserError(f"response {orphan.id!r} answers {orphan.instance_id!r}, which is not among the questions.")
     # Only the texts that are shown are hashed: responses outside the sample may change without harm to the labels.
     questions = {response.instance_id: instances[response.instance_id] for response in chosen}
-    records = sorted(encode(record).decode() for record in (*chosen, *questions.values()))
+    records = sorted(encode_json_line(record).decode() for record in (*chosen, *questions.values()))
     sample = replace(sample, content=content_hash(records))
     if (folder / SETTINGS).exists():
         check_same_label_sample(folder, sample)
@@ -146,7 +146,7 @@ def begin_label_project(
 def read_label_sample(folder: Path) -> LabelSample:
     """Read the sample of a project's folder."""
     fields = json.loads((folder / SAMPLE).read_text("ascii"))
-    return parse_record(LabelSample, fields, extra="ignore")
+    return parse_dataclass(LabelSample, fields, extra="ignore")
 
 
 def check_same_label_sample(folder: Path, sample: LabelSample) -> None:

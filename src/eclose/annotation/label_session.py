@@ -11,7 +11,7 @@ from eclose.judged_cases import describe_rejects, read_cases, read_run_files
 from eclose.judging.validate_judges import validate_sample
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ class LabelSession(NamedTuple):
     """An open project for the sample of a run."""
 
     run: Path
-    step: RunStep
+    step: PipelineStep
     """The step that writes the verdicts."""
     project: Project
     sample: LabelSample
@@ -66,7 +66,7 @@ def open_label_session(
         notify: Gets a sentence for each stale file and for records that cannot be labelled.
     """
     settings = {"n": n, "seed": seed, "steps": steps}
-    step = RunStep("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
+    step = PipelineStep("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
     # The inputs are hashed now; where they differ when the labels are written, the labels are refused.
     step.require_inputs()
     files = read_run_files(run)

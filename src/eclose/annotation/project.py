@@ -19,9 +19,16 @@ from eclose.annotation.forms import PASSES, AnnotationTaskKind
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError, UserError
 from eclose.protocol.prompts import load_text
-from eclose.store.ledger.database import WRITE_OPTION, describe_location, has_password, is_url, make_engine, migrate
+from eclose.store.ledger.database import (
+    WRITE_OPTION,
+    apply_migrations,
+    describe_database_location,
+    is_database_url,
+    make_database_engine,
+    url_has_password,
+)
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,13 +111,14 @@ def create_project(
         )
     location = _database_location(folder, database)
     folder.mkdir(parents=True, exist_ok=True)
-    project = Project(folder, settings, make_engine(location, connections=CONNECTIONS))
+    project = Project(folder, settings, make_database_engine(location, connections=CONNECTIONS))
     with project.writing() as connection:
-        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_location(location))
+        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
         # An SQLite file is new here; a PostgreSQL URL may name the database of another project.
         if connection.execute(text("SELECT count(*) FROM annotate_settings")).scalar_one():
             raise UserError(
-                f"{describe_location(location)}: is the database of another project. Name an empty one with --database."
+                f"{describe_database_location(location)}: is the database of another project. "
+                "Name an empty one with --database."
             )
         stored = {"settings": asdict(settings), "guidelines": guideline_hashes()}
         for name, value in stored.items():
@@ -129,7 +137,7 @@ def _database_location(folder: Path, database: str | None) -> Path | str:
     if database is None:
         return folder / DATABASE
     # project.json is an ordinary file that people copy and share.
-    if is_url(database) and has_password(database):
+    if is_database_url(database) and url_has_password(database):
         raise SettingError(
             "--database: the password would be written to the project's folder. Leave it out, and set PGPASSWORD."
         )
@@ -143,10 +151,12 @@ def open_project(folder: Path) -> Project:
         raise UserError(f"{folder}: holds no project. Create one with: eclose annotate init {folder}")
     fields = json.loads((folder / SETTINGS).read_text("utf-8"))
     location = _database_location(folder, fields.pop("database"))
-    project = Project(folder, parse_record(ProjectSettings, fields), make_engine(location, connections=CONNECTIONS))
+    project = Project(
+        folder, parse_dataclass(ProjectSettings, fields), make_database_engine(location, connections=CONNECTIONS)
+    )
     with project.writing() as connection:
         # Projects of older versions get the newer tables.
-        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_location(location))
+        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
         stored = connection.execute(text("SELECT value FROM annotate_settings WHERE name = 'guidelines'")).scalar_one()
     current = guideline_hashes()
     changed = [name for name, text_hash in json.loads(stored).items() if current.get(name) != text_hash]

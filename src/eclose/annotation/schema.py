@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from eclose.store.ledger.database import execute_all
+from eclose.store.ledger.database import execute_statements
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Connection
 
     from eclose.store.ledger.database import Migration
@@ -257,17 +259,17 @@ APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 # The names of these functions are stored in the database as the names of the applied migrations: never rename them.
 def people(connection: Connection) -> None:
     """Create the tables of settings, people, invitations and sessions."""
-    execute_all(connection, _PEOPLE, _TYPES)
+    execute_statements(connection, _PEOPLE, _TYPES)
 
 
 def material(connection: Connection) -> None:
     """Create the tables of questions, responses and families, one for each level of disclosure."""
-    execute_all(connection, _MATERIAL, _TYPES)
+    execute_statements(connection, _MATERIAL, _TYPES)
 
 
 def work(connection: Connection) -> None:
     """Create the tables of events, tasks, submissions, adjudications and amendments."""
-    execute_all(connection, _WORK, _TYPES)
+    execute_statements(connection, _WORK, _TYPES)
 
 
 def kept_for_good(connection: Connection) -> None:
@@ -295,4 +297,10 @@ _GUARD = {
     """,
 }
 
-MIGRATIONS: tuple[Migration, ...] = (people, material, work, kept_for_good)
+# Projects store these names, so they do not follow a renamed function.
+MIGRATIONS: Mapping[str, Migration] = {
+    "people": people,
+    "material": material,
+    "work": work,
+    "kept_for_good": kept_for_good,
+}

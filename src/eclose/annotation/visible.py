@@ -14,7 +14,7 @@ from eclose.protocol.annotator_material import AnswerMaterial, ReferenceMaterial
 from eclose.protocol.auditing import DisclosedFamily
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,7 +101,7 @@ def _with_reference(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> Re
 
 
 def _family(row: Row[Any], _evidence: tuple[DisclosedPassage, ...]) -> DisclosedFamily:
-    return parse_record(DisclosedFamily, json.loads(row.shown))
+    return parse_dataclass(DisclosedFamily, json.loads(row.shown))
 
 
 def _block(row: Row[Any]) -> str:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
-from eclose.store.records.json_reader import open_bytes, read_objects, require_file
+from eclose.store.records.json_reader import open_bytes, read_json_objects, require_regular_file
 from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import RESPONSES
 from eclose.store.runs.manifest import hash_file, read_manifest
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,10 +53,10 @@ class RunCompleteness:
 def find_responses_file(run: Path) -> Path:
     """Return the path of a run's responses: the file itself, or that of a folder with a finished run."""
     if not run.is_dir():
-        require_file(run)
+        require_regular_file(run)
         return run
     path = run / RESPONSES
-    manifest = sibling_path(path, "manifest.json")
+    manifest = companion_file_path(path, "manifest.json")
     if not path.is_file() or not manifest.is_file():
         raise UserError(f"{run}: holds no finished run. Run its command again; it goes on where it was.")
     if read_manifest(manifest).outputs.get(path.name) != hash_file(path):
@@ -84,7 +84,7 @@ def load_eligibility_test(path: Path) -> Callable[[str], bool]:
 
     A screening record has ``id`` or ``instance_id``, and ``eligible``; a record with ``id`` alone is eligible.
     """
-    require_file(path)
+    require_regular_file(path)
     with open_bytes(path) as file:
         head = file.read(2**16).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]  # the byte order mark and blanks skipped
     # Anything but JSON is a list of ids, such as one kept in a spreadsheet column.
@@ -93,7 +93,7 @@ def load_eligibility_test(path: Path) -> Callable[[str], bool]:
             listed = {line.strip() for line in file.read().decode("utf-8").splitlines()}
         return lambda id_: id_ in listed
     eligibility: dict[str, bool] = {}
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         if raw.value is None:
             raise raw.error or RecordError("cannot be read.", path=path, record=raw.where)
         id_, eligible = _read_screening(raw.value, path, raw.where)

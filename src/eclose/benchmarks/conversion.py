@@ -97,7 +97,7 @@ def drop_blank_passages(
 ) -> tuple[Passage, ...]:
     """Return the passages with text."""
     passages = tuple(passages)
-    # A blank passage that is marked as supporting is kept: check_rules then rejects the record instead of hiding it.
+    # A blank passage that is marked as supporting stays: check_core_rules then rejects the record instead of hiding it.
     with_text = tuple(passage for passage in passages if passage.text.strip() or passage.id in (support or ()))
     if len(with_text) < len(passages):
         repairs.append(PASSAGE_BLANK)

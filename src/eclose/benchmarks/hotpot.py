@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eclose.benchmarks import conversion
 from eclose.core.instance import Instance, Passage
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from eclose.benchmarks.conversion import ConvertedRecord
@@ -37,7 +37,7 @@ class HotpotRecord:
 def convert_hotpot_record(record: JsonObject) -> ConvertedRecord:
     """Return a HotpotQA record as an instance."""
     repairs: list[str] = []
-    raw = parse_record(HotpotRecord, to_official_hotpot_layout(record), extra="ignore")
+    raw = parse_dataclass(HotpotRecord, to_official_hotpot_layout(record), extra="ignore")
     support = find_supporting_passages(raw.context, raw.supporting_facts, repairs)
     instance = Instance(
         id=conversion.read_record_id(conversion.first_present_column(record, ("_id", "id")), repairs),

@@ -16,18 +16,18 @@ from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
-from eclose.store.records.json_reader import read_objects
+from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import (
     DUPLICATE,
     ID_REUSED,
     NOT_JSON,
     WRONG_RECORD,
     ReadRecord,
-    check_rules,
-    encode,
-    parse_record,
+    check_core_rules,
+    encode_json_line,
+    parse_dataclass,
 )
-from eclose.store.records.outcome_counts import Counts, RecordCounter
+from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
 from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ NO_RESPONSE = "no response"
 class QuestionFileCheck:
     """The result of reading a whole file of questions."""
 
-    counts: Counts
+    counts: RecordCounts
     problems: tuple[RecordError, ...]
     """Errors of the first unusable records, up to the limit."""
     stopped: UserError | None = None
@@ -105,7 +105,7 @@ def detect_file_layout(path: Path) -> RecordLayout:
     """Return the layout of a file by its first readable record."""
     empty = True
     # Unreadable records at the start of a file do not decide its layout.
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         empty = False
         if raw.value is None:
             continue
@@ -142,7 +142,7 @@ def get_record_converter(layout: RecordLayout, aliases: Aliases | None = None) -
         RecordLayout.HOTPOT: hotpot.convert_hotpot_record,
         RecordLayout.TWO_WIKI: partial(two_wiki.convert_two_wiki_record, aliases=aliases),
         RecordLayout.MUSIQUE: musique.convert_musique_record,
-        RecordLayout.ECLOSE: lambda record: ConvertedRecord(parse_record(Instance, record)),
+        RecordLayout.ECLOSE: lambda record: ConvertedRecord(parse_dataclass(Instance, record)),
     }
     return converters[layout]
 
@@ -150,7 +150,7 @@ def get_record_converter(layout: RecordLayout, aliases: Aliases | None = None) -
 def _scan(path: Path, layout: RecordLayout, aliases: Aliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Yield the converted records, before ids are compared."""
     convert = get_record_converter(detect_file_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
@@ -168,11 +168,11 @@ def _scan(path: Path, layout: RecordLayout, aliases: Aliases | None) -> Iterator
 def _check_value(path: Path, record: ReadRecord[ConvertedRecord], value: Value, seen_ids: SeenIds) -> ReadRecord[Value]:
     """Return the value if it keeps the rules and its id is new, a rejection if it is a duplicate, else an error."""
     try:
-        check_rules(value)
+        check_core_rules(value)
     except RecordError as error:
         return ReadRecord(record.where, error=error.at(path, record.where), error_kind=WRONG_RECORD)
     unit, number = record.where.split(" ")  # "line 412", "record 412" or "row 412"
-    earlier = seen_ids.add(value.id, encode(value), int(number))
+    earlier = seen_ids.add(value.id, encode_json_line(value), int(number))
     if earlier is None:
         return ReadRecord(record.where, value=value, repairs=record.repairs)
     first_number, is_same = earlier

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks import conversion
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from eclose.benchmarks.conversion import ConvertedRecord
@@ -50,7 +50,7 @@ class MusiqueRecord:
 def convert_musique_record(record: JsonObject) -> ConvertedRecord:
     """Return a MuSiQue record as an instance; an unanswerable one is marked as rejected."""
     repairs: list[str] = []
-    raw = parse_record(MusiqueRecord, record, extra="ignore")
+    raw = parse_dataclass(MusiqueRecord, record, extra="ignore")
     id_ = conversion.read_record_id(record.get("id"), repairs)
     answer = conversion.read_reference_answer(raw.answer, repairs)
     support = _support_ids(raw.paragraphs)

@@ -16,7 +16,7 @@ from eclose.core import parse_trace
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
 from eclose.store.records.json_reader import JsonObject
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from eclose.benchmarks.conversion import ConvertedRecord
@@ -207,7 +207,7 @@ def _parse_row(record: JsonObject, columns: ToolColumnNames) -> NormalizedToolRo
         values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
     try:
         # The row is validated under the field names, so that one dataclass serves all three tools.
-        return parse_record(NormalizedToolRow, values)
+        return parse_dataclass(NormalizedToolRow, values)
     except RecordError as error:
         problem = _FIELD.sub(lambda match: columns_by_field[match[0]], error.problem)
         raise RecordError(problem) from error

@@ -13,8 +13,8 @@ from eclose.benchmarks import conversion, hotpot
 from eclose.benchmarks.hotpot import HotpotParagraph, SupportingFact
 from eclose.core.instance import Instance
 from eclose.errors import RecordError
-from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.json_reader import read_json_objects
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ def convert_two_wiki_record(
 ) -> ConvertedRecord:
     """Return a 2WikiMultiHopQA record as an instance, with the aliases listed for the id of its answer."""
     repairs: list[str] = []
-    raw = parse_record(TwoWikiRecord, hotpot.to_official_hotpot_layout(_with_triples(record)), extra="ignore")
+    raw = parse_dataclass(TwoWikiRecord, hotpot.to_official_hotpot_layout(_with_triples(record)), extra="ignore")
     # Before the aliases, which are cleaned of the answer itself.
     answer = conversion.read_reference_answer(raw.answer, repairs)
     support = hotpot.find_supporting_passages(raw.context, raw.supporting_facts, repairs)
@@ -78,11 +78,11 @@ def convert_two_wiki_record(
 def read_wikidata_aliases(path: Path) -> dict[str, tuple[str, ...]]:
     """Return aliases and demonyms by Wikidata id, from the benchmark's ``id_aliases.json`` (JSON Lines)."""
     aliases: dict[str, tuple[str, ...]] = {}
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         if raw.error is not None:
             raise raw.error
         try:
-            line = parse_record(WikidataAliasLine, raw.value or {}, extra="ignore")
+            line = parse_dataclass(WikidataAliasLine, raw.value or {}, extra="ignore")
         except RecordError as error:
             problem = f"{error.problem}. Is this the benchmark's id_aliases.json?"
             raise RecordError(problem, path=path, record=raw.where) from error

@@ -19,8 +19,8 @@ from eclose.errors import RecordError, Resumable, UserError
 from eclose.models.interface import CallKey, ModelWrapper, Reply, Request, identify_request
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
 from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
-from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CapExceededError, Ledger, LedgerReply
-from eclose.store.records.jsonl import encode, parse_record
+from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CostCapExceededError, Ledger, LedgerReply
+from eclose.store.records.jsonl import encode_json_line, parse_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,12 +69,12 @@ def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts:
     else:
         stored = StoredAnswer(answer)
     usage = UNKNOWN_USAGE if stored.reply is None else stored.reply.usage
-    return LedgerReply(key, encode(stored), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
+    return LedgerReply(key, encode_json_line(stored), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
 
 
 def decode_reply(settled: LedgerReply) -> Reply:
     """Return the stored reply; raise the stored failure where the answer was unusable."""
-    stored = parse_record(StoredAnswer, json.loads(settled.body))
+    stored = parse_dataclass(StoredAnswer, json.loads(settled.body))
     if stored.failure is not None:
         raise CallFailure(stored.failure.kind, stored.failure.problem, reply=stored.reply, raw=stored.failure.raw)
     assert stored.reply is not None
@@ -174,7 +174,7 @@ class JournalingModel(ModelWrapper):
                 # One transaction checks the cap, reserves the cost and writes the intent: two processes cannot both
                 # take the last part of a budget.
                 account = await ledger.intend(intent, cap=budget.cap)
-            except CapExceededError as refused:
+            except CostCapExceededError as refused:
                 budget.update(refused.account)
                 await budget.wait_for_room(worst)
             except CallInFlightError:

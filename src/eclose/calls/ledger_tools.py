@@ -16,8 +16,8 @@ from eclose.calls.cache import StoredAnswer
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.failures import FailureKind
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.ledger.reader import CallPurpose, StoredCall, find_damage, list_runs, read_calls
-from eclose.store.records.jsonl import parse_record
+from eclose.store.ledger.reader import CallPurpose, StoredCall, find_ledger_damage, list_ledger_runs, read_ledger_calls
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ class CallView:
             return cls(stored, CallState.DAMAGED, None, "the row does not match its checksum.", None)
         if stored.settled is None:
             return cls(stored, CallState.UNANSWERED, None, None, None)
-        answer = parse_record(StoredAnswer, json.loads(stored.settled.body))
+        answer = parse_dataclass(StoredAnswer, json.loads(stored.settled.body))
         text = None if answer.reply is None else answer.reply.text
         if answer.failure is None:
             return cls(stored, CallState.ANSWERED, None, None, text)
@@ -144,7 +144,7 @@ def find_calls(where: Path | str, call_filter: CallFilter | None = None) -> Iter
     """Yield the calls of a ledger that match a filter, in the order of their first intent."""
     call_filter = call_filter or CallFilter()
     # A generator: a ledger may hold millions of calls, and is read a page at a time.
-    views = (CallView.of(stored) for stored in read_calls(where))
+    views = (CallView.of(stored) for stored in read_ledger_calls(where))
     return (view for view in views if call_filter.matches(view))
 
 
@@ -170,12 +170,12 @@ def plan_prune(where: Path | str, call_filter: CallFilter, *, damaged: bool = Fa
     calls: set[str] = set()
     runs: set[str] = set()
     if damaged:
-        damage = find_damage(where)
+        damage = find_ledger_damage(where)
         # A damaged row without a readable call or run cannot be matched with the rows that depend on it.
         if damage.lost:
             raise UserError(f"{damage.lost} damaged rows belong to no known call. Restore the ledger from a copy.")
         calls, runs = set(damage.calls), set(damage.runs)
-    for stored in read_calls(where):
+    for stored in read_ledger_calls(where):
         if stored.key in calls or (not call_filter.empty and call_filter.matches(CallView.of(stored))):
             calls.add(stored.key)
             # The outcomes go with the call: they may have been computed from it, and would not be computed again
@@ -196,7 +196,7 @@ async def release_orphans(where: Path | str, *, dry_run: bool = False) -> int:
     No run may be in progress: its calls in flight look like interrupted ones.
     """
     released = 0
-    for run in list_runs(where):
+    for run in list_ledger_runs(where):
         async with Ledger.open(where, run=run) as ledger:
             orphans = await ledger.list_orphans()
             released += len(orphans)

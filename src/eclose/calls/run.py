@@ -21,13 +21,13 @@ from eclose.errors import SettingError
 from eclose.models.adapter_effect import refuse_idle_adapter
 from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_by_name
-from eclose.store.ledger.database import WriterLock, is_url
+from eclose.store.ledger.database import WriterLock, is_database_url
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import LEDGER
 from eclose.store.runs.manifest import Manifest
-from eclose.store.runs.runner import Job, Runner
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.runner import JobRunner, RecordJob
+from eclose.store.runs.step import PipelineStep
 from eclose.store.runs.write_results import write_run_results
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-RunObserver: TypeAlias = Callable[[Runner[Any], Sequence[ModelConnection], int], AbstractContextManager[None]]
+RunObserver: TypeAlias = Callable[[JobRunner[Any], Sequence[ModelConnection], int], AbstractContextManager[None]]
 """A context that is entered for the length of a run, with the runner, the connections (none for a replay) and the
 number of records; a progress display, for example."""
 
 
 def observe_nothing(
-    _runner: Runner[Any], _connections: Sequence[ModelConnection], _total: int
+    _runner: JobRunner[Any], _connections: Sequence[ModelConnection], _total: int
 ) -> AbstractContextManager[None]:
     """Return an empty context."""
     return nullcontext()
@@ -99,8 +99,8 @@ class ModelJob:
 class ModelRun(Generic[T]):
     """Models asked about every record of a file, with the result written to ``stage.out``."""
 
-    stage: RunStep
-    source_counts: dict[str, Counts] = field(default_factory=dict, init=False)
+    stage: PipelineStep
+    source_counts: dict[str, RecordCounts] = field(default_factory=dict, init=False)
     """Counts of further input files; filled by ``open_records``."""
 
     @property
@@ -139,7 +139,7 @@ class ModelRun(Generic[T]):
 class RunResult:
     """A finished run with its manifest."""
 
-    stage: RunStep
+    stage: PipelineStep
     manifest: Manifest
     again: bool
     """Whether the run was finished before, so that nothing was sent."""
@@ -154,7 +154,7 @@ async def run_models(
         return result
     where = options.ledger or stage.out.with_name(LEDGER)
     async with AsyncExitStack() as stack:
-        if is_url(where):
+        if is_database_url(where):
             # A ledger file admits one writer. A database is shared, so the output file is locked instead.
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
@@ -172,7 +172,7 @@ async def run_models(
             # The files were hashed before; a file that changed until it was opened would be recorded under the wrong
             # hash.
             stage.refuse_changed_inputs()
-            runner: Runner[Any] = Runner(ledger, bind_jobs(run, models), run.record_id, workers=calls.workers)
+            runner: JobRunner[Any] = JobRunner(ledger, bind_jobs(run, models), run.record_id, workers=calls.workers)
             with options.watch(runner, list(connections.values()), len(records)):
                 await runner.run(records)
         manifest = await finish_run(run, ledger, runner.progress.received, calls.currency, force=options.force)
@@ -204,14 +204,14 @@ async def _prefetch(
         )
 
 
-def bind_jobs(run: ModelRun[Any], models: Sequence[ChatModel]) -> list[Job[Any, Any]]:
+def bind_jobs(run: ModelRun[Any], models: Sequence[ChatModel]) -> list[RecordJob[Any, Any]]:
     """Return the jobs of a run with the models they call; every request carries its job and record."""
 
     async def work_on(job: ModelJob, record: Any) -> Any:
         context = CallContext(job.name, run.record_id(record))
         return await job.work(record, *(_ContextModel(model, context) for model in models))
 
-    return [Job(job.name, partial(work_on, job), job.kind) for job in run.jobs]
+    return [RecordJob(job.name, partial(work_on, job), job.kind) for job in run.jobs]
 
 
 class _ContextModel(ModelWrapper):
@@ -240,7 +240,7 @@ def find_finished_run(run: ModelRun[Any], options: RunOptions) -> RunResult | No
     return RunResult(run.stage, manifest, again=True)
 
 
-def _is_interrupted(stage: RunStep, *, force: bool) -> bool:
+def _is_interrupted(stage: PipelineStep, *, force: bool) -> bool:
     """Return whether there is a result without its manifest, which is written last."""
     return stage.out.exists() and not stage.manifest_path.exists() and not force
 

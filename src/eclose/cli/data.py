@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eclose.benchmarks.load import QuestionFileCheck
     from eclose.core.instance import Instance
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.store.runs.step import RunStep
+    from eclose.store.runs.step import PipelineStep
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,18 +55,18 @@ def convert(
     """Convert a file in any known layout into instances."""
     from eclose.benchmarks.load import detect_file_layout, scan_recorded_responses
     from eclose.errors import SettingError
-    from eclose.store.runs.step import RunStep, refuse_shared_files
+    from eclose.store.runs.step import PipelineStep, refuse_shared_files
 
     layout = detect_file_layout(file) if layout is RecordLayout.AUTO else layout
     # Ignoring the file in silence would leave answers without aliases, and right answers would count as wrong.
     if aliases is not None and layout is not RecordLayout.TWO_WIKI:
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
     inputs = (file,) if aliases is None else (file, aliases)
-    work: list[tuple[RunStep, Iterator[ReadRecord[Any]]]] = [
-        (RunStep("data convert", {"format": layout.value}, inputs, out), _scan(file, layout, aliases))
+    work: list[tuple[PipelineStep, Iterator[ReadRecord[Any]]]] = [
+        (PipelineStep("data convert", {"format": layout.value}, inputs, out), _scan(file, layout, aliases))
     ]
     if responses is not None:
-        stage = RunStep("data convert responses", {"format": layout.value}, (file,), responses)
+        stage = PipelineStep("data convert responses", {"format": layout.value}, (file,), responses)
         work.append((stage, scan_recorded_responses(file, layout=layout)))
     # Both outputs are claimed before the first is written, so that a refusal costs no work.
     refuse_shared_files(stage for stage, _ in work)
@@ -95,13 +95,13 @@ def sample(
     """Draw a seeded sample; a larger sample begins with the smaller one."""
     from eclose.benchmarks.load import detect_file_layout
     from eclose.benchmarks.sampling import draw_instance_sample
-    from eclose.store.runs.step import RunStep
+    from eclose.store.runs.step import PipelineStep
 
     layout = detect_file_layout(file) if layout is RecordLayout.AUTO else layout
     # Sorted without repeats, because the settings decide whether an existing output is the same work.
     kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
     settings = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
-    stage = RunStep("data sample", settings, (file,), out)
+    stage = PipelineStep("data sample", settings, (file,), out)
     manifest = stage.claim(force=force)
     if manifest is None:
         records = count_progress(_scan(file, layout), f"reading {file.name}")
@@ -137,11 +137,11 @@ def intersect(
         read_run_completeness,
     )
     from eclose.store.records.jsonl import read_records
-    from eclose.store.runs.step import RunStep
+    from eclose.store.runs.step import PipelineStep
 
     paths = [find_responses_file(run) for run in runs]
     inputs = (*paths, *([] if eligible is None else [eligible]))
-    stage = RunStep("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
+    stage = PipelineStep("data intersect", {"runs": len(paths), "screened": eligible is not None}, inputs, out)
     manifest = stage.claim(force=force)
     # Read also where the output exists already: the table below counts the responses of every run.
     answers = [read_run_completeness(path) for path in paths]

@@ -52,16 +52,16 @@ def verify(location: LedgerLocation) -> None:
 
     # Imported after the ledger was found: without the extra, _find_ledger has printed the install command by now.
     from eclose.calls.ledger_tools import verify_ledger
-    from eclose.store.ledger.database import describe_location
+    from eclose.store.ledger.database import describe_database_location
 
     problems = asyncio.run(verify_ledger(where))
     for problem in problems:
         say(problem)
     if problems:
-        remedy = f"eclose ledger prune {describe_location(where)} --damaged"
+        remedy = f"eclose ledger prune {describe_database_location(where)} --damaged"
         say(f"{plural(len(problems), 'problem')}. To delete the rows: {remedy}")
         raise typer.Exit(QUARANTINED)
-    say(f"{describe_location(where)}: all rows match their checksums")
+    say(f"{describe_database_location(where)}: all rows match their checksums")
 
 
 @app.command()

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from eclose.core.dependency_edges import Edge
     from eclose.stats.intervals import Estimate
     from eclose.stats.rates import Rate
-    from eclose.store.records.outcome_counts import Counts
-    from eclose.store.runs.step import RunStep
+    from eclose.store.records.outcome_counts import RecordCounts
+    from eclose.store.runs.step import PipelineStep
     from eclose.training.switch_test import EdgeRates, FamilySwitch, SwitchContrast, SwitchRates
 
 FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""
 
 
-def print_counts(stage: RunStep | None, families: Path, counts: Counts, *, again: bool) -> None:
+def print_counts(stage: PipelineStep | None, families: Path, counts: RecordCounts, *, again: bool) -> None:
     """Print the counts of families by outcome."""
     if stage is not None:
         print_step_result(stage, counts, again=again, doubt="is this a file of families")
@@ -130,7 +130,7 @@ def print_unjudged(rows: Sequence[FamilySwitch]) -> None:
 
 def to_json(
     settings: dict[str, Any],
-    counts: Counts,
+    counts: RecordCounts,
     tables: Sequence[SwitchRates],
     compared: Mapping[str, Mapping[Edge, SwitchContrast]],
 ) -> dict[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eclose.core.instance import Instance
-    from eclose.store.runs.step import StepResult
+    from eclose.store.runs.step import PipelineStepResult
     from eclose.world.server.faults import Fault
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ def make(
         _print_results(files.write_sources(out, sources, ineligible=ineligible, **settings))
 
 
-def _print_results(results: Iterable[StepResult]) -> None:
+def _print_results(results: Iterable[PipelineStepResult]) -> None:
     for result in results:
         print_step_result(result.step, result.counts, again=result.again)
 

@@ -30,7 +30,7 @@ from eclose.protocol.construction import (
 from eclose.protocol.material_json import disclose_passages
 from eclose.store.runs.folder import FAMILIES
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -118,9 +118,9 @@ def forecast_construction(
 
 def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path) -> ConstructionForecast:
     """Scale the pilot's means per source, dataset by dataset, at the prices of the pilot."""
-    if not sibling_path(pilot / FAMILIES, "manifest.json").is_file():
+    if not companion_file_path(pilot / FAMILIES, "manifest.json").is_file():
         raise SettingError(f"{pilot}: holds no finished run of eclose construct.")
-    manifest = read_manifest(sibling_path(pilot / FAMILIES, "manifest.json"))
+    manifest = read_manifest(companion_file_path(pilot / FAMILIES, "manifest.json"))
     _refuse_other_work(plan, manifest.settings, pilot)
     funnel, usage = manifest.calls["funnel"], manifest.calls["usage"]
     counts = Counter(dataset_name(source.benchmark) for source in sources)

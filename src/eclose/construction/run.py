@@ -41,7 +41,7 @@ from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import CARD, DEVELOPMENT, FAMILIES, TRAIN
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.store.ledger.ledger import Ledger
-    from eclose.store.runs.runner import Rejection
+    from eclose.store.runs.runner import RecordRejection
 
 DUPLICATE = "duplicate question"
 
@@ -196,7 +196,7 @@ class ConstructionRun(ModelRun[Instance]):
             "format": layout.value,
             "limit": limit,
         }
-        return cls(RunStep("construct", identity, (instances,), out / FAMILIES), models, settings, limit)
+        return cls(PipelineStep("construct", identity, (instances,), out / FAMILIES), models, settings, limit)
 
     @contextmanager
     def open_records(self) -> Iterator[ConstructionSources]:
@@ -241,7 +241,7 @@ class ConstructionRun(ModelRun[Instance]):
         """The stages of construction, in order."""
         length = make_path_length(self.settings.tokenizer)  # loaded once for all sources
 
-        async def pack_draft(draft: FamilyDraft, team: ModelTeam) -> Family | Rejection:
+        async def pack_draft(draft: FamilyDraft, team: ModelTeam) -> Family | RecordRejection:
             return pack_family(draft, team, length)
 
         stages: dict[ConstructionStage, tuple[Callable[..., Awaitable[Any]], type]] = {
@@ -287,14 +287,14 @@ def _write_derived(folder: Path, *, force: bool) -> None:
         write_card(folder)
 
 
-def _refuse_overwriting(step: RunStep, *, force: bool) -> None:
+def _refuse_overwriting(step: PipelineStep, *, force: bool) -> None:
     """Raise where files written at the end would replace files of another origin; before any call is paid for."""
     folder = step.out.parent
     derived = [folder / name for name in (TRAIN, DEVELOPMENT, CARD)]
     for path in derived:
         if path.exists() and any(path.samefile(source) for source in step.inputs):
             raise SettingError(f"{path}: is an input and would be overwritten. Write to another folder with --out.")
-    # With a manifest the folder belongs to a finished run, and ``RunStep.claim`` compares it with this one.
+    # With a manifest the folder belongs to a finished run, and ``PipelineStep.claim`` compares it with this one.
     if force or step.manifest_path.exists():
         return
     ours = {path: is_split_file(path) for path in derived} | {

@@ -14,7 +14,7 @@ from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import RunStep, sibling_path, write_steps
+from eclose.store.runs.step import PipelineStep, companion_file_path, write_step_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ def split_families(folder: Path) -> None:
     Both are derived from the families, so files of an earlier state are replaced.
     """
     families, settings = folder / FAMILIES, {"salt": SPLIT_SALT}
-    steps = [RunStep(f"{STAGE} {name}", settings, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
+    steps = [PipelineStep(f"{STAGE} {name}", settings, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
     if all(_is_finished(step) for step in steps):
         return
     # Two passes over the file, one for the ids and one for the families: a corpus need not fit into memory.
@@ -55,10 +55,10 @@ def split_families(folder: Path) -> None:
         for record in scan_families(families)
         if record.value is not None
     )
-    write_steps(steps, _split_records(families, development))
+    write_step_files(steps, _split_records(families, development))
 
 
-def _is_finished(step: RunStep) -> bool:
+def _is_finished(step: PipelineStep) -> bool:
     try:
         return step.claim() is not None
     except UserError:
@@ -68,7 +68,7 @@ def _is_finished(step: RunStep) -> bool:
 def is_split_file(path: Path) -> bool:
     """Return whether a file was written by ``split_families``."""
     # Recognised by its manifest rather than by its name, so that a user's own train.jsonl is safe.
-    manifest = sibling_path(path, "manifest.json")
+    manifest = companion_file_path(path, "manifest.json")
     return manifest.is_file() and read_manifest(manifest).stage.startswith(STAGE)
 
 

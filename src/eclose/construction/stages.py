@@ -33,7 +33,7 @@ from eclose.core.judgment import NO_REFERENCE
 from eclose.protocol import construction as material
 from eclose.protocol.material_json import disclose_passages, disclose_steps
 from eclose.protocol.structured import UnreadableReplyError
-from eclose.store.runs.runner import Rejection
+from eclose.store.runs.runner import RecordRejection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -56,12 +56,12 @@ AttemptResult: TypeAlias = "FamilyDraft | tuple[Setback, ...]"
 # part of prompts and records.
 
 
-async def screen_source(source: Instance, team: ModelTeam, length: PathLength) -> FamilyDraft | Rejection:
+async def screen_source(source: Instance, team: ModelTeam, length: PathLength) -> FamilyDraft | RecordRejection:
     """Screen a source, and return a draft with its supporting passages."""
     if source.reference_answer is None:
-        return Rejection(NO_REFERENCE)
+        return RecordRejection(NO_REFERENCE)
     if not normalize_answer(source.reference_answer):
-        return Rejection(INCOMPARABLE)
+        return RecordRejection(INCOMPARABLE)
     if setback := _too_long(length.count_prompt(source.question, source.evidence), team):
         return _reject(source, (setback,))  # before any call is paid for
     # The support E is chosen here once, before any trace exists (appendix B.2).
@@ -71,7 +71,7 @@ async def screen_source(source: Instance, team: ModelTeam, length: PathLength) -
     return FamilyDraft(source, find_support_ids(source, checked[0].said["support"]), findings=checked)
 
 
-async def build_target_response(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+async def build_target_response(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | RecordRejection:
     """Add the original response, verified without the reference."""
     source, reference = draft.source, draft.source.reference_answer
     assert reference is not None
@@ -91,7 +91,7 @@ async def build_target_response(draft: FamilyDraft, team: ModelTeam) -> FamilyDr
     return await _repeat(draft, team, ConstructionStage.TARGET, attempt)
 
 
-async def build_evidence_edits(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+async def build_evidence_edits(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | RecordRejection:
     """Add evidence edits, each with the response that follows from it; one accepted edit is enough."""
     gold = _gold(draft)
 
@@ -148,7 +148,7 @@ async def _check_edit(
     return _first_failure(check_evidence_edit(draft.source, gold, edit)) or await check_evidence(gold, edit, team)
 
 
-async def build_question_edit(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | Rejection:
+async def build_question_edit(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | RecordRejection:
     """Add another question to the same evidence, with its response."""
     gold = _gold(draft)
 
@@ -165,7 +165,7 @@ async def build_question_edit(draft: FamilyDraft, team: ModelTeam) -> FamilyDraf
     return await _repeat(draft, team, ConstructionStage.QUESTION, attempt)
 
 
-def pack_family(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Family | Rejection:
+def pack_family(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Family | RecordRejection:
     """Assemble the family, and check all gates again on the complete family."""
     guideline = content_hash(dict(hash_guidelines()))
     setbacks = tuple(setback.text for setback in draft.setbacks)
@@ -176,7 +176,7 @@ def pack_family(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Fami
     return _reject(draft.source, (setback,)) if setback else family
 
 
-async def reverify_family(family: Family, team: ModelTeam) -> Family | Rejection:
+async def reverify_family(family: Family, team: ModelTeam) -> Family | RecordRejection:
     """Repeat every check by models on the finished family, and drop evidence edits that now meet an objection.
 
     One evidence edit that holds is enough; all other parts must hold.
@@ -236,7 +236,7 @@ async def _repeat(
     team: ModelTeam,
     stage: ConstructionStage,
     attempt: Callable[[int, str | None], Awaitable[AttemptResult]],
-) -> FamilyDraft | Rejection:
+) -> FamilyDraft | RecordRejection:
     """Attempt a stage as often as the settings allow, each time with the objections to the attempt before."""
     objection: str | None = None
     setbacks: list[Setback] = []
@@ -251,9 +251,9 @@ async def _repeat(
     return _reject(draft.source, tuple(setbacks))
 
 
-def _reject(source: Instance, setbacks: tuple[Setback, ...]) -> Rejection:
+def _reject(source: Instance, setbacks: tuple[Setback, ...]) -> RecordRejection:
     """Reject a source, counted under its last setback and recorded with all of them."""
-    return Rejection(str(setbacks[-1]), FailedSource(source.id, setbacks))
+    return RecordRejection(str(setbacks[-1]), FailedSource(source.id, setbacks))
 
 
 def _first_failure(failures: Iterable[GateFailure]) -> Setback | None:

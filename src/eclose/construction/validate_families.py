@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eclose.construction.token_lengths import make_path_length
 from eclose.core.family import Family
 from eclose.core.family_gates import check_family
-from eclose.store.records.jsonl import ReadRecord, encode, scan_records
+from eclose.store.records.jsonl import ReadRecord, encode_json_line, scan_records
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.runs.folder import FAMILIES
 
@@ -83,7 +83,7 @@ def _check(
             FamilyProblem(record.where, failure.gate.value, f"{failure.where}: {failure.detail}")
             for failure in check_family(family)
         ]
-        if first := ids.add(family.id, encode(family), number):
+        if first := ids.add(family.id, encode_json_line(family), number):
             detail = f"{family.id!r} is the id of record {first[0]} as well"
             problems.append(FamilyProblem(record.where, "repeated_id", detail))
         if (tokens := length.count_family(family)) > max_length:

@@ -16,7 +16,7 @@ from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
 from eclose.store.runs.folder import JUDGMENTS, VALIDATION
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def correct_run_rates(
     judge_validation = read_validation(path)
     # Every run is checked, because one of them may have been judged with other settings.
     for run in runs:
-        settings = read_manifest(sibling_path(run / JUDGMENTS, "manifest.json")).settings
+        settings = read_manifest(companion_file_path(run / JUDGMENTS, "manifest.json")).settings
         refuse_other_judge(judge_validation, judgments[0].judge, settings)
     corrected = correct_rates(judge_validation, judgments, responses, settings=settings, rng=rng)
     by_metric = {LABEL_METRICS[label]: rate for label, rate in corrected.rates.items()}

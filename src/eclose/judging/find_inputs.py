@@ -12,10 +12,10 @@ from pathlib import Path
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
 from eclose.errors import SettingError
-from eclose.store.records.json_reader import read_objects, require_file
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.json_reader import read_json_objects, require_regular_file
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import INSTANCES, RESPONSES
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class RunInputs:
 
     instances: Path
     responses: Path
-    counts: Mapping[str, Counts] = field(default_factory=dict, compare=False)
+    counts: Mapping[str, RecordCounts] = field(default_factory=dict, compare=False)
     """Record counts of another tool's file, where both files were written from it."""
 
 
@@ -44,7 +44,7 @@ def find_run_inputs(
     """
     if path.is_dir():
         return _require_files(RunInputs(instances or path / INSTANCES, path / RESPONSES))
-    require_file(path)
+    require_regular_file(path)
     if not _holds_responses(path):
         return _split_file(path, out, detect_file_layout(path) if layout is RecordLayout.AUTO else layout)
     if instances is None:
@@ -56,21 +56,21 @@ def _holds_responses(path: Path) -> bool:
     """Return whether the first readable record has the fields of a response."""
     # By the fields of a record and not by the name of the file: another tool's file may be called responses.jsonl as
     # well.
-    first = next((raw.value for raw in read_objects(path) if raw.value is not None), {})
+    first = next((raw.value for raw in read_json_objects(path) if raw.value is not None), {})
     return {"instance_id", "trace"} <= first.keys()
 
 
 def _require_files(inputs: RunInputs) -> RunInputs:
-    require_file(inputs.instances)
-    require_file(inputs.responses)
+    require_regular_file(inputs.instances)
+    require_regular_file(inputs.responses)
     return inputs
 
 
 def _split_file(path: Path, out: Path, layout: RecordLayout) -> RunInputs:
     """Write the questions and the responses of one file into two, and count its records."""
     settings = {"format": layout.value}
-    questions = RunStep("judge instances", settings, (path,), out / INSTANCES)
-    responses = RunStep("judge responses", settings, (path,), out / RESPONSES)
+    questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES)
+    responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES)
     # ``claim`` returns the manifest of an earlier run over the same file, and the step is then skipped.
     manifest = questions.claim()
     question_counts = manifest.counts if manifest else questions.write(scan_instances(path, layout=layout))

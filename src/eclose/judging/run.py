@@ -24,11 +24,11 @@ from eclose.judging.find_inputs import RunInputs
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model
-from eclose.store.records.indexed import index_file
+from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan_records
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.runs.folder import JUDGMENTS
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,10 +56,10 @@ class JudgeTasks:
     """
 
     def __init__(self, inputs: RunInputs) -> None:
-        self._questions, questions, rejects = index_file(inputs.instances, Instance)
+        self._questions, questions, rejects = index_jsonl_file(inputs.instances, Instance)
         if reused := next((record.error for record in rejects if record.error_kind == ID_REUSED), None):
             raise RecordError(f"{reused.problem}. {QUESTION_REMEDY}", path=reused.path, record=reused.record)
-        self._responses, _, self._left_out = index_file(inputs.responses, Response)
+        self._responses, _, self._left_out = index_jsonl_file(inputs.responses, Response)
         # Positions and not questions: several responses share a question, and a corpus need not fit into memory.
         self._indices = {instance_id: index for index, instance_id in enumerate(self._questions.ids)}
         self._path = inputs.responses
@@ -102,7 +102,7 @@ async def judge_responses(
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
     identity = {**judge.identity, **settings.identity}
     # The result depends on both files, so a change of either makes the judgments stale.
-    stage = RunStep("judge", identity, (inputs.instances, inputs.responses), Path(out) / JUDGMENTS)
+    stage = PipelineStep("judge", identity, (inputs.instances, inputs.responses), Path(out) / JUDGMENTS)
     return await run_models(JudgeRun(stage, inputs, judge, settings), calls, options)
 
 

@@ -20,8 +20,8 @@ from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, guideline
 from eclose.protocol.structured import UnreadableReplyError
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import SCREENING
-from eclose.store.runs.runner import Rejection
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.runner import RecordRejection
+from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,12 +34,12 @@ JOB = "screen"
 
 async def screen_question(
     instance: Instance, model: ChatModel, settings: JudgeSettings | None = None
-) -> Screening | Rejection:
+) -> Screening | RecordRejection:
     """Return the screening of a question; a rejection where it has no reference answer."""
     # Question, evidence and reference only, as for the human screeners (appendix A.3.1).
     material = disclose_for_eligibility(instance)
     if material is None:
-        return Rejection(NO_REFERENCE)
+        return RecordRejection(NO_REFERENCE)
     settings = settings or JudgeSettings()
     decoding, attempts = settings.decoding, settings.attempts
     answer = await ask_structured(
@@ -79,7 +79,7 @@ async def screen_questions(
     guideline = guideline_hash(JudgeQuestion.ELIGIBILITY)
     # All that decides the replies: a run with other values is other work and needs another folder.
     identity = {**judge.identity, **decoding, "format": layout.value, "guideline": guideline}
-    stage = RunStep("screen", identity, (instances,), out / SCREENING)
+    stage = PipelineStep("screen", identity, (instances,), out / SCREENING)
     return await run_models(ScreenRun(stage, judge, settings), calls, options)
 
 
@@ -100,7 +100,7 @@ class ScreenRun(ModelRun[Instance]):
         """One job: the question about eligibility."""
         return [ModelJob(JOB, self._screen, Screening)]
 
-    async def _screen(self, instance: Instance, judge: ChatModel) -> Screening | Rejection:
+    async def _screen(self, instance: Instance, judge: ChatModel) -> Screening | RecordRejection:
         return await screen_question(instance, judge, self.settings)
 
     def open_records(self) -> SortedSpool[Instance]:

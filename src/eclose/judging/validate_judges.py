@@ -17,9 +17,9 @@ from eclose.judging.validation_file import (
     validate_run,
     write_validation,
 )
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import require_regular_file
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, VALIDATION
-from eclose.store.runs.verify_files import check_result, check_verdicts
+from eclose.store.runs.verify_files import check_result_provenance, check_verdicts_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ def validate_judges(
         allow_stale: Go on although files have changed since they were judged or labelled.
     """
     rng = np.random.default_rng(seed)
-    labels = check_verdicts(verdicts, allow_stale=allow_stale)
+    labels = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
     people = read_verdicts(verdicts)
     others = dict(zip(name_runs([run, *against])[1:], against, strict=True))
     # All refusals come before the bootstrap, which takes the longest.
@@ -107,8 +107,8 @@ def validate_sample(
 
 def _check_same_responses(run: Path, other: Path, *, allow_stale: bool) -> list[str]:
     """Return the stale sentences of another judge's run; raise unless it judged the responses of this run."""
-    require_file(other / JUDGMENTS)
-    provenance = check_result(other / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
+    require_regular_file(other / JUDGMENTS)
+    provenance = check_result_provenance(other / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
     remedy = f"Let the other judge judge the responses of {run}"
     return [
         f"{other}: {sentence}" for sentence in provenance.refuse_stale(other, remedy, allow_stale=allow_stale).stale

@@ -34,11 +34,11 @@ from eclose.protocol.judging import CRITERION_QUESTIONS, JudgeQuestion
 from eclose.stats.arrays import Floats, Indices, encode_labels
 from eclose.stats.rate_correction import CorrectedRate, JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import JUDGMENTS, RESPONSES
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -170,7 +170,7 @@ def validate_run(
     allow_stale: bool = False,
 ) -> Validation:
     """Compare the judge of a run's folder with people; raise for stale judgments unless ``allow_stale``."""
-    require_file(run / JUDGMENTS)
+    require_regular_file(run / JUDGMENTS)
     provenance = check_run(run, allow_stale=allow_stale)
     responses = read_records(run / RESPONSES, Response)
     validation = validate_judgments_file(run, verdicts, responses, rng=rng, strata=strata, resamples=resamples)
@@ -191,7 +191,7 @@ def validate_judgments_file(
         read_judgments(run / JUDGMENTS),
         verdicts,
         responses,
-        settings=read_manifest(sibling_path(run / JUDGMENTS, "manifest.json")).settings,
+        settings=read_manifest(companion_file_path(run / JUDGMENTS, "manifest.json")).settings,
         rng=rng,
         strata=strata,
         resamples=resamples,
@@ -393,7 +393,7 @@ def write_validation(path: Path | str, validation: Validation) -> None:
 
 def read_validation(path: Path | str) -> Validation:
     """Read a validation; raise UserError for another kind or version of file."""
-    require_file(Path(path))
+    require_regular_file(Path(path))
     try:
         # Strict: a rate of another version with another meaning must not correct anything.
         return _ADAPTER.validate_json(Path(path).read_bytes(), strict=True, extra="forbid")

@@ -1,7 +1,7 @@
 """The form by which people audit a counterfactual family (appendix B.6).
 
-A form contains a ``DisclosedFamily`` and no other facts. It reveals neither the builder of the family nor its source nor
-the judgements of models about it.
+A form contains a ``DisclosedFamily`` and no other facts. It reveals neither builder nor source of the family, nor the
+judgements of models about it.
 """
 
 from __future__ import annotations

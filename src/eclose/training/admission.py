@@ -21,7 +21,7 @@ from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import TOO_LONG, PathTooLongError, Renderer, response_segments
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import find_failed_gate
-from eclose.store.records.indexed import IndexedFile, index_file
+from eclose.store.records.indexed import IndexedFile, index_jsonl_file
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.runs.manifest import hash_file
@@ -87,7 +87,7 @@ def _decide(path: Path, renderer: Renderer, tick: Callable[[], None]) -> Admissi
             return reason
         return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG
 
-    return Admission(*index_file(path, Family, find_reason))
+    return Admission(*index_jsonl_file(path, Family, find_reason))
 
 
 def _fits(family: Family, renderer: Renderer) -> bool:

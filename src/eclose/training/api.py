@@ -14,10 +14,10 @@ from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_setting, read_adapter_recipe, same_weights
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.families import scan_families
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records, write_records
-from eclose.store.records.outcome_counts import Counts, RecordCounter
-from eclose.store.runs.step import RunStep
+from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
+from eclose.store.runs.step import PipelineStep
 from eclose.training.switch_test import (
     BACKBONE,
     FamilySwitch,
@@ -96,7 +96,7 @@ def _family_file(families: Path | str | Iterable[Family], path: Path) -> Path:
     return path
 
 
-def read_families(path: Path) -> tuple[list[Family], Counts]:
+def read_families(path: Path) -> tuple[list[Family], RecordCounts]:
     """Read a file of families, with the counts of its records.
 
     Raises:
@@ -219,11 +219,11 @@ class SwitchResult:
     """
 
     rows: list[FamilySwitch]
-    counts: Counts
+    counts: RecordCounts
     rates: Sequence[SwitchRates]
     contrasts: Mapping[str, Mapping[Edge, SwitchContrast]]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    step: RunStep | None = None
+    step: PipelineStep | None = None
     again: bool = False
 
 
@@ -270,7 +270,7 @@ def switch_test(
     identity = systems.identity | {"max_length": settings.max_length, "dtype": settings.dtype}
     # The weights are inputs, so another adapter in the same folder is other work.
     inputs = (path, *(folder / ADAPTER_WEIGHTS for folder in systems.recipes))
-    step = RunStep("switch", identity, inputs, path.with_name("switches.jsonl") if out is None else Path(out))
+    step = PipelineStep("switch", identity, inputs, path.with_name("switches.jsonl") if out is None else Path(out))
     records = _score(path, systems, settings, notify, wrap)
     rows, counts, again = _collect(path, records) if out is None else _write(step, records, force=force)
     if not counts.received:
@@ -341,8 +341,8 @@ class _Systems:
 
 
 def _write(
-    step: RunStep, records: Iterator[ReadRecord[FamilySwitch]], *, force: bool
-) -> tuple[list[FamilySwitch], Counts, bool]:
+    step: PipelineStep, records: Iterator[ReadRecord[FamilySwitch]], *, force: bool
+) -> tuple[list[FamilySwitch], RecordCounts, bool]:
     """Write the rows and read them back; read them alone where the same step was finished before."""
     # The records are a generator: for a finished step it is never started, and no model is loaded.
     manifest = step.claim(force=force)
@@ -350,9 +350,9 @@ def _write(
     return list(read_records(step.out, FamilySwitch)), counts, manifest is not None
 
 
-def _collect(path: Path, records: Iterator[ReadRecord[FamilySwitch]]) -> tuple[list[FamilySwitch], Counts, bool]:
+def _collect(path: Path, records: Iterator[ReadRecord[FamilySwitch]]) -> tuple[list[FamilySwitch], RecordCounts, bool]:
     """Collect the rows in memory."""
-    require_file(path)
+    require_regular_file(path)
     counter, rows = RecordCounter(), []
     for record in records:
         counter.add(record)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import require_regular_file
 from eclose.training.config import EClosureConfig
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _value(text: str) -> Any:
 def _yaml(path: Path) -> dict[str, Any]:
     import yaml  # noqa: PLC0415
 
-    require_file(path)
+    require_regular_file(path)
     try:
         settings = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

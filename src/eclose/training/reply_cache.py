@@ -18,8 +18,8 @@ from eclose.core.response import parse_completion
 from eclose.errors import RecordError
 from eclose.models.interface import FinishReason, Request
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import parse_record
+from eclose.store.records.json_reader import read_json_objects
+from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ class ReplyFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lines: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for raw in read_objects(path) if path.exists() else ():
+        for raw in read_json_objects(path) if path.exists() else ():
             if raw.value is None or not isinstance(raw.value.get("key"), str):
                 problem = "is not a reply of a selection. Move the file away to start again."
                 raise raw.error or RecordError(problem, path=path, record=raw.where)
@@ -95,7 +95,7 @@ class ReplyFile:
 
     def find(self, key: str, questions: Sequence[CheckpointQuestion]) -> list[CheckpointReply] | None:
         """Return the replies under a key; None unless there is one for every question."""
-        replies = [parse_record(CheckpointReply, line, extra="ignore") for line in self._lines.get(key, ())]
+        replies = [parse_dataclass(CheckpointReply, line, extra="ignore") for line in self._lines.get(key, ())]
         # The order must agree as well: replies and questions are paired by position.
         inputs = [(question.family_id, question.view) for question in questions]
         return replies if [(reply.family_id, reply.view) for reply in replies] == inputs else None

@@ -18,8 +18,8 @@ from eclose.models.load_weights import load_model, load_tokenizer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.records.outcome_counts import Counts
-from eclose.store.runs.manifest import Manifest, hash_files, hash_work, read_manifest
+from eclose.store.records.outcome_counts import RecordCounts
+from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
 from eclose.training.admission import Admission, admit_families
 from eclose.training.checkpoints import COMPLETE, RECIPE, list_checkpoints
 from eclose.training.recipe import Recipe, deciding_settings, describe_differences, resolve_settings
@@ -39,7 +39,7 @@ class TrainingResult:
 
     adapter: Path
     """Folder of the trained adapter."""
-    counts: Counts
+    counts: RecordCounts
     """Numbers of training families by outcome."""
     again: bool
     """Whether the run had been finished before this call."""
@@ -164,7 +164,7 @@ class _RunFolder:
     @cached_property
     def work(self) -> str:
         """Identity of the run: a hash of deciding settings and families."""
-        return hash_work("train", self.deciding, self.hashes)
+        return hash_work_identity("train", self.deciding, self.hashes)
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class _RunFolder:
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
-    def write_end(self, trainer: EClosureTrainer, counts: Counts, sessions: SessionRecorder) -> None:
+    def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: SessionRecorder) -> None:
         """Write the log as records, then the manifest, which marks the run as finished."""
         with AtomicFile(self.out / "metrics.jsonl") as file:
             for line in trainer.state.log_history:

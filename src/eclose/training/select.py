@@ -25,9 +25,9 @@ from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.stats.rates import Rate
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import require_file
-from eclose.store.records.jsonl import parse_record
-from eclose.store.records.strict_json import parse_object
+from eclose.store.records.json_reader import require_regular_file
+from eclose.store.records.jsonl import parse_dataclass
+from eclose.store.records.strict_json import parse_json_object
 from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter
 from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, ReplyFile, build_questions
 
@@ -196,9 +196,9 @@ def _advise(cut_off: int) -> str:
 def read_origin(run: Path, model: str | None = None) -> TrainingOrigin:
     """Read model and prompt from a run's recipe; ``model`` replaces the location of the weights."""
     path = run / "recipe.json"
-    require_file(path)
+    require_regular_file(path)
     try:
-        origin = parse_record(TrainingOrigin, parse_object(path.read_bytes()), extra="ignore")
+        origin = parse_dataclass(TrainingOrigin, parse_json_object(path.read_bytes()), extra="ignore")
     except RecordError as error:
         raise UserError(f"{path}: {error}. Is {run} the folder of a training run?") from error
     if model is None or model == origin.model:
@@ -281,7 +281,7 @@ def _refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
     if not path.exists():
         return
     try:
-        before = parse_object(path.read_bytes())
+        before = parse_json_object(path.read_bytes())
     except RecordError as error:
         raise UserError(f"{path}: {error} Move it away, or pass --force to replace it.") from error
     settings = before.get("settings", {})

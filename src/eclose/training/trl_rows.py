@@ -16,7 +16,7 @@ from eclose.core.edit_selection import select_fixed_edit
 from eclose.protocol.response_prompt import format_completion
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.step import RunStep
+from eclose.store.runs.step import PipelineStep
 from eclose.training.row_formats import EditChoice, RowFormat
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def _reply(view: View) -> Messages:
     return ({"role": "assistant", "content": format_completion(view.trace, view.answer)},)
 
 
-def export_step(path: Path, out: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> RunStep:
+def export_step(path: Path, out: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> PipelineStep:
     """Return the step that writes the rows of a file of families, with the settings that its manifest records."""
     settings = {"format": layout.value, "edits": edits.value, "prompt": prompt.hash}
-    return RunStep("families export", settings, (path,), out)
+    return PipelineStep("families export", settings, (path,), out)
 
 
 def read_rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:

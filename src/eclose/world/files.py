@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.family import Family
 from eclose.core.verdict import SettledVerdict
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.step import RunStep, StepResult, run_steps
+from eclose.store.runs.step import PipelineStep, PipelineStepResult, run_pipeline_steps
 from eclose.world.faulty.bad_sources import PlantedDefect, make_sources
 from eclose.world.make.families import make_family
 from eclose.world.make.instances import make_items
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
 
 def write_questions(
     out: Path, questions: int, *, profile: str, seed: int, failures: Mapping[str, float], **options: Any
-) -> list[StepResult]:
+) -> list[PipelineStepResult]:
     """Write ``instances.jsonl``, ``responses.jsonl``, and ``planted.jsonl`` with the true labels of the responses.
 
-    ``failures`` gives the rate of each way to fail. ``options`` are those of ``run_steps``: ``force`` and ``wrap``.
+    ``failures`` gives the rate of each way to fail. ``options`` are those of ``run_pipeline_steps``: force and wrap.
     """
     settings = {"profile": profile, "seed": seed, "questions": questions}
     broken = settings | {"failures": dict(failures)}
     steps = [
-        RunStep("world instances", settings, (), out / "instances.jsonl"),
-        RunStep("world responses", broken, (), out / "responses.jsonl"),
-        RunStep("world planted", broken, (), out / "planted.jsonl"),
+        PipelineStep("world instances", settings, (), out / "instances.jsonl"),
+        PipelineStep("world responses", broken, (), out / "responses.jsonl"),
+        PipelineStep("world planted", broken, (), out / "planted.jsonl"),
     ]
-    return run_steps(steps, _make_questions(profile, seed, questions, FailureRates(failures)), **options)
+    return run_pipeline_steps(steps, _make_questions(profile, seed, questions, FailureRates(failures)), **options)
 
 
-def write_families(out: Path, families: int, *, profile: str, seed: int, **options: Any) -> list[StepResult]:
+def write_families(out: Path, families: int, *, profile: str, seed: int, **options: Any) -> list[PipelineStepResult]:
     """Write ``families.jsonl``; items that admit no family are counted as rejected."""
     settings = {"profile": profile, "seed": seed, "families": families}
-    step = RunStep("world families", settings, (), out / "families.jsonl")
-    return run_steps([step], _make_families(profile, seed, families), **options)
+    step = PipelineStep("world families", settings, (), out / "families.jsonl")
+    return run_pipeline_steps([step], _make_families(profile, seed, families), **options)
 
 
 def write_sources(
     out: Path, sources: int, *, profile: str, seed: int, ineligible: float, **options: Any
-) -> list[StepResult]:
+) -> list[PipelineStepResult]:
     """Write ``sources.jsonl``, and ``sources.planted.jsonl`` with the defect of each; ``ineligible`` is their share."""
     settings = {"profile": profile, "seed": seed, "sources": sources, "ineligible": ineligible}
     steps = [
-        RunStep("world sources", settings, (), out / "sources.jsonl"),
-        RunStep("world planted sources", settings, (), out / "sources.planted.jsonl"),
+        PipelineStep("world sources", settings, (), out / "sources.jsonl"),
+        PipelineStep("world planted sources", settings, (), out / "sources.planted.jsonl"),
     ]
-    return run_steps(steps, _make_sources(profile, seed, sources, ineligible), **options)
+    return run_pipeline_steps(steps, _make_sources(profile, seed, sources, ineligible), **options)
 
 
 def _make_questions(profile: str, seed: int, count: int, failures: FailureRates) -> Iterator[list[ReadRecord[Any]]]:

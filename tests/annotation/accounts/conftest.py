@@ -9,7 +9,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.annotation.accounts import passwords
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
-from eclose.store.ledger.database import make_engine, migrate
+from eclose.store.ledger.database import apply_migrations, make_database_engine
 
 pytest.importorskip("argon2", reason="needs the annotate extra")
 
@@ -34,9 +34,9 @@ def cheap(monkeypatch):
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def engine(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("accounts")
-    engine = make_engine(folder / "project.db" if request.param == "sqlite" else fresh_database())
+    engine = make_database_engine(folder / "project.db" if request.param == "sqlite" else fresh_database())
     with engine.begin() as connection:
-        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
+        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
     yield engine
     engine.dispose()
 

@@ -20,7 +20,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import encode, write_records
+from eclose.store.records.jsonl import encode_json_line, write_records
 
 RUN = AnnotationMaterial(
     {"q1": Instance("q1", "Who?", (Passage("p", "T", "t"),), "Ann", benchmark="B")},
@@ -242,7 +242,7 @@ def test_a_screening_that_cannot_be_is_refused(tmp_path, more, problem):
 
 
 def damaged(one, **changes):
-    return json.loads(encode(one)) | changes
+    return json.loads(encode_json_line(one)) | changes
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace
 from eclose.protocol.auditing import DisclosedFamily
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
-from eclose.store.ledger.database import make_engine
+from eclose.store.ledger.database import make_database_engine
 
 TOKEN = re.compile(r"zq[0-9a-z]{14}qz")
 NUMBER = re.compile(r"7391[0-9]{8}1937")
@@ -281,7 +281,7 @@ def study(folder: Path, *, seed: int = 1, questions: int = 2, **settings):
     """A project full of tokens, in a folder of its own."""
     made, parts = _template(seed, questions, tuple(sorted(settings.items())))
     shutil.copytree(made, folder)
-    project = Project(folder, parts[0], make_engine(folder / DATABASE, connections=8))
+    project = Project(folder, parts[0], make_database_engine(folder / DATABASE, connections=8))
     _in_no_hurry_to_the_disk(project)
     try:
         # A test may log somebody in anew: what is shared is copied.

@@ -20,7 +20,7 @@ from eclose.errors import UserError
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import scan_records
-from eclose.store.runs.runner import Job, Runner
+from eclose.store.runs.runner import JobRunner, RecordJob
 
 RUN = "asking"
 
@@ -82,8 +82,10 @@ async def run_shard(asking: Asking, shard: RecordShard, stop: StopSignal) -> dic
         open_connection(asking.base_url, ledger, asking.calls, environ={}) as connection,
         share_limit(connection.limiter, total, asking.ledger, **lease),  # type: ignore[arg-type]
     ):
-        jobs = [Job("ask", partial(ask, asking, connection), Answer)]
-        runner = Runner[Item](ledger, jobs, lambda item: item.id, workers=asking.calls.workers, in_shard=shard.contains)
+        jobs = [RecordJob("ask", partial(ask, asking, connection), Answer)]
+        runner = JobRunner[Item](
+            ledger, jobs, lambda item: item.id, workers=asking.calls.workers, in_shard=shard.contains
+        )
         stop.listen(runner.stop)
         await runner.run(scan_records(asking.items, Item))
     note.unlink()

@@ -17,7 +17,7 @@ from tests.store.postgres import fresh_database
 from eclose.calls.ray import shared_limit
 from eclose.calls.ray.shared_limit import LimitDivision, LimitShare, divide_limit, share_limit
 from eclose.errors import Resumable, SettingError, UserError
-from eclose.store.ledger.database import make_engine
+from eclose.store.ledger.database import make_database_engine
 
 LEASE = 1.5
 WHOLE = LimitShare(8)
@@ -352,7 +352,7 @@ def test_an_error_of_the_block_stays_what_it_is():
 
     with pytest.raises(KeyError, match="mine"):
         asyncio.run(main())
-    engine = make_engine(where)
+    engine = make_database_engine(where)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM ledger_shares")).scalar_one() == 0
     engine.dispose()

@@ -28,7 +28,7 @@ from eclose.world.server.app import ServerThread
 from eclose.world.server.chat_requests import ScriptedReply
 from eclose.world.server.faults import ServerBehaviour
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 LATENCY = 0.2
 
 

@@ -20,7 +20,7 @@ from eclose.errors import SettingError, UserError
 from eclose.protocol.judging import CRITERION_QUESTIONS
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.store.runs.manifest import hash_files
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 runner = CliRunner()
 app = typer.Typer(rich_markup_mode=None)
@@ -136,7 +136,7 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
         "outputs": hash_files([judged / "judgments.jsonl"]),
         "counts": counts,
     }
-    sibling_path(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
+    companion_file_path(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
     output = run("judge", "validate", judged, "--verdicts", exported / "verdicts.jsonl", "--resamples", 100, of=whole)
     assert "people: 5 of 5 responses are labelled" in output
 

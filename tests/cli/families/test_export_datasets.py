@@ -14,7 +14,7 @@ from eclose.construction.publishing import dataset
 from eclose.construction.publishing.parquet import read_families_parquet
 from eclose.construction.split import split_families
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import encode_json_line
 
 pytest.importorskip("pyarrow")
 
@@ -48,7 +48,7 @@ def export(given, *more):
 
 
 def back(*paths):
-    return b"".join(encode(family) + b"\n" for family in read_families_parquet(*paths))
+    return b"".join(encode_json_line(family) + b"\n" for family in read_families_parquet(*paths))
 
 
 def names(out):

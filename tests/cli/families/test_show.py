@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.family import Family
 from eclose.errors import UserError
-from eclose.store.records.jsonl import encode, read_records, write_records
+from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 
 runner = CliRunner()
 
@@ -126,7 +126,7 @@ def test_the_page_never_replaces_the_families(families):
 
 def test_what_cannot_be_read_is_counted_and_told(tmp_path, known):
     path = tmp_path / "families.jsonl"
-    path.write_bytes(b'{"id": "x"}\n' + encode(known[0]) + b"\nnot json\n")
+    path.write_bytes(b'{"id": "x"}\n' + encode_json_line(known[0]) + b"\nnot json\n")
     told = run(path, known[0].id)
     assert told.exit_code == 3
     assert known[0].gold.question in told.output

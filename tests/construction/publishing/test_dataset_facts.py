@@ -19,7 +19,7 @@ from eclose.construction.settings import ConstructSettings, hash_guidelines
 from eclose.construction.split import split_families
 from eclose.errors import RecordError
 from eclose.store.records.jsonl import write_records
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.world.make.families import make_families
 
@@ -41,8 +41,8 @@ def manifest(folder, settings=None, **more):
         {**models, **(settings or ConstructSettings(attempts=2)).identity, "format": "ours"},
         {"instances.jsonl": "sha256:cd"},
         hash_files([folder / "families.jsonl"]),
-        Counts(25, 20, {"screen: unique": 5}),
-        {"read": Counts(25, 25), "screen": Counts(25, 20, {"unique": 4}, {"no reply": 1})},
+        RecordCounts(25, 20, {"screen: unique": 5}),
+        {"read": RecordCounts(25, 25), "screen": RecordCounts(25, 20, {"unique": 4}, {"no reply": 1})},
         {"funnel": FUNNEL, **more},
         version="9.9.9",
     )
@@ -128,7 +128,7 @@ def test_a_part_of_families_that_were_made_anew_is_not_known(run, families):
 
 def test_families_of_the_world(tmp_path, families):
     write_records(tmp_path / "families.jsonl", families)
-    counts = Counts(21, 20, {"no question edit": 1})
+    counts = RecordCounts(21, 20, {"no question edit": 1})
     Manifest("world families", {"seed": 7}, {}, {}, counts).write(tmp_path / "families.jsonl.manifest.json")
     facts = read_run_facts(tmp_path)
     assert (facts.maker, facts.settings) == ("world", {"seed": 7})

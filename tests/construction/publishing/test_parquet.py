@@ -12,7 +12,7 @@ from eclose.construction.publishing.parquet import read_families_parquet, write_
 from eclose.core.edits import Replacement
 from eclose.core.family import FamilyFinding, FamilyProvenance, Intervention
 from eclose.errors import RecordError, UserError
-from eclose.store.records.jsonl import encode, read_records, write_records
+from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.world.make.families import make_families
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -55,7 +55,7 @@ def _bare(family):
 
 
 def lines(families):
-    return [encode(family) for family in families]
+    return [encode_json_line(family) for family in families]
 
 
 def test_there_and_back_byte_for_byte(tmp_path, families):

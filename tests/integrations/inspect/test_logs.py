@@ -31,7 +31,7 @@ from eclose.integrations.inspect.scorer import lgg_scorer
 from eclose.integrations.inspect.tasks import build_inspect_sample, response_solver
 from eclose.judged_cases import read_cases
 from eclose.store.records import jsonl
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.manifest import Manifest, hash_files
 
@@ -43,7 +43,8 @@ KINDS = {INSTANCES: Instance, RESPONSES: Response, JUDGMENTS: Judgment}
 def content(folder):
     """All records of a run, whatever their order."""
     return {
-        name: {jsonl.encode(value) for value in jsonl.read_records(folder / name, kind)} for name, kind in KINDS.items()
+        name: {jsonl.encode_json_line(value) for value in jsonl.read_records(folder / name, kind)}
+        for name, kind in KINDS.items()
     }
 
 
@@ -85,11 +86,15 @@ def folder(tmp_path_factory):
 def test_a_run_goes_to_inspect_and_comes_back_whole(folder, tmp_path):
     done = export_run_to_inspect(folder, tmp_path / "logs")
     assert [path.name for path in done.logs] == ["house_model.eval", "house_model_SFT_seed3.eval"]
-    assert (done.instances, done.responses, done.judgments) == (Counts(6, 6), Counts(11, 11), Counts(10, 10))
+    assert (done.instances, done.responses, done.judgments) == (
+        RecordCounts(6, 6),
+        RecordCounts(11, 11),
+        RecordCounts(10, 10),
+    )
     back = [import_inspect_log(path, tmp_path / path.stem) for path in done.logs]
     assert [written.counts.received for written in back[0]] == [7, 7, 7]
-    assert back[0][0].counts == Counts(7, 6, {"duplicate": 1})
-    assert back[0][2].counts == Counts(7, 6, {"not scored": 1})
+    assert back[0][0].counts == RecordCounts(7, 6, {"duplicate": 1})
+    assert back[0][2].counts == RecordCounts(7, 6, {"not scored": 1})
     parts = [content(tmp_path / path.stem) for path in done.logs]
     for name, whole in content(folder).items():
         assert parts[0][name] | parts[1][name] == whole
@@ -119,15 +124,15 @@ def test_what_belongs_to_nothing_is_counted(folder, tmp_path):
         jsonl.write_records(run / name, found[1:] if name != RESPONSES else [*found, found[2]])
     done = export_run_to_inspect(run, tmp_path / "logs")
     # The first question is gone, and with it its three responses and the judgment that is left of them.
-    assert done.instances == Counts(5, 5)
-    assert done.responses == Counts(12, 8, {"no such question": 3, "duplicate": 1})
-    assert done.judgments == Counts(9, 8, {"no response": 1})
+    assert done.instances == RecordCounts(5, 5)
+    assert done.responses == RecordCounts(12, 8, {"no such question": 3, "duplicate": 1})
+    assert done.judgments == RecordCounts(9, 8, {"no response": 1})
 
 
 def test_judgments_of_other_responses_are_refused_or_marked(folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
     inputs = hash_files([run / INSTANCES, run / RESPONSES])
-    manifest = Manifest("judge", {}, inputs, hash_files([run / JUDGMENTS]), Counts(10, 10))
+    manifest = Manifest("judge", {}, inputs, hash_files([run / JUDGMENTS]), RecordCounts(10, 10))
     manifest.write(run / "judgments.jsonl.manifest.json")
     assert export_run_to_inspect(run, tmp_path / "fresh").stale == ()
     jsonl.write_records(
@@ -144,7 +149,7 @@ def test_two_questions_with_one_id_are_not_exported(folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
     questions = list(jsonl.read_records(run / INSTANCES, Instance))
     jsonl.write_records(run / INSTANCES, [*questions, questions[0]])
-    assert export_run_to_inspect(run, tmp_path / "logs").instances == Counts(7, 6, {"duplicate": 1})
+    assert export_run_to_inspect(run, tmp_path / "logs").instances == RecordCounts(7, 6, {"duplicate": 1})
     jsonl.write_records(run / INSTANCES, [*questions, replace(questions[0], question="Another?")])
     with pytest.raises(UserError, match="is another question's in line 1"):
         export_run_to_inspect(run, tmp_path / "more")
@@ -297,7 +302,9 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
     import_inspect_log(log, tmp_path / "back")
     # The responses are the same, with the name they had, and each has its judgment.
     back = content(tmp_path / "back")
-    assert back[RESPONSES] == {jsonl.encode(response) for response in jsonl.read_records(run / RESPONSES, Response)}
+    assert back[RESPONSES] == {
+        jsonl.encode_json_line(response) for response in jsonl.read_records(run / RESPONSES, Response)
+    }
     judged = {case.response.id: case.verdict for case in read_cases(tmp_path / "back").cases}
     assert judged == {made.response.id: made.verdict for _, made in cases}
 

@@ -14,7 +14,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import database
-from eclose.store.ledger.database import WriterLock, detect_network_file_system, make_engine
+from eclose.store.ledger.database import WriterLock, detect_network_file_system, make_database_engine
 
 
 class FakeWindows(ModuleType):
@@ -62,14 +62,14 @@ def test_a_system_without_any_locks_is_refused_in_one_sentence(tmp_path, monkeyp
 
 def test_a_statement_and_a_silent_connection_are_given_up():
     url = fresh_database()
-    engine = make_engine(url)
+    engine = make_database_engine(url)
     with engine.connect() as connection:
         assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "2min"
         driver = connection.connection.driver_connection
         parameters = driver.info.get_parameters()
     engine.dispose()
     assert (parameters["keepalives"], parameters["tcp_user_timeout"]) == ("1", "60000")
-    own = make_engine(f"{url}&tcp_user_timeout=5000")
+    own = make_database_engine(f"{url}&tcp_user_timeout=5000")
     with own.connect() as connection:
         assert connection.connection.driver_connection.info.get_parameters()["tcp_user_timeout"] == "5000"
     own.dispose()

@@ -11,7 +11,12 @@ from tests.generating import questions
 
 from eclose.annotation.project import _database_location
 from eclose.errors import SettingError
-from eclose.store.ledger.database import describe_location, has_password, is_url, make_engine
+from eclose.store.ledger.database import (
+    describe_database_location,
+    is_database_url,
+    make_database_engine,
+    url_has_password,
+)
 
 SECRET = "sEcret"
 
@@ -29,8 +34,8 @@ URLS = {
 
 @pytest.mark.parametrize(("url", "expected"), URLS.items())
 def test_a_message_names_the_server_without_any_password(url, expected):
-    assert describe_location(url) == expected
-    assert describe_location("runs/ledger.sqlite") == "runs/ledger.sqlite"
+    assert describe_database_location(url) == expected
+    assert describe_database_location("runs/ledger.sqlite") == "runs/ledger.sqlite"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_a_message_names_the_server_without_any_password(url, expected):
 )
 def test_a_url_that_cannot_be_read_is_refused_without_repeating_it(url):
     with pytest.raises(SettingError) as refused:
-        make_engine(url)
+        make_database_engine(url)
     error: BaseException | None = refused.value
     assert SECRET not in str(error)
     # A traceback prints what an error was raised from.
@@ -62,14 +67,14 @@ def test_a_url_that_cannot_be_read_is_refused_without_repeating_it(url):
 def test_a_url_with_a_slip_is_not_taken_for_a_file(typo):
     """It would become a folder whose name holds the password."""
     with pytest.raises(SettingError, match="postgresql://user@host/name") as refused:
-        is_url(typo)
+        is_database_url(typo)
     assert SECRET not in str(refused.value)
-    assert not is_url("postgres/ledger.sqlite")
+    assert not is_database_url("postgres/ledger.sqlite")
 
 
 def test_a_project_keeps_no_password(tmp_path):
-    assert has_password("postgresql://u@h/x?password=sEcret")
-    assert not has_password("postgresql://u@h/x")
+    assert url_has_password("postgresql://u@h/x?password=sEcret")
+    assert not url_has_password("postgresql://u@h/x")
     for url in URLS:
         if "host=/" not in url and "options" not in url:
             with pytest.raises(SettingError, match="set PGPASSWORD"):

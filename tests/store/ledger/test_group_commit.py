@@ -13,7 +13,7 @@ from tests.store.ledger import ledger_child as child
 
 from eclose.errors import UserError
 from eclose.store.ledger import group_commit as commits_module
-from eclose.store.ledger.database import make_engine
+from eclose.store.ledger.database import make_database_engine
 from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger
 
@@ -22,7 +22,7 @@ class Place:
     """A table with a column of numbers, in a file, and how often it was committed to."""
 
     def __init__(self, path):
-        self.engine = make_engine(path)
+        self.engine = make_database_engine(path)
         self.counted = 0
         with self.engine.begin() as connection:
             connection.execute(text("CREATE TABLE numbers (n INTEGER UNIQUE CHECK (n >= 0))"))

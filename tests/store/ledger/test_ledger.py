@@ -21,7 +21,7 @@ from eclose.store.ledger import ledger as ledger_module
 from eclose.store.ledger.ledger import (
     CallInFlightError,
     CallIntent,
-    CapExceededError,
+    CostCapExceededError,
     Ledger,
     LedgerReply,
     RecordOutcome,
@@ -547,7 +547,7 @@ def test_the_cap_is_held_against_everything_that_may_have_been_billed(where):
 
     async def work(ledger):
         await ledger.intend(calls[1], cap=100)
-        with pytest.raises(CapExceededError) as refused:
+        with pytest.raises(CostCapExceededError) as refused:
             await ledger.intend(calls[2], cap=100)
         assert refused.value.account == (0, 40, 40)
         await ledger.settle(reply(calls[1], cost=20))

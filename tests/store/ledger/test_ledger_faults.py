@@ -21,7 +21,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import database
-from eclose.store.ledger.database import make_engine
+from eclose.store.ledger.database import make_database_engine
 from eclose.store.ledger.ledger import Ledger, RecordOutcome
 
 CHILD = Path(child.__file__)
@@ -169,7 +169,7 @@ def test_a_commit_waits_for_the_disk(tmp_path):
 
 
 def ask(where, question):
-    engine = make_engine(where)
+    engine = make_database_engine(where)
     with engine.connect() as connection:
         answer = connection.execute(text(question)).scalar_one()
     engine.dispose()
@@ -283,7 +283,7 @@ def test_no_column_changes_unnoticed(where, table):
     asyncio.run(write_some(where, 4))
     place = "call" if table == "ledger_replies" else "seq"
     for column in COLUMNS[table]:
-        engine = make_engine(where)
+        engine = make_database_engine(where)
         with engine.begin() as connection:
             row = f"FROM {table} WHERE {place} = 1"
             before = connection.execute(text(f"SELECT {column} {row}")).scalar_one()
@@ -327,7 +327,7 @@ async def survey_problems(where):
 
 def test_a_damaged_reply_is_never_served_and_can_be_asked_anew(where):
     asyncio.run(write_some(where, 4))
-    engine = make_engine(where)
+    engine = make_database_engine(where)
     with engine.begin() as connection:
         connection.execute(text("UPDATE ledger_replies SET cost = cost + 1 WHERE call = 1"))
         connection.execute(text("UPDATE ledger_outcomes SET kind = 'rejected' WHERE seq = 1"))

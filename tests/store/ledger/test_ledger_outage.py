@@ -22,7 +22,7 @@ from eclose.store.ledger import ledger as ledger_module
 from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.runner import Job, Runner, RunStoppedError
+from eclose.store.runs.runner import JobRunner, RecordJob, RunStoppedError
 
 RECORDS = 300
 
@@ -61,7 +61,7 @@ async def go(url, model, trouble, *, records=RECORDS):
             await connection.model.complete(Request(({"role": "user", "content": question.id},), Decoding()))
             return question
 
-        runner = Runner(ledger, [Job("ask", ask, Question)], lambda question: question.id, workers=32)
+        runner = JobRunner(ledger, [RecordJob("ask", ask, Question)], lambda question: question.id, workers=32)
         running = asyncio.create_task(runner.run([ReadRecord(f"line {n}", Question(f"q{n}")) for n in range(records)]))
         while sum(model.paid.values()) < 60:
             await asyncio.sleep(0.01)

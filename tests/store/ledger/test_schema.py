@@ -11,7 +11,7 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import queries as sql
-from eclose.store.ledger.database import make_engine, migrate
+from eclose.store.ledger.database import apply_migrations, make_database_engine
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.ledger.rows import build_intent_row, build_outcome_row, build_reply_row, encode_request
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
@@ -24,7 +24,7 @@ def where(request, tmp_path):
 
 @pytest.fixture
 def engine(where):
-    engine = make_engine(where)
+    engine = make_database_engine(where)
     yield engine
     engine.dispose()
 
@@ -56,13 +56,13 @@ def write_of_old(connection, number, *, settled):
 
 def test_a_ledger_of_the_first_schema_is_brought_up_to_date(where, engine):
     with engine.begin() as connection:
-        migrate(connection, MIGRATIONS[:1], MIGRATIONS_TABLE, "here")
+        apply_migrations(connection, {"calls_and_outcomes": MIGRATIONS["calls_and_outcomes"]}, MIGRATIONS_TABLE, "here")
         write_of_old(connection, 0, settled=True)
         write_of_old(connection, 7, settled=False)
     assert applied(engine) == ["calls_and_outcomes"]
     assert "ledger_leases" not in inspect(engine).get_table_names()
     assert asyncio.run(write_and_read(where, 1)) == ([child.reply(0), child.reply(1)], [])
-    assert applied(engine) == sorted(migration.__name__ for migration in MIGRATIONS)
+    assert applied(engine) == sorted(MIGRATIONS)
 
     async def look():
         async with Ledger.open(where, run="a") as ledger:
@@ -92,7 +92,7 @@ def test_sums_of_a_run_are_found_by_index(where, engine):
 
 def test_names_of_migrations_do_not_change():
     """A ledger out there knows them by these."""
-    assert [migration.__name__ for migration in MIGRATIONS] == [
+    assert list(MIGRATIONS) == [
         "calls_and_outcomes",
         "leases",
         "releases",
@@ -120,7 +120,7 @@ def test_a_migration_that_fails_leaves_the_old_state(where, engine, monkeypatch)
 
     def attempt():
         with engine.begin() as connection:
-            migrate(connection, (*MIGRATIONS, broken), MIGRATIONS_TABLE, "here")
+            apply_migrations(connection, {**MIGRATIONS, "broken": broken}, MIGRATIONS_TABLE, "here")
 
     with pytest.raises(UserError, match="second half"):
         attempt()
@@ -138,7 +138,7 @@ def test_a_ledger_of_a_later_version_is_left_alone(where, engine):
 
 
 def test_a_file_of_something_else_is_left_alone(tmp_path):
-    engine = make_engine(tmp_path / "photos.db")
+    engine = make_database_engine(tmp_path / "photos.db")
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE photos (name TEXT)"))
     engine.dispose()

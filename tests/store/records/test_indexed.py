@@ -8,8 +8,8 @@ import pytest
 
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError, UserError
-from eclose.store.records.indexed import index_file
-from eclose.store.records.jsonl import encode, read_records, write_records
+from eclose.store.records.indexed import index_jsonl_file
+from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 
 INSTANCES = [
     Instance(f"id-{number}", "Q?", (Passage("0", "T", "text " * number + "ünï\u2028code"),)) for number in range(1, 8)
@@ -23,7 +23,7 @@ def path(tmp_path):
 
 
 def test_records_are_those_of_the_file(path):
-    index, tally, left_out = index_file(path, Instance)
+    index, tally, left_out = index_jsonl_file(path, Instance)
     assert [index[place] for place in range(len(index))] == list(read_records(path, Instance)) == INSTANCES
     assert index[-1] == INSTANCES[-1]
     assert index.ids == [instance.id for instance in INSTANCES]
@@ -36,19 +36,21 @@ def test_records_are_those_of_the_file(path):
 @pytest.mark.parametrize("last", [True, False])
 def test_any_layout_of_lines(tmp_path, ending, mark, last):
     path = tmp_path / "records.jsonl"
-    text = ending.join(encode(instance).decode() for instance in INSTANCES) + (ending if last else "")
+    text = ending.join(encode_json_line(instance).decode() for instance in INSTANCES) + (ending if last else "")
     path.write_bytes(mark + text.encode())
-    index, tally, _ = index_file(path, Instance)
+    index, tally, _ = index_jsonl_file(path, Instance)
     assert [index[place] for place in range(len(index))] == INSTANCES
     assert tally.received == 7
 
 
 def test_every_line_is_accounted_for(tmp_path):
     path = tmp_path / "records.jsonl"
-    lines = [encode(instance).decode() for instance in INSTANCES]
-    other = encode(Instance("id-1", "Another?", INSTANCES[0].evidence)).decode()
+    lines = [encode_json_line(instance).decode() for instance in INSTANCES]
+    other = encode_json_line(Instance("id-1", "Another?", INSTANCES[0].evidence)).decode()
     path.write_text("\n".join([lines[0], "{no", lines[1], lines[0], '{"id": 7}', other, lines[2], "[1]"]) + "\n")
-    index, tally, left_out = index_file(path, Instance, lambda value: "not wanted" if value.id == "id-3" else None)
+    index, tally, left_out = index_jsonl_file(
+        path, Instance, lambda value: "not wanted" if value.id == "id-3" else None
+    )
     counts = tally.counts()
     assert counts.conserved
     assert (counts.received, counts.accepted) == (8, 2)
@@ -64,12 +66,12 @@ def test_every_line_is_accounted_for(tmp_path):
 
 
 def test_an_index_travels_to_other_processes(path):
-    index, *_ = index_file(path, Instance)
+    index, *_ = index_jsonl_file(path, Instance)
     assert pickle.loads(pickle.dumps(index))[3] == INSTANCES[3]
 
 
 def test_a_file_that_changes_is_noticed(path):
-    index, *_ = index_file(path, Instance)
+    index, *_ = index_jsonl_file(path, Instance)
     write_records(path, INSTANCES[::-1])
     with pytest.raises(RecordError, match=r"records\.jsonl 'id-(1|2|3)'"):
         [index[place] for place in range(3)]
@@ -79,7 +81,7 @@ def test_another_record_in_the_same_place_is_noticed(tmp_path):
     path = tmp_path / "records.jsonl"
     evidence = INSTANCES[0].evidence
     write_records(path, [Instance("a", "Q?", evidence)])
-    index, *_ = index_file(path, Instance)
+    index, *_ = index_jsonl_file(path, Instance)
     write_records(path, [Instance("b", "Q?", evidence)])
     with pytest.raises(RecordError, match="'a': was changed in the file"):
         index[0]
@@ -88,7 +90,7 @@ def test_another_record_in_the_same_place_is_noticed(tmp_path):
 def test_other_content_under_the_same_id_in_the_same_place_is_noticed(tmp_path):
     path = tmp_path / "records.jsonl"
     write_records(path, [Instance("a", "Who?", INSTANCES[0].evidence)])
-    index, *_ = index_file(path, Instance)
+    index, *_ = index_jsonl_file(path, Instance)
     write_records(path, [Instance("a", "How?", INSTANCES[0].evidence)])
     with pytest.raises(RecordError, match="'a': was changed in the file"):
         index[0]
@@ -96,19 +98,19 @@ def test_other_content_under_the_same_id_in_the_same_place_is_noticed(tmp_path):
 
 def test_the_same_record_in_another_spelling_is_a_duplicate(tmp_path):
     path = tmp_path / "records.jsonl"
-    line = encode(INSTANCES[0])
+    line = encode_json_line(INSTANCES[0])
     path.write_bytes(line + b"\n" + json.dumps(json.loads(line), sort_keys=True, indent=None).encode() + b"\n")
-    index, tally, _ = index_file(path, Instance)
+    index, tally, _ = index_jsonl_file(path, Instance)
     assert (len(index), tally.counts().rejected) == (1, {"duplicate": 1})
 
 
 def test_packed_and_missing_files_are_sentences(tmp_path):
     packed = tmp_path / "records.jsonl.gz"
     with gzip.open(packed, "wb") as file:
-        file.write(encode(INSTANCES[0]))
+        file.write(encode_json_line(INSTANCES[0]))
     with pytest.raises(UserError, match=r"is packed.*Unpack it first"):
-        index_file(packed, Instance)
+        index_jsonl_file(packed, Instance)
     with pytest.raises(UserError, match="there is no such file"):
-        index_file(tmp_path / "nowhere.jsonl", Instance)
+        index_jsonl_file(tmp_path / "nowhere.jsonl", Instance)
     with pytest.raises(UserError, match="is a folder"):
-        index_file(tmp_path, Instance)
+        index_jsonl_file(tmp_path, Instance)

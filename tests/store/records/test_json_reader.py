@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from eclose.errors import RecordError, UserError
 from eclose.store.records import strict_json
-from eclose.store.records.json_reader import parse_object, raise_problems, read_objects
-from eclose.store.records.strict_json import JsonWindow
+from eclose.store.records.json_reader import parse_json_object, raise_file_problems, read_json_objects
+from eclose.store.records.strict_json import JsonStreamWindow
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
@@ -37,7 +37,7 @@ class Trickle(io.BytesIO):
 
 @given(st.lists(json_values, max_size=6), st.booleans())
 def test_a_window_finds_every_value_wherever_the_text_is_cut(values, ascii_only):
-    window = JsonWindow(Trickle(json.dumps(values, ensure_ascii=ascii_only).encode()))
+    window = JsonStreamWindow(Trickle(json.dumps(values, ensure_ascii=ascii_only).encode()))
     found = []
     assert window.skip("[")
     while window.peek() not in {"]", ""}:
@@ -48,7 +48,7 @@ def test_a_window_finds_every_value_wherever_the_text_is_cut(values, ascii_only)
 
 @given(objects)
 def test_a_line_reads_as_json_does(value):
-    assert parse_object(json.dumps(value).encode()) == value
+    assert parse_json_object(json.dumps(value).encode()) == value
 
 
 @pytest.mark.parametrize("layout", ["lines", "array", "pretty", "wrapped"])
@@ -63,7 +63,7 @@ def test_layouts_are_told_apart_by_their_first_characters(tmp_path, layout, pack
     }[layout]
     path = tmp_path / "file.any"
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    records = list(read_objects(path))
+    records = list(read_json_objects(path))
     assert [record.value for record in records] == values
     assert records[1].where == ("line 2" if layout == "lines" else "record 2")
 
@@ -71,20 +71,20 @@ def test_layouts_are_told_apart_by_their_first_characters(tmp_path, layout, pack
 def test_line_numbers_count_blank_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('\n\n{"a": 1}\n\n{"a": 2}\n')
-    assert [record.where for record in read_objects(path)] == ["line 3", "line 5"]
+    assert [record.where for record in read_json_objects(path)] == ["line 3", "line 5"]
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     with pytest.raises(UserError, match=r"none\.json: there is no such file\. Check the path"):
-        read_objects(tmp_path / "none.json")
+        read_json_objects(tmp_path / "none.json")
     with pytest.raises(UserError, match=r"is a folder\. Name a file in it"):
-        read_objects(tmp_path)
+        read_json_objects(tmp_path)
 
 
 def test_a_pipe_is_named(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match=r"is a pipe or a device.*Save it to a file first"):
-        read_objects(tmp_path / "pipe")
+        read_json_objects(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_pipe_is_named(tmp_path):
 def test_other_files_get_a_sentence_of_their_own(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
-        list(read_objects(tmp_path / name))
+        list(read_json_objects(tmp_path / name))
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
@@ -112,14 +112,14 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(UserError, match=r"a\.json: cannot be read \(Permission denied\)"):
-        list(read_objects(path))
+        list(read_json_objects(path))
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").touch()
     with pytest.raises(UserError, match=r"pip install 'eclose\[parquet\]'"):
-        list(read_objects(tmp_path / "a.parquet"))
+        list(read_json_objects(tmp_path / "a.parquet"))
 
 
 @pytest.mark.parametrize("wrapping", [("", "\n"), ("[", ",")])
@@ -130,7 +130,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, wrapping):
     path.write_text(opening + separator.join([record] * 8_000) + ("]" if opening else ""))
     assert path.stat().st_size > 8_000_000
     tracemalloc.start()
-    assert sum(1 for _ in read_objects(path)) == 8_000
+    assert sum(1 for _ in read_json_objects(path)) == 8_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_500_000
@@ -140,7 +140,7 @@ def test_an_endless_line_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("eclose.store.records.json_reader.RECORD_LIMIT", 100)
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n' + "x" * 200)
-    records = read_objects(path)
+    records = read_json_objects(path)
     assert next(records).value == {"a": 1}
     with pytest.raises(RecordError, match=r"line 2: is longer than 100 bytes\. Put one record on each line"):
         next(records)
@@ -151,19 +151,19 @@ def test_an_endless_array_item_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_text('["' + "x" * 1_000_000)
     with pytest.raises(UserError, match="breaks off after record 0"):
-        list(read_objects(path))
+        list(read_json_objects(path))
 
 
 def test_a_refused_item_does_not_spoil_its_neighbours(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('[{"a": 1, "a": 2}, {"b": NaN}, {"c": 3}, 4, {"d": ' + "9" * 5000 + '}, {"e": 5}]')
-    assert [record.value for record in read_objects(path)] == [None, None, {"c": 3}, None, None, {"e": 5}]
+    assert [record.value for record in read_json_objects(path)] == [None, None, {"c": 3}, None, None, {"e": 5}]
 
 
 def test_a_file_without_problems_passes():
-    raise_problems(Path("a.csv"), [])
+    raise_file_problems(Path("a.csv"), [])
 
 
 def test_problems_are_told_together_without_repeating_the_file():
     with pytest.raises(UserError, match=r"^a\.csv: cannot be used as it is\. row 1: x; row 2: y; and 2 more\.$"):
-        raise_problems(Path("a.csv"), ["a.csv row 1: x", "row 2: y", "z", "z"], most=2)
+        raise_file_problems(Path("a.csv"), ["a.csv row 1: x", "row 2: y", "z", "z"], most=2)

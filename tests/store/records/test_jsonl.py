@@ -20,9 +20,9 @@ from eclose.errors import RecordError, UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import (
     ReadRecord,
-    check_rules,
-    decode,
-    encode,
+    check_core_rules,
+    decode_core_value,
+    encode_json_line,
     read_records,
     scan_records,
     unwrap_records,
@@ -53,9 +53,9 @@ def instances(draw):
 
 @given(instances())
 def test_instances_come_back_as_they_were(instance):
-    line = encode(instance)
+    line = encode_json_line(instance)
     assert b"\n" not in line
-    assert decode(Instance, json.loads(line)) == instance
+    assert decode_core_value(Instance, json.loads(line)) == instance
 
 
 @settings(max_examples=25)
@@ -70,24 +70,24 @@ def test_responses_and_verdicts_come_back_as_they_were():
     response = Response("r", "1", Trace.of("a", "b"), "A", Source("m", "SFT", 42), "1. a\n2. b\nFinal answer: A")
     verdict = SettledVerdict("r", "1", Verdict(True, None, False), "B", Source("m"))
     for value in (response, verdict):
-        assert decode(type(value), json.loads(encode(value))) == value
+        assert decode_core_value(type(value), json.loads(encode_json_line(value))) == value
 
 
 def test_verdicts_may_be_written_with_the_letters_of_the_paper():
     record = {"response_id": "r", "instance_id": "1", "verdict": {"L": 1, "A": True, "C": 0, "K": None}}
-    assert decode(SettledVerdict, record).verdict == Verdict(True, True, False)
+    assert decode_core_value(SettledVerdict, record).verdict == Verdict(True, True, False)
     with pytest.raises(RecordError, match="under its name and under its letter"):
-        decode(SettledVerdict, {**record, "verdict": {"L": 1, "locally_sound": True}})
+        decode_core_value(SettledVerdict, {**record, "verdict": {"L": 1, "locally_sound": True}})
     with pytest.raises(RecordError, match=r"verdict\.locally_sound: should be a valid boolean"):
-        decode(SettledVerdict, {**record, "verdict": {"L": 2}})
+        decode_core_value(SettledVerdict, {**record, "verdict": {"L": 2}})
 
 
 def test_rules_hold_for_values_made_in_code_too():
-    check_rules(INSTANCE)
+    check_core_rules(INSTANCE)
     with pytest.raises(RecordError, match=r"evidence\[0\]\.id: is empty; evidence\[0\]\.text: is empty"):
-        check_rules(Instance("1", "Q?", (Passage("", "T", " "),)))
+        check_core_rules(Instance("1", "Q?", (Passage("", "T", " "),)))
     with pytest.raises(RecordError, match="answer: is empty"):
-        check_rules(Response("r", "1", Trace(()), " "))
+        check_core_rules(Response("r", "1", Trace(()), " "))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_rules_hold_for_values_made_in_code_too():
 )
 def test_judgments_do_not_contradict_themselves(step, problem):
     with pytest.raises(RecordError, match=problem):
-        check_rules(Judgment("r", "judge", steps=(step,)))
+        check_core_rules(Judgment("r", "judge", steps=(step,)))
 
 
 @pytest.mark.parametrize("depth", [300, 100_000])
@@ -108,12 +108,12 @@ def test_a_record_may_be_deeper_than_the_stack(depth):
     for _ in range(depth):
         nested = [nested]
     with pytest.raises(RecordError, match="is nested too deeply"):
-        decode(Instance, {"id": nested})
+        decode_core_value(Instance, {"id": nested})
 
 
 def test_scan_keeps_going_where_read_stops(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_bytes(encode(INSTANCE) + b"\n{\n" + b'{"id": 1}\n')
+    path.write_bytes(encode_json_line(INSTANCE) + b"\n{\n" + b'{"id": 1}\n')
     kinds = [(record.value is not None, record.error_kind) for record in scan_records(path, Instance)]
     assert kinds == [(True, "unreadable"), (False, "not JSON"), (False, "wrong record")]
     with pytest.raises(RecordError, match=r"a\.jsonl line 2: is not JSON"):
@@ -194,7 +194,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, name):
 )
 def test_the_wrong_file_is_recognised(kind, record, message):
     with pytest.raises(RecordError, match=message):
-        decode(kind, record)
+        decode_core_value(kind, record)
 
 
 def test_packed_files_of_equal_content_are_equal(tmp_path):

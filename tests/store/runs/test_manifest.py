@@ -9,10 +9,12 @@ import pytest
 
 from eclose.errors import RecordError, UserError
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.records.outcome_counts import Counts, RecordCounter
-from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
+from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work_identity, read_manifest
 
-MANIFEST = Manifest("stage", {"n": 1}, {"in": "sha256:1"}, {"out": "sha256:2"}, Counts(3, 1, {"why": 1}, {"bad": 1}))
+MANIFEST = Manifest(
+    "stage", {"n": 1}, {"in": "sha256:1"}, {"out": "sha256:2"}, RecordCounts(3, 1, {"why": 1}, {"bad": 1})
+)
 
 
 def test_a_manifest_comes_back_as_it_was(tmp_path):
@@ -21,7 +23,7 @@ def test_a_manifest_comes_back_as_it_was(tmp_path):
 
 
 def test_a_manifest_with_lost_records_is_not_written(tmp_path):
-    lost = replace(MANIFEST, counts=Counts(3, 1, {"why": 1}))
+    lost = replace(MANIFEST, counts=RecordCounts(3, 1, {"why": 1}))
     with pytest.raises(AssertionError, match="records are unaccounted for"):
         lost.write(tmp_path / "m.json")
     assert not (tmp_path / "m.json").exists()
@@ -46,7 +48,7 @@ def test_a_tally_puts_every_record_somewhere():
     tally.add(ReadRecord("line 2", rejected="duplicate"))
     tally.add(ReadRecord("line 3", error=RecordError("wrong"), error_kind="not JSON"))
     counts = tally.counts()
-    assert counts == Counts(3, 1, {"duplicate": 1}, {"not JSON": 1}, {"mended": 1})
+    assert counts == RecordCounts(3, 1, {"duplicate": 1}, {"not JSON": 1}, {"mended": 1})
     assert counts.conserved
     assert str(counts) == (
         "3 received = 1 accepted + 1 rejected (duplicate 1) + 1 quarantined (not JSON 1); repaired: mended 1"
@@ -54,11 +56,11 @@ def test_a_tally_puts_every_record_somewhere():
 
 
 def test_the_same_work_is_known_by_content_and_settings():
-    work = hash_work("stage", {"n": 1}, {"in": "sha256:1"})
-    assert MANIFEST.work_id == work == hash_work("stage", {"n": 1}, {"renamed": "sha256:1"})
-    assert hash_work("stage", {"n": 2}, {"in": "sha256:1"}) != work
-    assert hash_work("stage", {"n": 1}, {"in": "sha256:9"}) != work
-    assert hash_work("other", {"n": 1}, {"in": "sha256:1"}) != work
+    work = hash_work_identity("stage", {"n": 1}, {"in": "sha256:1"})
+    assert MANIFEST.work_id == work == hash_work_identity("stage", {"n": 1}, {"renamed": "sha256:1"})
+    assert hash_work_identity("stage", {"n": 2}, {"in": "sha256:1"}) != work
+    assert hash_work_identity("stage", {"n": 1}, {"in": "sha256:9"}) != work
+    assert hash_work_identity("other", {"n": 1}, {"in": "sha256:1"}) != work
 
 
 def test_files_of_one_name_are_both_kept(tmp_path):

@@ -21,11 +21,11 @@ from tests.store.postgres import fresh_database
 from eclose.errors import RecordError, Resumable, UserError
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import read_manifest
-from eclose.store.runs.runner import READ_STAGE, Job, Rejection, Runner, RunStoppedError
-from eclose.store.runs.step import RunStep
-from eclose.store.runs.write_results import count_funnel, sum_funnel, write_run_results
+from eclose.store.runs.runner import READ_STAGE, JobRunner, RecordJob, RecordRejection, RunStoppedError
+from eclose.store.runs.step import PipelineStep
+from eclose.store.runs.write_results import count_run_funnel, sum_run_funnel, write_run_results
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Work:
         self.done = []
         self.fail = fail or {}
         self.peak = self.under_way = 0
-        self.jobs = [Job("double", self.double, Number), Job("add", self.add, Number)]
+        self.jobs = [RecordJob("double", self.double, Number), RecordJob("add", self.add, Number)]
 
     async def double(self, number):
         return await self.do("double", number, number.value * 2)
@@ -67,7 +67,7 @@ class Work:
             self.under_way -= 1
         self.done.append((stage, number.id))
         if (problem := self.fail.get((stage, number.id))) is not None:
-            if isinstance(problem, Rejection):
+            if isinstance(problem, RecordRejection):
                 return problem
             raise problem
         return Number(number.id, value)
@@ -75,11 +75,11 @@ class Work:
 
 async def go(where, work, records, *, run="a", workers=8, then=None):
     async with Ledger.open(where, run=run) as ledger:
-        runner = Runner(ledger, work.jobs, lambda number: number.id, workers=workers)
+        runner = JobRunner(ledger, work.jobs, lambda number: number.id, workers=workers)
         try:
             await runner.run(records)
         finally:
-            runner.counts = await count_funnel(ledger, ["double", "add"], runner.progress.received)
+            runner.counts = await count_run_funnel(ledger, ["double", "add"], runner.progress.received)
         if then:
             await then(ledger, runner)
         return runner
@@ -101,7 +101,7 @@ def test_every_record_goes_through_every_job(where):
     assert work.peak == 8
     assert runner.progress.received == 50
     assert runner.progress.finished == {"accepted": 50}
-    assert runner.counts["double"] == Counts(50, 50)
+    assert runner.counts["double"] == RecordCounts(50, 50)
 
 
 def test_jobs_have_no_barrier_between_them(where):
@@ -121,7 +121,7 @@ def test_jobs_have_no_barrier_between_them(where):
         return number
 
     work = Work()
-    work.jobs = [Job("double", first, Number), Job("add", second, Number)]
+    work.jobs = [RecordJob("double", first, Number), RecordJob("add", second, Number)]
     asyncio.run(asyncio.wait_for(go(where, work, numbers(5), workers=2), 30))
     assert ended == ["n0001", "n0002", "n0003", "n0004", "n0000"]
 
@@ -131,7 +131,7 @@ def test_what_is_rejected_or_fails_is_set_aside_with_its_reason_and_the_rest_goe
         kind = "refusal"
 
     fail = {
-        ("double", "n0001"): Rejection("too small", Number("n0001", 1)),
+        ("double", "n0001"): RecordRejection("too small", Number("n0001", 1)),
         ("double", "n0002"): RecordError("is odd"),
         ("add", "n0003"): RefusedError("no"),
         ("add", "n0004"): KeyError("bug"),
@@ -140,12 +140,12 @@ def test_what_is_rejected_or_fails_is_set_aside_with_its_reason_and_the_rest_goe
     runner = asyncio.run(go(where, Work(fail=fail), [*numbers(6), unread, ReadRecord("line 10", rejected="duplicate")]))
     assert runner.progress.finished == {"accepted": 2, "rejected": 2, "quarantined": 4}
     assert runner.counts == {
-        READ_STAGE: Counts(8, 6, {"duplicate": 1}, {"not JSON": 1}),
-        "double": Counts(6, 4, {"too small": 1}, {"RecordError": 1}),
-        "add": Counts(4, 2, {}, {"refusal": 1, "KeyError": 1}),
+        READ_STAGE: RecordCounts(8, 6, {"duplicate": 1}, {"not JSON": 1}),
+        "double": RecordCounts(6, 4, {"too small": 1}, {"RecordError": 1}),
+        "add": RecordCounts(4, 2, {}, {"refusal": 1, "KeyError": 1}),
     }
     assert all(counts.conserved for counts in runner.counts.values())
-    assert sum_funnel(runner.counts).conserved
+    assert sum_run_funnel(runner.counts).conserved
 
 
 def test_a_run_goes_on_where_it_was(where):
@@ -187,7 +187,7 @@ def test_somebody_may_stop_it(where):
     async def stop_soon():
         async with Ledger.open(where, run="a") as ledger:
             work = Work()
-            runner = Runner(ledger, work.jobs, lambda number: number.id, workers=2)
+            runner = JobRunner(ledger, work.jobs, lambda number: number.id, workers=2)
 
             def records():
                 for record in numbers(10_000):
@@ -206,7 +206,11 @@ def test_somebody_may_stop_it(where):
 
 def test_quarantined_records_are_tried_again_on_request(where):
     asyncio.run(
-        go(where, Work(fail={("add", "n0001"): ValueError("x"), ("double", "n0002"): Rejection("no")}), numbers(4))
+        go(
+            where,
+            Work(fail={("add", "n0001"): ValueError("x"), ("double", "n0002"): RecordRejection("no")}),
+            numbers(4),
+        )
     )
 
     async def reopen():
@@ -225,10 +229,10 @@ def test_shards_share_the_records_out(where):
     async def shard(index):
         async with Ledger.open(where, run="a") as ledger:
             mine = lambda record_id: sum(record_id.encode()) % 2 == index  # noqa: E731
-            await Runner(ledger, works[index].jobs, lambda number: number.id, in_shard=mine).run(
+            await JobRunner(ledger, works[index].jobs, lambda number: number.id, in_shard=mine).run(
                 [*numbers(20), ReadRecord("line 99", rejected="duplicate")]
             )
-            return await count_funnel(ledger, ["double", "add"], 21)
+            return await count_run_funnel(ledger, ["double", "add"], 21)
 
     asyncio.run(shard(0))
     counts = asyncio.run(shard(1))
@@ -236,7 +240,7 @@ def test_shards_share_the_records_out(where):
         (stage, f"n{n:04}") for stage in ("double", "add") for n in range(20)
     )
     assert all(works[index].done for index in (0, 1))
-    assert counts[READ_STAGE] == Counts(21, 20, {"duplicate": 1})
+    assert counts[READ_STAGE] == RecordCounts(21, 20, {"duplicate": 1})
 
 
 @settings(max_examples=15, deadline=None)
@@ -245,10 +249,10 @@ def test_exports_are_the_same_in_whatever_order_and_however_often_it_stopped(tmp
     folder = tmp_path_factory.mktemp("run")
     source = folder / "in.jsonl"
     source.write_text("input")
-    fail = {("double", "n0003"): Rejection("small", Number("n0003", 3)), ("add", "n0004"): RecordError("odd")}
+    fail = {("double", "n0003"): RecordRejection("small", Number("n0003", 3)), ("add", "n0004"): RecordError("odd")}
 
     def written(name, records, breaks):
-        stage = RunStep("test", {}, (source,), folder / name / "out.jsonl")
+        stage = PipelineStep("test", {}, (source,), folder / name / "out.jsonl")
 
         async def then(ledger, runner):
             await write_run_results(ledger, stage, ["double", "add"], runner.progress.received)
@@ -258,7 +262,7 @@ def test_exports_are_the_same_in_whatever_order_and_however_often_it_stopped(tmp
                 asyncio.run(go(folder / name / "db", Work(fail=fail | {at: Resumable("stop")}), records))
         asyncio.run(go(folder / name / "db", Work(fail=fail), records, then=then))
         manifest = read_manifest(stage.manifest_path)
-        assert manifest.counts == Counts(20, 18, {"double: small": 1}, {"add: RecordError": 1})
+        assert manifest.counts == RecordCounts(20, 18, {"double: small": 1}, {"add: RecordError": 1})
         return {path.name: path.read_bytes() for path in stage.paths if "manifest" not in path.name}
 
     for name in ("plain", f"broken{rng.random()}"):
@@ -282,11 +286,11 @@ def test_exports_are_the_same_in_whatever_order_and_however_often_it_stopped(tmp
 def test_a_record_that_is_lost_keeps_the_manifest_from_being_written(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("input")
-    stage = RunStep("test", {}, (source,), tmp_path / "out.jsonl")
+    stage = PipelineStep("test", {}, (source,), tmp_path / "out.jsonl")
 
     async def lose():
         async with Ledger.open(tmp_path / "db", run="a") as ledger:
-            await Runner(ledger, Work().jobs, lambda number: number.id).run(numbers(3))
+            await JobRunner(ledger, Work().jobs, lambda number: number.id).run(numbers(3))
             await write_run_results(ledger, stage, ["double", "add"], received=4)
 
     with pytest.raises(AssertionError, match="unaccounted"):

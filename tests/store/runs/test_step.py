@@ -10,7 +10,7 @@ import pytest
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.step import RunStep, refuse_shared_files, sibling_path, write_steps
+from eclose.store.runs.step import PipelineStep, companion_file_path, refuse_shared_files, write_step_files
 
 GOOD = ReadRecord("line 1", Instance("1", "Q?", (Passage("0", "", "x"),)))
 BAD = ReadRecord("line 2", error=RecordError("is wrong", path="in", record="line 2"), error_kind="wrong record")
@@ -20,7 +20,7 @@ BAD = ReadRecord("line 2", error=RecordError("is wrong", path="in", record="line
 def stage(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("input")
-    return RunStep("test", {"n": 1}, (source,), tmp_path / "out.jsonl")
+    return PipelineStep("test", {"n": 1}, (source,), tmp_path / "out.jsonl")
 
 
 def names(stage):
@@ -39,8 +39,8 @@ def failing():
 
 def test_companions_carry_the_whole_name_so_that_no_two_files_share_them():
     outs = [Path("x") / name for name in ("a.jsonl", "a.txt", "a.jsonl.gz", "a", "b/a.jsonl")]
-    assert sibling_path(outs[0], "manifest.json") == Path("x") / "a.jsonl.manifest.json"
-    assert len({sibling_path(out, "manifest.json") for out in outs}) == len(outs)
+    assert companion_file_path(outs[0], "manifest.json") == Path("x") / "a.jsonl.manifest.json"
+    assert len({companion_file_path(out, "manifest.json") for out in outs}) == len(outs)
 
 
 def test_writes_the_accepted_the_refused_and_the_manifest(stage):
@@ -76,7 +76,7 @@ def test_a_failure_leaves_an_earlier_result_as_it_was(stage):
 
 def test_other_work_is_not_overwritten(stage):
     stage.write([GOOD])
-    other = RunStep("test", {"n": 2}, stage.inputs, stage.out)
+    other = PipelineStep("test", {"n": 2}, stage.inputs, stage.out)
     with pytest.raises(UserError, match=r"made from other inputs or with other settings.*--force"):
         other.claim()
     assert other.claim(force=True) is None
@@ -115,7 +115,7 @@ def test_inputs_of_one_name_are_compared_each_with_itself(tmp_path):
     for path in paths:
         path.parent.mkdir()
         path.write_text(path.parent.name)
-    stage = RunStep("test", {}, tuple(paths), tmp_path / "out.jsonl")
+    stage = PipelineStep("test", {}, tuple(paths), tmp_path / "out.jsonl")
     stage.require_inputs()
     stage.refuse_changed_inputs()
     paths[1].write_text("a")
@@ -144,17 +144,17 @@ def test_an_input_is_never_written_to_under_any_name(tmp_path, force, ending, li
     source.write_text("input")
     if linked:
         (tmp_path / "link").symlink_to(source)
-    loop = RunStep("test", {}, (tmp_path / "link" if linked else source,), tmp_path / "a.jsonl")
+    loop = PipelineStep("test", {}, (tmp_path / "link" if linked else source,), tmp_path / "a.jsonl")
     with pytest.raises(SettingError, match=rf"a\.jsonl{ending}: is an input and would be overwritten"):
         loop.claim(force=force)
 
 
 def test_a_missing_input_and_a_folder_as_result_are_named(stage, tmp_path):
     with pytest.raises(UserError, match=r"nowhere: there is no such file"):
-        RunStep("test", {}, (tmp_path / "nowhere",), stage.out).claim()
+        PipelineStep("test", {}, (tmp_path / "nowhere",), stage.out).claim()
     for folder in (tmp_path, Path(), Path("/")):
         with pytest.raises(SettingError, match=r"is a folder\. Name a file to write"):
-            RunStep("test", {}, stage.inputs, folder).claim()
+            PipelineStep("test", {}, stage.inputs, folder).claim()
 
 
 def test_a_strangers_quarantine_file_is_left_alone(stage):
@@ -169,7 +169,7 @@ def test_a_strangers_quarantine_file_is_left_alone(stage):
 
 
 def test_a_strangers_manifest_is_left_alone(stage):
-    other = RunStep("test", {}, (), stage.out.with_name("other.jsonl"))
+    other = PipelineStep("test", {}, (), stage.out.with_name("other.jsonl"))
     other.write([GOOD])
     stage.manifest_path.write_bytes(other.manifest_path.read_bytes())
     with pytest.raises(UserError, match=r"out\.jsonl\.manifest\.json: exists and is the manifest of another file"):
@@ -193,31 +193,31 @@ def test_a_result_that_was_taken_away_can_be_made_again(stage):
 
 
 def test_several_files_in_one_pass(stage, tmp_path):
-    second = RunStep("second", {}, (), tmp_path / "second.jsonl")
-    first, other = write_steps([stage, second], iter([(GOOD, GOOD), (GOOD, BAD)]))
+    second = PipelineStep("second", {}, (), tmp_path / "second.jsonl")
+    first, other = write_step_files([stage, second], iter([(GOOD, GOOD), (GOOD, BAD)]))
     assert (first.accepted, other.accepted, other.quarantined) == (2, 1, {"wrong record": 1})
     assert stage.claim().counts == first
     assert second.claim().counts == other
 
 
 def test_several_files_appear_together_or_not_at_all(stage, tmp_path):
-    second = RunStep("second", {}, (), tmp_path / "second.jsonl")
+    second = PipelineStep("second", {}, (), tmp_path / "second.jsonl")
     with pytest.raises(UserError, match="breaks off"):
-        write_steps([stage, second], zip(failing(), failing(), strict=True))
+        write_step_files([stage, second], zip(failing(), failing(), strict=True))
     assert names(stage) == ["in.jsonl"]
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.manifest.json", "../{}/out.jsonl.quarantined.jsonl"])
 def test_two_stages_of_one_command_do_not_share_files(stage, tmp_path, name):
     with pytest.raises(SettingError, match="both would write"):
-        refuse_shared_files([stage, RunStep("other", {}, (), tmp_path / name.format(tmp_path.name))])
-    refuse_shared_files([stage, RunStep("other", {}, (), tmp_path / "out.jsonl.gz")])
+        refuse_shared_files([stage, PipelineStep("other", {}, (), tmp_path / name.format(tmp_path.name))])
+    refuse_shared_files([stage, PipelineStep("other", {}, (), tmp_path / "out.jsonl.gz")])
 
 
 def started_step(folder, **settings):
     source = folder / "in.jsonl"
     source.touch()
-    return RunStep("ask", settings, (source,), folder / "out.jsonl")
+    return PipelineStep("ask", settings, (source,), folder / "out.jsonl")
 
 
 def test_other_settings_are_refused_by_name_until_the_result_is_written(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from eclose.core.judgment import LocalFailure
 from eclose.core.response import parse_completion
 from eclose.core.verdict import FailureClass, Verdict
-from eclose.store.records.jsonl import check_rules
+from eclose.store.records.jsonl import check_core_rules
 from eclose.world.faulty.broken_responses import (
     FAILURE_PLANS,
     FailureImpact,
@@ -102,7 +102,7 @@ def test_what_was_planted_is_a_good_record(items):
         for plan in FAILURE_PLANS:
             if planted := break_response(item, plan, "seed"):
                 response = planted.response
-                check_rules(response)
+                check_core_rules(response)
                 parsed = parse_completion(response.completion)
                 assert (parsed.trace, parsed.answer) == (response.trace, response.answer)
                 assert len(planted.steps) == len(response.trace)

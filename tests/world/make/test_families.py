@@ -12,8 +12,8 @@ import pytest
 from eclose import Family, ViewKind, check_family
 from eclose.core.instance import Instance
 from eclose.core.response import Response
-from eclose.store.records.jsonl import decode, encode
-from eclose.store.records.strict_json import parse_object
+from eclose.store.records.jsonl import decode_core_value, encode_json_line
+from eclose.store.records.strict_json import parse_json_object
 from eclose.world.make.families import FamilyFunnel, make_families, make_family
 from eclose.world.make.instances import make_item
 from eclose.world.oracle.judge import judge
@@ -106,7 +106,7 @@ def test_proof_graphs_lead_to_the_last_step(families):
 
 def test_families_survive_the_disk(families):
     for family in families[::10]:
-        assert decode(Family, parse_object(encode(family))) == family
+        assert decode_core_value(Family, parse_json_object(encode_json_line(family))) == family
 
 
 def test_nothing_is_dropped_in_silence():
@@ -141,7 +141,7 @@ def test_the_same_families_in_every_process():
     digest = hashlib.sha256()
     for profile in PROFILES:
         for family in islice(make_families(profile, 11), 4):
-            digest.update(encode(family))
+            digest.update(encode_json_line(family))
     seen = {
         subprocess.run(
             [sys.executable, "-c", FINGERPRINT],

@@ -16,7 +16,7 @@ from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.verdict import Verdict
 from eclose.errors import SettingError
-from eclose.store.records.jsonl import check_rules, decode, encode
+from eclose.store.records.jsonl import check_core_rules, decode_core_value, encode_json_line
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.language import relations as rel
 from eclose.world.language.facts import Scene
@@ -51,7 +51,7 @@ def fingerprint(name):
     profile, index = name.split("/")
     item = make_item(profile, 5, int(index))
     broken = [break_response(item, plan, "s") for plan in FAILURE_PLANS]
-    parts = [encode(item.instance).decode(), item.response.completion]
+    parts = [encode_json_line(item.instance).decode(), item.response.completion]
     return content_hash(parts + [response.response.completion for response in broken if response is not None])
 
 
@@ -83,8 +83,8 @@ def test_seeds_and_profiles_give_other_items():
 
 def test_every_instance_is_a_good_record(items):
     for item in items:
-        check_rules(item.instance)
-        assert decode(Instance, json.loads(encode(item.instance))) == item.instance
+        check_core_rules(item.instance)
+        assert decode_core_value(Instance, json.loads(encode_json_line(item.instance))) == item.instance
 
 
 def test_every_question_reads_back_and_has_one_answer(items):

@@ -6,7 +6,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import FailureClass
-from eclose.store.records.jsonl import check_rules
+from eclose.store.records.jsonl import check_core_rules
 from eclose.world.language.claims import IdleStep
 from eclose.world.oracle.answer_equality import is_abstention, is_correct, is_same_answer, matches_value
 from eclose.world.oracle.evidence import read_evidence
@@ -41,7 +41,7 @@ L2, L3, L4 = list(LocalFailure)[1:4]
 def judged(question, *steps, answer="Petra Lind", reference="Petra Lind", aliases=(), evidence=EVIDENCE):
     instance = Instance("q", question, evidence, reference, aliases)
     judgment = judge(instance, Response("r", "q", Trace.of(*steps), answer))
-    check_rules(judgment)
+    check_core_rules(judgment)
     return judgment
 
 

@@ -163,7 +163,7 @@ def assign_to_annotators(
     possible, and not in direct succession where that can be avoided.
 
     >>> items = [AssignmentItem(f"{q}/{m}", q, m) for q in ("q1", "q2") for m in ("x", "y", "z")]
-    >>> assign(items, ["A1", "A2", "A3", "A4", "A5", "A6"]).summary().load_spread
+    >>> assign_to_annotators(items, ["A1", "A2", "A3", "A4", "A5", "A6"]).summary().load_spread
     AssignmentCountRange(least=2, most=2)
     """
     # Sorted, so that the order of the input has no influence.

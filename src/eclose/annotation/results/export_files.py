@@ -37,7 +37,7 @@ from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile, sync_folder
 from eclose.store.records.csv_table import encode_csv
 from eclose.store.records.jsonl import write_records
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.records.parquet import import_pyarrow
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, SCREENING
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, read_manifest
@@ -154,7 +154,7 @@ def _write_label_studio(folder: Path, annotations: AnnotationSet, material: Anno
                 file.write(part)
 
 
-def _count_funnel(annotations: AnnotationSet) -> dict[str, Counts]:
+def _count_funnel(annotations: AnnotationSet) -> dict[str, RecordCounts]:
     """Count responses and questions: received = settled + open."""
     groups: dict[str, Sequence[ResponseAnnotations] | Sequence[QuestionAnnotations]] = {
         "responses": annotations.responses,
@@ -166,11 +166,11 @@ def _count_funnel(annotations: AnnotationSet) -> dict[str, Counts]:
     return funnel
 
 
-def _count_settled(subjects: Iterable[ResponseAnnotations | QuestionAnnotations]) -> Counts:
+def _count_settled(subjects: Iterable[ResponseAnnotations | QuestionAnnotations]) -> RecordCounts:
     reasons = Counter(subject.open_reason for subject in subjects)
     settled = reasons.pop(None, 0)
     unsettled = {str(reason): count for reason, count in reasons.items()}
-    return Counts(settled + sum(unsettled.values()), settled, unsettled)
+    return RecordCounts(settled + sum(unsettled.values()), settled, unsettled)
 
 
 _REFUSAL = "Write to another folder, or move this one away."

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.store.records.csv_table import CsvCell
-from eclose.store.records.parquet import ParquetFile, import_pyarrow
+from eclose.store.records.parquet import ParquetWriter, import_pyarrow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +114,7 @@ def write_parquet_table(path: Path, table: FlatLabelTable) -> None:
     arrow, _ = import_pyarrow()
     schema = arrow.schema([(name, getattr(arrow, _ARROW_TYPES[kind])()) for name, kind in table.columns.items()])
     rows = table.rows()
-    with ParquetFile(path, schema) as file:
+    with ParquetWriter(path, schema) as file:
         while batch := list(islice(rows, _BATCH)):
             file.write_rows(batch)
 

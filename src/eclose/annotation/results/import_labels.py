@@ -19,8 +19,8 @@ from eclose.core.response import Source
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_run_files
 from eclose.store.records.csv_table import LABEL_WORDS, read_csv, unescape_formula
-from eclose.store.records.json_reader import read_objects
-from eclose.store.records.jsonl import check_rules, decode
+from eclose.store.records.json_reader import read_json_objects
+from eclose.store.records.jsonl import check_core_rules, decode_core_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -125,7 +125,7 @@ def _read_rows(path: Path) -> Iterator[tuple[str, JsonObject | RecordError]]:
         for where, cells in read_csv(path)[1]:
             yield where, {name: unescape_formula(cell) for name, cell in cells.items()}
         return
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         if raw.value is not None:
             yield raw.where, raw.value
         elif raw.error is not None:
@@ -186,9 +186,9 @@ def _parse_row(reading: _Reading, row: JsonObject) -> Iterator[Annotation | Scre
     if label_studio.is_label_studio_task(row):
         yield from _task_annotations(reading, row)
     elif "judgment" in row or ("kind" in row and "annotator" not in row):
-        yield _check_exported(decode(Annotation, row))
+        yield _check_exported(decode_core_value(Annotation, row))
     elif "screening" in row or ("asked" in row and not {"annotator", "response_id"} & row.keys()):
-        yield _check_exported(decode(ScreeningAnnotation, row))
+        yield _check_exported(decode_core_value(ScreeningAnnotation, row))
     elif _value(row, reading.columns.get("response_id", "response_id")) is None and "eligible" in row:
         yield _flat_screening(reading, row)
     else:
@@ -203,7 +203,7 @@ def _check_exported(record: Any) -> Any:
     subject = record.response_id if isinstance(record, Annotation) else record.question_id
     for label in (first, record.amended):
         if label is not None:
-            check_rules(label)
+            check_core_rules(label)
             labelled = label.response_id if isinstance(label, Judgment) else label.id
             if (labelled, label.judge) != (subject, record.annotator):
                 raise RecordError(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import SettingError, UserError
 from eclose.store.ledger.ledger import CallIntent
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.strict_json import JsonObject, parse_object
+from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +128,7 @@ class BatchFolder:
 
     def _read_note(self, path: Path) -> ShardNote:
         try:
-            note = ShardNote(**parse_object(path.read_bytes()))
+            note = ShardNote(**parse_json_object(path.read_bytes()))
             note.state = ShardState(note.state)
         except (TypeError, ValueError, UserError) as error:
             raise UserError(f"{path}: this batch note is damaged ({error}). Restore the file from a copy.") from error

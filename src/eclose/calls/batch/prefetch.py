@@ -18,7 +18,7 @@ from eclose.calls.client import load_budget
 from eclose.calls.prices import Price
 from eclose.models.interface import Request
 from eclose.models.openai.endpoint import Route
-from eclose.store.runs.runner import Rejection
+from eclose.store.runs.runner import RecordRejection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel, Reply
     from eclose.store.ledger.ledger import Ledger
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.store.runs.runner import Job
+    from eclose.store.runs.runner import RecordJob
 
 _RECORDS_AT_ONCE = 256
 
@@ -62,7 +62,7 @@ class BatchRoute:
 
 async def prefetch_replies(
     models: Sequence[BatchRoute],
-    bind_jobs: Callable[[Sequence[ChatModel]], list[Job[Any, Any]]],
+    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
     read_records: Callable[[], Iterable[ReadRecord[Any]]],
     ledger: Ledger,
     folder: Path,
@@ -116,7 +116,7 @@ async def prefetch_replies(
 
 async def _collect_requests(
     models: Sequence[BatchRoute],
-    bind_jobs: Callable[[Sequence[ChatModel]], list[Job[Any, Any]]],
+    bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
     records: Iterable[ReadRecord[Any]],
     ledger: Ledger,
     submitted: set[str],
@@ -139,11 +139,11 @@ async def _collect_requests(
     }
 
 
-async def _run_jobs(jobs: Sequence[Job[Any, Any]], value: Any) -> None:
+async def _run_jobs(jobs: Sequence[RecordJob[Any, Any]], value: Any) -> None:
     """Execute the jobs of a record as far as the ledger has replies."""
     # Any error ends the record for this round. Where it is not a missing reply, the run itself meets and reports it.
     with suppress(Exception):
         for job in jobs:
             value = await job.work(value)
-            if isinstance(value, Rejection):
+            if isinstance(value, RecordRejection):
                 return

@@ -23,7 +23,7 @@ from eclose.models.openai.endpoint import EndpointSettings, Route, build_client
 from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, UnreadableBody, excerpt
 from eclose.models.openai.parse_reply import parse_reply
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.strict_json import JsonObject, parse_object
+from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -92,7 +92,7 @@ class BatchProvider:
                     files=[("file", (path.name, file))],
                     options={"headers": {"Content-Type": "multipart/form-data"}},
                 )
-            return _parse_id(parse_object(response.content))
+            return _parse_id(parse_json_object(response.content))
 
         return await self._send(f"cannot upload {path.name}", send)
 
@@ -107,7 +107,7 @@ class BatchProvider:
 
         async def send() -> ProviderBatch:
             response = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
-            return _parse_batch(parse_object(response.content))
+            return _parse_batch(parse_json_object(response.content))
 
         return await self._send("cannot create a batch", send, retryable=_NOT_EXECUTED)
 
@@ -156,7 +156,7 @@ class BatchProvider:
 
     async def _get(self, path: str, query: dict[str, str | int] | None = None) -> JsonObject:
         response = await self._client.get(path, cast_to=httpx2.Response, options={"params": query or {}})
-        return parse_object(response.content)
+        return parse_json_object(response.content)
 
     async def _send(
         self, problem: str, send: Callable[[], Awaitable[T]], retryable: frozenset[FailureKind] = _RETRYABLE

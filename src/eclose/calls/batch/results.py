@@ -18,7 +18,7 @@ from eclose.models.interface import Decoding, Reply, ReplySchema, Request, Usage
 from eclose.models.openai.failures import CallFailure, HttpResponse, excerpt
 from eclose.models.openai.parse_reply import parse_reply
 from eclose.models.token_counts import bound_usage
-from eclose.store.records.strict_json import JsonObject, parse_object
+from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -187,7 +187,7 @@ class ExpectedReply:
 def read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
     """Return how to parse the reply to each request of a shard, by custom id."""
     with path.open("rb") as file:
-        lines = (parse_object(line) for line in file)
+        lines = (parse_json_object(line) for line in file)
         return {line["custom_id"]: _expect_reply(line["body"]) for line in lines}
 
 
@@ -260,7 +260,7 @@ class BatchResults:
             with path.open("rb") as file:
                 for raw in file:
                     try:
-                        yield parse_object(raw)
+                        yield parse_json_object(raw)
                     except RecordError:
                         yield None
 

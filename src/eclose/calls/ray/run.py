@@ -29,7 +29,7 @@ from eclose.errors import SettingError
 from eclose.models.resolve import ServedModelRef, index_by_name
 from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.runs.runner import Runner
+from eclose.store.runs.runner import JobRunner
 
 if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
@@ -96,7 +96,7 @@ async def _work(
         with run.open_records() as records:
             run.stage.refuse_changed_inputs()
             jobs = bind_jobs(run, [models[ref.name] for ref in run.model_refs])
-            runner = Runner[Any](ledger, jobs, run.record_id, workers=calls.workers, in_shard=shard.contains)
+            runner = JobRunner[Any](ledger, jobs, run.record_id, workers=calls.workers, in_shard=shard.contains)
             stop.listen(runner.stop)
             await runner.run(records)
     return runner.progress.received

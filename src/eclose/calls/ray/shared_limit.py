@@ -17,7 +17,12 @@ from sqlalchemy import text
 
 from eclose.core.identity import hash_rank
 from eclose.errors import Resumable, SettingError, UserError
-from eclose.store.ledger.database import describe_location, is_url, make_engine, migrate
+from eclose.store.ledger.database import (
+    apply_migrations,
+    describe_database_location,
+    is_database_url,
+    make_database_engine,
+)
 from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.rows import encode_text
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
@@ -115,7 +120,7 @@ async def share_limit(
     Nothing is sent before the first share is granted, or after it expires. Raises ``Resumable`` in the block where the
     database cannot be reached for several leases.
     """
-    if not is_url(where):
+    if not is_database_url(where):
         raise SettingError(
             f"{where}: workers can share a limit only in a PostgreSQL database. Pass --ledger postgresql://..."
         )
@@ -150,8 +155,8 @@ class _Worker:
         self._row = {"run": encode_text(run), "model": encode_text(model), "worker": self._name}
         self._lock = int(hash_rank("shares", run, model)[:15], 16)
         self._lease = lease_seconds
-        self._database = describe_location(where)
-        self._commits = GroupCommitter(make_engine(where), self._database)
+        self._database = describe_database_location(where)
+        self._commits = GroupCommitter(make_database_engine(where), self._database)
         self._granted = self.nothing
         self._joined = -inf
         self._until = 0.0
@@ -159,7 +164,7 @@ class _Worker:
 
     async def join(self) -> None:
         """Add this worker to the division."""
-        await self._commits.run(lambda c: migrate(c, MIGRATIONS, MIGRATIONS_TABLE, self._database))
+        await self._commits.run(lambda c: apply_migrations(c, MIGRATIONS, MIGRATIONS_TABLE, self._database))
         await self._renew()
         self._joined = _time()
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eclose.core.identity import hash_rank
 from eclose.errors import Resumable, SettingError, UserError
-from eclose.store.ledger.database import is_url
+from eclose.store.ledger.database import is_database_url
 from eclose.store.runs.runner import RunStoppedError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def run_on_ray(
 
 def require_shared_ledger(ledger: Path | str) -> None:
     """Raise unless the ledger is a database that takes several writers."""
-    if not is_url(ledger):
+    if not is_database_url(ledger):
         raise SettingError(
             f"{ledger}: workers of a cluster write concurrently, and a file takes one writer. "
             "Pass a PostgreSQL database: --ledger postgresql://user@host/name."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from eclose.calls.client import ModelConnection
-    from eclose.store.runs.runner import Runner, RunProgress
+    from eclose.store.runs.runner import JobRunner, RunProgress
 
 LIVE_SECONDS = 0.5
 # For log files: a run over night writes about a thousand lines.
@@ -31,7 +31,7 @@ _KINDS = ("accepted", "rejected", "quarantined")
 
 
 @contextmanager
-def watch_run(runner: Runner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
+def watch_run(runner: JobRunner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
     """Show progress and stop on signals while the block lasts."""
     meter = Meter(runner.progress, connections, total)
     with _stop_on_signals(runner), _refresh(meter.line):
@@ -153,7 +153,7 @@ _HANGUP = getattr(signal, "SIGHUP", None)
 
 
 @contextmanager
-def _stop_on_signals(runner: Runner[Any]) -> Iterator[None]:
+def _stop_on_signals(runner: JobRunner[Any]) -> Iterator[None]:
     """Stop at the first signal, finishing the calls in flight; end at once at the second.
 
     A hang-up, as at the end of an ssh session, may come more than once and never ends at once. Under ``nohup``, which

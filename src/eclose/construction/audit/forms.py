@@ -14,7 +14,7 @@ from eclose.core.three_valued import Label, conjunction
 from eclose.errors import RecordError, UserError
 from eclose.protocol.auditing import MARKS, PARTS, AuditForm
 from eclose.store.records.csv_table import LABEL_WORDS, encode_csv, read_csv
-from eclose.store.records.json_reader import raise_problems, require_file
+from eclose.store.records.json_reader import raise_file_problems, require_regular_file
 from eclose.store.records.jsonl import scan_records
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ def encode_forms(forms: Sequence[AuditForm], layout: FormFormat) -> bytes:
 
 def read_forms(path: Path) -> list[FilledForm]:
     """Read all forms of a file, a table or JSON Lines by its name; raise one error with all problems."""
-    require_file(path)
+    require_regular_file(path)
     forms, problems = [], []
     for form in _read_table(path) if path.suffix.lower() == ".csv" else _read_lines(path):
         if isinstance(form, RecordError):
             problems.append(str(form))
         else:
             forms.append(form)
-    raise_problems(path, problems)
+    raise_file_problems(path, problems)
     if not forms:
         raise UserError(f"{path}: holds no form. Check that this is the file you meant.")
     return forms

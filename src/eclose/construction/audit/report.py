@@ -26,7 +26,7 @@ from eclose.stats.coefficients import MISSING, gwet_ac1, pair_tables, raw_agreem
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import Strata
-from eclose.store.records.json_reader import raise_problems
+from eclose.store.records.json_reader import raise_file_problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def match_forms(key: AuditKey, path: Path, forms: Sequence[FilledForm]) -> Annot
     annotators = {owners[form.id][0] for form in forms if form.id in owners}
     if len(annotators) > 1:
         problems.append(f"the forms belong to several annotators: {', '.join(map(str, sorted(annotators)))}")
-    raise_problems(path, problems)
+    raise_file_problems(path, problems)
     return AnnotatorForms(annotators.pop(), by_family)
 
 

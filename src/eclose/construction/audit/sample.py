@@ -24,8 +24,8 @@ from eclose.protocol.auditing import GUIDELINE, AuditForm, DisclosedFamily
 from eclose.protocol.prompts import load_text
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import scan_families
-from eclose.store.records.json_reader import require_file
-from eclose.store.records.jsonl import encode
+from eclose.store.records.json_reader import require_regular_file
+from eclose.store.records.jsonl import encode_json_line
 from eclose.store.runs import folder as names
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def hash_corpus(run: Path) -> str:
 def _split_files(run: Path) -> dict[str, Path]:
     paths = {TRAINING: run / names.TRAIN, DEVELOPMENT: run / names.DEVELOPMENT} if run.is_dir() else {ALL: run}
     for path in paths.values():
-        require_file(path)
+        require_regular_file(path)
     return paths
 
 
@@ -202,7 +202,7 @@ def _pool_families(
         # A hash and not a random generator: the draw must not depend on the order in which families are read.
         rank = int(hash_rank("audit", seed, dataset, family.id), 16)
         pools.setdefault((dataset, split), _Pool(n)).add(family, rank)
-        hashes.append(hash_rank(split, encode(family).decode()))
+        hashes.append(hash_rank(split, encode_json_line(family).decode()))
     return pools, hashes, dict(sorted(set_aside.items()))
 
 
@@ -275,7 +275,7 @@ def encode_audit_key(key: AuditKey) -> bytes:
 def read_audit_key(folder: Path) -> AuditKey:
     """Read the key of an audit's folder."""
     path = folder / KEY_FILE
-    require_file(path)
+    require_regular_file(path)
     try:
         return TypeAdapter(AuditKey).validate_json(path.read_bytes(), strict=True, extra="forbid")
     except ValidationError as invalid:

@@ -21,11 +21,11 @@ from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import scan_families
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.runs.folder import CARD, FAMILIES
-from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work_identity, read_manifest
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -55,10 +55,10 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     if out.resolve() == folder.resolve():
         raise SettingError(f"{out}: holds the families, and their card would be overwritten. Name another folder.")
     families = folder / FAMILIES if source.is_dir() else source
-    origin = sibling_path(families, "manifest.json")
+    origin = companion_file_path(families, "manifest.json")
     # The manifest and the audit report appear on the card, so a change of either makes another export.
     inputs = hash_files([*splits.values(), *([origin] if origin.is_file() else []), *find_audit_reports(folder)])
-    if not force and (finished := _read_finished(out, hash_work(STAGE, SETTINGS, inputs))) is not None:
+    if not force and (finished := _read_finished(out, hash_work_identity(STAGE, SETTINGS, inputs))) is not None:
         return DatasetExport(finished, again=True)
     tables = _Tables(out)
     tables.write(splits)
@@ -74,7 +74,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
 def find_splits(source: Path) -> dict[str, Path]:
     """Return the files of a run's folder by split name; a single file is for training."""
     if not source.is_dir():
-        require_file(source)
+        require_regular_file(source)
         return {"train": source}
     splits = {split: source / name for split, name in SPLITS.items()}
     if missing := [path.name for path in splits.values() if not path.is_file()]:

@@ -16,10 +16,10 @@ from eclose.benchmarks import hotpot, musique, two_wiki
 from eclose.construction.audit.file_names import REPORT
 from eclose.construction.audit.sample import hash_corpus
 from eclose.construction.split import STAGE, dataset_name
-from eclose.store.records.json_reader import parse_object, read_objects
+from eclose.store.records.json_reader import parse_json_object, read_json_objects
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclose.store.runs.manifest import Manifest, read_manifest
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +155,7 @@ def collect_facts(
 
 def find_origin_manifest(families: Path) -> Manifest | None:
     """Return the manifest of the run that made a file of families; for a split, that of the complete families."""
-    path = sibling_path(families, "manifest.json")
+    path = companion_file_path(families, "manifest.json")
     if not path.is_file():
         return None
     manifest = read_manifest(path)
@@ -173,7 +173,7 @@ def count_datasets(path: Path) -> Counter[str]:
 
 
 def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         if raw.error is not None:
             raise raw.error
         yield (raw.value or {}).get("source") or {}
@@ -187,7 +187,7 @@ def find_audit_reports(folder: Path) -> list[Path]:
 def _find_audit(folder: Path) -> AuditSummary | None:
     """Return the summary of an audit in a folder, if it concerns the families that are there now."""
     for path in find_audit_reports(folder):
-        report = parse_object(path.read_bytes())
+        report = parse_json_object(path.read_bytes())
         # An audit of earlier families says nothing about these: the card then lists no audit.
         if report.get("corpus") == hash_corpus(folder):
             return AuditSummary(str(path.relative_to(folder)), sum(report["audited"].values()), len(report["open"]))

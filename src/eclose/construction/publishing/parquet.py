@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from eclose.core.family import Family
 from eclose.errors import RecordError, UserError
-from eclose.store.records.json_reader import parse_object, read_objects
-from eclose.store.records.jsonl import decode
-from eclose.store.records.parquet import ParquetFile, import_pyarrow
+from eclose.store.records.json_reader import parse_json_object, read_json_objects
+from eclose.store.records.jsonl import decode_core_value
+from eclose.store.records.parquet import ParquetWriter, import_pyarrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,13 +59,13 @@ def write_families_parquet(
     schema = _schema()
     paths: list[Path] = []
     with ExitStack() as stack:
-        file: ParquetFile | None = None
+        file: ParquetWriter | None = None
         for group in _groups(families, schema, group_bytes):
             if file is None or file.size >= shard_bytes:
                 # Closes the previous shard, which writes its footer, before the next one is opened.
                 stack.close()
                 paths.append(Path(folder) / f"{split}-{len(paths):05}.parquet")
-                file = stack.enter_context(ParquetFile(paths[-1], schema))
+                file = stack.enter_context(ParquetWriter(paths[-1], schema))
             file.write(arrow.Table.from_batches(group))
     return paths
 
@@ -73,11 +73,11 @@ def write_families_parquet(
 def read_families_parquet(*paths: Path | str) -> Iterator[Family]:
     """Yield the families of files; raise at the first that cannot be read."""
     for path in paths:
-        for raw in read_objects(path):
+        for raw in read_json_objects(path):
             if raw.error is not None:
                 raise raw.error
             try:
-                yield decode(Family, _from_cell(Family, raw.value))
+                yield decode_core_value(Family, _from_cell(Family, raw.value))
             except RecordError as error:
                 raise error.at(path, raw.where) from error
 
@@ -126,7 +126,7 @@ def _from_cell(kind: Any, cell: Any) -> Any:
         types = _field_types(kind)
         # Unknown names are passed on, so that decoding refuses them as it does for JSON Lines.
         return {name: _from_cell(types.get(name), item) for name, item in cell.items()}
-    return parse_object(cell.encode()) if _is_mapping(kind) and isinstance(cell, str) else cell
+    return parse_json_object(cell.encode()) if _is_mapping(kind) and isinstance(cell, str) else cell
 
 
 @cache

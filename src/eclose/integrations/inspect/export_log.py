@@ -35,10 +35,10 @@ from eclose.judged_cases import check_run, read_run_files
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import serialize_evidence
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, read_records
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.manifest import Manifest, hash_files
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,9 +57,9 @@ class ExportedInspectLogs(NamedTuple):
     """The written logs, with counts of the run's records."""
 
     logs: tuple[Path, ...]
-    instances: Counts
-    responses: Counts
-    judgments: Counts
+    instances: RecordCounts
+    responses: RecordCounts
+    judgments: RecordCounts
     stale: tuple[str, ...] = ()
     """One sentence for each file that changed since it was judged."""
 
@@ -71,7 +71,7 @@ class _RunRecords:
     instances: Mapping[str, Instance]
     by_source: Mapping[Source, list[Response]]
     judgments: Mapping[str, Judgment]
-    counts: tuple[Counts, Counts, Counts]
+    counts: tuple[RecordCounts, RecordCounts, RecordCounts]
     stale: tuple[str, ...] = ()
 
 
@@ -99,9 +99,9 @@ def export_run_to_inspect(
         write_eval_log(_build_log(run, source, records), path)
         settings = {"model": source.model, "method": source.method, "seed": source.seed}
         written = len(records.by_source[source])
-        counts = Counts(written, written)
+        counts = RecordCounts(written, written)
         manifest = Manifest("data to-inspect", settings, hash_files(inputs), hash_files([path]), counts)
-        manifest.write(sibling_path(path, "manifest.json"))
+        manifest.write(companion_file_path(path, "manifest.json"))
     return ExportedInspectLogs(tuple(paths.values()), *records.counts, records.stale)
 
 
@@ -128,11 +128,13 @@ def _read_records(run: Path, *, allow_stale: bool) -> _RunRecords:
     answered = {response.instance_id for response in responses.values()}
     unanswered = len(instances) - len(answered)
     rejected = {**unused, **({NO_RESPONSE: unanswered} if unanswered else {})}
-    instance_counts = Counts(len(answered) + sum(rejected.values()), len(answered), rejected)
+    instance_counts = RecordCounts(len(answered) + sum(rejected.values()), len(answered), rejected)
     return _RunRecords(instances, by_source, judgments, (instance_counts, response_counts, judgment_counts), stale)
 
 
-def _match(records: Iterable[tuple[str, str, T]], parents: Container[str], orphan: str) -> tuple[dict[str, T], Counts]:
+def _match(
+    records: Iterable[tuple[str, str, T]], parents: Container[str], orphan: str
+) -> tuple[dict[str, T], RecordCounts]:
     """Return the records with a known parent by id, and counts of all; ``orphan`` names the others."""
     # Each record comes as its id, the id of its parent, and the record itself.
     by_id: dict[str, T] = {}
@@ -144,7 +146,7 @@ def _match(records: Iterable[tuple[str, str, T]], parents: Container[str], orpha
             rejected[DUPLICATE if by_id[id_] == record else ID_REUSED] += 1
         else:
             by_id[id_] = record
-    return by_id, Counts(len(by_id) + rejected.total(), len(by_id), dict(rejected))
+    return by_id, RecordCounts(len(by_id) + rejected.total(), len(by_id), dict(rejected))
 
 
 def _file_name(source: Source) -> str:

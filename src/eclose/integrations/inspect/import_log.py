@@ -18,9 +18,16 @@ from eclose.integrations.inspect.cases import (
     response_from_output,
 )
 from eclose.integrations.inspect.model import PROVIDER, require_inspect
-from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, WRONG_RECORD, ReadRecord, check_rules, encode
+from eclose.store.records.jsonl import (
+    DUPLICATE,
+    ID_REUSED,
+    WRONG_RECORD,
+    ReadRecord,
+    check_core_rules,
+    encode_json_line,
+)
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
-from eclose.store.runs.step import RunStep, write_steps
+from eclose.store.runs.step import PipelineStep, write_step_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
 
     from eclose.core.instance import Instance
-    from eclose.store.records.outcome_counts import Counts
+    from eclose.store.records.outcome_counts import RecordCounts
 
 SCORE = "lgg"
 FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in the log", "not scored"
@@ -48,8 +55,8 @@ class InspectSampleRecords(NamedTuple):
 class ImportedRunFile(NamedTuple):
     """A file of the run's folder, with counts of the samples."""
 
-    stage: RunStep
-    counts: Counts
+    stage: PipelineStep
+    counts: RecordCounts
     again: bool
     """Whether the file existed from the same import and was left as it is."""
 
@@ -61,13 +68,13 @@ def import_inspect_log(log: Path, out: Path, *, score: str = SCORE, force: bool 
     """
     require_inspect()
     names = (INSTANCES, RESPONSES, JUDGMENTS)
-    steps = [RunStep("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
+    steps = [PipelineStep("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
     manifests = [step.claim(force=force) for step in steps]
     # The three files come from one pass over the log, so all are written unless all exist.
     if all(manifest is not None for manifest in manifests):
         pairs = zip(steps, manifests, strict=True)
         return [ImportedRunFile(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
-    all_counts = write_steps(steps, read_log_samples(log, score=score))
+    all_counts = write_step_files(steps, read_log_samples(log, score=score))
     return [ImportedRunFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
 
 
@@ -144,7 +151,7 @@ class _SampleReader:
 
     def _check_question(self, where: str, instance: Instance) -> ReadRecord[Instance]:
         """Return the question at its first occurrence, a rejection at further epochs, an error for a reused id."""
-        content = hash(encode(instance))
+        content = hash(encode_json_line(instance))
         first = self._questions.setdefault(instance.id, (where, content))
         if first == (where, content):
             return ReadRecord(where, value=instance)
@@ -205,7 +212,7 @@ class _SampleReader:
 def _parse_instance(sample: EvalSample) -> Instance:
     target = [sample.target] if isinstance(sample.target, str) else sample.target
     instance = instance_from_sample(sample.id, _question_text(sample), target, sample.metadata)
-    check_rules(instance)
+    check_core_rules(instance)
     return instance
 
 

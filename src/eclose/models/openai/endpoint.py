@@ -29,7 +29,7 @@ from eclose.models.openai.failures import (
     excerpt,
 )
 from eclose.models.openai.parse_reply import parse_reply
-from eclose.store.records.strict_json import parse_object
+from eclose.store.records.strict_json import parse_json_object
 
 try:
     import aiohttp
@@ -329,7 +329,7 @@ async def _list_models(route: Route, settings: EndpointSettings) -> list[str]:
     try:
         async with build_client(route, settings) as client, asyncio.timeout(settings.deadline):
             response = await client.get("/models", cast_to=httpx2.Response)
-        models = parse_object(response.content)["data"]
+        models = parse_json_object(response.content)["data"]
         return [str(model["id"]) for model in models]
     except TimeoutError:
         problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"

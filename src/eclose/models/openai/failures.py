@@ -15,7 +15,7 @@ from math import isfinite
 
 from eclose.errors import EcloseError, UserError
 from eclose.models.interface import Reply, Usage
-from eclose.store.records.strict_json import parse_object
+from eclose.store.records.strict_json import parse_json_object
 
 LONGEST_PROBLEM = 300
 """Largest number of characters of a server's text in a message."""
@@ -255,7 +255,7 @@ def _is_page(headers: Mapping[str, str], text: str) -> bool:
 def _error_message(body: bytes) -> str | None:
     """Return the message in an error body, which providers nest differently; None without one."""
     try:
-        error = parse_object(body).get("error")
+        error = parse_json_object(body).get("error")
     except UserError:
         return None
     message = error.get("message") if isinstance(error, dict) else error

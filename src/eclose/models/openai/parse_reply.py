@@ -28,7 +28,7 @@ from eclose.models.openai.failures import (
     scrub_body,
 )
 from eclose.models.token_counts import bound_usage
-from eclose.store.records.strict_json import JsonObject, parse_object
+from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +109,7 @@ class _ReplyParser:
         if kind != "application/json" and not kind.endswith("+json"):
             self._fail(FailureKind.TRANSIENT, f"the server sent {kind or 'no content type'}, not JSON")
         try:
-            envelope = parse_object(self._response.body)
+            envelope = parse_json_object(self._response.body)
         except UserError as error:
             self._fail(FailureKind.TRANSIENT, f"the body {error}")
         if envelope.get("error"):
@@ -240,7 +240,7 @@ def find_schema_error(text: str, schema: Mapping[str, Any]) -> str | None:
     import jsonschema_rs  # noqa: PLC0415 - only structured replies need it
 
     try:
-        value = parse_object(text.encode("utf-8"))
+        value = parse_json_object(text.encode("utf-8"))
     except UserError as error:
         return str(error)
     try:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import RecordError, UserError
 from eclose.store.ledger import queries as sql
-from eclose.store.ledger.database import read_server_time
-from eclose.store.ledger.rows import RunAccount, encode_key, encode_text
+from eclose.store.ledger.database import read_database_time
+from eclose.store.ledger.rows import RunAccount, encode_call_key, encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ OUTAGE_SECONDS = 120.0
 this time: their leases may have run out because of an outage."""
 
 
-class CapExceededError(UserError):
+class CostCapExceededError(UserError):
     """The cap does not cover the highest cost of a call on top of what the run has, or may have, cost."""
 
     def __init__(self, account: RunAccount) -> None:
@@ -46,7 +46,7 @@ class CallInFlightError(RecordError):
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class CallSend:
     """One send of a call and how it ended."""
 
     seq: int
@@ -62,11 +62,11 @@ class Send:
 class CallSends:
     """All sends of a call, first to last, and its reply."""
 
-    sends: tuple[Send, ...]
+    sends: tuple[CallSend, ...]
     reply: tuple[bytes, bytes, int] | None = None
     """Writer whose last send the reply settles, run that got it, and cost; None without a reply."""
 
-    def open(self) -> list[Send]:
+    def open(self) -> list[CallSend]:
         """Return the sends that were neither settled by the reply nor released."""
         writer = None if self.reply is None else self.reply[0]
         settled = max((send.seq for send in self.sends if send.writer == writer), default=None)
@@ -86,7 +86,7 @@ class CallSends:
             totals.setdefault(self.reply[1], Counter())["spent"] += self.reply[2]
         return {run: RunAccount(total["spent"], total["reserved"], total["assumed"]) for run, total in totals.items()}
 
-    def changed(self, send: Send, **changes: Any) -> CallSends:
+    def changed(self, send: CallSend, **changes: Any) -> CallSends:
         """Return the sends with one of them changed."""
         return replace(self, sends=tuple(replace(each, **changes) if each == send else each for each in self.sends))
 
@@ -123,7 +123,7 @@ class RunAccounting:
 
     def beat(self, connection: Connection) -> None:
         """Renew the lease."""
-        now = read_server_time(connection)
+        now = read_database_time(connection)
         # A gap between two beats means an outage, or a process that was suspended.
         if now - self._beat_server_time > LEASE_SECONDS / 2:
             self._observed_since = now
@@ -169,7 +169,7 @@ class RunAccounting:
     def release_orphans(self, connection: Connection, older_than: float) -> tuple[int, int]:
         """Exclude the open sends of dead writers from the budget; return their number and the amount set free."""
         count = amount = 0
-        before = read_server_time(connection) - older_than
+        before = read_database_time(connection) - older_than
         for run in [bytes(run) for run in connection.execute(sql.RUNS).scalars()]:
             self.bury_dead(connection, run)
             assumed = self.derive(connection, run).assumed
@@ -184,8 +184,8 @@ class RunAccounting:
         """Claim records for a worker; return the ids of those that it has now."""
         # Serialised by an advisory lock: two processes that claim the same records in different orders would deadlock.
         if self._shared:
-            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_lock_number("claims", self._run)})
-        now = read_server_time(connection)
+            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_advisory_lock("claims", self._run)})
+        now = read_database_time(connection)
         parameters = {"run": self._run, "stage": stage, "worker": worker, "now": now, "expires": now + lease_seconds}
         ids = ((encode_text(record_id), record_id) for record_id in record_ids)
         return {name for raw, name in ids if connection.execute(sql.CLAIM, {**parameters, "record_id": raw}).rowcount}
@@ -193,7 +193,7 @@ class RunAccounting:
     def give_back(self, connection: Connection, stage: bytes, record_ids: Sequence[bytes]) -> None:
         """Delete this writer's claims on records."""
         if self._shared:
-            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_lock_number("claims", self._run)})
+            connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_advisory_lock("claims", self._run)})
         parameters = {"run": self._run, "stage": stage, "worker": self._writer}
         if record_ids:
             connection.execute(sql.GIVE_BACK, [{**parameters, "record_id": record_id} for record_id in record_ids])
@@ -219,17 +219,17 @@ class RunAccounting:
         if row is None:
             # The totals in the message should include what dead writers left behind.
             self.bury_dead(connection)
-            raise CapExceededError(self.derive(connection))
+            raise CostCapExceededError(self.derive(connection))
         return RunAccount(*row)
 
     def read_sends(self, connection: Connection, key: str) -> CallSends:
         """Return all sends of a call."""
-        rows = connection.execute(sql.SENDS, {"key": encode_key(key)}).all()
+        rows = connection.execute(sql.SENDS, {"key": encode_call_key(key)}).all()
         reply = None
         if rows and rows[0].settled_writer is not None:
             reply = bytes(rows[0].settled_writer), bytes(rows[0].settled_run), int(rows[0].cost)
         sends = (
-            Send(row.seq, bytes(row.run), bytes(row.writer), row.reserved, bool(row.released), row.counted)
+            CallSend(row.seq, bytes(row.run), bytes(row.writer), row.reserved, bool(row.released), row.counted)
             for row in rows
         )
         return CallSends(tuple(sends), reply)
@@ -249,7 +249,7 @@ class RunAccounting:
         self, connection: Connection, key: str, row: Mapping[str, Any], cap: int | None, *, again: bool
     ) -> RunAccount | None:
         """Write an intent and reserve its highest cost; ``again`` where the transaction is repeated."""
-        if again and find_last_open(self.read_sends(connection, key), self._writer) is not None:
+        if again and find_last_open_send(self.read_sends(connection, key), self._writer) is not None:
             return None  # the connection was lost after the commit took effect
         account = self.reserve(connection, row["reserved"], cap)
         # A new call cannot be in flight elsewhere, so the lock and the queries are needed for known calls only.
@@ -269,7 +269,7 @@ class RunAccounting:
     def is_in_flight(self, connection: Connection, key: str) -> bool:
         """Return whether another live writer waits for the reply to a call; mark sends of dead ones as broken off."""
         if self._shared:
-            connection.execute(sql.LOCK_CALL, {"key": encode_key(key)})
+            connection.execute(sql.LOCK_CALL, {"key": encode_call_key(key)})
         sends = self.read_sends(connection, key)
         if sends.reply is not None:
             return False
@@ -293,9 +293,9 @@ class RunAccounting:
             self.apply(connection, before, replace(before, reply=(writer, self._run, cost)))
 
 
-def find_last_open(sends: CallSends, writer: bytes | None) -> Send | None:
+def find_last_open_send(sends: CallSends, writer: bytes | None) -> CallSend | None:
     """Return the last send that a writer has in flight; without a writer the last open one, broken off or not."""
-    candidates: Sequence[Send] = [
+    candidates: Sequence[CallSend] = [
         send for send in sends.open() if writer is None or (send.writer == writer and send.counted is None)
     ]
     return candidates[-1] if candidates else None

@@ -57,16 +57,16 @@ _NO_URL = "this is not the URL of a database. Write postgresql://user@host/name,
 _PUBLIC_PARAMETERS = ("host", "hostaddr", "port", "user", "dbname", "service", "sslmode")
 
 
-def is_url(location: Path | str) -> bool:
+def is_database_url(location: Path | str) -> bool:
     """Return whether a location is a URL and not a file; raise on a mistyped PostgreSQL URL."""
     if isinstance(location, str) and "://" not in location and location.startswith("postgres") and "@" in location:
         raise SettingError(_NO_URL)  # as a path, its password would become the name of a folder
     return isinstance(location, str) and "://" in location
 
 
-def describe_location(location: Path | str) -> str:
+def describe_database_location(location: Path | str) -> str:
     """Return the file or URL for messages, without a password or other secrets."""
-    if not is_url(location):
+    if not is_database_url(location):
         return str(location)
     url = _parse_url(str(location))
     server = url.set(query={}).render_as_string()
@@ -74,7 +74,7 @@ def describe_location(location: Path | str) -> str:
     return f"{server}?{query}" if query else server
 
 
-def has_password(location: str) -> bool:
+def url_has_password(location: str) -> bool:
     """Return whether a URL contains a password, before the host or in its query."""
     url = _parse_url(location)
     return bool(url.password) or any("password" in name.lower() for name in url.query)
@@ -84,9 +84,9 @@ WRITE_OPTION = "eclose_writes"
 """Execution option of a connection that will write: SQLite refuses one of two readers that both start to write."""
 
 
-def make_engine(location: Path | str, *, connections: int = 1) -> Engine:
+def make_database_engine(location: Path | str, *, connections: int = 1) -> Engine:
     """Return the engine of a file or URL with a pool of connections. Nothing is opened yet."""
-    if is_url(location):
+    if is_database_url(location):
         return _make_postgresql_engine(_parse_url(str(location)), connections)
     return _make_sqlite_engine(Path(location), connections)
 
@@ -223,32 +223,34 @@ def _lock(file: int) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def read_server_time(connection: Connection) -> float:
+def read_database_time(connection: Connection) -> float:
     """Return the time in seconds since 1970, by the clock that all processes of a database share."""
     if connection.dialect.name == "sqlite":
         return time.time()
     return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
 
-def execute_all(connection: Connection, statements: Sequence[str], types: Mapping[str, Mapping[str, str]]) -> None:
+def execute_statements(
+    connection: Connection, statements: Sequence[str], types: Mapping[str, Mapping[str, str]]
+) -> None:
     """Execute statements with type names in braces, replaced by the types of the connection's database."""
     for statement in statements:
         connection.execute(text(statement.format_map(types[connection.dialect.name])))
 
 
-def migrate(connection: Connection, migrations: Sequence[Migration], table: str, label: str) -> None:
-    """Apply the migrations that ``table`` does not list, in order; ``label`` names the database in messages."""
+def apply_migrations(connection: Connection, migrations: Mapping[str, Migration], table: str, label: str) -> None:
+    """Apply in order the migrations whose names ``table`` does not list; ``label`` names the database."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
     applied = _read_applied(connection, table, label)
-    if unknown := applied - {migration.__name__ for migration in migrations}:
+    if unknown := applied - migrations.keys():
         names = ", ".join(sorted(unknown))
         raise UserError(f"{label}: was written by another version of eclose ({names}). Install the newest one.")
-    for migration in migrations:
-        if migration.__name__ not in applied:
+    for name, migration in migrations.items():
+        if name not in applied:
             migration(connection)
-            connection.execute(text(f"INSERT INTO {table} (name) VALUES (:name)"), {"name": migration.__name__})
+            connection.execute(text(f"INSERT INTO {table} (name) VALUES (:name)"), {"name": name})
 
 
 def _read_applied(connection: Connection, table: str, label: str) -> set[str]:

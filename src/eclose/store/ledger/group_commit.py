@@ -242,8 +242,8 @@ class _Outage:
         if self._patience and self._answered and _is_away(error):
             seconds = time.monotonic() - (self._since or time.monotonic())
             self.end_of_run = Resumable(
-                f"{self._label}: did not answer for {seconds:.0f} s ({_sentence(error)}). What is done is kept: run "
-                "the same command again to go on once the database is back."
+                f"{self._label}: did not answer for {seconds:.0f} s ({_sentence(error)}). Finished work is kept: run "
+                "the same command again once the database is back."
             )
             return self.end_of_run
         kind = Resumable if self._answered else UserError

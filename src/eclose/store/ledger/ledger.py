@@ -18,13 +18,19 @@ from eclose.store.ledger import queries as sql
 from eclose.store.ledger.accounts import (
     LEASE_SECONDS,
     CallInFlightError,
-    CapExceededError,
+    CostCapExceededError,
     RunAccounting,
-    find_last_open,
+    find_last_open_send,
 )
-from eclose.store.ledger.database import WriterLock, describe_location, is_url, make_engine, migrate
+from eclose.store.ledger.database import (
+    WriterLock,
+    apply_migrations,
+    describe_database_location,
+    is_database_url,
+    make_database_engine,
+)
 from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, GroupCommitter, Heartbeat
-from eclose.store.ledger.row_checks import ROW_CHECKS, describe_row, find_database_problems
+from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
 from eclose.store.ledger.rows import (
     CallIntent,
     LedgerReply,
@@ -34,13 +40,13 @@ from eclose.store.ledger.rows import (
     build_intent_row,
     build_outcome_row,
     build_reply_row,
+    decode_intent_row,
+    decode_outcome_row,
+    decode_reply_row,
     decode_text,
-    encode_key,
+    encode_call_key,
     encode_request,
     encode_text,
-    read_intent,
-    read_outcome,
-    read_reply,
 )
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
 
@@ -51,12 +57,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, TextClause
 
-    from eclose.store.ledger.accounts import Send
+    from eclose.store.ledger.accounts import CallSend
 
 __all__ = [
     "CallInFlightError",
     "CallIntent",
-    "CapExceededError",
+    "CostCapExceededError",
     "Ledger",
     "LedgerReply",
     "RecordOutcome",
@@ -79,13 +85,13 @@ class Ledger:
 
     def __init__(self, location: Path | str, *, run: str) -> None:
         self._location = location
-        self._label = describe_location(location)
+        self._label = describe_database_location(location)
         self._run = run
         # Distinguishes the intents of this writer from those of a killed one.
         self._writer = secrets.token_bytes(8)
         self._lock: WriterLock | None = None
         self._claim_commits: GroupCommitter | None = None
-        self.shared = is_url(location)
+        self.shared = is_database_url(location)
         """Whether other processes may work on the same run at the same time (PostgreSQL)."""
         self._accounts = RunAccounting(encode_text(run), self._writer, self._label, shared=self.shared)
 
@@ -96,7 +102,7 @@ class Ledger:
 
     async def __aenter__(self) -> Self:
         """Connect, apply missing migrations, and start the lease of this writer."""
-        engine = make_engine(self._location)
+        engine = make_database_engine(self._location)
         if not self.shared:
             # Taken before the first connection: SQLite itself would let two processes write in turns.
             self._lock = WriterLock(Path(self._location), f"run {self._run}")
@@ -121,7 +127,7 @@ class Ledger:
         return Heartbeat(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
 
     def _join(self, connection: Connection) -> None:
-        migrate(connection, MIGRATIONS, MIGRATIONS_TABLE, self._label)
+        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, self._label)
         self._accounts.join(connection)
 
     def _close(self) -> None:
@@ -150,7 +156,7 @@ class Ledger:
         Raises:
             RecordError: There is a reply; read it with ``find_reply``.
             CallInFlightError: Another process has the same call in flight; try again later.
-            CapExceededError: The cap does not cover the highest cost; calls in flight may free a part of it.
+            CostCapExceededError: The cap does not cover the highest cost; calls in flight may free a part of it.
         """
         request = encode_request(intent)
         executions = 0
@@ -176,13 +182,13 @@ class Ledger:
         await self._end(key, self._writer, sql.BREAK, counted=1)
 
     async def _end(self, key: str, writer: bytes | None, statement: TextClause, **changes: Any) -> None:
-        target: Send | None = None
+        target: CallSend | None = None
 
         def job(connection: Connection) -> None:
             nonlocal target
             sends = self._accounts.read_sends(connection, key)
             # Kept between executions: a repeated job must end the same send, not the one before it.
-            target = target or find_last_open(sends, writer)
+            target = target or find_last_open_send(sends, writer)
             if target is not None and connection.execute(statement, {"intent": target.seq}).rowcount:
                 self._accounts.apply(connection, sends, sends.changed(target, **changes))
 
@@ -263,10 +269,10 @@ class Ledger:
         rows = await self._commits.run(
             lambda connection: connection.execute(sql.ORPHANS, {"run": encode_text(self._run)}).all()
         )
-        intents = [(row, read_intent(row)) for row in rows]
+        intents = [(row, decode_intent_row(row)) for row in rows]
         for row, intent in intents:
             if intent is None:
-                raise self._damaged(f"the intent of {describe_row(row)}")
+                raise self._damaged(f"the intent of {describe_ledger_row(row)}")
         return [intent for _, intent in intents if intent is not None]
 
     async def compute_account(self) -> RunAccount:
@@ -346,7 +352,9 @@ class Ledger:
         if not self.shared:
             return self._commits
         if self._claim_commits is None:
-            self._claim_commits = GroupCommitter(make_engine(self._location), self._label, patience=MAX_OUTAGE_SECONDS)
+            self._claim_commits = GroupCommitter(
+                make_database_engine(self._location), self._label, patience=MAX_OUTAGE_SECONDS
+            )
         return self._claim_commits
 
     async def verify(self) -> AsyncIterator[str]:
@@ -357,7 +365,7 @@ class Ledger:
             for name, query, is_sound in ROW_CHECKS:
                 async for row in self._rows(query, 0, {}):
                     if not is_sound(row):
-                        yield f"{self._label}: {name} {describe_row(row)} is damaged."
+                        yield f"{self._label}: {name} {describe_ledger_row(row)} is damaged."
         except UserError as error:
             yield str(error)
 
@@ -366,7 +374,7 @@ class Ledger:
 
         A deleted call is sent, and paid, again when it is needed.
         """
-        keys, names = [encode_key(key) for key in calls], [encode_text(run) for run in runs]
+        keys, names = [encode_call_key(key) for key in calls], [encode_text(run) for run in runs]
 
         def job(connection: Connection) -> int:
             deleted = [connection.execute(part, {"key": key}) for key in keys for part in sql.PRUNE_CALL]
@@ -379,16 +387,16 @@ class Ledger:
         return await self._commits.run(job)
 
     def _find(self, connection: Connection, key: str) -> LedgerReply | None:
-        row = connection.execute(sql.FIND_REPLY, {"key": encode_key(key)}).one_or_none()
+        row = connection.execute(sql.FIND_REPLY, {"key": encode_call_key(key)}).one_or_none()
         if row is None:
             return None
-        if (reply := read_reply(row)) is None:
+        if (reply := decode_reply_row(row)) is None:
             raise self._damaged(f"the reply to {key}")
         return reply
 
     def _read_outcome(self, row: Row[Any]) -> RecordOutcome:
-        if (outcome := read_outcome(row)) is None:
-            raise self._damaged(f"the outcome of {describe_row(row)}")
+        if (outcome := decode_outcome_row(row)) is None:
+            raise self._damaged(f"the outcome of {describe_ledger_row(row)}")
         return outcome
 
     def _check_same_reply(self, connection: Connection, reply: LedgerReply) -> bool:
@@ -404,7 +412,7 @@ class Ledger:
         row = build_outcome_row(outcome, self._run)
         if connection.execute(sql.ADD_OUTCOME, row).rowcount:
             return
-        stored = read_outcome(connection.execute(sql.FIND_OUTCOME, row).one())
+        stored = decode_outcome_row(connection.execute(sql.FIND_OUTCOME, row).one())
         if stored != outcome:
             before = "damaged" if stored is None else stored.kind
             problem = f"is {before} in stage {outcome.stage} already, and now {outcome.kind} with other content."

@@ -162,7 +162,7 @@ CONCLUDED_IDS = text("""
 """)
 
 
-def compute_lock_number(purpose: str, run: bytes) -> int:
+def compute_advisory_lock(purpose: str, run: bytes) -> int:
     """Return the number of an advisory lock, equal in every process."""
     return int(hash_rank(purpose, run.hex())[:15], 16)
 

@@ -17,10 +17,17 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from eclose.errors import UserError
-from eclose.store.ledger.database import describe_location, is_url, make_engine
+from eclose.store.ledger.database import describe_database_location, is_database_url, make_database_engine
 from eclose.store.ledger.queries import PagedQuery
 from eclose.store.ledger.row_checks import ROW_CHECKS
-from eclose.store.ledger.rows import LedgerReply, OutcomeKind, decode_key, decode_text, read_reply, read_request
+from eclose.store.ledger.rows import (
+    LedgerReply,
+    OutcomeKind,
+    decode_call_key,
+    decode_reply_row,
+    decode_request,
+    decode_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +91,7 @@ class LedgerDamage:
 
 def find_ledger(location: Path | str) -> Path | str:
     """Return the ledger at a location: a ``postgresql://`` URL, a file, or a run's folder with ledger.sqlite."""
-    if is_url(location):
+    if is_database_url(location):
         return str(location)
     path = Path(location)
     if path.is_dir():
@@ -94,7 +101,7 @@ def find_ledger(location: Path | str) -> Path | str:
     return path
 
 
-def read_calls(location: Path | str) -> Iterator[StoredCall]:
+def read_ledger_calls(location: Path | str) -> Iterator[StoredCall]:
     """Yield the calls of a ledger in the order of their first intents."""
     with _connect_read_only(location) as connection:
         parameters = {"first": 0}
@@ -105,13 +112,13 @@ def read_calls(location: Path | str) -> Iterator[StoredCall]:
             parameters["first"] = page[-1].seq + 1
 
 
-def list_runs(location: Path | str) -> list[str]:
+def list_ledger_runs(location: Path | str) -> list[str]:
     """Return the ids of all runs that intended a call."""
     with _connect_read_only(location) as connection:
         return [decode_text(run) for run in connection.execute(_RUNS).scalars()]
 
 
-def find_damage(location: Path | str) -> LedgerDamage:
+def find_ledger_damage(location: Path | str) -> LedgerDamage:
     """Check every row against its checksum; return the damaged ones."""
     calls, runs, lost = set(), set(), 0
     with _connect_read_only(location) as connection:
@@ -124,7 +131,7 @@ def find_damage(location: Path | str) -> LedgerDamage:
                     if "record_id" in row._fields and "key" not in row._fields:
                         runs.add(decode_text(row.run))
                     else:
-                        calls.add(decode_key(row.key))
+                        calls.add(decode_call_key(row.key))
                 except (AttributeError, TypeError, ValueError):
                     lost += 1
     return LedgerDamage(frozenset(calls), frozenset(runs), lost)
@@ -170,16 +177,16 @@ def _readable(value: bytes) -> str:
 
 
 def _build_call(row: Row[Any], purposes: tuple[CallPurpose, ...]) -> StoredCall:
-    request = read_request(row)
-    settled = None if row.body is None else read_reply(row)
+    request = decode_request(row)
+    settled = None if row.body is None else decode_reply_row(row)
     damaged = request is None or (row.body is not None and settled is None)
-    return StoredCall(decode_key(row.key), request, settled, damaged, purposes)
+    return StoredCall(decode_call_key(row.key), request, settled, damaged, purposes)
 
 
 @contextmanager
 def _connect_read_only(location: Path | str) -> Iterator[Connection]:
     """Open a connection to a ledger for reading."""
-    engine = make_engine(location)
+    engine = make_database_engine(location)
     try:
         with engine.connect() as connection:
             # Fails here, before the first row, where the file is not a ledger.
@@ -187,6 +194,8 @@ def _connect_read_only(location: Path | str) -> Iterator[Connection]:
             yield connection
     except DBAPIError as error:
         sentence = " ".join(str(error.orig).split())
-        raise UserError(f"{describe_location(location)}: cannot be read as a call ledger ({sentence}).") from error
+        raise UserError(
+            f"{describe_database_location(location)}: cannot be read as a call ledger ({sentence})."
+        ) from error
     finally:
         engine.dispose()

@@ -23,7 +23,7 @@ RECORD_STAGE = "record"
 
 
 class RecordClaims:
-    """The claims of one process on the records of a run; created by :func:`hold_claims`."""
+    """The claims of one process on the records of a run; created by :func:`hold_record_claims`."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -86,7 +86,7 @@ class RecordClaims:
 
 
 @asynccontextmanager
-async def hold_claims(ledger: Ledger) -> AsyncIterator[RecordClaims]:
+async def hold_record_claims(ledger: Ledger) -> AsyncIterator[RecordClaims]:
     """Renew claims while the block runs, and give them back at its end."""
     claims = RecordClaims(ledger)
     if not ledger.shared:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, text
 
 from eclose.store.ledger.queries import BODY_SIZE, PagedQuery
-from eclose.store.ledger.rows import decode_key, read_intent, read_outcome, read_reply, read_request
+from eclose.store.ledger.rows import (
+    decode_call_key,
+    decode_intent_row,
+    decode_outcome_row,
+    decode_reply_row,
+    decode_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +29,10 @@ _REPLIES = PagedQuery.of(
 _ALL_OUTCOMES = PagedQuery.of("*", "ledger_outcomes", order_by="seq", size=BODY_SIZE)
 # Name in messages, query, and whether a row is sound.
 ROW_CHECKS: tuple[tuple[str, PagedQuery, Callable[[Row[Any]], bool]], ...] = (
-    ("the request of", _CALLS, lambda row: read_request(row) is not None),
-    ("an intent of", _INTENTS, lambda row: read_intent(row) is not None),
-    ("the reply to", _REPLIES, lambda row: read_reply(row) is not None and row.intended is not None),
-    ("the outcome of", _ALL_OUTCOMES, lambda row: read_outcome(row) is not None),
+    ("the request of", _CALLS, lambda row: decode_request(row) is not None),
+    ("an intent of", _INTENTS, lambda row: decode_intent_row(row) is not None),
+    ("the reply to", _REPLIES, lambda row: decode_reply_row(row) is not None and row.intended is not None),
+    ("the outcome of", _ALL_OUTCOMES, lambda row: decode_outcome_row(row) is not None),
 )
 
 
@@ -42,7 +48,7 @@ def find_database_problems(connection: Connection) -> list[str]:
     return [problem for problem in problems if problem != "ok"] + orphaned
 
 
-def describe_row(row: Row[Any]) -> str:
+def describe_ledger_row(row: Row[Any]) -> str:
     """Return the name of a row for messages, as far as it can still be decoded."""
     fields = row._asdict()
     names = ["key"] if "key" in fields else ["record_id", "stage", "run"]
@@ -52,4 +58,4 @@ def describe_row(row: Row[Any]) -> str:
 def _readable(value: object, name: str) -> str:
     if not isinstance(value, bytes):
         return repr(value)
-    return decode_key(value) if name == "key" else value.decode("utf-8", "backslashreplace")
+    return decode_call_key(value) if name == "key" else value.decode("utf-8", "backslashreplace")

@@ -103,7 +103,7 @@ def decode_text(value: bytes) -> str:
     return value.decode("utf-8", "surrogatepass")
 
 
-def encode_key(key: str) -> bytes:
+def encode_call_key(key: str) -> bytes:
     """Return the 32 bytes of a key ``sha256:...``."""
     digest = bytes.fromhex(key.removeprefix(_TAG)) if key.startswith(_TAG) else b""
     if len(digest) != 32:
@@ -111,7 +111,7 @@ def encode_key(key: str) -> bytes:
     return digest
 
 
-def decode_key(digest: bytes) -> str:
+def decode_call_key(digest: bytes) -> str:
     """Return the key ``sha256:...`` of 32 bytes."""
     return _TAG + digest.hex()
 
@@ -119,7 +119,7 @@ def decode_key(digest: bytes) -> str:
 def encode_request(intent: CallIntent) -> bytes:
     """Return the canonical bytes of a request; raise ValueError where they do not match the key."""
     raw = canonical_bytes(intent.request) if intent.spelled is None else intent.spelled
-    if hashlib.sha256(raw).digest() != encode_key(intent.key):
+    if hashlib.sha256(raw).digest() != encode_call_key(intent.key):
         raise ValueError(f"{intent.key} is not the content hash of its request")
     return raw
 
@@ -128,7 +128,7 @@ def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str
     """Return the columns of an intent, and of its call."""
     return {
         "request": _compress(request),
-        "key": encode_key(intent.key),
+        "key": encode_call_key(intent.key),
         "writer": writer,
         "run": encode_text(run),
         "stage": encode_text(intent.stage),
@@ -138,19 +138,19 @@ def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str
     }
 
 
-def read_intent(row: Row[Any]) -> CallIntent | None:
+def decode_intent_row(row: Row[Any]) -> CallIntent | None:
     """Return the intent of a row, with its request where the row has it; None where it is damaged."""
     try:
-        key, stage, record_id = decode_key(row.key), decode_text(row.stage), decode_text(row.record_id)
+        key, stage, record_id = decode_call_key(row.key), decode_text(row.stage), decode_text(row.record_id)
         facts = [key, row.writer.hex(), decode_text(row.run), stage, record_id, row.reserved]
-        request = read_request(row) if "request" in row._fields else {}
+        request = decode_request(row) if "request" in row._fields else {}
         sound = row.seal == _seal(facts) and request is not None
     except _DAMAGE:
         return None
     return CallIntent(key, request or {}, stage, record_id, row.reserved) if sound else None
 
 
-def read_request(row: Row[Any]) -> dict[str, Any] | None:
+def decode_request(row: Row[Any]) -> dict[str, Any] | None:
     """Return the request of a call; None where it does not match its key."""
     try:
         raw = zlib.decompress(row.request)
@@ -163,7 +163,7 @@ def read_request(row: Row[Any]) -> dict[str, Any] | None:
 def build_reply_row(reply: LedgerReply, writer: bytes, run: str) -> dict[str, Any]:
     """Return the columns of a reply."""
     return {
-        "key": encode_key(reply.key),
+        "key": encode_call_key(reply.key),
         "writer": writer,
         "run": encode_text(run),
         "body": _compress(reply.body),
@@ -175,10 +175,14 @@ def build_reply_row(reply: LedgerReply, writer: bytes, run: str) -> dict[str, An
     }
 
 
-def read_reply(row: Row[Any]) -> LedgerReply | None:
+def decode_reply_row(row: Row[Any]) -> LedgerReply | None:
     """Return the reply of a row; None where it is damaged."""
     try:
-        key, body, usage = decode_key(row.key), zlib.decompress(row.body), (row.prompt_tokens, row.completion_tokens)
+        key, body, usage = (
+            decode_call_key(row.key),
+            zlib.decompress(row.body),
+            (row.prompt_tokens, row.completion_tokens),
+        )
         sound = row.seal == _seal([key, decode_text(row.run), *usage, row.cost, row.attempts], body)
     except _DAMAGE:
         return None
@@ -199,7 +203,7 @@ def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:
     }
 
 
-def read_outcome(row: Row[Any]) -> RecordOutcome | None:
+def decode_outcome_row(row: Row[Any]) -> RecordOutcome | None:
     """Return the outcome of a row; None where it is damaged."""
     try:
         stage, record_id = decode_text(row.stage), decode_text(row.record_id)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.store.ledger.database import execute_all
+from eclose.store.ledger.database import execute_statements
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Connection
 
     from eclose.store.ledger.database import Migration
@@ -153,30 +155,36 @@ _ACCOUNTS = (
 )
 
 
-def calls_and_outcomes(connection: Connection) -> None:
+def create_call_tables(connection: Connection) -> None:
     """Create the tables of calls, intents, replies and outcomes."""
-    execute_all(connection, _CALLS, _TYPES)
+    execute_statements(connection, _CALLS, _TYPES)
 
 
-def leases(connection: Connection) -> None:
+def create_lease_table(connection: Connection) -> None:
     """Create the table of claims on records, with their expiry."""
-    execute_all(connection, _LEASES, _TYPES)
+    execute_statements(connection, _LEASES, _TYPES)
 
 
-def releases(connection: Connection) -> None:
+def create_release_table(connection: Connection) -> None:
     """Create the table of intents that were certainly not billed."""
-    execute_all(connection, _RELEASES, _TYPES)
+    execute_statements(connection, _RELEASES, _TYPES)
 
 
-def shares(connection: Connection) -> None:
+def create_share_table(connection: Connection) -> None:
     """Create the table of the workers' shares in rate limits."""
-    execute_all(connection, _SHARES, _TYPES)
+    execute_statements(connection, _SHARES, _TYPES)
 
 
-def accounts(connection: Connection) -> None:
+def create_account_tables(connection: Connection) -> None:
     """Create the tables of writers, broken sends and cost totals, and indexes by run."""
-    execute_all(connection, _ACCOUNTS, _TYPES)
+    execute_statements(connection, _ACCOUNTS, _TYPES)
 
 
-# Databases record the names of these functions: under another name for one of them, existing ledgers would be refused.
-MIGRATIONS: tuple[Migration, ...] = (calls_and_outcomes, leases, releases, shares, accounts)
+# Ledgers store these names, so they do not follow a renamed function.
+MIGRATIONS: Mapping[str, Migration] = {
+    "calls_and_outcomes": create_call_tables,
+    "leases": create_lease_table,
+    "releases": create_release_table,
+    "shares": create_share_table,
+    "accounts": create_account_tables,
+}

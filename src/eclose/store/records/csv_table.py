@@ -11,7 +11,7 @@ import io
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.errors import UserError
-from eclose.store.records.json_reader import open_bytes, require_file
+from eclose.store.records.json_reader import open_bytes, require_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def _format_cell(cell: CsvCell) -> str:
 
 def read_csv(path: Path) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
     """Return the column names, and the non-empty rows with their location (``row 2`` is the first); cells as texts."""
-    require_file(path)
+    require_regular_file(path)
     with open_bytes(path) as file:
         data = file.read()
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eclose.core.family import Family
 from eclose.core.family_gates import check_family
 from eclose.errors import RecordError
-from eclose.store.records.jsonl import DUPLICATE, WRONG_RECORD, ReadRecord, encode, scan_records
+from eclose.store.records.jsonl import DUPLICATE, WRONG_RECORD, ReadRecord, encode_json_line, scan_records
 from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _check_family(
     path: Path, record: ReadRecord[Family], family: Family, seen_ids: SeenIds, number: int
 ) -> ReadRecord[Family]:
     # Ids are compared before the gates, so that a duplicate is counted as one whether or not it passes them.
-    if earlier := seen_ids.add(family.id, encode(family), number):
+    if earlier := seen_ids.add(family.id, encode_json_line(family), number):
         first_number, is_same = earlier
         if is_same:
             return ReadRecord(record.where, rejected=DUPLICATE)

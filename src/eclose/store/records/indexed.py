@@ -11,8 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from eclose.errors import RecordError, UserError
-from eclose.store.records.json_reader import parse_object, require_file
-from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, NOT_JSON, WRONG_RECORD, ReadRecord, decode, encode
+from eclose.store.records.json_reader import parse_json_object, require_regular_file
+from eclose.store.records.jsonl import (
+    DUPLICATE,
+    ID_REUSED,
+    NOT_JSON,
+    WRONG_RECORD,
+    ReadRecord,
+    decode_core_value,
+    encode_json_line,
+)
 from eclose.store.records.outcome_counts import RecordCounter
 from eclose.store.records.seen_ids import SeenIds, hash64
 
@@ -69,7 +77,7 @@ class IndexedFile(Generic[T]):
             line = file.readline()
         if hash64(line) != self._digests[index]:
             raise RecordError(_CHANGED, path=self.path, record=repr(self.ids[index]))
-        return decode(self._kind, parse_object(line))
+        return decode_core_value(self._kind, parse_json_object(line))
 
     def _accept(self, value: T, offset: int, line: bytes) -> None:
         self._offsets.append(offset)
@@ -77,7 +85,7 @@ class IndexedFile(Generic[T]):
         self.ids.append(value.id)
 
 
-def index_file(
+def index_jsonl_file(
     path: Path, kind: type[T], refuse: Callable[[T], str | None] = lambda _: None
 ) -> tuple[IndexedFile[T], RecordCounter, list[ReadRecord[T]]]:
     """Read a file once; return its index, the counts, and every record that was not accepted.
@@ -85,7 +93,7 @@ def index_file(
     ``refuse`` returns the reason to reject a readable record, or None. A record that repeats an earlier one is
     rejected; other content under a used id is an error.
     """
-    require_file(path)
+    require_regular_file(path)
     index, counter, seen_ids = IndexedFile(path, kind), RecordCounter(), SeenIds()
     left_out: list[ReadRecord[T]] = []
     for number, offset, line in _lines(path):
@@ -118,14 +126,14 @@ def _check_line(
 ) -> ReadRecord[T]:
     where = f"line {number}"
     try:
-        parsed = parse_object(line)
+        parsed = parse_json_object(line)
     except RecordError as error:
         return ReadRecord(where, error=error.at(path, where), error_kind=NOT_JSON)
     try:
-        value = decode(kind, parsed)
+        value = decode_core_value(kind, parsed)
     except RecordError as error:
         return ReadRecord(where, error=error.at(path, where), error_kind=WRONG_RECORD)
-    if earlier := seen_ids.add(value.id, encode(value), number):
+    if earlier := seen_ids.add(value.id, encode_json_line(value), number):
         first_line, is_same = earlier
         if is_same:
             return ReadRecord(where, value=value, rejected=DUPLICATE)

@@ -17,12 +17,26 @@ from typing import TYPE_CHECKING
 
 from eclose.errors import RecordError, UserError
 from eclose.store.records.parquet import import_pyarrow
-from eclose.store.records.strict_json import RECORD_LIMIT, JsonObject, JsonWindow, parse_object, require_object
+from eclose.store.records.strict_json import (
+    RECORD_LIMIT,
+    JsonObject,
+    JsonStreamWindow,
+    parse_json_object,
+    require_object,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["JsonObject", "RawRecord", "open_bytes", "parse_object", "raise_problems", "read_objects", "require_file"]
+__all__ = [
+    "JsonObject",
+    "RawRecord",
+    "open_bytes",
+    "parse_json_object",
+    "raise_file_problems",
+    "read_json_objects",
+    "require_regular_file",
+]
 
 # Common files that are not JSON get a message of their own instead of a parse error at byte 1.
 _TABLES = (".csv", ".tsv")
@@ -48,14 +62,14 @@ class RawRecord:
     error: RecordError | None = None
 
 
-def read_objects(path: Path | str) -> Iterator[RawRecord]:
+def read_json_objects(path: Path | str) -> Iterator[RawRecord]:
     """Return an iterator over the objects of the file, in order.
 
     A record that cannot be read becomes a ``RawRecord`` with an error, and reading continues. Raises where the brackets
     or commas of an array are broken, since the items after the break cannot be found.
     """
     path = Path(path)
-    require_file(path)
+    require_regular_file(path)
     if path.suffix == ".parquet":
         return _parquet_rows(path)
     if path.suffix.lower() in _TABLES:
@@ -63,7 +77,7 @@ def read_objects(path: Path | str) -> Iterator[RawRecord]:
     return _json_objects(path)
 
 
-def require_file(path: Path) -> None:
+def require_regular_file(path: Path) -> None:
     """Raise unless the path is a regular file; the message says what it is instead."""
     if path.is_dir():
         raise UserError(f"{path}: is a folder. Name a file in it.")
@@ -73,7 +87,7 @@ def require_file(path: Path) -> None:
         raise UserError(f"{path}: there is no such file. Check the path.")
 
 
-def raise_problems(path: Path, problems: Sequence[str], most: int = 10) -> None:
+def raise_file_problems(path: Path, problems: Sequence[str], most: int = 10) -> None:
     """Raise a UserError that lists the problems of a file, at most the first ``most``; return where there are none."""
     if problems:
         listed = [problem.removeprefix(f"{path} ") for problem in problems[:most]]
@@ -101,9 +115,9 @@ def _json_objects(path: Path) -> Iterator[RawRecord]:
             stream: io.BufferedReader = io.BufferedReader(file, 2**16)
             head = _skip_byte_order_mark(stream, path)
             if _ARRAY.match(head):
-                yield from _array_items(JsonWindow(stream), path)
+                yield from _array_items(JsonStreamWindow(stream), path)
             elif _WRAPPED.match(head):
-                yield from _wrapped_items(JsonWindow(stream), path)
+                yield from _wrapped_items(JsonStreamWindow(stream), path)
             else:
                 yield from _lines(stream, path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as broken:
@@ -137,18 +151,18 @@ def _lines(stream: io.BufferedReader, path: Path) -> Iterator[RawRecord]:
                 f"is longer than {RECORD_LIMIT:,} bytes. Put one record on each line.", path=path, record=where
             )
         try:
-            yield RawRecord(where, value=parse_object(line))
+            yield RawRecord(where, value=parse_json_object(line))
         except RecordError as error:
             yield RawRecord(where, error=error.at(path, where))
 
 
-def _array_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
+def _array_items(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
     yield from _bracketed(window, path)
     if window.peek():
         raise UserError(f"{path}: something follows the end of the JSON array. Put all records into one array.")
 
 
-def _wrapped_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
+def _wrapped_items(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
     """Yield the items of the array under the wrapping key; other keys, such as overall scores, are skipped."""
     has_array = False
     window.skip("{")
@@ -174,7 +188,7 @@ def _wrapped_items(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
         )
 
 
-def _bracketed(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
+def _bracketed(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
     """Yield the items between the brackets of an array."""
     window.skip("[")
     number = 0
@@ -192,7 +206,7 @@ def _bracketed(window: JsonWindow, path: Path) -> Iterator[RawRecord]:
         raise _broken(path, number, None)
 
 
-def _read_item(window: JsonWindow, path: Path, where: str) -> RawRecord:
+def _read_item(window: JsonStreamWindow, path: Path, where: str) -> RawRecord:
     try:
         return RawRecord(where, value=require_object(window.read_value()))
     except RecordError as error:

@@ -20,7 +20,7 @@ from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import RecordError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import read_objects
+from eclose.store.records.json_reader import read_json_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -64,12 +64,12 @@ class ReadRecord(Generic[T]):
 
 def scan_records(path: Path | str, kind: type[T]) -> Iterator[ReadRecord[T]]:
     """Yield every record of the file, readable or not."""
-    for raw in read_objects(path):
+    for raw in read_json_objects(path):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
-            yield ReadRecord(raw.where, value=decode(kind, raw.value))
+            yield ReadRecord(raw.where, value=decode_core_value(kind, raw.value))
         except RecordError as error:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
 
@@ -88,14 +88,14 @@ def unwrap_records(records: Iterable[ReadRecord[T]]) -> Iterator[T]:
             yield record.value
 
 
-def decode(kind: type[T], record: JsonObject) -> T:
+def decode_core_value(kind: type[T], record: JsonObject) -> T:
     """Return a core value from its JSON object; raise a RecordError that lists every defect."""
-    value = parse_record(kind, _normalise_verdict(kind, record))
-    check_rules(value)
+    value = parse_dataclass(kind, _normalise_verdict(kind, record))
+    check_core_rules(value)
     return value
 
 
-def parse_record(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
+def parse_dataclass(kind: type[T], record: JsonObject, *, extra: Literal["forbid", "ignore"] = "forbid") -> T:
     """Return a dataclass from a JSON object, by its annotations; raise a RecordError that lists every defect."""
     if extra == "ignore":
         names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
@@ -117,14 +117,14 @@ def parse_record(kind: type[T], record: JsonObject, *, extra: Literal["forbid", 
         raise RecordError(f"holds a value that is not JSON ({error}). Write it as a text.") from error
 
 
-def check_rules(value: object) -> None:
+def check_core_rules(value: object) -> None:
     """Check a core value by the rules that its type cannot express; raise a RecordError that lists every defect."""
     rules = _RULES.get(type(value))
     if rules and (problems := list(rules(value))):
         raise RecordError("; ".join(problems))
 
 
-def encode(value: object) -> bytes:
+def encode_json_line(value: object) -> bytes:
     """Return a value as one line of JSON without its line break; fields at their default are omitted."""
     return _adapter(type(value)).dump_json(value, exclude_defaults=True)
 
@@ -134,7 +134,7 @@ def write_records(path: Path | str, records: Iterable[object]) -> int:
     count = 0
     with AtomicFile(path) as file:
         for record in records:
-            file.write(encode(record) + b"\n")
+            file.write(encode_json_line(record) + b"\n")
             count += 1
     return count
 

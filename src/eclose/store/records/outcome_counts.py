@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RecordCounts:
     """Numbers of records by outcome: received = accepted + rejected + quarantined."""
 
     received: int
@@ -63,6 +63,8 @@ class RecordCounter:
             self.accepted += 1
             self.repaired.update(record.repairs)
 
-    def counts(self) -> Counts:
+    def counts(self) -> RecordCounts:
         """Return the counts so far."""
-        return Counts(self.received, self.accepted, dict(self.rejected), dict(self.quarantined), dict(self.repaired))
+        return RecordCounts(
+            self.received, self.accepted, dict(self.rejected), dict(self.quarantined), dict(self.repaired)
+        )

@@ -21,7 +21,7 @@ def import_pyarrow(purpose: str = "writing Parquet") -> tuple[Any, Any]:
     return arrow, parquet
 
 
-class ParquetFile:
+class ParquetWriter:
     """A Parquet file that is being written; compressed with zstd, synced to the disk when it is closed."""
 
     def __init__(self, path: Path, schema: Any) -> None:

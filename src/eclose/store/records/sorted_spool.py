@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from eclose.store.records.jsonl import ReadRecord, decode, encode
-from eclose.store.records.strict_json import parse_object
+from eclose.store.records.jsonl import ReadRecord, decode_core_value, encode_json_line
+from eclose.store.records.strict_json import parse_json_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ class SortedSpool(Generic[T]):
                 self._others.append(record)
                 continue
             offsets.append((record.value.id, end))
-            end += self._file.write(encode(record.value) + b"\n")
+            end += self._file.write(encode_json_line(record.value) + b"\n")
         # Python sorts texts by code points, which is the order of the ledger's UTF-8 bytes.
         self._offsets = sorted(offsets)[:limit]
 
@@ -53,7 +53,9 @@ class SortedSpool(Generic[T]):
         # The id stands for the location: the line number of the input says nothing about a sorted record.
         for record_id, offset in self._offsets:
             self._file.seek(offset)
-            yield ReadRecord(repr(record_id), value=decode(self._kind, parse_object(self._file.readline())))
+            yield ReadRecord(
+                repr(record_id), value=decode_core_value(self._kind, parse_json_object(self._file.readline()))
+            )
 
     def __enter__(self) -> Self:
         """Return the spool."""

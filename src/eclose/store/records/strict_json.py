@@ -25,7 +25,7 @@ _DELIMITERS = frozenset(" \t\r\n,]}:")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
-def parse_object(line: bytes) -> JsonObject:
+def parse_json_object(line: bytes) -> JsonObject:
     """Return the JSON object of a line; raise a RecordError that describes the defect of the text."""
     try:
         value = _STRICT.decode(line.decode("utf-8"))
@@ -47,7 +47,7 @@ def require_object(value: object) -> JsonObject:
     return value
 
 
-class JsonWindow:
+class JsonStreamWindow:
     """A section of text that moves along a stream, so that a large array is never in memory as a whole.
 
     Bytes that are not UTF-8 raise with the value that contains them; the values around it stay readable.

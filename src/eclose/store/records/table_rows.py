@@ -15,7 +15,7 @@ Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
 """A list of dicts, or a table of pandas, Polars, PyArrow or Hugging Face ``datasets``."""
 
 
-def as_path(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl") -> Path:
+def ensure_data_file(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl") -> Path:
     """Return the path that ``data`` is, or write its rows to ``folder`` and return the path of the file.
 
     Raises:
@@ -36,14 +36,14 @@ def as_path(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl") -> 
 
 
 def _lines(data: Rows) -> Iterator[str]:
-    for number, row in enumerate(iterate_rows(data), start=1):
+    for number, row in enumerate(iterate_table_rows(data), start=1):
         if not isinstance(row, Mapping):
             raise SettingError(f"row {number} is a {type(row).__name__}: rows are dicts of columns and values.")
         # NaN is not JSON: the strict reader of this file would refuse it.
         yield json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
 
 
-def iterate_rows(data: Rows) -> Iterator[Mapping[str, Any]]:
+def iterate_table_rows(data: Rows) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a table as dicts.
 
     Raises:

@@ -22,8 +22,8 @@ import eclose
 from eclose.core.identity import content_hash
 from eclose.errors import UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import require_file
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.json_reader import require_regular_file
+from eclose.store.records.outcome_counts import RecordCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,8 +39,8 @@ class Manifest:
     """Content hash of each input, by file name."""
     outputs: Mapping[str, str]
     """Content hash of each output, by file name."""
-    counts: Counts
-    funnel: Mapping[str, Counts] = field(default_factory=dict)
+    counts: RecordCounts
+    funnel: Mapping[str, RecordCounts] = field(default_factory=dict)
     """Counts of every stage that records pass through, in order; empty where there is one."""
     calls: Mapping[str, Any] = field(default_factory=dict)
     """Model calls: their number, tokens and cost."""
@@ -53,7 +53,7 @@ class Manifest:
     @property
     def work_id(self) -> str:
         """Hash of step, settings and inputs: equal for two runs of the same command on the same input."""
-        return hash_work(self.stage, self.settings, self.inputs)
+        return hash_work_identity(self.stage, self.settings, self.inputs)
 
     def with_outputs(self, outputs: Mapping[str, str]) -> Manifest:
         """Return the manifest with the hashes of its outputs."""
@@ -73,7 +73,7 @@ class Manifest:
             file.write(json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
 
-def hash_work(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
+def hash_work_identity(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     """Return the identity of a piece of work, which can be computed before the work is done."""
     # Hashes without names: the same input in another folder is the same work.
     return content_hash([stage, dict(settings), sorted(inputs.values())])
@@ -81,7 +81,7 @@ def hash_work(stage: str, settings: Mapping[str, Any], inputs: Mapping[str, str]
 
 def read_manifest(path: Path | str) -> Manifest:
     """Read a manifest from its file."""
-    require_file(Path(path))
+    require_regular_file(Path(path))
     try:
         # Strict, with no unknown fields: a file of another program under this name must not pass for a manifest.
         return TypeAdapter(Manifest).validate_json(Path(path).read_bytes(), strict=True, extra="forbid")

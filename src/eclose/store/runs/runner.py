@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eclose.errors import EcloseError, RecordError, Resumable, UserError
 from eclose.store.ledger.ledger import RecordOutcome
-from eclose.store.ledger.record_claims import RecordClaims, hold_claims
+from eclose.store.ledger.record_claims import RecordClaims, hold_record_claims
 from eclose.store.ledger.rows import OutcomeKind
-from eclose.store.records.jsonl import decode, encode
+from eclose.store.records.jsonl import decode_core_value, encode_json_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ _POLL_RECORDS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class RecordRejection:
     """The result of a job that sets a record aside on purpose."""
 
     reason: str
@@ -51,12 +51,12 @@ class Rejection:
     """Details for the file of rejected records."""
 
 
-Result: TypeAlias = "U | Rejection"
+Result: TypeAlias = "U | RecordRejection"
 ProcessRecord: TypeAlias = "Callable[[ReadRecord[T]], Awaitable[None]]"
 
 
 @dataclass(frozen=True)
-class Job(Generic[T, U]):
+class RecordJob(Generic[T, U]):
     """One stage of a run: a function that returns a record's result or a rejection; an error quarantines the record."""
 
     name: str
@@ -81,13 +81,13 @@ class RunProgress:
     """Finished records by outcome, with those finished before."""
 
 
-class Runner(Generic[T]):
+class JobRunner(Generic[T]):
     """Runs jobs over records, many at a time. Used for one run."""
 
     def __init__(
         self,
         ledger: Ledger,
-        jobs: Sequence[Job[Any, Any]],
+        jobs: Sequence[RecordJob[Any, Any]],
         id_of: Callable[[T], str],
         *,
         workers: int = DEFAULT_WORKERS,
@@ -114,14 +114,14 @@ class Runner(Generic[T]):
     def stop(self) -> None:
         """Start no further record; records in progress are finished."""
         self._ledger.shorten_waits()
-        self._stop_for(RunStoppedError("stopped. What is done is kept: run the same command again to go on."))
+        self._stop_for(RunStoppedError("stopped. Finished work is kept: run the same command again to continue."))
 
     async def run(self, records: Iterable[ReadRecord[T]]) -> None:
         """Process every record; raise the error that stopped the run."""
         self._resumes = any([await self._ledger.count_outcomes(stage) for stage in (READ_STAGE, *self._names)])
         remaining = iter(records)
         self._rereads = remaining is not records  # an iterator returns itself, and is consumed once
-        async with hold_claims(self._ledger) as self._claims:
+        async with hold_record_claims(self._ledger) as self._claims:
             await self._process_all(remaining, self._start_record)
             while self._claimed_elsewhere and self._stop is None:
                 try:
@@ -199,7 +199,7 @@ class Runner(Generic[T]):
             if outcome is not None:
                 # Resume after the last job whose result is in the ledger, with that result.
                 first = self._names.index(outcome.stage) + 1
-                value = decode_outcome(self._jobs[first - 1].kind, outcome)
+                value = decode_job_result(self._jobs[first - 1].kind, outcome)
             await self._run_jobs(self._jobs[first:], record_id, value)
         finally:
             self._claims.mark_finished(record_id)
@@ -216,7 +216,7 @@ class Runner(Generic[T]):
         self.progress.finished_before += 1
         self.progress.finished[outcome.kind] += 1
 
-    async def _run_jobs(self, jobs: Sequence[Job[Any, Any]], record_id: str, value: Any) -> None:
+    async def _run_jobs(self, jobs: Sequence[RecordJob[Any, Any]], record_id: str, value: Any) -> None:
         for job in jobs:
             if self._stop is not None:
                 return
@@ -226,7 +226,7 @@ class Runner(Generic[T]):
                 self.progress.finished[outcome.kind] += 1
                 return
 
-    async def _run_job(self, job: Job[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
+    async def _run_job(self, job: RecordJob[Any, Any], record_id: str, value: Any) -> tuple[RecordOutcome, Any]:
         try:
             result = await job.work(value)
         except RecordError as error:
@@ -236,10 +236,10 @@ class Runner(Generic[T]):
         except Exception as error:
             # A bug that one record triggers must not stop the others.
             return _quarantine(job.name, record_id, error), None
-        if isinstance(result, Rejection):
-            body = None if result.value is None else encode(result.value)
+        if isinstance(result, RecordRejection):
+            body = None if result.value is None else encode_json_line(result.value)
             return RecordOutcome(job.name, record_id, "rejected", result.reason, body), None
-        return RecordOutcome(job.name, record_id, "accepted", None, encode(result)), result
+        return RecordOutcome(job.name, record_id, "accepted", None, encode_json_line(result)), result
 
     async def _set_aside(self, record: ReadRecord[T]) -> None:
         """Record the outcome of a record that was unreadable or rejected when read; its location is its id."""
@@ -267,9 +267,9 @@ def _without_folder(error: RecordError) -> RecordError:
     return RecordError(error.problem, path=PurePath(error.path).name, record=error.record)
 
 
-def decode_outcome(kind: type[U], outcome: RecordOutcome) -> U:
+def decode_job_result(kind: type[U], outcome: RecordOutcome) -> U:
     """Return the result of a job from its outcome."""
-    return decode(kind, json.loads(outcome.body or b"null"))
+    return decode_core_value(kind, json.loads(outcome.body or b"null"))
 
 
 def _quarantine(stage: str, record_id: str, error: Exception) -> RecordOutcome:

@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import require_file
-from eclose.store.records.jsonl import encode
+from eclose.store.records.json_reader import require_regular_file
+from eclose.store.records.jsonl import encode_json_line
 from eclose.store.records.outcome_counts import RecordCounter
-from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work, read_manifest
+from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work_identity, read_manifest
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.store.records.outcome_counts import Counts
+    from eclose.store.records.outcome_counts import RecordCounts
 
 
 @dataclass(frozen=True)
-class RunStep:
+class PipelineStep:
     """One step of a pipeline: its name, settings, input files and output file."""
 
     name: str
@@ -44,17 +44,17 @@ class RunStep:
     @property
     def manifest_path(self) -> Path:
         """Path of the manifest: ``out/a.jsonl.manifest.json`` for ``out/a.jsonl``."""
-        return sibling_path(self.out, "manifest.json")
+        return companion_file_path(self.out, "manifest.json")
 
     @property
     def quarantine_path(self) -> Path:
         """Path of the file that explains the records that could not be processed."""
-        return sibling_path(self.out, "quarantined.jsonl")
+        return companion_file_path(self.out, "quarantined.jsonl")
 
     @property
     def rejected_path(self) -> Path:
         """Path of the file with the records that jobs set aside on purpose."""
-        return sibling_path(self.out, "rejected.jsonl")
+        return companion_file_path(self.out, "rejected.jsonl")
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -69,12 +69,12 @@ class RunStep:
     @property
     def work_id(self) -> str:
         """Hash of name, settings and inputs: the identity of the work, before and after it is done."""
-        return hash_work(self.name, self.settings, self.input_hashes)
+        return hash_work_identity(self.name, self.settings, self.input_hashes)
 
     def require_inputs(self) -> None:
         """Raise unless every input exists; hash the inputs in the state that the result is made from."""
         for path in self.inputs:
-            require_file(path)
+            require_regular_file(path)
         _ = self.input_hashes
 
     def refuse_changed_inputs(self) -> None:
@@ -113,9 +113,9 @@ class RunStep:
             return None
         return self._read_same_work()
 
-    def write(self, records: Iterable[ReadRecord[Any]], counter: RecordCounter | None = None) -> Counts:
+    def write(self, records: Iterable[ReadRecord[Any]], counter: RecordCounter | None = None) -> RecordCounts:
         """Write the accepted values, then the manifest. ``counter`` holds records that were counted before."""
-        with StepFiles(self, counter) as files:
+        with StepOutputFiles(self, counter) as files:
             for record in records:
                 files.add(record)
         return files.counter.counts()
@@ -157,7 +157,7 @@ class RunStep:
 
     @property
     def _start_note_path(self) -> Path:
-        return sibling_path(self.out, "begun.json")
+        return companion_file_path(self.out, "begun.json")
 
     def _read_same_work(self) -> Manifest:
         """Return the manifest of the existing result; raise where it describes other work or another file."""
@@ -181,10 +181,10 @@ class RunStep:
         return UserError(f"{path}: exists and {reason}. Write to another file, or pass --force to replace it.")
 
 
-class StepFiles:
+class StepOutputFiles:
     """The files of a step while they are written. They appear once all are complete; after an error there are none."""
 
-    def __init__(self, step: RunStep, counter: RecordCounter | None = None) -> None:
+    def __init__(self, step: PipelineStep, counter: RecordCounter | None = None) -> None:
         step.require_inputs()
         self.step = step
         self.counter = counter or RecordCounter()
@@ -201,7 +201,7 @@ class StepFiles:
                 self._quarantine = self._files.enter_context(AtomicFile(self.step.quarantine_path))
             self._quarantine.write(_explain(record))
         elif record.value is not None:
-            self._out.write(encode(record.value) + b"\n")
+            self._out.write(encode_json_line(record.value) + b"\n")
 
     def __enter__(self) -> Self:
         """Return the files, open for writing."""
@@ -231,10 +231,10 @@ class StepFiles:
         manifest.write(step.manifest_path)
 
 
-def write_steps(steps: Sequence[RunStep], rows: Iterable[Sequence[ReadRecord[Any]]]) -> list[Counts]:
+def write_step_files(steps: Sequence[PipelineStep], rows: Iterable[Sequence[ReadRecord[Any]]]) -> list[RecordCounts]:
     """Write several steps in one pass: the i-th record of a row belongs to the i-th step. Return their counts."""
     with ExitStack() as stack:
-        files = [stack.enter_context(StepFiles(step)) for step in steps]
+        files = [stack.enter_context(StepOutputFiles(step)) for step in steps]
         for row in rows:
             for file, record in zip(files, row, strict=True):
                 file.add(record)
@@ -244,23 +244,23 @@ def write_steps(steps: Sequence[RunStep], rows: Iterable[Sequence[ReadRecord[Any
 Rows: TypeAlias = "Iterable[Sequence[ReadRecord[Any]]]"
 
 
-class StepResult(NamedTuple):
+class PipelineStepResult(NamedTuple):
     """A finished step with its counts."""
 
-    step: RunStep
-    counts: Counts
+    step: PipelineStep
+    counts: RecordCounts
     again: bool
     """Whether an earlier run wrote it."""
 
 
-def run_steps(
-    steps: Sequence[RunStep],
+def run_pipeline_steps(
+    steps: Sequence[PipelineStep],
     rows: Rows,
     *,
     force: bool = False,
     wrap: Callable[[Rows, str], Rows] = lambda rows, _label: rows,
-) -> list[StepResult]:
-    """Write the unfinished ones of some steps in one pass over the rows, as ``write_steps`` does.
+) -> list[PipelineStepResult]:
+    """Write the unfinished ones of some steps in one pass over the rows, as ``write_step_files`` does.
 
     ``wrap`` gets the rows and a label, for a progress display. The rows are not read where every step is finished.
     """
@@ -271,11 +271,11 @@ def run_steps(
     if pending:
         label = f"writing {', '.join(steps[index].out.name for index in pending)}"
         columns = ([row[index] for index in pending] for row in wrap(rows, label))
-        counts |= dict(zip(pending, write_steps([steps[index] for index in pending], columns), strict=True))
-    return [StepResult(step, counts[index], again=index not in pending) for index, step in enumerate(steps)]
+        counts |= dict(zip(pending, write_step_files([steps[index] for index in pending], columns), strict=True))
+    return [PipelineStepResult(step, counts[index], again=index not in pending) for index, step in enumerate(steps)]
 
 
-def refuse_shared_files(steps: Iterable[RunStep]) -> None:
+def refuse_shared_files(steps: Iterable[PipelineStep]) -> None:
     """Raise where two steps of one command would write to the same file."""
     for first, second in combinations(steps, 2):
         for path in first.paths:
@@ -283,7 +283,7 @@ def refuse_shared_files(steps: Iterable[RunStep]) -> None:
                 raise SettingError(f"{first.out} and {second.out}: both would write {path}. Name another file for one.")
 
 
-def sibling_path(path: Path, ending: str) -> Path:
+def companion_file_path(path: Path, ending: str) -> Path:
     """Return the path of a companion file: ``a.jsonl.manifest.json`` for ``a.jsonl`` and ``manifest.json``."""
     # The complete name is kept, so that a.jsonl and a.jsonl.gz have different manifests.
     return path.parent / f"{path.name}.{ending}"

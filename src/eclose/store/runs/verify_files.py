@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from eclose.errors import UserError
 from eclose.store.runs.folder import FOLDER_MANIFEST
 from eclose.store.runs.manifest import Manifest, hash_file, read_manifest
-from eclose.store.runs.step import sibling_path
+from eclose.store.runs.step import companion_file_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class ProvenanceCheck:
 
 def find_manifest(path: Path) -> Manifest | None:
     """Return the manifest of a file: the one beside it, or its folder's; None where neither lists the file."""
-    if (file_manifest := sibling_path(path, "manifest.json")).is_file():
+    if (file_manifest := companion_file_path(path, "manifest.json")).is_file():
         return read_manifest(file_manifest)
     if (folder_manifest := path.parent / FOLDER_MANIFEST).is_file():
         # manifest.json is a common name: the file may belong to another program.
@@ -49,7 +49,7 @@ def find_manifest(path: Path) -> Manifest | None:
     return None
 
 
-def check_result(path: Path, sources: Sequence[Path] = ()) -> ProvenanceCheck:
+def check_result_provenance(path: Path, sources: Sequence[Path] = ()) -> ProvenanceCheck:
     """Compare a result and the files it was made from with the hashes of its manifest."""
     manifest = find_manifest(path)
     if manifest is None:
@@ -57,7 +57,7 @@ def check_result(path: Path, sources: Sequence[Path] = ()) -> ProvenanceCheck:
     return ProvenanceCheck(checked=True, stale=tuple(_describe_changes(path, sources, manifest)))
 
 
-def check_verdicts(path: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
+def check_verdicts_provenance(path: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
     """Compare a file of verdicts, and its inputs in the same folder or the one above, with the manifest.
 
     Raises where a file changed, unless ``allow_stale``.
@@ -67,7 +67,7 @@ def check_verdicts(path: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
         next((file for file in (path.parent / name, path.parent.parent / name) if file.is_file()), None)
         for name in (manifest.inputs if manifest is not None else ())
     ]
-    provenance = check_result(path, [file for file in candidates if file is not None])
+    provenance = check_result_provenance(path, [file for file in candidates if file is not None])
     return provenance.refuse_stale(path, "Write the verdicts again", allow_stale=allow_stale)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import canonical_json
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.outcome_counts import Counts
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.store.runs.runner import READ_STAGE
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.store.ledger.ledger import Ledger, RecordOutcome
-    from eclose.store.runs.step import RunStep
+    from eclose.store.runs.step import PipelineStep
 
 
-async def count_funnel(ledger: Ledger, stages: Sequence[str], received: int) -> dict[str, Counts]:
+async def count_run_funnel(ledger: Ledger, stages: Sequence[str], received: int) -> dict[str, RecordCounts]:
     """Return the counts of every stage, in order: a stage receives the records that the one before accepted."""
-    counts: dict[str, Counts] = {}
+    counts: dict[str, RecordCounts] = {}
     for stage in (READ_STAGE, *stages):
         outcomes = await ledger.count_outcomes(stage)
         rejected = {str(reason): count for (kind, reason), count in outcomes.items() if kind == "rejected"}
@@ -34,28 +34,28 @@ async def count_funnel(ledger: Ledger, stages: Sequence[str], received: int) -> 
         set_aside = sum(rejected.values()) + sum(quarantined.values())
         # The reading stage writes no rows for the records that it accepts.
         accepted = received - set_aside if stage == READ_STAGE else outcomes.get(("accepted", None), 0)
-        counts[stage] = Counts(received, accepted, rejected, quarantined)
+        counts[stage] = RecordCounts(received, accepted, rejected, quarantined)
         received = accepted
     return counts
 
 
-def sum_funnel(stage_counts: Mapping[str, Counts]) -> Counts:
+def sum_run_funnel(stage_counts: Mapping[str, RecordCounts]) -> RecordCounts:
     """Return the counts of the whole run: received by the first stage, accepted by the last."""
     stages = list(stage_counts.values())
     set_aside: dict[str, dict[str, int]] = {"rejected": {}, "quarantined": {}}
     for name, counts in stage_counts.items():
         for kind, reasons in set_aside.items():
             reasons.update({f"{name}: {reason}": count for reason, count in getattr(counts, kind).items()})
-    return Counts(stages[0].received, stages[-1].accepted, **set_aside)
+    return RecordCounts(stages[0].received, stages[-1].accepted, **set_aside)
 
 
 async def write_run_results(
     ledger: Ledger,
-    step: RunStep,
+    step: PipelineStep,
     jobs: Sequence[str],
     received: int,
     calls: Mapping[str, Any] | None = None,
-    sources: Mapping[str, Counts] | None = None,
+    sources: Mapping[str, RecordCounts] | None = None,
 ) -> Manifest:
     """Write all files of a run, the manifest last: it marks the run as finished.
 
@@ -71,9 +71,9 @@ async def write_run_results(
         UserError: An input was changed since the start of the run; nothing is written.
     """
     step.refuse_changed_inputs()
-    counts = await count_funnel(ledger, jobs, received)
+    counts = await count_run_funnel(ledger, jobs, received)
     funnel = {**(sources or {}), **counts}
-    manifest = Manifest(step.name, step.settings, step.input_hashes, {}, sum_funnel(counts), funnel, calls or {})
+    manifest = Manifest(step.name, step.settings, step.input_hashes, {}, sum_run_funnel(counts), funnel, calls or {})
     # Before any file is touched: a run that lost a record must not replace an earlier result.
     manifest.refuse_losses()
     with ExitStack() as stack:

@@ -9,9 +9,9 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import RecordError
-from eclose.store.records.json_reader import require_file
+from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import ReadRecord, read_records, scan_records
-from eclose.store.runs.step import RunStep, StepResult, run_steps
+from eclose.store.runs.step import PipelineStep, PipelineStepResult, run_pipeline_steps
 from eclose.world.oracle.judge import judge
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class OracleResult(NamedTuple):
     """The files of ``judge_file`` and the reasons for labels that are missing."""
 
-    steps: list[StepResult]
+    steps: list[PipelineStepResult]
     reasons: Counter[tuple[str, str]] | None
     """Responses by criterion and reason; None where the verdicts were written before, which keep no reasons."""
 
@@ -43,17 +43,17 @@ def judge_file(
     """Write the exact verdicts on a file of responses, and where a path is given the judgments.
 
     ``read_instances`` reads the questions from ``instances``, which is ``instances.jsonl`` beside the responses by
-    default. ``verdicts`` is ``verdicts.jsonl`` beside them by default. ``options`` are those of ``run_steps``:
+    default. ``verdicts`` is ``verdicts.jsonl`` beside them by default. ``options`` are those of ``run_pipeline_steps``:
     ``force`` and ``wrap``.
     """
-    require_file(responses)
+    require_regular_file(responses)
     instances = instances or responses.with_name("instances.jsonl")
     inputs = (responses, instances)
-    steps = [RunStep("world judge", {}, inputs, verdicts or responses.with_name("verdicts.jsonl"))]
+    steps = [PipelineStep("world judge", {}, inputs, verdicts or responses.with_name("verdicts.jsonl"))]
     if judgments is not None:
-        steps.append(RunStep("world judgments", {}, inputs, judgments))
+        steps.append(PipelineStep("world judgments", {}, inputs, judgments))
     reasons: Counter[tuple[str, str]] = Counter()
-    results = run_steps(steps, _judge_responses(responses, instances, read_instances, reasons), **options)
+    results = run_pipeline_steps(steps, _judge_responses(responses, instances, read_instances, reasons), **options)
     if all(result.again for result in results):
         if judgments is None:
             return OracleResult(results, None)
