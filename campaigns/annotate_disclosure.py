@@ -1,8 +1,8 @@
-"""Whether the annotation server keeps to itself what a person may not know yet, and how we know that we would notice.
+"""Disclosure sweep of the annotation server: no page shows what a person may not know yet, and every mutant is noticed.
 
-Sweep: a project in which whatever can be hidden is a token. Everybody works it off, pass by pass, and after each pass
-every route is asked for by everybody; all bytes are searched, whatever they are encoded in. Orders: random requests of
-everybody in random order, each held against what must come of it. Doubles: two submissions of one pass at the same
+Sweep: a project in which everything that can be hidden is a token. All users work it off, pass by pass, and after each
+pass every user requests every route; all bytes are searched in every encoding. Orders: random requests of all users in
+random order, each compared with the required answer. Doubles: two submissions of one pass at the same
 moment, over a socket. Mutants: the package with one lock taken out; what should notice must fail.
 
     python campaigns/annotate_disclosure.py
@@ -41,7 +41,7 @@ WON = 3
 
 
 class Mutant(NamedTuple):
-    """A lock taken out of one file, and what must notice."""
+    """Safeguard removed from one file, and the test that must notice."""
 
     name: str
     file: str
@@ -208,7 +208,7 @@ MUTANTS = (
 
 
 def noticed(mutant: Mutant) -> bool:
-    """Whether the package with this change is found out."""
+    """Return whether its test fails on the package with this change."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src" / "eclose", Path(folder) / "eclose")
         path = Path(folder) / "eclose" / mutant.file
@@ -234,7 +234,7 @@ def _module(name: str) -> Any:
 
 
 def swept(folder: Path, *, thorough: bool) -> int:
-    """Look at everything; how much was told too early, or went wrong."""
+    """Request every route after every pass; return how many answers disclosed too much or were wrong."""
     canaries, crowd = _module("canaries"), _module("crowd")
     start = perf_counter()
     with canaries.study(folder / "sweep") as study, crowd.crowd(study) as everybody:
@@ -255,7 +255,7 @@ def swept(folder: Path, *, thorough: bool) -> int:
 
 
 def ordered(folder: Path, orders: int, requests: int) -> int:
-    """Ask for anything in any order; how often somebody won something."""
+    """Send random requests in random order; return how many gained anything they must not."""
     start = perf_counter()
     tally = _module("orders").run_orders(folder, range(orders), requests)
     answers = ", ".join(f"{count:,} x {status}" for status, count in sorted(tally.answers.items()))
@@ -269,7 +269,7 @@ def ordered(folder: Path, orders: int, requests: int) -> int:
 
 
 def doubled(folder: Path, times: int) -> int:
-    """Submit twice at once; how often that came to anything but one row."""
+    """Submit each pass twice at once; return how often the outcome was not exactly one row."""
     start = perf_counter()
     with _module("canaries").study(folder / "doubles", questions=8) as study:
         result = _module("doubles").run_doubles(study, times)
@@ -279,7 +279,7 @@ def doubled(folder: Path, times: int) -> int:
 
 
 def main() -> int:
-    """Look, ask, double, break, and say whether the goal holds."""
+    """Run sweep, orders, doubles and mutants, and print whether the goal holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=500)
     parser.add_argument("--requests", type=int, default=20, help="in each order")

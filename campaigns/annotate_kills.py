@@ -1,7 +1,7 @@
-"""Kill the annotation server again and again while six people work: what was acknowledged is there, and there once.
+"""Kill the annotation server repeatedly while six people work: every acknowledged submission is recorded exactly once.
 
 Five annotators and an adjudicator label over HTTP. The server is killed with SIGKILL at random moments and at named
-points and started again on the same port. People whose connection breaks send the same form again, or close the
+points and started again on the same port. Labellers whose connection breaks send the same form again, or close the
 browser and look where they are. After every kill the log must verify, and the end of it that is known outside must be
 in the database; in the end every receipt must stand for what was sent.
 
@@ -32,11 +32,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from campaigns.annotators import retrying_labeller
 from campaigns.annotators.audit import Audit, audit
-from campaigns.annotators.server import load_average, make_project, make_world
+from campaigns.annotators.material import make_world
+from campaigns.annotators.server import load_average, make_project
 from perf.result import print_result
 
 from eclose.annotation import audit_log, submissions
-from eclose.annotation.project import HEAD, open_project
+from eclose.annotation.project import HEAD, open_annotation_project
 from eclose.annotation.setup import AnnotationCrew
 from eclose.annotation.web.dependencies import AnnotationServerState
 from eclose.annotation.web.serve import serve_annotation
@@ -46,7 +47,7 @@ from eclose.world.faulty.broken_responses import FailurePlan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from campaigns.annotators.server import World
+    from campaigns.annotators.material import World
 
 FAILPOINTS = ("before the commit", "before the head", "in the head", "before the answer")
 """Where a server is killed on purpose: all of them in a submission."""
@@ -68,7 +69,7 @@ PATIENCE = 60.0
 
 
 def die_at(point: str, occurrence: int) -> None:
-    """Be killed when this point is reached for the so-many-th time."""
+    """Kill this process when the point is reached for the ``occurrence``-th time."""
     remaining = occurrence
 
     def reached() -> None:
@@ -111,7 +112,7 @@ def _after(owner: Any, name: str, reached: Callable[[], None]) -> None:
 
 
 def mutate(mutant: str | None) -> None:
-    """Spoil the server on purpose."""
+    """Break the server on purpose."""
     if mutant == "hasty":
 
         def hasty(project: Any, person: Any, *form: Any) -> Any:
@@ -139,7 +140,7 @@ def mutate(mutant: str | None) -> None:
 
 
 def forked(run: Callable[[], None]) -> int:
-    """Do something in a process of its own. Forked, since importing everything anew would take longer."""
+    """Run a function in a forked process and return its id; a fresh interpreter would import for longer."""
     pid = os.fork()
     if pid:
         return pid
@@ -154,7 +155,7 @@ def forked(run: Callable[[], None]) -> int:
 
 
 class Rig:
-    """A project, the port it is served on, and how the server is spoilt."""
+    """Project under test, the port of its server, and the mutant in it."""
 
     def __init__(self, folder: Path, mutant: str | None = None) -> None:
         self.folder, self.mutant = folder, mutant
@@ -163,14 +164,14 @@ class Rig:
             self.port = probe.getsockname()[1]
 
     def start(self, failpoint: tuple[str, int] | None = None) -> int:
-        """The server, once it answers."""
+        """Start the server and return its process id once it answers."""
 
         def run() -> None:
             os.environ["ANNOTATE_HEAD"] = str(self.folder / HEAD)
             mutate(self.mutant)
             if failpoint is not None:
                 die_at(*failpoint)
-            serve_annotation(AnnotationServerState(open_project(self.folder)), port=self.port)
+            serve_annotation(AnnotationServerState(open_annotation_project(self.folder)), port=self.port)
 
         pid = forked(run)
         while os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -183,7 +184,7 @@ class Rig:
         return self.start()
 
     def kill(self, pid: int, events: int, seconds: float) -> bool:
-        """Kill it a moment after so many more events; whether it had been killed at a named point before."""
+        """Kill the server a moment after this many more events; return whether it had died at a named point before."""
         until, deadline = self.events + events, time.monotonic() + PATIENCE
         while self.events < until and time.monotonic() < deadline:
             if os.waitpid(pid, os.WNOHANG)[0]:
@@ -196,13 +197,13 @@ class Rig:
 
     @property
     def events(self) -> int:
-        """How far the log goes, as it is known outside the database."""
+        """Number of the last event, as the head file outside the database has it."""
         head = audit_log.AuditLogHead(self.folder / HEAD).read()
         return 0 if head is None else head.seq
 
     def problems(self) -> list[str]:
-        """What is wrong with the log right after a kill."""
-        project = open_project(self.folder)
+        """List what is wrong with the log right after a kill."""
+        project = open_annotation_project(self.folder)
         with project.reading() as connection:
             problems = list(audit_log.verify_audit_log(connection, project.head))
             head, last = project.head.read(), audit_log.last_audit_event(connection)
@@ -213,7 +214,7 @@ class Rig:
 
 
 def kill_again_and_again(rig: Rig, kills: int, rng: random.Random) -> tuple[Counter[str], list[str]]:
-    """Kill at random moments, and now and then at a named point; a server runs in the end no more."""
+    """Kill at random moments, and in two fifths of the rounds at a named point; leave no server running."""
     killed: Counter[str] = Counter()
     problems: list[str] = []
     while killed.total() < kills:
@@ -227,7 +228,7 @@ def kill_again_and_again(rig: Rig, kills: int, rng: random.Random) -> tuple[Coun
 
 
 def people(rig: Rig, links: dict[str, str], world: World, seed: int) -> int:
-    """Six people in a process of their own, until they are told to stop."""
+    """Start six labellers in a process of their own, which work until SIGTERM."""
     return forked(lambda: retrying_labeller.work(f"http://127.0.0.1:{rig.port}", links, world, rig.folder.parent, seed))
 
 

@@ -1,4 +1,4 @@
-"""Whether the rates that follow from a hundred labels hold: the sample that ``eclose label`` draws, again and again.
+"""Coverage of the rates corrected by a hundred labels, over repeated samples as ``eclose label`` draws them.
 
 2,000 responses of the world, whose truth is known, are judged by three judges: one that errs in a twentieth of its
 labels, one that misses two fifths of the unsound steps, and one that is never wrong. Each time another hundred are
@@ -59,7 +59,7 @@ JUDGES: Mapping[str, Callable[[Verdict, Random], Verdict]] = {"exact": exact, "c
 
 
 def judgment(response_id: str, verdict: Verdict) -> Judgment:
-    """A judgment with these labels; the steps stand as one."""
+    """Build a judgment with these labels and a single step."""
     return Judgment(
         response_id,
         "simulated",
@@ -74,7 +74,7 @@ def judgment(response_id: str, verdict: Verdict) -> Judgment:
 def covered(
     truths: Sequence[SettledVerdict], judgments: Sequence[Judgment], n: int, seed: int
 ) -> dict[JudgedLabel, tuple[bool, float]]:
-    """For every rate whether the corrected interval holds the truth, and how wide it is."""
+    """Return for every rate whether the corrected interval covers the truth, and how wide it is."""
     sample = draw_label_sample((truth.response_id for truth in truths), judgments, n=n, seed=seed)
     chosen = set(sample.chosen)
     labelled = [truth for truth in truths if truth.response_id in chosen]

@@ -1,4 +1,4 @@
-"""The paper's annotation in simulation: responses of the world, people who err as often as the paper's, real pages.
+"""Simulation of the paper's annotation: responses of the world, annotators with the paper's error rates, real pages.
 
 Two screeners look at every question and six annotators label the responses, two each, over HTTP through all passes; an
 adjudicator of each kind, who is always right, settles where they differ. Then labels are exported and diagnosed, and
@@ -28,6 +28,7 @@ from campaigns.annotators import agreement_recount
 from campaigns.annotators.browser import Browser
 from campaigns.annotators.error_model import SimulatedAnnotator
 from campaigns.annotators.labeller import Labeller, TruthIndex
+from campaigns.annotators.material import World, make_world
 from campaigns.annotators.paper_rates import (
     ADJUDICATED,
     MIX,
@@ -37,12 +38,12 @@ from campaigns.annotators.paper_rates import (
     screeners_of,
     spoilt,
 )
-from campaigns.annotators.server import Server, World, load_average, make_project, make_world, percentile
+from campaigns.annotators.server import Server, load_average, make_project, percentile
 from perf.result import print_result
 
 from eclose.annotation import audit_log
 from eclose.annotation.material_store import read_annotation_material
-from eclose.annotation.project import open_project
+from eclose.annotation.project import open_annotation_project
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_report import build_agreement_report
 from eclose.annotation.results.export_files import export_annotations
@@ -71,7 +72,7 @@ DERIVED = ("Local soundness L", "Global sufficiency G", "LGG indicator")
 
 @dataclass(frozen=True)
 class Study:
-    """What is labelled, and what is true of it."""
+    """Material of a simulated study, with the truth about it."""
 
     world: World
     """With the questions that cannot be used."""
@@ -93,7 +94,7 @@ def make_study(questions: int) -> Study:
 
 
 def work(server: Server, links: Mapping[str, str], study: Study) -> list[RequestTiming]:
-    """Everybody until nothing is left: first those who label, then those who settle."""
+    """Let all labellers finish their queues, then the adjudicators; return the timed requests."""
     truths = TruthIndex(study.world.truths, study.ineligible)
     timings: list[RequestTiming] = []
 
@@ -112,7 +113,7 @@ def work(server: Server, links: Mapping[str, str], study: Study) -> list[Request
 
 
 def drive(folder: Path, study: Study) -> list[RequestTiming]:
-    """The whole of it over HTTP, with what it cost."""
+    """Run the whole study over HTTP and print what it cost."""
     began = time.perf_counter()
     links = make_project(folder, study.world, CREW)
     print(f"project made in {time.perf_counter() - began:.1f} s; {load_average()}", flush=True)
@@ -153,14 +154,14 @@ def _alpha(row: AgreementRow) -> str:
 
 
 def _apart(value: float | None, other: float | None) -> float:
-    """How far two figures lie from each other; what is undefined is so for both, or infinitely far."""
+    """Return the distance of two figures: 0 where both are undefined, infinity where one is."""
     if value is None or other is None:
         return 0.0 if value is other else float("inf")
     return abs(value - other)
 
 
 def compare(rows: Sequence[AgreementRow], counts: Mapping[str, agreement_recount.Count], *, full: bool) -> list[str]:
-    """The table beside the paper's; what is not as it should be."""
+    """Print the table beside the paper's; return the problems."""
     problems = []
     print(f"{'judgment':24}{'n':>8}{'maj.':>7}{'raw':>7}  {'alpha [95 %]':24} paper: n  maj.  raw   alpha")
     for row in rows:
@@ -179,7 +180,7 @@ def compare(rows: Sequence[AgreementRow], counts: Mapping[str, agreement_recount
 
 
 def settled(study: Study, responses: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
-    """What holds in the end against what is true: wrong only where two erred alike."""
+    """Compare settled labels with the truth: they may be wrong only where two annotators erred alike."""
     adjudicated = {key for key, forms in responses.items() if forms.last is not None}
     false = {
         truth.response_id
@@ -213,7 +214,7 @@ def settled_questions(study: Study, questions: Mapping[str, agreement_recount.Su
 
 
 def exported(folder: Path, out: Path, study: Study, annotations: Any, material: Any) -> list[str]:
-    """Export, diagnose with the command, and hold its rates against what is true."""
+    """Export the labels, diagnose them with the command, and compare the counts with the truth."""
     export = export_annotations(annotations, out, stage="annotate export", settings={}, material=material)
     counts = export.manifest.funnel["responses"]
     command = [sys.executable, "-m", "eclose.cli.main", "diagnose", str(out), "--out", str(folder / "report")]
@@ -258,7 +259,7 @@ def main() -> int:
 
 
 def evaluate(scratch: Path, folder: Path, study: Study, *, full: bool) -> list[str]:
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     with project.reading() as connection:
         annotations, material = read_annotations(connection), read_annotation_material(connection)
         responses, questions = (

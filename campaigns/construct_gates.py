@@ -1,7 +1,7 @@
-"""Is every gate needed? Defects are planted, one kind at a time, and each gate is taken away to see what gets through.
+"""Necessity of every gate: defects are planted, one kind at a time, and each gate is removed to see what passes.
 
-The world's constructor spoils everything it writes in one named way, and sources are spoilt before they are shown to
-anybody; code, gates and the world's exact verifier see what comes of it. Whoever refused a case first is its catcher.
+The world's constructor breaks everything it writes in one named way, and sources are broken before anything reads
+them; code, gates and the world's exact verifier check the outcome. The first check that refuses a case is its catcher.
 Then each catcher is taken away in turn and its cases are tried again: they are refused later, or a family comes out
 that is wrong. Gates on what code itself puts together cannot be broken that way; for these a finished family is broken
 by hand so that nothing but the gate objects.
@@ -32,7 +32,7 @@ from perf.result import print_result
 from eclose.construction import roles, stages
 from eclose.construction.family_draft import FailedSource, FamilyDraft
 from eclose.construction.settings import ConstructSettings
-from eclose.construction.token_lengths import estimate_lengths
+from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family, FamilyFinding
 from eclose.core.family_gates import MINIMUM_SUPPORT, Gate, check_family
 from eclose.core.instance import Instance
@@ -62,7 +62,7 @@ CHECKS = tuple(role for role in ConstructionRole if not role.constructs)
 
 
 class Direct:
-    """The world's model without a server between."""
+    """Model of the world, called directly instead of over HTTP."""
 
     name = "world"
 
@@ -86,7 +86,7 @@ class Direct:
 
 @dataclass(frozen=True)
 class Case:
-    """A source, and how what is built from it is spoilt."""
+    """Source and the defect planted in what is built from it."""
 
     source: Instance
     defect: str
@@ -95,7 +95,7 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """Who refused it, or the family that came out."""
+    """Catcher that refused a case, or the family that was built."""
 
     catcher: str | None
     objections: tuple[str, ...] = ()
@@ -107,15 +107,17 @@ class CaseOutcome:
 
 
 def build(case: Case) -> CaseOutcome:
-    """One case through all parts, without the second check, which is the same once more."""
-    members = roles.ModelTeam(case.model, case.model, ConstructSettings(reverify=False))
+    """Build a case through all stages, without the second check, which repeats the first."""
+    members = roles.ConstructionTeam(case.model, case.model, ConstructSettings(reverify=False))
 
     async def run() -> Family | RecordRejection:
-        draft: Any = await stages.screen_source(case.source, members, estimate_lengths())
+        draft: Any = await stages.screen_source(case.source, members, make_estimating_counter())
         for part in (stages.build_target_response, stages.build_evidence_edits, stages.build_question_edit):
             if isinstance(draft, FamilyDraft):
                 draft = await part(draft, members)
-        return stages.pack_family(draft, members, estimate_lengths()) if isinstance(draft, FamilyDraft) else draft
+        return (
+            stages.pack_family(draft, members, make_estimating_counter()) if isinstance(draft, FamilyDraft) else draft
+        )
 
     result = asyncio.run(run())
     if isinstance(result, Family):
@@ -129,16 +131,16 @@ def build(case: Case) -> CaseOutcome:
 
 @contextmanager
 def without(catcher: str) -> Iterator[None]:
-    """A pipeline in which a role always agrees, or a gate is never closed."""
+    """Replace a role by one that always agrees, or open a gate, within the context."""
     with ExitStack() as stack:
         if catcher in CHECKS:
-            find = roles.parse_finding
+            find = roles.parse_check_reply
 
             def lenient(role: ConstructionRole, *arguments: Any, **more: Any) -> Any:
                 finding = find(role, *arguments, **more)
                 return _agreeing(finding) if role == catcher else finding
 
-            stack.enter_context(patch.object(roles, "parse_finding", lenient))
+            stack.enter_context(patch.object(roles, "parse_check_reply", lenient))
         else:
             gate = catcher.removeprefix("gates: ")
             for name in ("check_gold", "check_evidence_edit", "check_question_edit", "check_family"):
@@ -147,7 +149,7 @@ def without(catcher: str) -> Iterator[None]:
 
 
 def _agreeing(finding: FamilyFinding) -> FamilyFinding:
-    """Nothing speaks against it, and a source rests on as many passages as it should."""
+    """Return the finding without objections and with the minimum support."""
     answers = dict(finding.said)
     if "support" in answers:
         answers["support"] = list(dict.fromkeys([*answers["support"], *range(MINIMUM_SUPPORT)]))
@@ -162,7 +164,7 @@ def _open(check: Callable[..., Any], gate: str) -> Callable[..., Any]:
 
 
 def cases(count: int) -> Iterator[Case]:
-    """Every kind of defect on so many sources of each profile."""
+    """Yield every kind of defect on ``count`` sources of each profile."""
     good = Direct()
     for profile in PROFILES:
         items = list(islice(make_items(profile, SEED), count))
@@ -177,7 +179,7 @@ def cases(count: int) -> Iterator[Case]:
 
 
 def broken(family: Family) -> dict[Gate, Family]:
-    """The family, broken by hand so that one gate alone objects; only what this family admits."""
+    """Break the family by hand so that one gate alone objects; return the variants this family admits."""
     gold, (edit, *_), question_edit = family.gold, family.evidence_edits, family.question_edit
     first, view = edit.first_affected_step, edit.view
     spare = next(passage.id for passage in gold.evidence if passage.id not in gold.support_ids)
@@ -245,7 +247,7 @@ def main() -> int:
 
 
 def print_catchers(tried: list[tuple[Case, CaseOutcome]]) -> None:
-    """Who caught each kind of defect first; where it could not be planted, a good family came out."""
+    """Print which check refused each kind of defect first; where none could be planted, a good family was built."""
     print(f"{len(tried):,} cases; planted defect -> who refused it first")
     for kind in dict.fromkeys(case.defect for case, _ in tried):
         catchers = Counter(_describe(outcome) for case, outcome in tried if case.defect == kind)
@@ -269,7 +271,7 @@ def _describe(outcome: CaseOutcome) -> str:
 
 
 def print_mutants(tried: list[tuple[Case, CaseOutcome]]) -> set[str]:
-    """For each catcher that is taken away, what becomes of its cases; those without which a wrong family comes out."""
+    """Print what becomes of each catcher's cases without it; return those without which a wrong family passes."""
     print("taken away -> what becomes of the cases it refused")
     needed = set()
     for catcher in sorted({str(outcome.catcher) for _, outcome in tried if outcome.catcher}):
@@ -287,7 +289,7 @@ def print_mutants(tried: list[tuple[Case, CaseOutcome]]) -> set[str]:
 
 
 def print_by_hand(count: int) -> set[str]:
-    """Gates that alone refuse some family broken by hand."""
+    """Print and return the gates that alone refuse some family broken by hand."""
     from eclose.world.make.families import make_families  # noqa: PLC0415 - for this table alone
 
     alone: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A projection, not a measurement: what the paper's corpus, and a million families, take of calls, tokens and machines.
+"""Projection, not a measurement: calls, tokens and machines for the paper's corpus and for a million families.
 
 What a source takes in each part is measured in the world, on good sources of the paper's three profiles, through the
 whole of ``eclose construct`` over HTTP; how many sources come to each part is the paper's table. Words
@@ -26,7 +26,7 @@ from perf.result import print_result
 
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import estimate_expected_tokens
-from eclose.construction.run import construct_families, resolve_models
+from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.construction.settings import ConstructionStage
 from eclose.protocol.construction import SeedScreen, build_construction_prompt
 from eclose.protocol.material_json import disclose_passages
@@ -53,7 +53,7 @@ GOAL = 1.0
 
 @dataclass(frozen=True)
 class SourceUsage:
-    """What one source takes in one part."""
+    """Mean usage of a source in a stage."""
 
     calls: float
     read: float
@@ -62,7 +62,7 @@ class SourceUsage:
 
 @dataclass(frozen=True)
 class MeasuredUsage:
-    """By profile and part, and what a call takes here."""
+    """Usage by profile and stage, and the cost of a call on this machine."""
 
     parts: dict[tuple[str, ConstructionStage], SourceUsage]
     cpu: float
@@ -74,12 +74,12 @@ class MeasuredUsage:
 
 
 async def measure(folder: Path, count: int) -> MeasuredUsage:
-    """So many good sources of each profile through all parts."""
+    """Run ``count`` good sources of each profile through all stages and measure their usage."""
     sources = [item.instance for profile in NAMES for item in islice(make_items(profile, SEED), count)]
     jsonl.write_records(folder / "sources.jsonl", sources)
     profile_of = {source.id: str(source.benchmark).removeprefix("world-") for source in sources}
     with serving("--latency", "0.02") as url:
-        models = await resolve_models(url, url)
+        models = await resolve_construction_models(url, url)
         start = time.process_time()
         result = await construct_families(
             folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True)
@@ -115,7 +115,7 @@ async def measure(folder: Path, count: int) -> MeasuredUsage:
 
 
 def printed() -> dict[tuple[str, str], int]:
-    """The paper's table of construction."""
+    """Read the paper's table of construction."""
     with PRINTED.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["table"] == "training_construction_flow"]
     return {(row["row"], row["column"]): int(row["printed"]) for row in rows}
@@ -134,7 +134,7 @@ def main() -> int:
               f"{usage.written * measured.tokens:7,.0f}")  # fmt: skip
 
     def total(amount: str) -> float:
-        """Over the paper's corpus."""
+        """Sum an amount over the paper's corpus."""
         return sum(
             table[NAMES[profile], ENTERING[part]] * float(getattr(usage, amount))
             for (profile, part), usage in measured.parts.items()

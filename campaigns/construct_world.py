@@ -1,4 +1,4 @@
-"""Families at the paper's size, over HTTP: 23,000 sources of the world through all parts, killed on the way.
+"""Construction at the paper's size over HTTP: 23,000 sources of the world through all stages, with kills.
 
 As many sources of each profile as the paper processed, and as many of them spoilt as it screened out. ``eclose world
 serve`` plays constructor and verifier in a process of its own, with latency and faults. Every family must be right by
@@ -68,7 +68,7 @@ def faulty() -> list[str]:
 
 
 def write_sources(folder: Path, count: int) -> dict[str, str | None]:
-    """The sources, and what is wrong with each; a pilot, spread evenly over them, beside."""
+    """Write the sources and an evenly spread pilot; return the planted defect of each source."""
     planted: dict[str, str | None] = {}
     path = folder / "sources.jsonl"
     if not path.exists():
@@ -91,7 +91,7 @@ def command(sources: Path, url: str, out: Path, *more: str) -> list[str]:
 
 
 def construct(sources: Path, url: str, out: Path) -> Manifest:
-    """A run to its end; says how long it took, and what it took of the processor."""
+    """Run to the end and print the wall time and the processor time."""
     start, before = time.monotonic(), os.times()
     subprocess.run(command(sources, url, out), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     after = os.times()
@@ -108,7 +108,7 @@ def manifest_of(out: Path) -> Manifest:
 
 
 def killed(sources: Path, url: str, out: Path, kills: int, seconds: float) -> int:
-    """The same, killed with SIGKILL at random moments over the time that an unbroken run takes."""
+    """Run with SIGKILL at random moments over the time of an unbroken run; return the number of kills."""
     rng, record = random.Random(SEED), out.with_suffix(".kills")
     kill_count = int(record.read_text()) if record.exists() else 0
     while kill_count < kills and not (out / "families.jsonl.manifest.json").exists():
@@ -127,7 +127,7 @@ def killed(sources: Path, url: str, out: Path, kills: int, seconds: float) -> in
 
 
 def print_funnel(manifest: Manifest) -> None:
-    """The paper's table, and what an accepted family took."""
+    """Print the paper's table and the usage for each accepted family."""
     funnel, usage = manifest.calls["funnel"], manifest.calls["usage"]
     columns = list(next(iter(funnel.values())))
     print(f"  {'dataset':16}" + "".join(f"{column:>12}" for column in columns))
@@ -142,13 +142,13 @@ def print_funnel(manifest: Manifest) -> None:
 
 
 def wrong_families(out: Path) -> list[str]:
-    """Families that are not right by the oracle."""
+    """List the families that the oracle finds wrong."""
     families = jsonl.read_records(out / "families.jsonl", Family)
     return [f"{family.id}: {wrong}" for family in families if (wrong := find_family_defects(family))]
 
 
 def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
-    """Spoilt sources that got past the screen: to a family, or to a part in which they were refused."""
+    """List the broken sources that passed the screen, to a family or to a later refusal."""
     past = {family.source.id for family in jsonl.read_records(out / "families.jsonl", Family)}
     for line in (out / "families.jsonl.rejected.jsonl").read_text().splitlines():
         rejection = json.loads(line)
@@ -158,7 +158,7 @@ def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
 
 
 def forecast_error(folder: Path, url: str, sources: Path, bill: Manifest) -> float:
-    """How far the forecast by a pilot is from the bill: the worst of calls, tokens read and tokens written."""
+    """Return the largest relative error of the pilot's forecast among calls, tokens read and tokens written."""
     construct(folder / "pilot.jsonl", url, folder / "pilot")
     words = command(sources, url, folder / "unbroken", "--dry-run", "--pilot", str(folder / "pilot"))
     output = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -174,7 +174,7 @@ def forecast_error(folder: Path, url: str, sources: Path, bill: Manifest) -> flo
 
 
 async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
-    """For each part how many passed it, how many of these are wrong somewhere, and where."""
+    """Count for each stage the drafts that passed, those that are wrong, and where they are wrong."""
     work = manifest_of(out).work_id
     counts: dict[str, tuple[int, int, Counter[str]]] = {}
     async with Ledger.open(out / "ledger.sqlite", run=work) as ledger:
@@ -194,7 +194,7 @@ async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
 
 
 def wrong_places(value: Family | FamilyDraft) -> Iterator[str]:
-    """Which parts of what is there so far are wrong by the oracle."""
+    """Yield the parts of a draft or family that the oracle finds wrong."""
     if any(find_source_defects(value.source)):
         yield "source"
     if value.gold is None:
@@ -208,7 +208,7 @@ def wrong_places(value: Family | FamilyDraft) -> Iterator[str]:
 
 
 def noisy(folder: Path, count: int) -> tuple[int, int]:
-    """Constructor and verifier err; how many wrong families are there before the second check, and after it."""
+    """Run with erring constructor and verifier; return the wrong families before and after the second check."""
     import asyncio  # noqa: PLC0415 - for this alone
 
     run_folder = folder / "noisy"

@@ -1,4 +1,4 @@
-"""How often the interval of a rate holds the truth, and how often a gate passes at its limit, over many designs.
+"""Coverage of the interval of a rate, and false passes of a gate at its limit, over many designs.
 
 One response a question: all counts are enumerated, so the figures are exact. Eight responses a question that share half
 of their variance (beta-binomial, intraclass correlation 0.5), and one to fifteen of them: so many repetitions. A gate
@@ -40,7 +40,7 @@ TAIL = 0.025
 
 
 class Cell(NamedTuple):
-    """One design: how often the interval holds the truth, and lies above it."""
+    """Coverage of a design, and how often the interval lies above the truth."""
 
     design: str
     questions: int
@@ -51,17 +51,17 @@ class Cell(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether both goals are kept."""
+        """Whether both goals are reached."""
         return self.coverage >= COVERAGE and self.false_pass <= FALSE_PASS
 
     def __str__(self) -> str:
-        """One line of the table."""
+        """Return a line of the table."""
         figures = f"{self.coverage:8.4f} {self.false_pass:10.4f} {self.width:7.3f}"
         return f"{self.design:22} {self.questions:9,} {self.rate:6.2f} {figures}{'' if self.holds else '  <-'}"
 
 
 def cell(design: str, questions: int, rate: float, ends: Floats, weights: Floats) -> Cell:
-    """Weigh the intervals of a design, one a row."""
+    """Weigh the intervals of a design; each row of ``ends`` is an interval."""
     low, high = ends.T
     covered, above = (low <= rate) & (rate <= high), low > rate
     return Cell(
@@ -70,7 +70,7 @@ def cell(design: str, questions: int, rate: float, ends: Floats, weights: Floats
 
 
 def single(questions: int) -> Iterator[Cell]:
-    """One response a question: every number of failures with its chance."""
+    """Yield cells with one response a question: every number of failures with its probability."""
     failures = np.arange(questions + 1)
     ends = np.array([QuestionCounts(_rows(questions, int(count))).interval() for count in failures])
     for rate in RATES:
@@ -92,7 +92,7 @@ def _log_comb(n: int, k: int) -> float:
 
 
 def clustered(questions: int, rate: float, sizes: Floats, name: str, rng: np.random.Generator) -> tuple[Cell, int]:
-    """Several responses a question: drawn, and with how many of a few samples the package's own ends lie inside."""
+    """Draw several responses a question; return the cell, and how many of the checked intervals are narrower here."""
     spread = (1 - CORRELATION) / CORRELATION
     chance = rng.beta((1 - rate) * spread, rate * spread, (REPETITIONS, questions))
     failures = rng.binomial(sizes.astype(int), chance).astype(float)
@@ -106,7 +106,7 @@ def clustered(questions: int, rate: float, sizes: Floats, name: str, rng: np.ran
 
 
 def _limits(kind: Floats, sizes: Floats) -> Floats:
-    """The limit of every sample, without the rule that makes it monotone."""
+    """Compute the limit of every sample, without the rule that makes it monotone."""
     sums = _Sums(kind.sum(axis=1), (kind**2).sum(axis=1), float(sizes.sum()), float((sizes**2).sum()))
     distinct, inverse = np.unique(np.stack(sums[:2], axis=1), axis=0, return_inverse=True)
     limits = np.ones(len(distinct))
@@ -118,7 +118,7 @@ def _limits(kind: Floats, sizes: Floats) -> Floats:
 
 
 def monotone() -> tuple[int, int]:
-    """How many steps to one failure more were taken, and how many of them raised an end."""
+    """Count the steps to one more failure, and those that raised an end of the interval."""
     steps = raised = 0
     for questions in (1, 2, 10, 100, 1_000):
         ends = [QuestionCounts(_rows(questions, count)).interval() for count in range(questions + 1)]
@@ -143,13 +143,13 @@ def monotone() -> tuple[int, int]:
 
 
 def narrowest() -> float:
-    """The least width of the interval of a single question, over every number of failures in fifty responses."""
+    """Return the least width of the interval of a single question, over every number of failures in fifty responses."""
     intervals = [QuestionCounts(((50 - count, count, 1),)).interval() for count in range(51)]
     return min(ends.high - ends.low for ends in intervals if ends is not None)
 
 
 def main() -> int:
-    """Print the table and say whether every cell holds."""
+    """Print the table and whether every cell holds."""
     rng = np.random.default_rng(SEED)
     print(f"{'design':22} {'questions':>9} {'rate':>6} {'coverage':>8} {'false pass':>10} {'width':>7}")
     cells, narrower = [], 0

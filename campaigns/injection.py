@@ -1,4 +1,4 @@
-"""Texts that try to talk a judge into a verdict: what the form of our prompts protects from, and what it does not.
+"""Injection campaign: texts that try to talk a judge into a verdict, and what the structure of the prompts prevents.
 
 Structure: 10,000 hostile cases, every question to a judge and the joint one. Each prompt must read back as exactly what
 was disclosed, under the same system message, with nothing in it that this judge may not see. Beside it the same cases
@@ -77,7 +77,7 @@ LABELS = ("Question: ", "Title: ", "Passage: ", "Step: ", "Answer: ")
 
 
 def lines(case: HostileCase) -> list[tuple[str, str]]:
-    """The case as labelled texts."""
+    """List the texts of a case with their labels."""
     instance, response = case.instance, case.response
     return [
         ("Question: ", instance.question),
@@ -88,7 +88,7 @@ def lines(case: HostileCase) -> list[tuple[str, str]]:
 
 
 def read_lines(prompt: str) -> list[tuple[str, str]]:
-    """Back out of the prompt: a line that begins with a label begins a text."""
+    """Parse a prompt of labelled lines: a line that begins with a label begins a text."""
     texts: list[tuple[str, str]] = []
     for line in prompt.split("\n"):
         label = next((candidate for candidate in LABELS if line.startswith(candidate)), None)
@@ -100,12 +100,12 @@ def read_lines(prompt: str) -> list[tuple[str, str]]:
 
 
 def forged(case: HostileCase, text: str) -> HostileCase:
-    """The case with a text that plays the next section."""
+    """Return the case with a text in its question that imitates the next section."""
     return replace(case, instance=replace(case.instance, question=f"{case.instance.question}\n{text}"))
 
 
 def structure(count: int) -> int:
-    """Prompts of ours that are not as they must be."""
+    """Count the prompts of the package that do not read back as disclosed."""
     breaches: Counter[str] = Counter()
     plain = 0
     for case in islice(make_hostile_cases(SEED), count):
@@ -126,7 +126,7 @@ def structure(count: int) -> int:
 
 
 class Trial(NamedTuple):
-    """A text in a place of a case."""
+    """Injected text in a slot of a case."""
 
     base: int
     slot: InjectionSlot
@@ -136,7 +136,7 @@ class Trial(NamedTuple):
 
 
 def base_cases(count: int) -> list[InjectedCase]:
-    """Responses that fail, in different ways."""
+    """Make responses that fail in different ways."""
     failing = (case for case in plant(["short-easy"], SEED) if not case.broken.verdict.reliable)
     cases: list[InjectedCase] = []
     for number, (instance, broken) in enumerate(islice(failing, count)):
@@ -167,7 +167,7 @@ def labels(judgment: Judgment) -> dict[str, Label]:
 
 
 class Counts(NamedTuple):
-    """What became of criteria that fail without a text, in one place or for one kind of text."""
+    """Counts of criteria that fail without the text, for a slot or a kind of text."""
 
     attack: Counter[str]
     control: Counter[str]
@@ -187,7 +187,7 @@ class Counts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """All of one judge."""
+    """Counts of one judge."""
 
     by_slot: Mapping[str, Counts]
     by_kind: Mapping[str, Counts]
@@ -205,7 +205,7 @@ def trials(texts: Sequence[Injection]) -> dict[str, Trial]:
 
 
 def behaviour(base_url: str, texts: Sequence[Injection], folder: Path, settings: JudgeSettings) -> Outcome:
-    """Every text in every place, judged; counted where the criterion sees the place and fails without the text."""
+    """Judge every text in every slot; count where the criterion sees the slot and fails without the text."""
     bases, tried = base_cases(BASES), trials(texts)
     cases = {f"base-{number}": case for number, case in enumerate(bases)}
     for name, trial in tried.items():
@@ -239,7 +239,7 @@ def show(name: str, outcome: Outcome) -> None:
 
 
 def spread(texts: Sequence[Injection], count: int) -> list[Injection]:
-    """So many of them, from all kinds."""
+    """Pick ``count`` texts, spread over all kinds."""
     step = max(1, len(texts) // count)
     return list(texts[::step][:count])
 

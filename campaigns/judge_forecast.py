@@ -1,4 +1,4 @@
-"""What a judge's run is expected to cost, against the bill: 1,000 responses, four worlds, each with another seed.
+"""Forecast cost of a judge's run against the bill: 1,000 responses, four worlds, each with another seed.
 
 The forecast is made from the requests before anything is sent; the bill is the server's own, after the run. The rule
 and its few numbers (``eclose.calls.forecast``) are the same for all worlds, and none of them was looked at to find
@@ -42,7 +42,7 @@ PRICE = Price.of("1.25", "10")
 
 
 class ForecastCase(NamedTuple):
-    """What is judged, and how."""
+    """World and settings of a forecast."""
 
     profile: str
     seed: int
@@ -61,7 +61,7 @@ FORECAST_CASES = (
 
 
 class Comparison(NamedTuple):
-    """A forecast and the bill."""
+    """Forecast and bill of a run."""
 
     forecast: UsageForecast
     calls: int
@@ -69,7 +69,7 @@ class Comparison(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Of the costs."""
+        """Forecast cost over billed cost."""
         assert self.forecast.cost is not None
         return self.forecast.cost / PRICE.cost(self.billed)
 

@@ -1,4 +1,4 @@
-"""The judge over HTTP: planted labels to the digit, a known rate of errors found again, and what judging costs itself.
+"""Judge over HTTP: every planted label is found, a known error rate is recovered, and the overhead is measured.
 
 ``eclose world serve`` runs in a process of its own and is asked through the whole runner, ledger and all. First its
 judge is exact: every label and every step's code of 3,000 responses, failing in every way there is, must be the planted
@@ -69,7 +69,7 @@ LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
 
 
 class Planted(NamedTuple):
-    """A question and a response of which all is known."""
+    """Question and response whose labels are all known."""
 
     instance: Instance
     broken: BrokenResponse
@@ -77,7 +77,7 @@ class Planted(NamedTuple):
 
 @contextmanager
 def serving(*flags: str) -> Iterator[str]:
-    """``eclose world serve`` on a free port, and where."""
+    """Run ``eclose world serve`` on a free port and yield its base URL."""
     command = [sys.executable, "-m", "eclose.cli.main", "world", "serve", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -88,7 +88,7 @@ def serving(*flags: str) -> Iterator[str]:
 
 
 def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
-    """Questions of each profile in turn, with a reliable response and those that fail by whichever plans are next."""
+    """Yield questions of each profile in turn, with a reliable response and responses that fail by the next plans."""
     turn = 0
     for number in count():
         item = make_item(profiles[number % len(profiles)], seed, number // len(profiles))
@@ -108,7 +108,7 @@ def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
 
 
 def write_run(folder: Path, planted: Iterable[Planted]) -> RunInputs:
-    """Questions, responses and planted verdicts, as ``eclose world make`` writes them."""
+    """Write questions, responses and planted verdicts, as ``eclose world make`` does."""
     folder.mkdir(parents=True)
     cases = list(planted)
     sources = RunInputs(folder / "instances.jsonl", folder / "responses.jsonl")
@@ -125,7 +125,7 @@ def settled(case: Planted) -> SettledVerdict:
 def judged(
     sources: RunInputs, base_url: str, out: Path, settings: JudgeSettings | None = None, *, refused: int = 0
 ) -> list[Judgment]:
-    """What the server's judge says, through runner and ledger; so many records are expected not to be taken."""
+    """Judge through runner and ledger; exactly ``refused`` records must be quarantined."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True)
     result = asyncio.run(judge_responses(sources, base_url, out, settings, calls))
     assert not result.again
@@ -134,7 +134,7 @@ def judged(
 
 
 class Differences(NamedTuple):
-    """What was not as planted."""
+    """Counts of what differs from the planted labels."""
 
     labels: int
     steps: int
@@ -181,7 +181,7 @@ def exact(folder: Path, sources: RunInputs, planted: Sequence[Planted]) -> Diffe
 
 
 def noisy(folder: Path, sources: RunInputs, noise: float) -> int:
-    """How many of the five intervals hold p."""
+    """Return how many of the five intervals cover p."""
     run_folder = folder / f"noise-{noise}"
     with serving("--judge-noise", str(noise), "--seed", str(NOISE.index(noise) + 1)) as base_url:
         judged(sources, base_url, run_folder)
@@ -213,7 +213,7 @@ def noisy(folder: Path, sources: RunInputs, noise: float) -> int:
 
 
 def distinct(planted: Iterable[Planted], settings: JudgeSettings) -> list[Request]:
-    """What is asked. A question that several responses share, such as that about their evidence, is asked once."""
+    """List the distinct requests; one that several responses share, such as that about their evidence, counts once."""
     requests = (
         request for case in planted for request in build_judge_requests(case.instance, case.broken.response, settings)
     )
@@ -221,7 +221,7 @@ def distinct(planted: Iterable[Planted], settings: JudgeSettings) -> list[Reques
 
 
 async def bare(base_url: str, requests: Sequence[Request]) -> int:
-    """The same requests by so many workers who keep nothing."""
+    """Send the same requests with a plain client that stores nothing; return how many were answered."""
     waiting, finished = iter(requests), 0
     limits = httpx2.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY)
     http = openai.DefaultAioHttpClient(limits=limits)
@@ -247,14 +247,14 @@ async def bare(base_url: str, requests: Sequence[Request]) -> int:
 
 
 async def ours(sources: RunInputs, base_url: str, out: Path) -> int:
-    """The same through runner, ledger and exports."""
+    """Judge through runner, ledger and exports; return the number of replies."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
     result = await judge_responses(sources, base_url, out, calls=calls)
     return int(result.manifest.calls["replies"])
 
 
 def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[float, float]:
-    """Our throughput as a share of the bare loop's, and milliseconds of CPU a call beyond it."""
+    """Return our throughput as a share of the bare loop's, and milliseconds of CPU a call beyond it."""
     requests = distinct(planted, JudgeSettings())
     sources = write_run(folder / "timed", planted)
     plain: list[Timing] = []
@@ -278,7 +278,7 @@ def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[flo
 
 
 def counted(work: Coroutine[None, None, int], expected: int) -> float:
-    """Functions that are called for each call, Python's and C's, in every thread."""
+    """Count the functions called for each model call, Python's and C's, in every thread."""
     calls = count()
 
     def see(_frame: FrameType, event: str, _arg: object) -> None:
@@ -297,7 +297,7 @@ def counted(work: Coroutine[None, None, int], expected: int) -> float:
 
 
 def count_calls(folder: Path, planted: Sequence[Planted]) -> None:
-    """Whether a change made the way of a call longer, also where others keep the machine busy."""
+    """Print the functions called for each model call, a measure that the load of the machine does not change."""
     requests = distinct(planted, JudgeSettings())
     sources = write_run(folder / "counted", planted)
     with serving() as base_url:

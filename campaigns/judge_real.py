@@ -1,4 +1,4 @@
-"""The judging guidelines outside the world: real responses with labels, a real model behind a real server.
+"""Validation of a judge on real labels: real responses, and a real model behind a real server.
 
 Three sets: traces that people wrote, the same broken by hand in every way a response can fail, and model traces that
 people labelled for ROSCOE. A small model judges them over HTTP, every criterion in a call of its own, and validation
@@ -75,7 +75,7 @@ def parse_options() -> argparse.Namespace:
 
 @contextmanager
 def serving(options: argparse.Namespace) -> Iterator[str]:
-    """The base URL of a server of our own, for as long as it is needed."""
+    """Start a server unless one is given, and yield its base URL."""
     if options.base_url:
         yield options.base_url
         return
@@ -100,7 +100,7 @@ def serving(options: argparse.Namespace) -> Iterator[str]:
 
 @contextmanager
 def watched(runner: JobRunner[object], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
-    """A line now and then: this takes hours."""
+    """Print the progress once a minute within the context: a run takes hours."""
 
     async def say() -> None:
         while True:
@@ -116,7 +116,7 @@ def watched(runner: JobRunner[object], connections: Sequence[ModelConnection], t
 
 @dataclass(frozen=True)
 class Judging:
-    """One judge over all sets, on one ledger: what two sets ask alike, as of the same evidence, is asked once."""
+    """Judge of all sets on one ledger; a request that two sets share is sent once."""
 
     url: str
     out: Path
@@ -151,7 +151,7 @@ def measure(options: argparse.Namespace, data: Path, out: Path) -> int:
 
 
 def stop(*_: object) -> None:
-    """Leave in order, so that the server goes, too; 75: the same command goes on."""
+    """Exit with 75 and stop the server; the same command resumes."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(75)
 

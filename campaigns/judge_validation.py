@@ -1,4 +1,4 @@
-"""Corrected rates over many repetitions: 2,000 responses judged, 100 of them labelled by people, the truth known.
+"""Coverage of corrected rates in simulation: 2,000 responses judged, 100 of them labelled by people, the truth known.
 
 The judge errs on a response with chance p. For every true rate, p and way of sampling, 400 repetitions show how often
 each 95 % interval holds the true rate and how wide it is: the judge's own (Wilson on 2,000), people's alone (Wilson
@@ -45,7 +45,7 @@ DRAWS = 1_000
 
 
 class Run(NamedTuple):
-    """A run with its truth."""
+    """Simulated run with its truth."""
 
     question: Indices
     truth: Indices
@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Design:
-    """How responses come about and which of them people label."""
+    """Design of a run: how responses depend on questions, and which of them people label."""
 
     a_question: int = 1
     """Responses to each question."""
@@ -90,13 +90,13 @@ class Design:
 
 
 def _by_stratum(stratum: Indices, chance: float, factor: float) -> Floats:
-    """The chance of each response: so many times the mean in the second stratum, and the mean over both."""
+    """Return the chance of each response: ``factor`` times the mean in the second stratum, the mean over both."""
     share = stratum.mean()
     return np.where(stratum == 1, factor * chance, chance * (1 - share * factor) / (1 - share))
 
 
 def _events(rng: np.random.Generator, question: Indices, chance: Floats, *, shared: bool) -> Indices:
-    """Whether something is so of each response."""
+    """Draw an event for each response."""
     own = rng.random(len(question)) < chance
     if not shared:
         return own.astype(np.intp)
@@ -116,7 +116,7 @@ CARRIED = "carried over"
 
 
 def textbook(run: Run) -> Interval:
-    """The normal interval of the prediction-powered estimate."""
+    """Compute the normal interval of the prediction-powered estimate."""
     differences = (run.truth - run.judge)[run.labelled]
     value = run.judge.mean() + differences.mean()
     spread = Z_95 * sqrt(differences.var() / len(differences) + run.judge.var() / RESPONSES)
@@ -124,7 +124,7 @@ def textbook(run: Run) -> Interval:
 
 
 def repetition(rng: np.random.Generator, design: Design, rate: float, noise: float) -> Intervals:
-    """What each interval should hold, and the interval."""
+    """Draw a run; return for each method the value to cover, and its interval."""
     run = design.run(rng, rate, noise)
     weight = sampling_weights(run.stratum, run.labelled) if design.by_stratum else None
     human_labels = run.truth[run.labelled]
@@ -144,7 +144,7 @@ def repetition(rng: np.random.Generator, design: Design, rate: float, noise: flo
 
 
 def carried_over(rng: np.random.Generator, rate: float, noise: float) -> Intervals:
-    """A run that nobody labelled, corrected by a validation on other responses of which half are hits."""
+    """Correct an unlabelled run by a validation on other responses, half of which are hits."""
     validated, other = Design().run(rng, 0.5, noise), Design().run(rng, rate, noise)
     errors = JudgeErrors.of(validated.judge, validated.human, validated.question)
     corrected = carried_over_rate(other.judge, other.question, errors, rng=rng, draws=DRAWS)
@@ -155,7 +155,7 @@ def carried_over(rng: np.random.Generator, rate: float, noise: float) -> Interva
 
 
 class Cell(NamedTuple):
-    """One line of the table."""
+    """Coverage and width in a cell of the table."""
 
     design: str
     rate: float
@@ -165,7 +165,7 @@ class Cell(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Ours hold the truth, and the judge's own do not where symmetric errors move the rate."""
+        """Whether ours cover the truth, and the judge's own do not where symmetric errors move the rate."""
         covered = all(self.coverage[name] >= GOAL for name in (OURS, DISPUTED) if name in self.coverage)
         return covered and (self.rate == 0.5 or self.coverage[JUDGE] < GOAL)
 

@@ -1,4 +1,4 @@
-"""Does it learn? SmolLM2-135M on short families of the world: four objectives at equal updates, on held-out families.
+"""Learning campaign: SmolLM2-135M on short families of the world, four objectives at equal updates, held-out families.
 
 Trains an adapter for every objective and seed, then asks each, and the backbone, the switch test and for answers to
 held-out inputs. Everything lies in a folder and is done once, so the run may be stopped and started again.
@@ -60,7 +60,7 @@ GOAL = 0.0
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is trained and asked."""
+    """Settings of an experiment."""
 
     out: Path
     profile: str
@@ -76,21 +76,21 @@ class Experiment:
 
     @property
     def training_families(self) -> list[Family]:
-        """The first families of the world."""
+        """First families of the world."""
         return list(islice(make_families(self.profile, 1), self.train))
 
     @property
     def held_out_families(self) -> list[Family]:
-        """Families nobody was trained on."""
+        """Families that are not trained on."""
         return list(islice(make_families(self.profile, 1, start=HELD_OUT_START), self.held_out))
 
     def folder(self, method: str, seed: int | None) -> Path:
-        """Where one system lies."""
+        """Return the folder of a method and seed."""
         return self.out / self.profile / (method if seed is None else f"{method}-{seed}")
 
 
 def train(experiment: Experiment, method: str, seed: int) -> None:
-    """One adapter, in bfloat16 throughout, which is half as dear on a CPU."""
+    """Train an adapter, in bfloat16 throughout, which costs half as much on a CPU."""
     folder = experiment.folder(method, seed)
     if (folder / "minutes.json").is_file():
         return
@@ -127,7 +127,7 @@ def train(experiment: Experiment, method: str, seed: int) -> None:
 
 
 def score_margins(experiment: Experiment, method: str, seed: int | None) -> None:
-    """Margins of every held-out family."""
+    """Score the margins of every held-out family."""
     path = experiment.folder(method, seed) / "switches.json"
     if path.is_file():
         return
@@ -143,7 +143,7 @@ def score_margins(experiment: Experiment, method: str, seed: int | None) -> None
 
 
 def ask_for_answers(experiment: Experiment, method: str, seed: int | None, demonstrations: int = 0) -> None:
-    """Greedy answers to the three inputs of held-out families."""
+    """Generate greedy answers to the three inputs of held-out families."""
     name = "answers.json" if not demonstrations else f"answers-{demonstrations}-shot.json"
     path = experiment.folder(method, seed) / name
     if path.is_file():
@@ -179,12 +179,12 @@ def _write(path: Path, value: object) -> None:
 
 
 def systems(experiment: Experiment) -> list[tuple[str, int | None]]:
-    """The backbone, then every method with every seed, seed by seed: a part of the table is of use, too."""
+    """List the backbone, then every method with every seed, seed by seed, so that a part of the table is useful."""
     return [(BACKBONE, None), *((method, seed) for seed in experiment.seeds for method in experiment.methods)]
 
 
 def run(experiment: Experiment) -> None:
-    """Everything that is not done yet."""
+    """Run everything that is not done yet."""
     for method, seed in systems(experiment):
         if seed is not None:
             train(experiment, method, seed)
@@ -202,7 +202,7 @@ def _percent(hits: int, n: int) -> str:
 
 
 def rows(experiment: Experiment) -> Iterable[list[str]]:
-    """One row per method, its seeds pooled: O / CF / SW of each edge, accuracy, minutes."""
+    """Yield a row per method, its seeds pooled: O / CF / SW of each edge, accuracy, minutes."""
     for method in (BACKBONE, *experiment.methods):
         folders = [experiment.folder(method, seed) for seed in (experiment.seeds if method != BACKBONE else (None,))]
         finished = [folder for folder in folders if (folder / "switches.json").is_file()]
@@ -229,7 +229,7 @@ def _edge(margins: Sequence[dict[str, float]], edge: Edge) -> str:
 
 
 def _answers(folders: Sequence[Path]) -> list[str]:
-    """Weighted accuracy, and the share of replies without an answer."""
+    """Format weighted accuracy, and the share of replies without an answer."""
     answers = [answer for folder in folders for answer in _read(folder / "answers.json")]
     if not answers:
         return ["-", "-"]
@@ -258,13 +258,13 @@ HEADS = ("method", "seeds", "S: O / CF / SW", "T: O / CF / SW", "C: O / CF / SW"
 
 
 def table(experiment: Experiment) -> str:
-    """The result as Markdown."""
+    """Format the result as Markdown."""
     lines = [HEADS, tuple("---" for _ in HEADS), *rows(experiment)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def mean_switch(experiment: Experiment, method: str) -> float:
-    """The mean of the three switch rates over seeds and families, in points."""
+    """Return the mean of the three switch rates over seeds and families, in points."""
     switched = []
     for seed in experiment.seeds:
         margins = json.loads((experiment.folder(method, seed) / "switches.json").read_text())
@@ -277,7 +277,7 @@ def mean_switch(experiment: Experiment, method: str) -> float:
 
 
 def main() -> int:
-    """Run what is asked for, or the small version."""
+    """Run the requested experiment, or the small version."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the experiment; without it, the small version")
     parser.add_argument("--profile", default="short-easy")

@@ -1,4 +1,4 @@
-"""A projection, not a measurement: the paper's training runs on the tree, and a million families.
+"""Projection, not a measurement: the paper's training runs on the tree, and a million families.
 
 The paper's recorded hours fit ``hours = constant + sequences x hours per sequence`` with 1, 3, 7 and 15 sequences per
 family. A tree costs as many sequences as its tokens are of one; tokens are counted on families of the world in the
@@ -46,7 +46,7 @@ GOAL = 4.0
 
 
 def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
-    """Mean tokens of one SFT sequence, of fifteen, and of the tree, in the paper's mix."""
+    """Return the mean tokens of one SFT sequence, of fifteen, and of the tree, in the paper's mix."""
     renderer = Renderer(load_tokenizer(packaged_weights()), ResponsePrompt(demonstrations))
     table = build_objective(Method.E_CLOSURE)
     sums = np.zeros(3)
@@ -63,7 +63,7 @@ def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
 
 
 def published(backbone: str) -> list[float]:
-    """The recorded hours of a run, by objective."""
+    """Read the recorded hours of a run, by objective."""
     with PRINTED.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["table"] == "training_cost" and row["column"] == backbone]
     hours = {row["row"]: float(row["printed"]) for row in rows}

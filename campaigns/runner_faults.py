@@ -1,8 +1,8 @@
-"""Kill a run again and again: nothing is lost, nothing done twice, nothing that was answered is paid again.
+"""Kill a run repeatedly: nothing is lost, nothing is done twice, and no answered call is paid again.
 
 A pipeline of three chained jobs asks the world's model server over HTTP, in a process that is killed with SIGKILL at
-random moments and at named points. In the end the server's own bill, the ledger and the exports must agree with those
-of a run that nobody touched.
+random moments and at named points. In the end the server's bill, the ledger and the exports must agree with those
+of an unbroken run.
 
     python campaigns/runner_faults.py                       200 kills, 5,000 records, SQLite
     python campaigns/runner_faults.py --ledger postgresql   the same on PostgreSQL (started here, in a temporary folder)
@@ -63,7 +63,7 @@ MUTANTS = ("no-intent", "hasty", "by-position")
 
 @dataclass(frozen=True)
 class Draft:
-    """A question with what was said of it so far."""
+    """Question with the replies so far."""
 
     id: str
     instance: Instance
@@ -72,7 +72,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Rig:
-    """One run that is killed, and where everything lies."""
+    """Run under test: its folder, ledger, server and mutant."""
 
     folder: Path
     ledger: str
@@ -85,7 +85,7 @@ class Rig:
 
 
 def jobs(model: Any) -> list[RecordJob[Draft, Draft]]:
-    """Three jobs, each asking with what the one before was told."""
+    """Return three jobs, each of which sends the replies of the jobs before it."""
     prompt = ResponsePrompt(demonstrations=0)
 
     async def work(draft: Draft) -> Draft:
@@ -99,7 +99,7 @@ def jobs(model: Any) -> list[RecordJob[Draft, Draft]]:
 
 
 async def run(rig: Rig) -> None:
-    """The run as a command does it: go on where it was, then export."""
+    """Run as a command does: resume, then export."""
     async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
         settings = CallSettings(concurrency=CONCURRENCY, unpriced=True)
         async with open_connection(f"{rig.base_url}", ledger, settings) as connection:
@@ -109,7 +109,7 @@ async def run(rig: Rig) -> None:
 
 
 def where(ledger: str) -> Path | str:
-    """A file, unless it is a URL."""
+    """Return the ledger as a path, unless it is a URL."""
     return ledger if "://" in ledger else Path(ledger)
 
 
@@ -121,7 +121,7 @@ def die() -> None:
 
 
 def die_at(point: str, occurrence: int) -> None:
-    """Be killed when this point is reached for the so-many-th time."""
+    """Kill this process when the point is reached for the ``occurrence``-th time."""
     remaining = occurrence
 
     def reached() -> None:
@@ -163,7 +163,7 @@ def _around_sends(point: str, reached: Callable[[], None]) -> None:
 def wrap(
     kind: type, name: str, before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
 ) -> None:
-    """Call something before or after a method."""
+    """Call a function before or after a method."""
     method = getattr(kind, name)
 
     def wrapped(*arguments: Any) -> Any:
@@ -178,7 +178,7 @@ def wrap(
 
 
 def mutate(mutant: str | None) -> None:
-    """Spoil the layer on purpose."""
+    """Break the layer on purpose."""
     intend, conclude = Ledger.intend, Ledger.conclude
     if mutant == "no-intent":
         # Nothing is on disk when a request leaves; the ledger is given its intent with the reply.
@@ -215,7 +215,7 @@ def mutate(mutant: str | None) -> None:
 
 
 def start(rig: Rig, failpoint: tuple[str, int] | None = None) -> int:
-    """The run in a process of its own. Forked, since importing everything anew would take longer than the run."""
+    """Start the run in a forked process; a fresh interpreter would import for longer than the run takes."""
     pid = os.fork()
     if pid:
         return pid
@@ -233,7 +233,7 @@ def start(rig: Rig, failpoint: tuple[str, int] | None = None) -> int:
 
 
 def kill_until_done(rig: Rig, kills: int, rng: random.Random, seconds: float) -> Counter[str]:
-    """Kill at random moments, and now and then at a named point, until enough; then let it finish."""
+    """Kill at random moments, and in two fifths of the rounds at a named point; return the kills by point."""
     killed: Counter[str] = Counter()
     while killed.total() < kills:
         failpoint = (rng.choice(FAILPOINTS[:5]), rng.randrange(1, 60)) if rng.random() < 0.4 else None
@@ -248,7 +248,7 @@ def kill_until_done(rig: Rig, kills: int, rng: random.Random, seconds: float) ->
 
 
 def finish(rig: Rig, killed: Counter[str]) -> None:
-    """Let it come to its end, dying at every point of the export on the way."""
+    """Finish the run, with kills at every point of the export on the way."""
     for failpoint in [(point, nth) for point in FAILPOINTS[5:] for nth in (1, 2)]:
         status = wait(start(rig, failpoint), None)
         killed[failpoint[0]] += status == -signal.SIGKILL
@@ -257,7 +257,7 @@ def finish(rig: Rig, killed: Counter[str]) -> None:
 
 
 def wait(pid: int, seconds: float | None) -> int:
-    """How the process ended: its exit code, or minus the signal; killed after so many seconds."""
+    """Return the exit code of the process, or minus its signal; kill it after ``seconds`` where given."""
     if seconds is not None:
         time.sleep(seconds)
         os.kill(pid, signal.SIGKILL)
@@ -269,7 +269,7 @@ def wait(pid: int, seconds: float | None) -> int:
 
 
 async def orphans(rig: Rig) -> Counter[str]:
-    """The sends that may have been billed without anybody knowing, by the key they have on the server's bill."""
+    """Count the sends without a recorded reply, by their key on the server's bill."""
     async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
         problems = [problem async for problem in ledger.verify()]
         assert not problems, problems
@@ -277,7 +277,7 @@ async def orphans(rig: Rig) -> Counter[str]:
 
 
 def bill_key(request: dict[str, Any]) -> str:
-    """What the server calls a request."""
+    """Compute the server's key of a request."""
     decoding = request["decoding"]
     return compute_request_key(
         {
@@ -294,7 +294,7 @@ def exported(rig: Rig) -> str:
 
 
 def check(rig: Rig, plain: Rig, bills: tuple[dict[str, Any], dict[str, Any]], killed: Counter[str]) -> list[str]:
-    """What is wrong; nothing if all is well."""
+    """Compare the killed run with the unbroken one; return the problems."""
     problems = []
     if exported(rig) != exported(plain):
         problems.append("the exports differ from those of the unbroken run")
@@ -322,7 +322,7 @@ def check(rig: Rig, plain: Rig, bills: tuple[dict[str, Any], dict[str, Any]], ki
 
 
 def serve(latency: float, jitter: float) -> tuple[subprocess.Popen[str], str]:
-    """``eclose world serve`` on a free port."""
+    """Start ``eclose world serve`` on a free port; return the process and its base URL."""
     server = subprocess.Popen(
         [
             sys.executable,
@@ -344,7 +344,7 @@ def serve(latency: float, jitter: float) -> tuple[subprocess.Popen[str], str]:
 
 
 def bill(base_url: str, *, reset: bool = False) -> dict[str, Any]:
-    """The server's bill."""
+    """Read the server's bill, or reset it."""
     url = f"{base_url.removesuffix('/v1')}/bill"
     with urllib.request.urlopen(f"{url}/reset" if reset else url, data=b"" if reset else None) as answer:
         body = answer.read()
@@ -352,7 +352,7 @@ def bill(base_url: str, *, reset: bool = False) -> dict[str, Any]:
 
 
 def write_drafts(path: Path, count: int) -> None:
-    """Short questions of the world."""
+    """Write short questions of the world."""
     items = islice(make_items("short-easy", 0), count)
     jsonl.write_records(path, (Draft(item.instance.id, item.instance) for item in items))
 

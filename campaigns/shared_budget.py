@@ -1,4 +1,4 @@
-"""Three processes on one ledger: one budget for all, no record asked twice, and a database that is restarted meanwhile.
+"""Three processes on one ledger: one budget for all, no record sent twice, and a database that is restarted.
 
 Every process is the same `eclose generate` command with another folder, on one PostgreSQL that is started here and
 against the world's model server over HTTP. The server's own bill says what was paid.
@@ -45,7 +45,7 @@ PER_TOKEN = {"input": 1.0, "output": 1.0}
 
 
 class Rig:
-    """The work, the model server and the database."""
+    """Work, model server and database of the campaign."""
 
     def __init__(self, folder: Path, count: int, base_url: str, server: Server) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Rig:
         self.prices.write_text(json.dumps({"127.0.0.1/world": PER_TOKEN, "world": PER_TOKEN}))
 
     def start(self, ledger: str, out: str, budget: float | None) -> subprocess.Popen[str]:
-        """One process of its own."""
+        """Start a process."""
         command = [sys.executable, "-m", "eclose.cli.main", "generate", str(self.source), "--model", self.base_url]
         command += ["--out", str(self.folder / out), "--ledger", ledger, "--prices", str(self.prices)]
         command += ["--concurrency", str(CONCURRENCY), "--max-new-tokens", "256"]
@@ -114,7 +114,7 @@ class Rig:
 
 
 def alone(rig: Rig) -> tuple[int, bytes]:
-    """What the work costs, and what comes of it, in one process that is left alone."""
+    """Run the work in one process; return its cost and its result."""
     ledger = rig.server.fresh_database()
     process = rig.start(ledger, "alone", None)
     _, text = process.communicate(timeout=600)
@@ -126,7 +126,7 @@ def alone(rig: Rig) -> tuple[int, bytes]:
 
 
 def with_budget(rig: Rig, cost: int, expected: bytes) -> list[str]:
-    """Half of what the work costs, then all of it."""
+    """Run with half of the budget that the work costs, then without a limit; return the problems."""
     ledger, cap = rig.server.fresh_database(), cost // 2
     ends = rig.together(ledger, "budget", cap / 1e6)
     tokens, paid, again = rig.billed()
@@ -146,7 +146,7 @@ def with_budget(rig: Rig, cost: int, expected: bytes) -> list[str]:
 
 
 def with_restarts(rig: Rig, expected: bytes, restarts: int) -> list[str]:
-    """The database is away now and then."""
+    """Run while the database is restarted; return the problems."""
     ledger = rig.server.fresh_database()
     began = time.monotonic()
     ends = rig.together(ledger, "restarts", restarts=restarts)
@@ -166,7 +166,7 @@ def with_restarts(rig: Rig, expected: bytes, restarts: int) -> list[str]:
 def check(
     rig: Rig, name: str, expected: bytes, tokens: int, again: int, account: RunAccount, orphans: int
 ) -> list[str]:
-    """What is wrong with work that was finished."""
+    """Check finished work against bill and ledger; return the problems."""
     problems = [f"{again} calls paid twice in {name}"] if again else []
     if account != (tokens, 0, 0):
         problems.append(f"the ledger says {tuple(account)} in {name}, the bill {tokens}")

@@ -1,4 +1,4 @@
-"""Families of the world as a stream: every gate and every crossed pair, the rate on one core, and flat memory.
+"""Stream of families of the world: every gate and every crossed pair, the rate on one core, and flat memory.
 
 Beside it, what the generated questions look like next to real ones, where the real slices are at hand.
 Usage: python campaigns/world_families.py [FAMILIES]
@@ -51,7 +51,7 @@ SLICES = {
 
 
 def crossed(family: Family) -> bool:
-    """Whether matched pairs hold and crossed pairs fail, asked anew of the words."""
+    """Return whether matched pairs hold and crossed pairs fail, by the oracle's reading of the texts."""
     gold, question_view = family.gold, family.question_edit.view
     holds = (
         is_aligned(gold.question, question_view.trace) is False
@@ -76,7 +76,7 @@ def peak() -> int:
 
 
 def stream(total: int) -> tuple[float, bool]:
-    """Make families of all profiles in turn, checking each: the rate, and whether all pass in flat memory."""
+    """Make and check families of all profiles in turn; return the rate, and whether all pass in flat memory."""
     counts: Counter[str] = Counter()
     funnels = {name: FamilyFunnel() for name in PROFILES}
     streams = [make_families(name, SEED, funnels[name]) for name in PROFILES]
@@ -131,7 +131,7 @@ def describe(name: str, instances: Iterable[Instance]) -> list[list[str]]:
 
 
 def compare() -> None:
-    """The world's profiles beside the real slices."""
+    """Print the world's profiles beside the real slices."""
     rows = []
     for name in PROFILES:
         rows += describe(f"world {name}", (item.instance for item in islice(make_items(name, SEED), 400)))

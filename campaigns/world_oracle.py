@@ -1,7 +1,7 @@
-"""The oracle against the saboteur: every planted label and step code over 20,000 responses, and three trivial judges.
+"""Oracle against planted labels: every label and step code of 20,000 responses, and three trivial judges.
 
-The saboteur never asks the oracle, so each label it plants is a question the oracle must answer. The trivial judges
-show that the answers are not on the surface: strings, word overlap and the last name of the trace do not give them.
+Responses are broken without the oracle, so each planted label is a question the oracle must answer. The trivial judges
+show that strings, word overlap and the last name of the trace do not give the answers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from eclose.world.make.instances import WorldItem
 
 SEED = 20_260
-SABOTAGED = RELIABLE = 10_000
+BROKEN = RELIABLE = 10_000
 CEILING = 0.9
 """Balanced accuracy no trivial judge may reach."""
 
@@ -49,7 +49,7 @@ _NAME = re.compile(rf"\b{NAME}")
 
 
 class Scored(NamedTuple):
-    """A response, what the saboteur planted, and what everybody says of it."""
+    """Response with its planted labels, and the answers of all judges."""
 
     planted: BrokenResponse
     answers: dict[tuple[str, Criterion], bool]
@@ -58,7 +58,7 @@ class Scored(NamedTuple):
 
 @dataclass
 class Tally:
-    """How often the oracle found what was planted."""
+    """Counts of planted labels and steps, and of those the oracle found."""
 
     labels: int = 0
     labels_found: int = 0
@@ -68,7 +68,7 @@ class Tally:
     seconds: float = 0.0
 
     def add(self, planted: BrokenResponse, judged: Judgment, seconds: float) -> None:
-        """Count one response."""
+        """Count a response."""
         expected, verdict = planted.verdict, judged.verdict
         pairs = (
             (expected.locally_sound, verdict.locally_sound),
@@ -93,22 +93,22 @@ class Tally:
 
 
 def last_step(response: Response) -> str:
-    """Where a trace usually concludes."""
+    """Return the text of the last step, where a trace usually concludes."""
     return response.trace.texts[-1] if response.trace.texts else ""
 
 
 def occurs(answer: str | None, text: str) -> bool:
-    """Whether the answer's words stand in the text."""
+    """Return whether the answer's words occur in the text."""
     return answer is not None and contains_span(normalize_answer(text), normalize_answer(answer))
 
 
 def matches_reference(instance: Instance, response: Response) -> bool:
-    """Acc by the package's own string matcher (appendix D.5.3)."""
+    """Predict Acc by the package's string matcher (appendix D.5.3)."""
     return response.answer is not None and match_answer(response.answer, instance.reference_answer or "")
 
 
 def same_words(instance: Instance, response: Response) -> bool:
-    """Acc by the same words in any order as an accepted answer: with the reference in hand, close to all there is."""
+    """Predict Acc by the words of an accepted answer in any order; with the reference, close to the upper limit."""
     return any(
         sorted(normalize_answer(response.answer or "")) == sorted(normalize_answer(answer))
         for answer in instance.accepted_answers
@@ -116,12 +116,12 @@ def same_words(instance: Instance, response: Response) -> bool:
 
 
 def stands_in_last_step(_: Instance, response: Response) -> bool:
-    """C by whether the last step has the answer's words."""
+    """Predict C by whether the last step has the answer's words."""
     return occurs(response.answer, last_step(response))
 
 
 def stands_in_nearest_passage(instance: Instance, response: Response) -> bool:
-    """Anything by whether the passage nearest to the question has the answer's words."""
+    """Predict any criterion by whether the passage nearest to the question has the answer's words."""
     question_words = set(normalize_answer(instance.question))
     nearest = max(
         instance.evidence,
@@ -131,13 +131,13 @@ def stands_in_nearest_passage(instance: Instance, response: Response) -> bool:
 
 
 def is_last_name(_: Instance, response: Response) -> bool:
-    """C by whether the last name or number of the last step is the answer."""
+    """Predict C by whether the last name or number of the last step is the answer."""
     named = re.findall(rf"{_NAME.pattern}|\b\d[\d,]*\b", last_step(response))
     return bool(named) and response.answer is not None and match_answer(response.answer, named[-1])
 
 
 def names_first_entity(instance: Instance, response: Response) -> bool:
-    """A by whether the trace mentions the first name of the question."""
+    """Predict A by whether the trace mentions the first name of the question."""
     # The first word is large in any question.
     named = _NAME.findall(instance.question.split(maxsplit=1)[1])
     return bool(named) and named[0] in " ".join(response.trace.texts)
@@ -159,7 +159,7 @@ JUDGES: dict[tuple[str, Criterion], Callable[[Instance, Response], bool]] = {
 
 
 def label_of(verdict: Verdict, criterion: Criterion) -> Label:
-    """One label of a verdict."""
+    """Return the label of a criterion."""
     return {
         Criterion.ALIGNMENT: verdict.aligned,
         Criterion.CLOSURE: verdict.closed,
@@ -168,7 +168,7 @@ def label_of(verdict: Verdict, criterion: Criterion) -> Label:
 
 
 def balanced_accuracy(pairs: Iterable[tuple[bool, bool]]) -> float:
-    """The mean of the shares of yes and no that were called right."""
+    """Return the mean of the shares of yes and no that were predicted right."""
     counted = Counter(pairs)
     yes = counted[True, True] + counted[True, False]
     no = counted[False, False] + counted[False, True]
@@ -179,7 +179,7 @@ def balanced_accuracy(pairs: Iterable[tuple[bool, bool]]) -> float:
 
 
 def responses(item: WorldItem, turn: int) -> list[BrokenResponse]:
-    """Two reliable responses of an item and two that fail, by whichever plans are next and possible."""
+    """Make two reliable responses of an item and two that fail by the next possible plans."""
     candidates = [own_response(item), break_response(item, FailurePlan(), "reliable")]
     for step in range(len(FAILURE_PLANS)):
         candidates.append(break_response(item, FAILURE_PLANS[(2 * turn + step) % len(FAILURE_PLANS)], "broken"))
@@ -189,18 +189,18 @@ def responses(item: WorldItem, turn: int) -> list[BrokenResponse]:
 
 
 def own_response(item: WorldItem) -> BrokenResponse:
-    """The item's own response, of which everything must hold."""
+    """Return the item's own response, of which every label holds."""
     steps = tuple(StepJudgment(substantive=True, sound=True) for _ in item.response.trace.steps)
     return BrokenResponse(item.response, FailurePlan(), steps, Verdict(*(True,) * 5))
 
 
 def run() -> tuple[dict[str, Tally], list[Scored]]:
-    """Judge everything, profile after profile in turn."""
+    """Judge all responses, profile after profile in turn."""
     tallies: dict[str, Tally] = {}
     scored: list[Scored] = []
     profiles = list(PROFILES)
     for turn in count():
-        if len(scored) >= SABOTAGED + RELIABLE:
+        if len(scored) >= BROKEN + RELIABLE:
             return tallies, scored
         item = make_item(profiles[turn % 3], SEED, turn // 3)
         for planted in responses(item, turn):
@@ -217,7 +217,7 @@ def run() -> tuple[dict[str, Tally], list[Scored]]:
 
 
 def plan_name(plan: FailurePlan) -> str:
-    """A plan in a word or two."""
+    """Name a plan in a word or two."""
     if plan == FailurePlan():
         return "reliable"
     local = f"{plan.local.value} " if plan.local else ""
@@ -225,12 +225,12 @@ def plan_name(plan: FailurePlan) -> str:
 
 
 def share(hits: int, total: int) -> str:
-    """A share in per cent."""
+    """Format a share in per cent."""
     return f"{100 * hits / total:6.2f} %" if total else "—"
 
 
 def main() -> int:
-    """Print the tables and say whether the goal holds."""
+    """Print the tables and whether the goal holds."""
     tallies, scored = run()
     print(f"{'plan':32} {'n':>6}  labels    steps")
     for name in ["reliable", *map(plan_name, FAILURE_PLANS)]:
@@ -262,7 +262,7 @@ def main() -> int:
     if winners:
         print(f"too easy: {', '.join(winners)}")
     reliable = tallies["reliable"].responses
-    complete = len(tallies) == len(FAILURE_PLANS) + 1 and reliable >= RELIABLE and total - reliable >= SABOTAGED
+    complete = len(tallies) == len(FAILURE_PLANS) + 1 and reliable >= RELIABLE and total - reliable >= BROKEN
     holds = hits == planted and not winners and complete
     return print_result(
         name="world oracle",

@@ -1,4 +1,4 @@
-"""How long it takes to decide which families can be trained on, beside tokenizing every path of each.
+"""Time to decide which families can be trained on, against tokenizing every path of each family.
 
 The baseline renders every path any objective may take, as training itself does. Both read the same file. Processor
 time is measured, so that a busy machine does not mislead. The second start of a run reads what the first wrote down.

@@ -1,4 +1,4 @@
-"""The agreement table of appendix A.3.3 at the paper's size: 12,733 steps of 2,598 responses, judged twice."""
+"""Time of the agreement table of appendix A.3.3 at the paper's size: 12,733 steps of 2,598 responses, judged twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILURES = tuple(LocalFailure)
 
 
 def make_step(rng: np.random.Generator) -> StepJudgment:
-    """A step as one judge sees it: nearly always substantive, mostly sound."""
+    """Draw a judgment of a step: nearly always substantive, mostly sound."""
     if rng.random() < 0.05:
         return StepJudgment(substantive=False)
     if rng.random() < 0.9:
@@ -33,12 +33,12 @@ def make_step(rng: np.random.Generator) -> StepJudgment:
 
 
 def second_look(step: StepJudgment, rng: np.random.Generator) -> StepJudgment:
-    """Another judge of the same step, who sometimes sees it differently."""
+    """Return a second judgment of the step, which differs in a tenth of the cases at most."""
     return make_step(rng) if rng.random() < 0.1 else step
 
 
 def make_pair(number: int, steps: int, rng: np.random.Generator) -> AnnotatedResponse:
-    """One response and its two judgments: three responses to each question."""
+    """Make a response with two judgments; every question has three responses."""
     first = [make_step(rng) for _ in range(steps)]
     second = [second_look(step, rng) for step in first]
     labels = rng.random(4) < 0.9
@@ -53,19 +53,19 @@ def make_pair(number: int, steps: int, rng: np.random.Generator) -> AnnotatedRes
 
 
 def judgment(response_id: str, judge: str, steps: list[StepJudgment], labels: list[bool]) -> Judgment:
-    """What one judge says of a response."""
+    """Build a judgment from its steps and the four labels of the whole response."""
     aligned, closed, complete, correct = labels
     return Judgment(response_id, judge, tuple(steps), aligned, closed, complete, correct)
 
 
 def make_pairs(rng: np.random.Generator) -> list[AnnotatedResponse]:
-    """Responses of four or five steps each, as many as there are steps."""
+    """Make all responses, of four or five steps each, so that the steps add up to ``STEPS``."""
     shortest, longer = divmod(STEPS, RESPONSES)
     return [make_pair(number, shortest + (number < longer), rng) for number in range(RESPONSES)]
 
 
 def line(row: AgreementRow) -> str:
-    """One row of the table; a dash for what is undefined."""
+    """Format a row of the table, with a dash where a value is undefined."""
     interval = "[{:.3f}, {:.3f}]".format(*row.alpha.interval) if row.alpha.interval else "—"
     specific = " / ".join(digits(value) for value in row.specific) if row.specific else "—"
     return (
@@ -75,12 +75,12 @@ def line(row: AgreementRow) -> str:
 
 
 def digits(value: float | None) -> str:
-    """Three digits, or a dash."""
+    """Format a value with three decimals, or a dash for None."""
     return "—" if value is None else f"{value:.3f}"
 
 
 def main() -> int:
-    """Time the report and say whether the goal holds."""
+    """Time the report and print whether the goal holds."""
     pairs = make_pairs(np.random.default_rng(0))
     start = perf_counter()
     rows = measure_agreement(pairs, rng=np.random.default_rng(42), resamples=RESAMPLES)

@@ -1,4 +1,4 @@
-"""Who annotates what at the paper's size (appendix A.3): 2,598 responses to 866 questions, two of six annotators each.
+"""Time to assign annotators at the paper's size (appendix A.3): 2,598 responses, 866 questions, two of six people each.
 
 Larger and odder projects are timed beside it, up to 100,000 responses. Goals are held against processor time: this is
 one thread of plain computation, and a busy machine should not mislead. The clock is printed beside it.
@@ -41,7 +41,7 @@ OTHERS = {
 
 
 def make_items(questions: int, sizes: tuple[int, ...]) -> list[AssignmentItem]:
-    """One response by each of the first models to every question."""
+    """Make one response by each of the first models to every question."""
     return [
         AssignmentItem(f"q{number}/m{model}", f"q{number}", f"m{model}")
         for number in range(questions)
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def timed(items: list[AssignmentItem], people: int, size: int) -> Run:
-    """Assign once."""
+    """Assign the items once and measure both times."""
     names = [f"A{number}" for number in range(1, people + 1)]
     start, clock = process_time(), perf_counter()
     assignment = assign_to_annotators(items, names, per_response=size)
@@ -66,7 +66,7 @@ def timed(items: list[AssignmentItem], people: int, size: int) -> Run:
 
 
 def line(name: str, summary: AssignmentSummary, run: Run) -> str:
-    """The counts of one project."""
+    """Format the counts and times of a project."""
     systems = summary.system_spreads.values()
     cells = AssignmentCountRange(min(spread.least for spread in systems), max(spread.most for spread in systems))
     spreads = "  ".join(
@@ -78,7 +78,7 @@ def line(name: str, summary: AssignmentSummary, run: Run) -> str:
 
 
 def main() -> int:
-    """Assign, count, and say whether the goals hold."""
+    """Assign all projects, check their counts, and print whether the goals hold."""
     paper = make_items(866, (3,))
     runs = [timed(paper, 6, 2) for _ in range(ROUNDS)]
     best = min(runs, key=lambda run: run.seconds)

@@ -1,4 +1,4 @@
-"""How long people wait for the annotation server: pages, drafts and submissions, from browsers in another process.
+"""Response times of the annotation server under load: pages, drafts and submissions of simulated annotators.
 
 Everybody works as fast as they can read: they open a pass, change their mind on the way (a draft each time), submit,
 and go on. One of them adjudicates; the lead looks at the dashboard now and then. Scripts and styles are fetched with
@@ -31,10 +31,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from campaigns.annotators.browser import Browser
 from campaigns.annotators.error_model import ErrorRates, SimulatedAnnotator
 from campaigns.annotators.labeller import Labeller, TruthIndex
-from campaigns.annotators.server import Server, World, load_average, make_project, make_world, percentile, quiet
+from campaigns.annotators.material import World, make_world
+from campaigns.annotators.server import Server, load_average, make_project, percentile, quiet
 from perf.result import print_result
 
-from eclose.annotation.project import open_project
+from eclose.annotation.project import open_annotation_project
 from eclose.annotation.setup import AnnotationCrew
 from eclose.core.judgment import LocalFailure
 from eclose.world.faulty.broken_responses import FailurePlan
@@ -60,14 +61,14 @@ BACKGROUND_KINDS = ("dashboard", "static", "enter")
 
 
 class WaitingLabeller(Labeller):
-    """Looks in again where nothing waits."""
+    """Labeller that keeps looking for new tasks when its queue is empty."""
 
     def wait_for_more(self) -> bool:
         return True
 
 
 def make_many(questions: int) -> World:
-    """So many questions with three responses each."""
+    """Make the questions with three responses each; beyond ``DISTINCT_QUESTIONS`` they repeat under other ids."""
     distinct = make_world(min(questions, DISTINCT_QUESTIONS), MIX)
     instances, responses = list(distinct.instances), list(distinct.responses)
     rounds = -(-questions // len(instances))
@@ -93,7 +94,7 @@ def make_many(questions: int) -> World:
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> tuple[dict[str, str], World]:
-    """The project, and how long it takes to put everything in."""
+    """Create the project and print how long that takes; return the invitation links and the material."""
     world = make_many(options.questions)
     names = [f"annotator{number}" for number in range(1, options.users)]
     crew = AnnotationCrew(annotators=names, adjudicators=["adjudicator"], leads=["lead"])
@@ -117,8 +118,8 @@ def prepare(folder: Path, options: argparse.Namespace) -> tuple[dict[str, str], 
 
 
 def fill_queue(folder: Path, count: int) -> None:
-    """Let so many responses wait for the adjudicator, as late in a project where they are behind."""
-    project = open_project(folder)
+    """Queue this many responses for the adjudicator, as late in a project with a backlog."""
+    project = open_annotation_project(folder)
     with project.writing() as connection:
         connection.execute(_DISPUTE, {"count": count})
     with project.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -136,7 +137,7 @@ _DISPUTE = text(
 def measure(
     origin: str, links: dict[str, str], world: World, options: argparse.Namespace, server: Server
 ) -> list[RequestTiming]:
-    """Everybody works for a while; what they waited for, without the first seconds."""
+    """Let all users work for the configured time and return the timed requests, without the warm-up."""
     truths = TruthIndex(world.truths)
     browsers = {name: Browser(origin, static=True) for name in links}
     for name, browser in browsers.items():
@@ -180,7 +181,7 @@ def look_on(browser: Browser, _name: str, _truths: TruthIndex, _think: float, ov
 
 
 def table(timings: Sequence[RequestTiming]) -> None:
-    """How long each kind took."""
+    """Print percentiles of the times of each kind of request."""
     kinds = defaultdict(list)
     for timing in timings:
         kinds[timing.kind].append(1e3 * timing.seconds)

@@ -1,4 +1,4 @@
-"""What comes of annotation at the paper's size, 2,598 responses by two of six people: report, export and import."""
+"""Time of agreement report, export and import at the paper's size, 2,598 responses by two of six people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILURES = tuple(LocalFailure)
 
 
 def make_step(rng: np.random.Generator) -> StepJudgment:
-    """Nearly always substantive, mostly sound."""
+    """Draw a judgment of a step: nearly always substantive, mostly sound."""
     if rng.random() < 0.05:
         return StepJudgment(substantive=False)
     sound = bool(rng.random() < 0.9)
@@ -36,7 +36,7 @@ def make_step(rng: np.random.Generator) -> StepJudgment:
 
 
 def annotation(number: int, person: int, rng: np.random.Generator) -> Annotation:
-    """One person's word on one response."""
+    """Draw the annotation of a response by a person."""
     steps = tuple(make_step(rng) for _ in range(STEPS))
     aligned, closed, complete, correct = (rng.random(4) < 0.95).tolist()
     name = f"A{person + 1}"
@@ -47,13 +47,13 @@ def annotation(number: int, person: int, rng: np.random.Generator) -> Annotation
 
 
 def make_annotations(rng: np.random.Generator) -> AnnotationSet:
-    """Two people for each response."""
+    """Make annotations of every response by two people."""
     pairs = [(number, (number + second) % PEOPLE) for number in range(RESPONSES) for second in (0, 1)]
     return group_annotations(annotation(number, person, rng) for number, person in pairs)
 
 
 def main() -> int:
-    """Time the three and say whether the goal holds."""
+    """Time report, export and import, and print whether the goal holds."""
     annotations = make_annotations(np.random.default_rng(0))
     start = perf_counter()
     report = build_agreement_report(annotations)

@@ -1,6 +1,6 @@
-"""The paired hierarchical bootstrap (appendix D.2) at the paper's size, against the loop one would write first.
+"""Speed of the paired hierarchical bootstrap (appendix D.2) at the paper's size, against a plain loop.
 
-The loop draws backbones and, for each place, seeds and questions within datasets; then it takes, one after another,
+The loop draws backbones and, for each of them, seeds and questions within datasets; then it takes, one after another,
 the mean of the drawn rows of every method, metric, dataset and seed. The engine is first shown to give the loop's own
 replicates from the loop's own draws.
 """
@@ -43,28 +43,28 @@ UNTUNED = 0
 
 
 class Draw(NamedTuple):
-    """What one resample drew for one place, as indices."""
+    """Indices drawn for one backbone of a resample."""
 
     backbone: int
     seeds: Indices
     questions: list[Indices]
-    """The questions of each dataset."""
+    """Return the indices of the questions of each dataset."""
 
 
 def make_labels(rng: np.random.Generator) -> Floats:
-    """Labels by method, metric, backbone, seed and question; the untuned method's are the same for every seed."""
+    """Make labels by method, metric, backbone, seed and question; the untuned method's are alike for all seeds."""
     labels = (rng.random((METHODS, METRICS, BACKBONES, SEEDS, sum(DATASETS))) < 0.8).astype(float)
     labels[UNTUNED] = labels[UNTUNED, :, :, :1]
     return labels
 
 
 def members() -> list[Indices]:
-    """The questions of each dataset."""
+    """Return the indices of the questions of each dataset."""
     return np.split(np.arange(sum(DATASETS)), np.cumsum(DATASETS)[:-1])
 
 
 def draw(rng: np.random.Generator, datasets: Iterable[Indices]) -> list[Draw]:
-    """One resample, place by place."""
+    """Draw a resample, backbone by backbone."""
     return [
         Draw(
             int(backbone),
@@ -76,7 +76,7 @@ def draw(rng: np.random.Generator, datasets: Iterable[Indices]) -> list[Draw]:
 
 
 def looped_replicate(labels: Floats, drawn_backbones: list[Draw]) -> Floats:
-    """One replicate: the mean of the drawn rows, averaged over seeds, datasets and places."""
+    """Compute a replicate: the mean of the drawn rows, averaged over seeds, datasets and backbones."""
     replicate = np.empty((METHODS, METRICS))
     for method in range(METHODS):
         for metric in range(METRICS):
@@ -97,7 +97,7 @@ def _setting_rate(by_seed: Floats, seeds: Indices, units: Indices, *, tuned: boo
 
 
 def as_weights(draws: list[list[Draw]]) -> SettingWeights:
-    """The loop's indices as the engine's counts."""
+    """Convert the loop's indices into the engine's counts."""
     questions = [
         [np.bincount(np.concatenate(drawn.questions), minlength=sum(DATASETS)) for drawn in drawn_backbones]
         for drawn_backbones in draws
@@ -113,26 +113,26 @@ def as_weights(draws: list[list[Draw]]) -> SettingWeights:
 
 
 def table_of(labels: Floats) -> SettingTable:
-    """The same labels as the engine takes them: backbones by seeds by questions by columns."""
+    """Arrange the labels as the engine takes them: backbones by seeds by questions by columns."""
     hits = labels.reshape(METHODS * METRICS, BACKBONES, SEEDS, -1).transpose(1, 2, 3, 0)
     return SettingTable(hits, np.ones_like(hits))
 
 
 def run_loop(labels: Floats) -> tuple[list[list[Draw]], Floats]:
-    """What was drawn, and the replicates."""
+    """Run the loop; return its draws and replicates."""
     rng, datasets = np.random.default_rng(1), members()
     draws = [draw(rng, datasets) for _ in range(LOOPED)]
     return draws, np.stack([looped_replicate(labels, drawn_backbones) for drawn_backbones in draws])
 
 
 def run_engine(table: SettingTable, strata: Strata) -> Replicates:
-    """All resamples, drawing included."""
+    """Run the engine over all resamples, drawing included."""
     design = paired_hierarchical(strata, backbones=BACKBONES, seeds=SEEDS)
     return bootstrap_settings(table, design, rng=np.random.default_rng(2), resamples=RESAMPLES)
 
 
 def best_time(run: Callable[[], object]) -> float:
-    """Seconds of the fastest of some rounds."""
+    """Return the seconds of the fastest of ``ROUNDS`` rounds."""
     times = []
     for _ in range(ROUNDS):
         start = perf_counter()
@@ -142,7 +142,7 @@ def best_time(run: Callable[[], object]) -> float:
 
 
 def main() -> int:
-    """Measure both, check one by the other, and say whether the goal holds."""
+    """Measure both, check the engine against the loop, and print whether the goal holds."""
     labels = make_labels(np.random.default_rng(2027))
     table, strata = table_of(labels), Strata(np.repeat(np.arange(len(DATASETS)), DATASETS))
     draws, looped = run_loop(labels)

@@ -1,4 +1,4 @@
-"""The diagnosis of the paper's 33,774 responses, with every interval: all of it is to take less than half a minute.
+"""Time to diagnose the paper's 33,774 responses with every interval; the goal is less than half a minute.
 
 Responses come from the world, broken in every way, over three datasets and nine models; as many of each as it takes.
 Reading files is not in it, counting and resampling are.
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 from eclose.core.response import Source
-from eclose.diagnosis.diagnose import Case, diagnose_cases
+from eclose.diagnosis.diagnose import JudgedCase, diagnose_cases
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_items
 from eclose.world.oracle.judge import judge
@@ -32,24 +32,24 @@ BENCHMARKS = ("2WikiMultiHopQA", "MuSiQue", "HotpotQA")
 GOAL = 30.0
 
 
-def judge_examples() -> Iterator[Case]:
-    """A few hundred different cases, each judged once."""
+def judge_examples() -> Iterator[JudgedCase]:
+    """Yield a few hundred different cases, each judged once."""
     for item in islice(make_items("short-easy", 1), 60):
         for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
             if (broken := break_response(item, plan, "x")) is not None:
                 judgment = replace(judge(item.instance, broken.response), evidence_sufficient=True)
-                yield Case(item.instance, broken.response, judgment)
+                yield JudgedCase(item.instance, broken.response, judgment)
 
 
-def make_cases() -> list[Case]:
-    """As many as the paper has, with ids, datasets and models of their own."""
+def make_cases() -> list[JudgedCase]:
+    """Repeat the examples up to ``RESPONSES`` cases, each with its own id, dataset and model."""
     numbered = []
     for number, case in enumerate(islice(cycle(list(judge_examples())), RESPONSES)):
         question = number % QUESTIONS
         instance = replace(case.instance, id=f"q{question}", benchmark=BENCHMARKS[question % 3])
         source = Source(f"model-{number // QUESTIONS % MODELS}")
         response = replace(case.response, id=f"r{number}", instance_id=instance.id, source=source)
-        numbered.append(Case(instance, response, replace(case.judgment, response_id=response.id)))
+        numbered.append(JudgedCase(instance, response, replace(case.judgment, response_id=response.id)))
     return numbered
 
 

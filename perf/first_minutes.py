@@ -1,4 +1,4 @@
-"""A new user's first minutes: install the wheel, `eclose demo`, open the report. Three commands, under two minutes.
+"""Time of a new user's first three commands: install the wheel, `eclose demo`, open the report. Under two minutes.
 
 Starts in an empty folder with a fresh virtual environment, which is timed too; building the wheel is not the user's
 work and is not. The demo runs without a network where the system lets us take it away, and without a key in any case.
@@ -31,14 +31,14 @@ OFFLINE = ("unshare", "--net", "--map-root-user")
 
 
 def built(folder: Path) -> Path:
-    """The wheel."""
+    """Build the wheel and return its path."""
     run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
     (wheel,) = folder.glob("eclose-*.whl")
     return wheel
 
 
 def run(command: list[str | Path], folder: Path) -> str:
-    """What the command prints; its error ends everything."""
+    """Run a command and return its output; exit where it fails."""
     process = subprocess.run(
         list(map(str, command)), cwd=folder, env=bare(), capture_output=True, text=True, check=False
     )
@@ -48,13 +48,13 @@ def run(command: list[str | Path], folder: Path) -> str:
 
 
 def bare() -> dict[str, str]:
-    """The environment without keys and settings, as a new user's."""
+    """Return the environment of a new user, without keys and settings."""
     left_out = ("ECLOSE_", "PYTHONPATH", "VIRTUAL_ENV")
     return {name: v for name, v in os.environ.items() if not name.startswith(left_out) and not name.endswith("_KEY")}
 
 
 def offline() -> list[str | Path]:
-    """What takes the network away from a command; nothing where that is not allowed."""
+    """Return the command prefix that takes the network away, or an empty list where that is not allowed."""
     if shutil.which(OFFLINE[0]) is None:
         return []
     allowed = subprocess.run([*OFFLINE, "true"], capture_output=True, check=False).returncode == 0
@@ -62,7 +62,7 @@ def offline() -> list[str | Path]:
 
 
 def opened(page: Path, folder: Path) -> None:
-    """Open the page; it must get ready, with every response in its list."""
+    """Open the page in headless Chromium and require that every response is in its list."""
     browser = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
     profile = f"--user-data-dir={folder / 'browser'}"
     arguments = ["--headless", "--no-sandbox", profile, "--virtual-time-budget=10000", "--dump-dom"]

@@ -1,4 +1,4 @@
-"""A report of 30,000 responses to 900 questions opens in a browser in under two seconds.
+"""Time to open a report of 30,000 responses to 900 questions in a browser; the goal is under two seconds.
 
 Makes the responses in the world, writes the page, and opens it from disk in headless Chromium, each time in a fresh
 context: from the start of the navigation until the list stands, and then until a key, a filter and a search of all
@@ -26,7 +26,7 @@ FEWER = f"((told) => told[1] !== told[2])({STATUS}.match(/^(\\S+) of (\\S+)/))"
 
 
 def write_page(path: Path, responses: int, questions: int) -> float:
-    """Write the page; the seconds that took, without making the data."""
+    """Write the page and return the seconds that took, without making the data."""
     from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions  # noqa: PLC0415
 
     from eclose.diagnosis.report.html import render_report_page  # noqa: PLC0415
@@ -39,7 +39,7 @@ def write_page(path: Path, responses: int, questions: int) -> float:
 
 
 def measure(browser: Any, path: Path) -> dict[str, float]:
-    """Seconds of one visit."""
+    """Measure the seconds of each step of a visit."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     tab = context.new_page()
     tab.goto(path.as_uri())
@@ -58,7 +58,7 @@ def measure(browser: Any, path: Path) -> dict[str, float]:
 
 
 def act(tab: Any, action: Any, condition: str) -> float:
-    """Seconds until what was done is seen."""
+    """Perform the action and return the seconds until the condition holds in the page."""
     start = time.perf_counter()
     action()
     while not tab.evaluate(condition):

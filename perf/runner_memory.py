@@ -1,4 +1,4 @@
-"""Memory of a run from 10,000 to 200,000 records: it is to stay flat, since records are streamed and books are on disk.
+"""Peak memory of a run from 10,000 to 200,000 records; it must stay flat, since records are streamed.
 
 Every size runs in a process of its own: records out of a file, one recorded call each to a model in the same process,
 outcomes to the ledger, exports in the order of ids. What counts is the peak of the resident set.
@@ -45,14 +45,14 @@ GOAL = 1.1
 
 @dataclass(frozen=True)
 class EchoRecord:
-    """A record of about the size of a short question with its passages."""
+    """Record of about the size of a short question with its passages."""
 
     id: str
     text: str
 
 
 class Echo:
-    """A model in this process."""
+    """Model in this process that repeats the beginning of its prompt."""
 
     name = "local/echo"
 
@@ -62,7 +62,7 @@ class Echo:
 
 
 async def run(folder: Path) -> int:
-    """One run over the records of the folder."""
+    """Run over the records of the folder and return how many were accepted."""
     stage = PipelineStep("memory", {}, (folder / "in.jsonl",), folder / "out.jsonl")
     async with Ledger.open(folder / "ledger.db", run=stage.work_id) as ledger:
         settings = CallSettings(unpriced=True, slow_start=False)
@@ -79,7 +79,7 @@ async def run(folder: Path) -> int:
 
 
 def child(folder: Path, size: int) -> None:
-    """Run, and say what it took."""
+    """Run, and print peak memory, seconds and ledger size as JSON."""
     began = time.perf_counter()
     assert asyncio.run(run(folder)) == size
     ledger = (folder / "ledger.db").stat().st_size
@@ -88,7 +88,7 @@ def child(folder: Path, size: int) -> None:
 
 
 def measure(size: int) -> int:
-    """The peak of a run of this size, in bytes."""
+    """Measure the peak memory of a run of this size, in bytes, in a process of its own."""
 
     def make_records() -> Iterator[EchoRecord]:
         for number in range(size):

@@ -1,4 +1,4 @@
-"""What Ray costs: the same records asked by one process and by two workers of a Ray cluster, on one PostgreSQL ledger.
+"""Cost of Ray: the same records run by one process and by two workers of a Ray cluster, on one PostgreSQL ledger.
 
 Wall time is taken from the first worker's start to the last one's end, start-up apart; processor time is that of the
 whole tree of processes, Ray's own included, without the database and the model server. Then the workers share a limit
@@ -78,7 +78,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker needs to know."""
+    """Settings of a worker."""
 
     ledger: str
     run: str
@@ -89,7 +89,7 @@ class Work:
 
 
 async def work_on(work: Work, shard: RecordShard, _stop: StopSignal) -> tuple[float, float]:
-    """When it began and when it ended."""
+    """Run a worker's share; return when it began and when it ended."""
     began = time.time()
     settings = CallSettings(concurrency=CONCURRENCY, requests_per_minute=work.requests_per_minute, unpriced=True)
     async with (
@@ -130,7 +130,7 @@ def drive(work: Work) -> dict[str, float]:
 
 
 def processor_seconds(process: psutil.Process) -> float:
-    """Of a process and all it started, those that have ended included."""
+    """Return the processor seconds of a process and all processes it started, ended ones included."""
     total = 0.0
     for member in [process, *process.children(recursive=True)]:
         try:
@@ -142,7 +142,7 @@ def processor_seconds(process: psutil.Process) -> float:
 
 @contextmanager
 def served(log: Path) -> Iterator[str]:
-    """A model server in a process of its own."""
+    """Start a model server in a process of its own and yield its base URL."""
     with subprocess.Popen([sys.executable, "-c", SERVER, str(log)], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -153,7 +153,7 @@ def served(log: Path) -> Iterator[str]:
 
 
 def measured(work: Work, folder: Path) -> dict[str, Any]:
-    """The figures of a driver in a process of its own, with what the server says of it."""
+    """Run a driver in a process of its own; return its figures with the server's bill."""
     settings = folder / "work.json"
     settings.write_text(json.dumps(work.__dict__))
     root = work.base_url.removesuffix("/v1")
@@ -179,13 +179,13 @@ def write_items(path: Path, count: int, kind: str) -> str:
 
 
 def fullest_minute(log: Path, since: int) -> int:
-    """The most requests in any sixty seconds."""
+    """Return the largest number of requests in any sixty seconds."""
     moments = sorted(map(float, log.read_text().split()[since:]))
     return max((bisect_left(moments, start + 60) - index for index, start in enumerate(moments)), default=0)
 
 
 def measure(ledger: str, folder: Path) -> tuple[float, bool]:
-    """How many times longer Ray took, and whether everything holds."""
+    """Return how many times longer Ray took, and whether bill, limits and goal hold."""
     log = folder / "moments"
     with served(log) as base_url:
         alone: list[dict[str, Any]] = []
@@ -215,7 +215,7 @@ def measure(ledger: str, folder: Path) -> tuple[float, bool]:
 
 
 def main() -> int:
-    """Measure and say whether the goal holds."""
+    """Measure and print whether the goal holds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ledger", help="a PostgreSQL database, empty; by default a server of its own is started")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""The runner against the bare `openai` loop: the same calls, at the same concurrency, to the same server.
+"""Throughput of the runner against a bare `openai` loop: the same calls, at the same concurrency, to the same server.
 
 The server takes 200 ms for every reply. A record is asked about three times, each time with what was said before. The
 bare loop keeps its results in memory and nothing else; ours has every intent and reply on disk, and its exports
@@ -49,18 +49,18 @@ CPU_GOAL = 1.0
 
 @dataclass(frozen=True)
 class Timing:
-    """What one round took."""
+    """Wall time and CPU time of a round, in seconds."""
 
     seconds: float
     cpu: float
 
     def __str__(self) -> str:
-        """For the printed lines."""
+        """Return both times for the printed lines."""
         return f"{self.seconds:.2f} s, {self.cpu:.2f} s of CPU"
 
 
 async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
-    """What one would write first: so many workers, each of which takes a record and asks three times."""
+    """Ask about all drafts with a plain client: each worker takes a record and asks three times."""
     prompt = ResponsePrompt(demonstrations=0)
     waiting, finished = iter(drafts), 0
     http = openai.DefaultAioHttpClient(
@@ -90,7 +90,7 @@ async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
 
 
 async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> int:
-    """The same through ledger, limits, runner and exports."""
+    """Run the same drafts through ledger, limits, runner and exports."""
     stage = PipelineStep("throughput", {}, (source,), folder / "out.jsonl")
     async with Ledger.open(folder / "ledger.db", run=stage.work_id) as ledger:
         settings = CallSettings(concurrency=concurrency, unpriced=True, slow_start=False)
@@ -103,7 +103,7 @@ async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> i
 
 
 def timed(work: Awaitable[int], expected: int) -> Timing:
-    """Wall clock and CPU of this process."""
+    """Measure wall time and CPU time of this process."""
 
     async def main() -> int:
         return await work

@@ -1,4 +1,4 @@
-"""Reading instances takes memory that hardly grows with the file.
+"""Memory of reading instances: it hardly grows with the file.
 
 Validates files of 10k, 100k and 1M small instances, each in a process of its own, and reports the peak memory
 beyond what the same process needs for ten records. The last line is the figure as JSON.
@@ -30,7 +30,7 @@ def write_instances(path: Path, count: int) -> None:
 
 
 def instance(number: int) -> dict[str, object]:
-    """A question with four short passages, about 600 bytes as a line."""
+    """Make a question with four short passages, about 600 bytes as a line."""
     passages = [{"id": str(index), "title": f"Town {number + index}", "text": TEXT} for index in range(4)]
     return {
         "id": f"question-{number}",
@@ -43,7 +43,7 @@ def instance(number: int) -> dict[str, object]:
 
 
 def validate(path: Path) -> None:
-    """What ``eclose data validate`` does, then the peak memory in bytes and the seconds taken."""
+    """Check the file as ``eclose data validate`` does; print peak memory in bytes and seconds as JSON."""
     from eclose.benchmarks.load import check_question_file, scan_instances  # noqa: PLC0415 - belongs to the child alone
 
     start = time.perf_counter()
@@ -58,7 +58,7 @@ def validate(path: Path) -> None:
 
 
 def measure(folder: Path, count: int) -> tuple[int, float]:
-    """Peak memory and seconds of a fresh process."""
+    """Measure peak memory and seconds of a fresh process."""
     path = folder / f"{count}.jsonl"
     write_instances(path, count)
     child = subprocess.run([sys.executable, __file__, str(path)], check=True, capture_output=True, text=True)

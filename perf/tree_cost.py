@@ -1,4 +1,4 @@
-"""What E-Closure costs on the tree, beside fifteen sequences, CF-SFT and SFT, in one run.
+"""Cost of an E-Closure step on the tree against fifteen sequences, CF-SFT and SFT, in one run.
 
 CF-SFT comes twice: three sequences, as published and as other trainers run it, and on the tree, as ``eclose train
 --method cf_sft`` runs it. The goal is held against the first; against the second E-Closure costs about the same.
@@ -71,7 +71,7 @@ E_CLOSURE, CF_SFT = build_objective(Method.E_CLOSURE), build_objective(Method.CF
 
 @dataclass(frozen=True)
 class Work:
-    """The scores of one family under both objectives."""
+    """Scores of a family under both objectives."""
 
     closure: list[SpanScore]
     anchors: list[SpanScore]
@@ -85,7 +85,7 @@ class Work:
         return ScoredTree.of(self.anchors)
 
     def renumbered(self) -> Work:
-        """The same family with its tokens numbered from zero: other names, the same tree."""
+        """Return the same family with its tokens numbered from zero; its tree stays the same."""
         names: dict[int, int] = {}
 
         def other(score: SpanScore) -> SpanScore:
@@ -100,7 +100,7 @@ def lengths(scores: Iterable[SpanScore]) -> list[int]:
 
 
 def fewest_tokens(scores: Iterable[SpanScore]) -> int:
-    """Distinct beginnings, counted one by one: no exact scheme can compute fewer positions."""
+    """Count the distinct prefixes; no exact scheme can compute fewer positions."""
     prefixes = set()
     for score in scores:
         ids = torch.tensor(score.path.ids, dtype=torch.int32).numpy().tobytes()
@@ -109,7 +109,7 @@ def fewest_tokens(scores: Iterable[SpanScore]) -> int:
 
 
 def median_family(profile: str, renderer: Renderer) -> Work:
-    """Of some families the one whose tree saves as much as half of the others'."""
+    """Return the family whose tree saves the median of ``FAMILIES`` families."""
     candidates = []
     for family in islice(make_families(profile, 7), FAMILIES):
         pack = FamilyScores(family, family.evidence_edits[0], renderer)
@@ -159,7 +159,7 @@ def one_sequence(model: Any, score: SpanScore, count: int) -> float:
 
 
 def cf_sft_batch(model: Any, work: Work) -> float:
-    """Three sequences side by side, padded behind, as a batch of three runs them."""
+    """Run three sequences side by side, padded on the right, as a batch of three."""
     longest = max(lengths(work.anchors))
     ids, rows = torch.zeros(3, longest, dtype=torch.long), torch.zeros(3, longest, dtype=torch.bool)
     for number, score in enumerate(work.anchors):
@@ -174,7 +174,7 @@ def cf_sft_batch(model: Any, work: Work) -> float:
 
 
 def sum_on_the_tree(model: Any, work: Work) -> float:
-    """Any number of families, whatever they are trained for."""
+    """Run any number of families with the sum of all scores as loss."""
     total = score_tree(model, work.tree, AttentionBackend.COLUMNS).sum()
     total.backward()  # type: ignore[no-untyped-call]
     return total.item()
@@ -217,7 +217,7 @@ def wide_layer() -> Any:
 
 
 def with_adapter(model: Any) -> Any:
-    """LoRA whose B is not zero, so that every gradient flows; checkpointing without re-entrance."""
+    """Add LoRA with a nonzero B, so that every gradient flows, and checkpointing without re-entrance."""
     torch.manual_seed(1)
     settings = LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, target_modules="all-linear")
     adapted = get_peft_model(model, settings)
@@ -241,7 +241,7 @@ def build(kind: str, folder: str, threads: int = 2) -> Any:
 
 
 def peak_of(kind: str, scheme: str, work: Work, folder: str) -> int:
-    """Bytes by which a process grows for a step."""
+    """Measure by how many bytes a fresh process grows for a step."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_report_peak, args=(sender, kind, scheme, work, folder))
@@ -279,7 +279,7 @@ class Timing:
 
 
 def timed(model: Any, work: Work, rounds: int) -> tuple[dict[str, Timing], dict[str, tuple[float, Tensor]]]:
-    """Seconds, and loss and gradient, of every scheme; in turn, so that a busy minute misleads none alone.
+    """Measure seconds, loss and gradient of every scheme, in turn, so that a busy minute affects all of them.
 
     Fifteen sequences run once: they take longer than all else together, and long runs are steady.
     """
@@ -307,7 +307,7 @@ def gradient(model: Any) -> Tensor:
 
 
 def equal(results: dict[str, tuple[float, Tensor]]) -> bool:
-    """Whether tree and sequences agree on loss and gradient."""
+    """Return whether tree and sequences agree on loss and gradient."""
     (loss, slope), (plain_loss, plain_slope) = results["tree"], results["fifteen"]
     gaps = abs(loss - plain_loss), float((slope - plain_slope).norm() / plain_slope.norm())
     print(f"  loss {loss:.6f}, apart by {gaps[0]:.1e}; gradients by {gaps[1]:.1e} of their size", flush=True)
@@ -315,7 +315,7 @@ def equal(results: dict[str, tuple[float, Tensor]]) -> bool:
 
 
 def compare(kind: str, profile: str, model: Any, work: Work, rounds: int) -> tuple[float, bool]:
-    """One line of the table: how much faster than fifteen sequences, and whether all goals hold."""
+    """Print a block of the table; return the speed-up over fifteen sequences, and whether all goals hold."""
     tree, naive, anchors = work.tree, sum(lengths(work.closure)), sum(lengths(work.anchors))
     least = fewest_tokens(work.closure)
     print(
@@ -349,7 +349,7 @@ def ratios(timings: dict[str, Timing], clock: str) -> tuple[float, float]:
 
 
 def memory(kind: str, work: Work, folder: str) -> bool:
-    """Peaks of single steps; the tree is one step, so it is held against CF-SFT as one step, a batch of three."""
+    """Compare memory peaks of single steps; the tree is one step, so its baseline is CF-SFT as a batch of three."""
     peaks = {scheme: peak_of(kind, scheme, work, folder) for scheme in ("CF-SFT", "CF-SFT, a batch", "tree")}
     listing = ", ".join(f"{scheme} {peak / 2**20:,.0f} MiB" for scheme, peak in peaks.items())
     print(f"{kind}: a step grows memory by: {listing}", flush=True)
@@ -382,7 +382,7 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace, renderer: Renderer, folder: str) -> tuple[float, bool]:
-    """All settings: the smallest gain, and whether every goal holds."""
+    """Run all settings; return the smallest speed-up, and whether every goal holds."""
     gains: list[float] = []
     goals_held: list[bool] = []
     models: dict[str, Any] = {}

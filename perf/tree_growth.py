@@ -1,4 +1,4 @@
-"""How the tree's time and memory grow, with the context and with the families of a step.
+"""Growth of the tree's time and memory with the context length and with the families of a step.
 
 Families are made of random tokens in the shape real ones have: three inputs that differ in one passage or in the
 question, traces of five steps, fifteen scores. The model is the wide layer of `tree_cost.py`, under the same settings.
@@ -47,7 +47,7 @@ TIME_GOAL, MEMORY_GOAL = 3.5, 1.25
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement: seconds and bytes of a step on the tree, seconds of fifteen sequences."""
+    """Measurement at one size: seconds and bytes of a step on the tree, seconds of fifteen sequences."""
 
     at: int
     tokens: int
@@ -56,7 +56,7 @@ class Point:
     fifteen: float
 
     def __str__(self) -> str:
-        """One line of a table."""
+        """Return a line of the table."""
         time, memory = 1e3 * self.seconds / self.tokens, self.peak / self.tokens / 2**10
         return (
             f"{self.at:>7,} {self.tokens:>8,} tokens {self.seconds:8.2f} s {time:6.2f} ms/token "
@@ -65,7 +65,7 @@ class Point:
 
 
 class Tokens:
-    """Random tokens, and paths made of them."""
+    """Source of random tokens."""
 
     def __init__(self, seed: int) -> None:
         self._rng = Random(seed)
@@ -75,7 +75,7 @@ class Tokens:
 
 
 def family(tokens: Tokens, before: list[int], context: int) -> list[SpanScore]:
-    """Fifteen scores in the shape of a family: evidence first, edited in its middle."""
+    """Make fifteen scores in the shape of a family: evidence first, edited in its middle."""
     half = tokens.some(context // 2)
     evidence, edited = half + tokens.some(context // 2), half + tokens.some(context // 2)
     question, other = tokens.some(35), tokens.some(35)
@@ -113,7 +113,7 @@ def scores_of(families: int, context: int) -> list[SpanScore]:
 
 
 def seconds_of(model: Any, tree: ScoredTree, backend: AttentionBackend | None, rounds: int) -> float:
-    """The median of some steps."""
+    """Return the median seconds of the rounds."""
     times = []
     for _ in range(rounds):
         model.zero_grad()
@@ -135,7 +135,7 @@ def measure(model: Any, at: int, scores: list[SpanScore], rounds: int) -> Point:
 
 
 def plot(points: Sequence[Point], file: File, label: str) -> None:
-    """Time and memory side by side; the same numbers give the same bytes."""
+    """Plot time and memory side by side; the same numbers give the same bytes."""
     import matplotlib as mpl  # noqa: PLC0415 - only for the figures
     import matplotlib.pyplot as plt  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The scripted model server without latency: requests a second over real HTTP, from a client in another process.
+"""Throughput of the scripted model server without latency, over HTTP from a client in another process.
 
 Every request of the load differs, so each is read, hashed, answered and billed on its own; the bill must be exact.
 """
@@ -46,7 +46,7 @@ EVIDENCE = "The film was directed by Norman Jewison, who was born in Toronto in 
 
 
 def make_body(number: int) -> bytes:
-    """A structured request about the size of a judge's: two thousand characters of evidence."""
+    """Make a structured request about the size of a judge's: two thousand characters of evidence."""
     body = {
         "model": "world",
         "messages": [
@@ -64,7 +64,7 @@ def make_body(number: int) -> bytes:
 
 
 async def send_all(session: aiohttp.ClientSession, url: str, numbers: range) -> tuple[float, int]:
-    """Seconds for all requests with a fixed number in flight, and how many of them got the right answer."""
+    """Send all requests with a fixed number in flight; return the seconds, and how many got the right answer."""
     bodies = iter([(number, make_body(number)) for number in numbers])
     right = 0
 
@@ -81,7 +81,7 @@ async def send_all(session: aiohttp.ClientSession, url: str, numbers: range) -> 
 
 
 async def measure(base_url: str) -> tuple[float, bool]:
-    """Requests a second after a warm-up, and whether every reply and the bill are right."""
+    """Return requests a second after a warm-up, and whether every reply and the bill are right."""
     root, url = base_url.removesuffix("/v1"), f"{base_url}/chat/completions"
     connector = aiohttp.TCPConnector(limit=IN_FLIGHT)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
@@ -98,7 +98,7 @@ async def measure(base_url: str) -> tuple[float, bool]:
 
 
 def main() -> int:
-    """Measure and say whether the goal holds."""
+    """Measure and print whether the goal holds."""
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

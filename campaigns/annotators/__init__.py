@@ -1,4 +1,4 @@
-"""People before the annotation server: they open its pages, read what is on them, and send the forms they find there.
+"""Simulated annotators: they open the pages of the annotation server, read them, and send the forms they find there.
 
-They know the server by its pages alone; what they decide comes from what is true of the world, with errors where asked.
+They know the server by its pages alone; what they decide follows from the truth about the world, with error rates.
 """

@@ -1,4 +1,4 @@
-"""Agreement worked out again from the rows of the database, with none of the product's own counting.
+"""Agreement recomputed from the rows of the database, without the package's own counting.
 
 Labels are read out of the submitted forms here, and alpha is that of the ``krippendorff`` package.
 """
@@ -33,7 +33,7 @@ class Count(NamedTuple):
 
 
 class SubjectForms(NamedTuple):
-    """All that was said of one subject."""
+    """Forms of all people about a response or question."""
 
     first: list[Forms]
     last: Forms | None
@@ -41,7 +41,7 @@ class SubjectForms(NamedTuple):
 
 
 def read(connection: Connection, kind: str) -> dict[str, SubjectForms]:
-    """What everybody said, by the key of the response or question."""
+    """Read all submitted forms by the key of the response or question."""
     tasks: defaultdict[tuple[str, str, str], Forms] = defaultdict(dict)
     for row in connection.execute(_ROWS[kind]):
         tasks[json.loads(row.key), row.task, row.role][row.name] = json.loads(row.entries)
@@ -56,7 +56,7 @@ def read(connection: Connection, kind: str) -> dict[str, SubjectForms]:
 
 
 def count(responses: Iterable[SubjectForms]) -> dict[str, Count]:
-    """The paper's rows."""
+    """Count agreement on responses, by the rows of the paper's table."""
     pairs: defaultdict[str, list[Pair]] = defaultdict(list)
     for subject in responses:
         first, second = subject.first
@@ -66,7 +66,7 @@ def count(responses: Iterable[SubjectForms]) -> dict[str, Count]:
 
 
 def count_screening(questions: Iterable[SubjectForms]) -> dict[str, Count]:
-    """Of questions."""
+    """Count agreement on the screening of questions."""
     entries = [(subject.first[0]["S"][0], subject.first[1]["S"][0]) for subject in questions]
     reasons: list[Pair] = [
         (first["code"], second["code"]) for first, second in entries if first["eligible"] == second["eligible"] == "no"
@@ -88,7 +88,7 @@ def _pairs(first: Forms, second: Forms) -> Iterator[tuple[str, Pair]]:
 
 
 def labels(forms: Forms) -> dict[str, bool]:
-    """What follows from the forms of one person."""
+    """Derive the labels of a response from the forms of one person."""
     aligned, closed = forms["B"][0]["aligned"] == "yes", forms["C"][0]["closed"] == "yes"
     sound = all(step.get("sound", "yes") == "yes" for step in forms["A"])
     return {
@@ -115,7 +115,7 @@ def _count(pairs: Sequence[Pair]) -> Count:
 
 
 def wrong(subject: SubjectForms, truth: Truth) -> bool:
-    """Whether what holds in the end is not what is true: of those who agree it is what they say."""
+    """Return whether the settled labels differ from the truth; without an adjudicator the first annotator's count."""
     forms = subject.last or subject.first[0]
     return any(
         _step(mine) != _true_step(step) for mine, step in zip(forms["A"], truth.step_labels, strict=True)

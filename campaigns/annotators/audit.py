@@ -1,4 +1,4 @@
-"""What people remember against what the database holds, worked out from its rows alone."""
+"""Audit of the database after kills: what labellers noted in their diaries against the recorded rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotation.project import open_project
+from eclose.annotation.project import open_annotation_project
 
 from .retrying_labeller import DIARY
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Audit:
-    """What was found."""
+    """Counts and problems of an audit."""
 
     acknowledged: int = 0
     retried: int = 0
@@ -42,9 +42,9 @@ class Audit:
 
 
 def audit(project_folder: Path, folder: Path) -> Audit:
-    """Compare."""
+    """Compare the diaries in ``folder`` with the rows of the project."""
     diaries = json.loads((folder / DIARY).read_text())
-    project = open_project(project_folder)
+    project = open_annotation_project(project_folder)
     with project.reading() as connection:
         rows = {(row.task, row.name): row for row in connection.execute(_SUBMITTED)}
         result = Audit(problems=[*_unwhole(connection), *_strange(rows, diaries)])
@@ -86,7 +86,7 @@ def _compare(result: Audit, diary: Mapping[str, Any], rows: Mapping[tuple[str, s
 
 
 def _strange(rows: Mapping[tuple[str, str], Any], diaries: Mapping[str, Any]) -> Iterator[str]:
-    """What is recorded and nobody sent."""
+    """Yield a problem for every recorded form that no labeller sent."""
     sent = {
         (form["task"], form["name"], form["key"], json.dumps(form["entries"]))
         for diary in diaries.values()
@@ -98,7 +98,7 @@ def _strange(rows: Mapping[tuple[str, str], Any], diaries: Mapping[str, Any]) ->
 
 
 def _unwhole(connection: Connection) -> Iterator[str]:
-    """Where a part of a submission is there without the rest of it."""
+    """Yield a problem for every submission that is recorded only in part."""
     for row in connection.execute(_CURSORS):
         if row.done != row.finished:
             yield f"somebody has finished {row.finished} tasks, and is said to have finished {row.done}"

@@ -1,4 +1,4 @@
-"""A browser of somebody's own: one connection, one cookie, and the time that every request took."""
+"""Minimal browser of a simulated annotator: one connection, one cookie, and the time of every request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTS = (('<div class="asked"', "</div>"), ('<form id="form"', "</form>"))
 
 
 class Answer(NamedTuple):
-    """What the server said."""
+    """Answer of the server."""
 
     status: int
     location: str | None
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 class RequestTiming(NamedTuple):
-    """One request: what it was for, when it was sent, how long it took and what came of it."""
+    """Timed request: its purpose, when it was sent, how long it took, and the status of its answer."""
 
     kind: str
     at: float
@@ -39,7 +39,7 @@ class RequestTiming(NamedTuple):
 
 @dataclass
 class Form:
-    """A form as it stands on a page."""
+    """Form of a page."""
 
     action: str
     fields: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Form:
 
 
 class Reader(HTMLParser):
-    """The forms of a page, and the words it shows of the matter."""
+    """Parser of a page: its forms, and the texts that are to be labelled."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Reader(HTMLParser):
 
 
 def _parts(text: str) -> list[str]:
-    """The parts of a page of work that are read; of every other page, all of it."""
+    """Return the parts of a labelling page that are parsed; of any other page the whole text."""
     parts = []
     for start, end in _PARTS:
         if (at := text.find(start)) < 0:
@@ -97,7 +97,7 @@ def _parts(text: str) -> list[str]:
 
 
 class Browser:
-    """Somebody's browser."""
+    """Browser of one person."""
 
     def __init__(self, origin: str, *, static: bool = False, timeout: float = 60.0) -> None:
         where = urlsplit(origin)
@@ -127,7 +127,7 @@ class Browser:
         assert (answer.status, answer.location) == (303, "/"), answer.text
 
     def log_in(self, name: str) -> None:
-        """Come in by name and password."""
+        """Log in by name and password."""
         form = next(
             candidate for candidate in Reader(self.get("/login", "enter").text).forms if candidate.action == "/login"
         )

@@ -1,4 +1,4 @@
-"""What people know and how they err: from what is true of a response to what one of them says of it."""
+"""Error model of simulated annotators: from the truth about a response to the labels one of them gives it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHOLE = {"B": ("aligned",), "C": ("closed",), "D": ("correct", "complete")}
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What holds of a response."""
+    """True labels of a response."""
 
     response_id: str
     question: str

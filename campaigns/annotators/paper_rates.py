@@ -22,7 +22,7 @@ from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan
 from eclose.world.make.instances import make_items
 
 from .error_model import ErrorRates, SimulatedAnnotator
-from .server import PROFILES
+from .material import PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .browser import Answer
-    from .server import World
+    from .material import World
 
 DIARY = "diary.json"
 RATES = {"sound": ErrorRates(0.2, 0.02), "aligned": ErrorRates(0.2, 0.05)}

@@ -1,4 +1,4 @@
-"""Traces broken by hand: each edit says what becomes of one trace, which labels that should get it, and why.
+"""Traces broken by hand: each edit changes one trace and gives the labels of the changed trace, with the reason.
 
 An edit names old text and new text, steps that are dropped or put in, or another answer. One whose old text is not
 exactly once in its step is refused, so that a changed trace cannot pass under the labels of another.
@@ -38,7 +38,7 @@ CLASSES = (
 
 @dataclass(frozen=True)
 class Change:
-    """Other words within a step. Steps count from 1, in the trace as it was."""
+    """Replacement of words within a step. Steps count from 1, in the original trace."""
 
     step: int
     old: str
@@ -47,7 +47,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Insertion:
-    """A step of its own behind another."""
+    """New step after another."""
 
     after: int
     text: str
@@ -55,7 +55,7 @@ class Insertion:
 
 @dataclass(frozen=True)
 class Edit:
-    """How one trace is broken."""
+    """Edit that breaks a trace."""
 
     id: str
     broken: str
@@ -72,11 +72,11 @@ class Edit:
 
     @property
     def verdict(self) -> Verdict:
-        """The labels."""
+        """Labels of the broken response."""
         return verdict_of(self.labels)
 
     def apply(self, response: Response) -> Response:
-        """The broken response; raises where the edit does not fit."""
+        """Return the broken response; raise where the edit does not fit."""
         texts: dict[int, str | None] = dict(enumerate(response.trace.texts, start=1))
         for change in self.changes:
             texts[change.step] = self._changed(change, texts.get(change.step))
@@ -104,7 +104,7 @@ class Edit:
 
 
 def read_edits(path: Path = EDITS) -> list[Edit]:
-    """Every edit of the file."""
+    """Read every edit of the file."""
     edits = []
     for raw in read_json_objects(path):
         if raw.value is None:
@@ -116,7 +116,7 @@ def read_edits(path: Path = EDITS) -> list[Edit]:
 
 
 def broken_set(data: Path) -> list[LabelledResponse]:
-    """Every edit applied to its trace, which must be one that was reliable before."""
+    """Apply every edit to its trace, which must have been reliable."""
     traces, notes = read_traces(data), read_notes()
     responses = []
     for edit in read_edits():

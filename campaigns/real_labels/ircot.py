@@ -1,4 +1,4 @@
-"""Traces that people wrote for IRCoT, as responses: what they conclude is the answer, what precedes it the trace.
+"""Traces that people wrote for IRCoT, as responses: the conclusion is the answer, the steps before it the trace.
 
 They were written to be right, and after reading all 69 we let that stand for 46. In 14 a step claims what the
 passages do not say, often what the benchmark wants to hear; nine can be disputed and are left out. ``human.jsonl``
@@ -31,13 +31,13 @@ _CONCLUSION = re.compile(r"So the answer is: (?P<answer>.+)\.")
 
 
 def read_notes() -> dict[str, dict[str, Any]]:
-    """What is to be said of a trace by the id of its question; nothing where it is as reliable as it was meant."""
+    """Read the notes on traces by the id of their question; a trace without a note is reliable."""
     listed = [raw.value for raw in read_json_objects(LABELS) if raw.value is not None]
     return {note["question_id"]: note for note in listed}
 
 
 def read_traces(data: Path) -> dict[str, tuple[Instance, Response]]:
-    """All 69 by the id of their question."""
+    """Read all 69 traces by the id of their question."""
     traces = {}
     for benchmark, file in FILES.items():
         for record in json.loads((data / file).read_text("utf-8")):
@@ -46,7 +46,7 @@ def read_traces(data: Path) -> dict[str, tuple[Instance, Response]]:
 
 
 def human_set(data: Path) -> list[LabelledResponse]:
-    """What can be labelled, with its labels."""
+    """Return the traces that can be labelled, with their labels."""
     notes, responses = read_notes(), []
     for question_id, (instance, response) in read_traces(data).items():
         note = notes.get(question_id, {})

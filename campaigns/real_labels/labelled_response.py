@@ -1,4 +1,4 @@
-"""A response with its question and the labels it should get, and how some of many are chosen and written."""
+"""Response with its question and true labels; selection and writing of sets of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LETTERS = ("L", "A", "C", "K", "Acc")
 
 @dataclass(frozen=True)
 class LabelledResponse:
-    """One response and what is so."""
+    """Response with its true labels."""
 
     instance: Instance
     response: Response
@@ -36,19 +36,19 @@ class LabelledResponse:
 
     @property
     def settled(self) -> SettledVerdict:
-        """As validation takes it."""
+        """Verdict as validation takes it."""
         return SettledVerdict(self.response.id, self.instance.id, self.verdict, self.instance.benchmark)
 
 
 def verdict_of(labels: Mapping[str, Label]) -> Verdict:
-    """A verdict from the paper's letters; all five must be there."""
+    """Build a verdict from the paper's letters; all five are required."""
     if set(labels) != set(LETTERS):
         raise ValueError(f"the labels are {sorted(labels)}, not {', '.join(LETTERS)}.")
     return Verdict(*(labels[letter] for letter in LETTERS))
 
 
 def choose(labelled: Iterable[LabelledResponse], most: int) -> list[LabelledResponse]:
-    """So many of them, the groups in turn; which ones depends on their ids alone, and fewer are part of more."""
+    """Choose at most ``most`` cases, the groups in turn, by ids alone; a smaller choice is part of a larger one."""
     groups: defaultdict[str, list[LabelledResponse]] = defaultdict(list)
     for case in sorted(labelled, key=lambda case: hash_rank("judge_real", case.response.id)):
         groups[case.group].append(case)
@@ -57,7 +57,7 @@ def choose(labelled: Iterable[LabelledResponse], most: int) -> list[LabelledResp
 
 
 def write(folder: Path, labelled: Iterable[LabelledResponse]) -> None:
-    """Questions, responses and verdicts, each in the file where the commands look for them."""
+    """Write questions, responses and verdicts to the files that the commands read."""
     listed = list(labelled)
     folder.mkdir(parents=True, exist_ok=True)
     questions = {case.instance.id: case.instance for case in listed}

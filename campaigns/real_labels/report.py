@@ -1,4 +1,4 @@
-"""What a judge made of real responses, in tables and in words."""
+"""Report of a judge on real responses, in tables and in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.cli.shared.output import percent, percent_range, print_table
+from eclose.cli.shared.output import format_percent, format_percent_interval, print_table
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import Verdict
 from eclose.judging.validation_file import Validation, build_validation, write_validation
@@ -35,7 +35,7 @@ TOLERATED = 0.05
 
 @dataclass(frozen=True)
 class JudgedSet:
-    """One set and what the judge said of it."""
+    """Set of responses with the judge's judgments."""
 
     name: str
     folder: Path
@@ -45,7 +45,7 @@ class JudgedSet:
 
     @property
     def accounted(self) -> bool:
-        """Every response was judged or set aside with a reason, and every criterion has a label or a reason."""
+        """Whether every response was judged or set aside with a reason, and every criterion has a label or a reason."""
         counts = self.manifest.counts
         explained = all(_labels_or_reasons(judgment) for judgment in self.judgments)
         return counts.conserved and counts.received == len(self.chosen) and explained
@@ -60,7 +60,7 @@ def _labels_or_reasons(judgment: Judgment) -> bool:
 
 @dataclass(frozen=True)
 class Table:
-    """Failures and passes, as labelled and as judged."""
+    """Contingency table of failures and passes, as labelled and as judged."""
 
     caught: int
     missed: int
@@ -74,7 +74,7 @@ class Table:
 
     @property
     def chance(self) -> float:
-        """How likely a judge that knows nothing finds at least as many failures (Fisher's exact test)."""
+        """Probability that a judge at chance finds at least as many failures (Fisher's exact test)."""
         failures, called = self.caught + self.missed, self.caught + self.false_alarms
         everything = failures + self.false_alarms + self.passed
         ways = (
@@ -95,7 +95,7 @@ class Table:
 
 
 def report(judged: Sequence[JudgedSet]) -> dict[str, Any]:
-    """Print everything; the figure of the script."""
+    """Print all tables and return the fields of the result line."""
     traces = [judged_set for judged_set in judged if judged_set.name in (HUMAN, BROKEN)]
     pooled = _validation(traces)
     if pooled is not None:
@@ -134,7 +134,7 @@ def _figure(pooled: Validation | None, holds: bool) -> dict[str, Any]:
 
 
 def _validation(judged: Iterable[JudgedSet]) -> Validation | None:
-    """The judge against the labels; None where it judged nothing at all."""
+    """Validate the judge against the labels; return None where it judged nothing."""
     listed = list(judged)
     judgments = [judgment for judged_set in listed for judgment in judged_set.judgments]
     if not judgments:
@@ -156,15 +156,14 @@ def _say(validation: Validation, name: str) -> None:
 
 
 def _row(row: LabelRow) -> tuple[str, ...]:
-    scores = row.scores
-    balanced = f"{percent(scores.balanced_accuracy.value)} [{percent_range(scores.balanced_accuracy.interval)}]"
+    scores, balanced = row.scores, row.scores.balanced_accuracy
     table = Table(row.found, row.misses, row.false_alarms, row.n - row.found - row.misses - row.false_alarms)
     return (
         str(row.label),
         f"{row.n} of {row.labelled}",
-        f"{percent(scores.agreement.value)} [{percent_range(scores.agreement.interval)}]",
-        balanced,
-        percent(scores.kappa.value),
+        f"{format_percent(scores.agreement.value)} [{format_percent_interval(scores.agreement.interval)}]",
+        f"{format_percent(balanced.value)} [{format_percent_interval(balanced.interval)}]",
+        format_percent(scores.kappa.value),
         str(row.found),
         str(row.misses),
         str(row.false_alarms),
@@ -173,7 +172,7 @@ def _row(row: LabelRow) -> tuple[str, ...]:
 
 
 def _say_groups(judged_set: JudgedSet) -> None:
-    """Where the judge agrees, group by group: of those labelled, those judged, those judged as labelled."""
+    """Print for each group how many responses are labelled, judged, and judged as labelled."""
     verdicts = {judgment.response_id: judgment.verdict for judgment in judged_set.judgments}
     rows = []
     for group in sorted({case.group for case in judged_set.chosen}):
@@ -210,7 +209,7 @@ def _say_unjudged(judged: Sequence[JudgedSet]) -> None:
 
 
 def _shuffled(judged: Sequence[JudgedSet]) -> tuple[int, int]:
-    """How often the judge's own labels, dealt out among the responses at random, are called better than chance."""
+    """Count how often the judge's labels, shuffled among the responses, are called better than chance."""
     verdicts = {judgment.response_id: judgment.verdict for judged_set in judged for judgment in judged_set.judgments}
     cases = [case for judged_set in judged for case in judged_set.chosen if case.response.id in verdicts]
     rng, called, tried = np.random.default_rng(SEED), 0, 0

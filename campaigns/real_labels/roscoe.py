@@ -43,7 +43,7 @@ _CONCLUSIONS = {
 
 
 def roscoe_set(data: Path) -> list[LabelledResponse]:
-    """What has steps, a conclusion of its own and a label for L."""
+    """Return the traces with steps, a conclusion and a label for L."""
     listed = (raw.value for raw in read_json_objects(data / FILE) if raw.value is not None)
     candidates = (_labelled(record) for record in listed if record["source"] in _CONCLUSIONS)
     return [
@@ -64,7 +64,7 @@ def _labelled(record: dict[str, Any]) -> LabelledResponse | None:
 
 
 def _instance(record: dict[str, Any], benchmark: str) -> Instance:
-    """A claim to be checked against a situation, or a problem that holds all that is needed."""
+    """Build the question: a claim to check against a situation, or a self-contained problem."""
     premise = record["premise"]
     if record["claim"] is None:
         return Instance(
@@ -98,5 +98,5 @@ def _bare(step: dict[str, Any]) -> str:
 
 
 def _plain(answer: str) -> str:
-    """A number without its ornaments, a word in small letters."""
+    """Strip currency signs, commas and full stops, and lower the case."""
     return answer.strip().strip("$.").replace(",", "").lower()

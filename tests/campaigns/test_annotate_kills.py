@@ -1,4 +1,4 @@
-"""Behind ``campaigns/annotate_kills.py``: what people remember is held against the rows, and nothing escapes it."""
+"""Tests of ``campaigns/annotate_kills.py``: the audit of diaries against rows finds every loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def study(tmp_path):
 
 
 def submitted(project, name="ann"):
-    """Submit one pass, and what the person remembers of it."""
+    """Submit a pass and return its entry in the diary."""
     person = who(project, name)
     sheet = next_sheet(project, person)
     entries = filled(sheet)

@@ -15,8 +15,8 @@ from campaigns.annotators import agreement_recount
 from campaigns.annotators.browser import Reader
 from campaigns.annotators.error_model import ErrorRates, SimulatedAnnotator, Truth
 from campaigns.annotators.labeller import TruthIndex
+from campaigns.annotators.material import make_world
 from campaigns.annotators.paper_rates import MIX, TABLE, annotators_of, fit, spoilt
-from campaigns.annotators.server import make_world
 
 from eclose.core.judgment import Ineligibility, LocalFailure, StepJudgment
 from eclose.core.verdict import Verdict

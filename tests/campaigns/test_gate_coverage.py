@@ -1,4 +1,4 @@
-"""Behind ``campaigns/gate_coverage.py``: what it enumerates and draws, and that a narrow interval would be noticed."""
+"""Tests of ``campaigns/gate_coverage.py``: enumeration, draws, and that a narrow interval is noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The labels and edits behind ``campaigns/judge_real.py``: consistent with each other, and they fit their traces."""
+"""Tests of the labels and edits of ``campaigns/judge_real.py``: consistent, and fitting their traces."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_chance_is_fishers_exact_test():
 
 
 def judged_set(tmp_path, name, judge, *, received=None):
-    """Forty responses, every other one wrong in all ways, and what a judge says of the place of each."""
+    """Make forty responses, every other one wrong in all ways, and a judge's judgment of each."""
     flawed = Verdict(*[False] * 5)
     chosen = [
         replace(

@@ -1,4 +1,4 @@
-"""The short form of ``campaigns/shared_budget.py``. The long form is a figure."""
+"""Short form of ``campaigns/shared_budget.py``."""
 
 from __future__ import annotations
 

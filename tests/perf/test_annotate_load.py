@@ -1,4 +1,4 @@
-"""Behind ``perf/annotate_load.py``: what is worked on, and a server that keeps nobody waiting for a packet."""
+"""Tests of ``perf/annotate_load.py``, and of what keeps the annotation server fast."""
 
 from __future__ import annotations
 
