@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "no token of the form",
         "annotation/web/dependencies.py",
-        'if not sessions.csrf_matches(visit.session, fields.get("csrf", "")):',
+        'if not sessions.csrf_token_matches(visit.session, fields.get("csrf", "")):',
         "if False:",
         _test("test_every_form_needs_the_token_of_its_session"),
     ),

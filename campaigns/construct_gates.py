@@ -34,7 +34,7 @@ from eclose.construction.family_draft import FailedSource, FamilyDraft
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family, FamilyFinding
-from eclose.core.family_gates import MINIMUM_SUPPORT, Gate, check_family
+from eclose.core.family_gates import MINIMUM_SUPPORT, FamilyGate, check_family
 from eclose.core.instance import Instance
 from eclose.core.response import Step, Trace
 from eclose.models.interface import FinishReason, Usage
@@ -178,7 +178,7 @@ def cases(count: int) -> Iterator[Case]:
                     yield Case(source, f"source: {kind}", good)
 
 
-def broken(family: Family) -> dict[Gate, Family]:
+def broken(family: Family) -> dict[FamilyGate, Family]:
     """Break the family by hand so that one gate alone objects; return the variants this family admits."""
     gold, (edit, *_), question_edit = family.gold, family.evidence_edits, family.question_edit
     first, view = edit.first_affected_step, edit.view
@@ -200,25 +200,25 @@ def broken(family: Family) -> dict[Gate, Family]:
     support = tuple(name for name in gold.support_ids if name != edit.passage_id)
     steps = list(view.trace.steps)
     families = {
-        Gate.WELL_FORMED: replace(family, gold=replace(gold, proof=gold.proof[:-1])),
-        Gate.IDENTIFIER_MEMBERSHIP: replace(family, gold=replace(gold, support_ids=(*gold.support_ids, "nowhere"))),
-        Gate.GOLD_INPUT: replace(family, source=replace(family.source, question=f"{family.source.question} Now?")),
-        Gate.GOLD_ANSWER: replace(family, source=replace(family.source, reference_answer="Nobody", aliases=())),
-        Gate.ANSWER_CHANGED: replace(family, source=replace(family.source, aliases=(view.answer,))),
-        Gate.SAME_QUESTION: with_edit(question=f"{view.question} Now?"),
-        Gate.SINGLE_EDITED_PASSAGE: with_edit(evidence=gold.evidence),
-        Gate.UNEDITED_IDENTICAL: with_edit(evidence=retitled),
+        FamilyGate.WELL_FORMED: replace(family, gold=replace(gold, proof=gold.proof[:-1])),
+        FamilyGate.IDENTIFIER_MEMBERSHIP: replace(family, gold=replace(gold, support_ids=(*gold.support_ids, "nowhere"))),
+        FamilyGate.GOLD_INPUT: replace(family, source=replace(family.source, question=f"{family.source.question} Now?")),
+        FamilyGate.GOLD_ANSWER: replace(family, source=replace(family.source, reference_answer="Nobody", aliases=())),
+        FamilyGate.ANSWER_CHANGED: replace(family, source=replace(family.source, aliases=(view.answer,))),
+        FamilyGate.SAME_QUESTION: with_edit(question=f"{view.question} Now?"),
+        FamilyGate.SINGLE_EDITED_PASSAGE: with_edit(evidence=gold.evidence),
+        FamilyGate.UNEDITED_IDENTICAL: with_edit(evidence=retitled),
         # Without a proof, since its steps would rest on a passage that is no longer in the support.
-        Gate.EDIT_IN_SUPPORT: replace(family, gold=replace(gold, support_ids=(*support, spare), proof=())),
-        Gate.SAME_EVIDENCE: with_question(evidence=other),
-        Gate.QUESTION_CHANGED: with_question(question=f"{gold.question} "),
-        Gate.NO_ANSWER_LEAK: with_question(question=f"{question_edit.view.question} {question_edit.view.answer}"),
+        FamilyGate.EDIT_IN_SUPPORT: replace(family, gold=replace(gold, support_ids=(*support, spare), proof=())),
+        FamilyGate.SAME_EVIDENCE: with_question(evidence=other),
+        FamilyGate.QUESTION_CHANGED: with_question(question=f"{gold.question} "),
+        FamilyGate.NO_ANSWER_LEAK: with_question(question=f"{question_edit.view.question} {question_edit.view.answer}"),
     }
     if first:
         changed = Trace((Step("Something else is so."), *steps[1:]))
-        families[Gate.SHARED_PREFIX] = with_edit(trace=changed)
+        families[FamilyGate.SHARED_PREFIX] = with_edit(trace=changed)
     same = Trace((*steps[:first], gold.trace.steps[first], *steps[first + 1 :]))
-    families[Gate.FIRST_DIVERGENCE] = with_edit(trace=same)
+    families[FamilyGate.FIRST_DIVERGENCE] = with_edit(trace=same)
     return families
 
 
@@ -234,7 +234,7 @@ def main() -> int:
     print_catchers(tried)
     needed = print_mutants(tried)
     by_hand = print_by_hand(count)
-    gates = {*CHECKS, *(f"gates: {gate.value}" for gate in Gate)}
+    gates = {*CHECKS, *(f"gates: {gate.value}" for gate in FamilyGate)}
     missing = sorted(gates - needed - by_hand)
     print(f"not shown to be needed: {', '.join(missing) or 'none'}")
     return print_result(
@@ -299,7 +299,7 @@ def print_by_hand(count: int) -> set[str]:
                 if {failure.gate for failure in check_family(wrong)} == {gate}:
                     alone[f"gates: {gate.value}"] += 1
     print("families broken by hand that one gate alone refuses")
-    for gate in Gate:
+    for gate in FamilyGate:
         print(f"  {gate.value:24} {alone[f'gates: {gate.value}']}")
     return set(alone)
 

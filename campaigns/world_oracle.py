@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.core.answers import contains_span, match_answer, normalize_answer
+from eclose.core.answers import contains_token_span, match_answer, normalize_answer
 from eclose.core.judgment import Criterion, Judgment, StepJudgment
 from eclose.core.verdict import Verdict
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
@@ -99,7 +99,7 @@ def last_step(response: Response) -> str:
 
 def occurs(answer: str | None, text: str) -> bool:
     """Return whether the answer's words occur in the text."""
-    return answer is not None and contains_span(normalize_answer(text), normalize_answer(answer))
+    return answer is not None and contains_token_span(normalize_answer(text), normalize_answer(answer))
 
 
 def matches_reference(instance: Instance, response: Response) -> bool:

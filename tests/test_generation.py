@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.response import Response, Source
 from eclose.errors import SettingError, UserError
-from eclose.generation import GenerateSettings, count_incomplete, forecast_generation, plan_generation
+from eclose.generation import GenerateSettings, count_incomplete_responses, forecast_generation, plan_generation
 from eclose.models.adapter_effect import refuse_idle_adapter
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
 from eclose.models.openai.dialect import Dialect
@@ -110,7 +110,7 @@ def test_what_is_incomplete_is_kept_and_counted_and_a_refusal_is_set_aside(tmp_p
     with server(lambda request: said[asked(request)]) as model:
         done = generate(tmp_path / "a.jsonl", model, tmp_path / "run")
         assert paid(model) == len(REPLIES)
-    assert count_incomplete(done) == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
+    assert count_incomplete_responses(done) == {"cut_off": 2, "empty": 1, "empty_answer": 1, "no_answer_line": 1}
     assert done.manifest.counts.rejected == {"generate: refusal": 1}
     found = {one.instance_id: one for one in responses(tmp_path / "run")}
     assert [found[id_].answer for id_ in ids if id_ in found] == ["x", "x", None, None, None, None, None, "x"]
@@ -404,7 +404,7 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     done = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))
     assert sum(sizes) == 12
     assert len(sizes) <= 3
-    assert count_incomplete(done) == {"cut_off": 12}
+    assert count_incomplete_responses(done) == {"cut_off": 12}
     assert {one.source.model for one in responses(tmp_path / "run")} == {"tiny"}
     engine = done.manifest.calls["engine"]
     assert (engine["engine"], engine["dtype"]) == ("transformers", "float32")

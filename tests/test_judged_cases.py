@@ -17,7 +17,14 @@ from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.demo import PEOPLE, DemoRun
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.judged_cases import Case, join_cases, read_cases, read_run_files, read_runs, refuse_other_questions
+from eclose.judged_cases import (
+    JudgedCase,
+    join_cases,
+    read_cases_of_runs,
+    read_judged_cases,
+    read_run_records,
+    refuse_reused_question_ids,
+)
 from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files
@@ -31,7 +38,7 @@ INSTANCE = Instance("i", "Where?", (Passage("0", "", "Arica."),), "Arica", bench
 def case(*, number=0, answer="Arica", closed=True):
     response = Response(f"r{number}", "i", Trace.of("x"), answer, Source("m"))
     labels = {"aligned": True, "closed": closed, "complete": True, "correct": True, "evidence_sufficient": True}
-    return Case(INSTANCE, response, Judgment(f"r{number}", "judge", (StepJudgment(True, True),), **labels))
+    return JudgedCase(INSTANCE, response, Judgment(f"r{number}", "judge", (StepJudgment(True, True),), **labels))
 
 
 def put(folder, *cases):
@@ -101,15 +108,15 @@ def test_a_test_refuses_them_too(stale):
 
 @pytest.mark.parametrize("name", ["instances.jsonl", "responses.jsonl", "judgments.jsonl"])
 def test_each_file_of_a_run_is_checked(judged, name):
-    assert (read_cases(judged).stale, read_cases(judged).checked) == ((), True)
+    assert (read_judged_cases(judged).stale, read_judged_cases(judged).checked) == ((), True)
     (judged / name).write_bytes((judged / name).read_bytes() + b"\n")
     with pytest.raises(UserError) as refused:
-        read_cases(judged)
+        read_judged_cases(judged)
     changed = (
         "judgments.jsonl was changed after it was written" if name == "judgments.jsonl" else f"{name} {NOT_JUDGED}"
     )
     assert changed in str(refused.value)
-    (sentence,) = read_cases(judged, allow_stale=True).stale
+    (sentence,) = read_judged_cases(judged, allow_stale=True).stale
     assert changed in sentence
     assert sentence.count("sha256:") == 2
 
@@ -120,7 +127,7 @@ def test_questions_from_elsewhere_are_told_by_their_name(judged):
     del manifest["inputs"]["instances.jsonl"]
     (judged / "judgments.jsonl.manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match=r"instances.jsonl is not the file .*other.jsonl sha256:00000000"):
-        read_cases(judged)
+        read_judged_cases(judged)
 
 
 def test_another_judge_must_have_judged_the_same_responses(demo, judged):
@@ -128,7 +135,7 @@ def test_another_judge_must_have_judged_the_same_responses(demo, judged):
     manifest = json.loads((judged / "judgments.jsonl.manifest.json").read_text())
     manifest["inputs"] = hash_files([judged / "instances.jsonl", judged / "responses.jsonl"])
     (judged / "judgments.jsonl.manifest.json").write_text(json.dumps(manifest))
-    assert read_cases(judged).stale == ()
+    assert read_judged_cases(judged).stale == ()
     arguments = (
         "judge",
         "validate",
@@ -230,22 +237,22 @@ def test_verdicts_of_another_response_with_the_same_id_are_refused(judged, tmp_p
 
 def test_a_run_without_a_manifest_is_read_unchecked_and_says_so(tmp_path):
     run = put(tmp_path / "run", case(), case(number=1))
-    read = read_cases(run)
+    read = read_judged_cases(run)
     assert (len(read.cases), read.left_out, read.stale, read.checked) == (2, (), (), False)
     assert "was not checked" in command("diagnose", run)
     assert json.loads((run / "report" / "diagnosis.json").read_text())["provenance"] == "unchecked"
     (run / "manifest.json").write_text('{"name": "of another program"}')
-    assert not read_cases(run).checked
+    assert not read_judged_cases(run).checked
 
 
 def test_a_folder_that_was_written_at_once_is_checked_by_its_own_manifest(tmp_path):
     run = put(tmp_path / "run", case())
     files = sorted(run.iterdir())
     Manifest("annotate export", {}, {}, hash_files(files), RecordCounts(1, 1)).write(run / "manifest.json")
-    assert read_cases(run).checked
+    assert read_judged_cases(run).checked
     jsonl.write_records(run / "responses.jsonl", [case(answer="Lima").response])
     with pytest.raises(UserError, match=NOT_JUDGED):
-        read_cases(run)
+        read_judged_cases(run)
 
 
 # --- Ids --------------------------------------------------------------------------------------------------------------
@@ -258,7 +265,7 @@ def test_two_questions_with_one_id_are_refused_never_merged(tmp_path):
     run = put(tmp_path / "run", case())
     jsonl.write_records(run / "instances.jsonl", [INSTANCE, PARIS, LIMA])
     with pytest.raises(RecordError, match=r"instances.jsonl line 3: the id '1' is another question's in line 2"):
-        read_cases(run)
+        read_judged_cases(run)
     assert "the id '1' is another question's" in command("gate", run, "--min-trr", "0", code=2)
 
 
@@ -270,7 +277,7 @@ def test_what_was_not_used_of_every_file_is_counted_and_told(tmp_path):
         "judgments.jsonl": [jsonl.encode_json_line(case().judgment), b"[]"],
     }.items():
         (run / name).write_bytes((run / name).read_bytes() + b"\n".join(lines) + b"\n")
-    read = read_cases(run)
+    read = read_judged_cases(run)
     assert read.rejected == {
         "instances.jsonl": {"duplicate": 1, "not JSON": 1},
         "responses.jsonl": {"duplicate": 1, "wrong record": 1},
@@ -286,22 +293,22 @@ def test_a_file_in_which_nothing_can_be_read_is_refused(tmp_path):
     run = put(tmp_path / "run", case())
     shutil.copy(run / "instances.jsonl", run / "responses.jsonl")
     with pytest.raises(RecordError, match="looks like an instance, not a response"):
-        read_cases(run)
+        read_judged_cases(run)
 
 
 def test_two_responses_with_one_id_are_refused_unless_it_is_known_which_was_judged(tmp_path):
     run = put(tmp_path / "run", case())
     jsonl.write_records(run / "responses.jsonl", [case().response, case(answer="Lima").response])
     with pytest.raises(RecordError, match=r"responses.jsonl line 2: the id 'r0' is another response's in line 1"):
-        read_cases(run)
+        read_judged_cases(run)
     inputs = hash_files([run / "instances.jsonl", run / "responses.jsonl"])
     manifest = Manifest("judge", {}, inputs, hash_files([run / "judgments.jsonl"]), RecordCounts(1, 1))
     manifest.write(run / "judgments.jsonl.manifest.json")
-    read = read_cases(run)
+    read = read_judged_cases(run)
     assert [each.response.answer for each in read.cases] == ["Arica"]
     assert read.left_out == (("r0", "an earlier response has the same id"),)
     with pytest.raises(RecordError, match="is another response's"):
-        read_run_files(run)
+        read_run_records(run)
 
 
 def test_cases_are_joined_by_id_and_what_makes_none_is_told():
@@ -324,12 +331,12 @@ def test_a_response_judged_twice_is_refused(tmp_path):
     run = put(tmp_path / "run", case())
     jsonl.write_records(run / "judgments.jsonl", [case().judgment, case(closed=False).judgment])
     with pytest.raises(RecordError, match="response r0: was judged twice"):
-        read_cases(run)
+        read_judged_cases(run)
 
 
 def test_runs_are_read_together(tmp_path):
     one, two = put(tmp_path / "one", case(number=0)), put(tmp_path / "two", case(number=1))
-    read = read_runs([one, two])
+    read = read_cases_of_runs([one, two])
     assert [found.response.id for found in read.cases] == ["r0", "r1"]
     assert read.left_out == ()
 
@@ -338,7 +345,7 @@ def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
     one = put(tmp_path / "one", case(number=0), case(number=1))
     two = put(tmp_path / "two", case(number=1, answer="Lima"), case(number=2))
     jsonl.write_records(two / "judgments.jsonl", [case(number=1).judgment])
-    read = read_runs([one, two])
+    read = read_cases_of_runs([one, two])
     assert [found.response.id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert [found.judgment.response_id for found in read.cases] == ["one/r0", "one/r1", "two/r1"]
     assert read.left_out == (("two/r2", "it was not judged"),)
@@ -346,21 +353,21 @@ def test_one_id_in_two_runs_is_two_responses_called_after_their_runs(tmp_path):
 
 def test_runs_in_folders_called_alike_are_called_by_their_paths(tmp_path):
     runs = [put(tmp_path / name / "run", case(answer=name)) for name in ("a", "b")]
-    assert [found.response.id for found in read_runs(runs).cases] == [f"{run}/r0" for run in runs]
+    assert [found.response.id for found in read_cases_of_runs(runs).cases] == [f"{run}/r0" for run in runs]
 
 
 def test_the_same_responses_twice_are_refused(tmp_path):
     one = put(tmp_path / "one", case(number=0))
     other = put(tmp_path / "other", case(number=0, closed=False), case(number=1))
     with pytest.raises(SettingError, match="named twice"):
-        read_runs([one, tmp_path / "other" / ".." / "one"])
+        read_cases_of_runs([one, tmp_path / "other" / ".." / "one"])
     with pytest.raises(UserError, match="every response of one is in other too"):
-        read_runs([other, one])
+        read_cases_of_runs([other, one])
 
 
 def test_one_id_for_two_questions_is_refused():
     other = replace(case(), instance=replace(INSTANCE, question="When?"))
     elsewhere = replace(other, instance=replace(other.instance, benchmark="c"))
-    refuse_other_questions([case()], [case(), elsewhere])
+    refuse_reused_question_ids([case()], [case(), elsewhere])
     with pytest.raises(UserError, match="question i is 'Where\\?' in one run and 'When\\?' in another"):
-        refuse_other_questions([case()], [other])
+        refuse_reused_question_ids([case()], [other])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
@@ -50,7 +50,7 @@ def verdict_of(labels: Mapping[str, Label]) -> Verdict:
 def choose(labelled: Iterable[LabelledResponse], most: int) -> list[LabelledResponse]:
     """Choose at most ``most`` cases, the groups in turn, by ids alone; a smaller choice is part of a larger one."""
     groups: defaultdict[str, list[LabelledResponse]] = defaultdict(list)
-    for case in sorted(labelled, key=lambda case: hash_rank("judge_real", case.response.id)):
+    for case in sorted(labelled, key=lambda case: hash_sort_key("judge_real", case.response.id)):
         groups[case.group].append(case)
     turns = zip_longest(*(groups[name] for name in sorted(groups)))
     return [case for turn in turns for case in turn if case is not None][:most]

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.calls.client import CallSettings
-from eclose.construction.run import construct_families, resolve_models
+from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.construction.settings import ConstructSettings
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError
-from eclose.generation import GenerateSettings, SourceLabels, find_generator, generate_responses
+from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
 from eclose.integrations.inspect.model import PREFIX, InspectModelRef
 from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
@@ -280,7 +280,7 @@ async def agenerate(
     adapter_folder = None if adapter is None else Path(adapter)
     recipes = find_recipes(adapter_folder, None if adapter_recipe is None else Path(adapter_recipe))
     generator = (
-        find_generator(
+        find_generator_model(
             model,
             adapter=adapter_folder,
             base_model=base_model,
@@ -395,7 +395,7 @@ async def aconstruct(
         None if name is None else resolve(name, base_url, keyless=options is not None and options.replay)
         for name in (constructor, verifier, reverifier)
     ]
-    models = await resolve_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
+    models = await resolve_construction_models(names[0], names[1], names[2], deadline=calls.deadline)  # type: ignore[arg-type]
     path = ensure_data_file(instances, Path(out), "questions.jsonl")
     return await construct_families(path, models, out, settings, calls, options, layout=layout, limit=limit)
 

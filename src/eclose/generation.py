@@ -94,7 +94,7 @@ class GenerateSettings:
         )
 
 
-def count_incomplete(result: RunResult) -> Mapping[str, int]:
+def count_incomplete_responses(result: RunResult) -> Mapping[str, int]:
     """Return the numbers of responses without a submitted answer, by reason; they are part of the accepted ones."""
     counts: Mapping[str, int] = result.manifest.calls["incomplete"]
     return counts
@@ -187,7 +187,7 @@ class SourceLabels:
     training_seed: int | None = None
 
 
-def find_generator(
+def find_generator_model(
     name: str,
     *,
     adapter: Path | None = None,

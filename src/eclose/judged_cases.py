@@ -58,7 +58,7 @@ class EvidenceSufficiency(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgedCase:
     """A response with its question and its judgment."""
 
     instance: Instance
@@ -106,7 +106,7 @@ class Case:
 class CaseSet:
     """The cases of one or more runs, with the caveats of their rates."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[JudgedCase, ...]
     left_out: tuple[LeftOutResponse, ...] = ()
     """Responses without a case, with the reason."""
     rejected: RejectCounts = field(default_factory=dict)
@@ -132,7 +132,7 @@ def describe_rejects(rejected: RejectCounts) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFiles:
+class RunRecords:
     """The questions and responses of a run's folder, each id once."""
 
     instances: Mapping[str, Instance]
@@ -142,7 +142,7 @@ class RunFiles:
     rejected: RejectCounts = field(default_factory=dict)
 
 
-def read_run_files(run: Path, *, first_response: bool = False) -> RunFiles:
+def read_run_records(run: Path, *, first_response: bool = False) -> RunRecords:
     """Read the questions and responses of a run; raise RecordError where one id stands for two of either.
 
     With ``first_response``, the first response of an id is used and later ones are left out, as judging does.
@@ -151,7 +151,7 @@ def read_run_files(run: Path, *, first_response: bool = False) -> RunFiles:
     responses, response_rejects, left_out = _read_unique(
         run / RESPONSES, Response, lambda response: response.id, first=first_response
     )
-    return RunFiles(
+    return RunRecords(
         instances,
         tuple(responses.values()),
         (*left_out, *_read_conversion_losses(run)),
@@ -229,7 +229,7 @@ def _read_conversion_losses(run: Path) -> list[LeftOutResponse]:
     return [(f"{', '.join(manifest.inputs)} {row.get('where')}", "it cannot be read") for row in rows]
 
 
-def check_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
+def check_judged_inputs(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
     """Compare the hashes in the judgments' manifest with the questions and responses in the same folder.
 
     Raises:
@@ -243,7 +243,7 @@ def check_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
     return provenance.refuse_stale(run, remedy, allow_stale=allow_stale)
 
 
-def read_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
+def read_judged_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
     """Read the cases of a judged run.
 
     A run without a manifest, such as labels of another tool, is read without this check.
@@ -258,9 +258,9 @@ def read_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
     if not (run / JUDGMENTS).exists():
         raise UserError(_describe_unjudged(run))
     # Before anything is joined: ids alone would also join judgments of another version of the same responses.
-    provenance = check_run(run, allow_stale=allow_stale)
+    provenance = check_judged_inputs(run, allow_stale=allow_stale)
     # Judging takes the first response of a repeated id, so a judged run is read the same way.
-    files = read_run_files(run, first_response=provenance.checked)
+    files = read_run_records(run, first_response=provenance.checked)
     judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS, Judgment, lambda judgment: judgment.response_id)
     cases, left_out = join_cases(files.instances, files.responses, judgments)
     rejected = _drop_empty({**files.rejected, JUDGMENTS: judgment_rejects, **_read_earlier_rejects(run)})
@@ -301,7 +301,7 @@ def _count_judged(ledger: Path) -> int:
 
 def join_cases(
     instances: Mapping[str, Instance], responses: Iterable[Response], judgments: Mapping[str, Judgment]
-) -> tuple[list[Case], list[LeftOutResponse]]:
+) -> tuple[list[JudgedCase], list[LeftOutResponse]]:
     """Join questions, responses and judgments by id; return the cases, and responses without one with the reason."""
     cases, left_out = [], []
     ids: set[str] = set()
@@ -314,12 +314,12 @@ def join_cases(
         elif judgment is None:
             left_out.append((response.id, "it was not judged"))
         else:
-            cases.append(Case(instance, response, judgment))
+            cases.append(JudgedCase(instance, response, judgment))
         ids.add(response.id)
     return cases, left_out + [(id_, "it was judged, but is missing") for id_ in judgments if id_ not in ids]
 
 
-def read_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
+def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
     """Read the cases of several judged runs together.
 
     Where two runs use the same response id, the name of the run is put before every id.
@@ -331,7 +331,10 @@ def read_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
     """
     if len({run.resolve() for run in runs}) < len(runs):
         raise SettingError("a run is named twice, and its responses would count twice. Name it once.")
-    sets = {name: read_cases(run, allow_stale=allow_stale) for name, run in zip(name_runs(runs), runs, strict=True)}
+    sets = {
+        name: read_judged_cases(run, allow_stale=allow_stale)
+        for name, run in zip(name_run_folders(runs), runs, strict=True)
+    }
     if len(sets) == 1:
         return next(iter(sets.values()))
     responses = {name: {case.response for case in part.cases} for name, part in sets.items()}
@@ -342,7 +345,7 @@ def read_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
                 f"every response of {name} is in {other} too, and would count twice. "
                 "Leave one of them out, or compare the two with --against."
             )
-    refuse_other_questions(*(part.cases for part in sets.values()))
+    refuse_reused_question_ids(*(part.cases for part in sets.values()))
     ids = [case.response.id for part in sets.values() for case in part.cases]
     if len(set(ids)) < len(ids):
         # All ids get a prefix, not only the repeated ones: mixed forms would be hard to look up.
@@ -356,7 +359,7 @@ def read_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
     )
 
 
-def name_runs(runs: Sequence[Path]) -> list[str]:
+def name_run_folders(runs: Sequence[Path]) -> list[str]:
     """Return the names of the folders; their paths where two names are equal."""
     names = [run.resolve().name for run in runs]
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
@@ -375,7 +378,7 @@ def _prefix_ids(name: str, part: CaseSet) -> CaseSet:
     return replace(part, cases=renamed, left_out=tuple((f"{name}/{id_}", why) for id_, why in part.left_out))
 
 
-def refuse_other_questions(*runs: Iterable[Case]) -> None:
+def refuse_reused_question_ids(*runs: Iterable[JudgedCase]) -> None:
     """Raise UserError where one id stands for different questions in different runs."""
     questions: dict[tuple[str | None, str], str] = {}
     for case in chain(*runs):

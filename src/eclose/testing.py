@@ -9,7 +9,7 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import NEVER_ASKED
-from eclose.diagnosis.diagnose import Case, Diagnosis, describe_response_failure
+from eclose.diagnosis.diagnose import Diagnosis, JudgedCase, describe_response_failure
 from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy
 from eclose.diagnosis.report.number_format import format_percent_with_interval
 from eclose.diagnosis.results import count_false_labels
@@ -26,7 +26,7 @@ gate_lines: list[str] = []
 """One line for every run that was compared with limits; the pytest plugin prints and clears them."""
 
 _PRINTED = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE, Metric.ACCURACY)
-_FAILS: dict[Metric, Callable[[Case], Label]] = {
+_FAILS: dict[Metric, Callable[[JudgedCase], Label]] = {
     Metric.TRACE_RELIABILITY_RATE: lambda case: case.verdict.reliable is False,
     Metric.GAP_RATE: lambda case: case.verdict.in_gap,
     Metric.LOCAL_SOUNDNESS_RATE: lambda case: case.verdict.locally_sound is False,
@@ -36,7 +36,7 @@ _FAILS: dict[Metric, Callable[[Case], Label]] = {
 
 
 def assert_reliable(
-    run: Path | str | Iterable[Case],
+    run: Path | str | Iterable[JudgedCase],
     *,
     min_trr: float | None = None,
     min_accuracy: float | None = None,
@@ -112,7 +112,7 @@ def assert_reliable(
     return result.diagnosis
 
 
-def _suspects(cases: Sequence[Case], limits: GateLimits) -> Iterator[Case]:
+def _suspects(cases: Sequence[JudgedCase], limits: GateLimits) -> Iterator[JudgedCase]:
     """Yield the responses that count against a limit, those with the most broken labels first."""
     failures = [_FAILS[metric] for metric in (*limits.at_least, *limits.at_most, *limits.max_drop, *limits.max_rise)]
     suspect = [any(fails(case) for fails in failures) for case in cases]
@@ -123,7 +123,7 @@ def _suspects(cases: Sequence[Case], limits: GateLimits) -> Iterator[Case]:
         yield from (case for case in others if set(case.judgment.unjudged.values()) - NEVER_ASKED)
 
 
-def _message(result: GateResult, suspects: Sequence[Case], worst: int) -> Iterator[str]:
+def _message(result: GateResult, suspects: Sequence[JudgedCase], worst: int) -> Iterator[str]:
     named = "the cases are" if result.folder is None else f"{result.folder} is"
     if result.report.outcome is GateOutcome.UNDECIDED:
         yield f"cannot tell whether {named} reliable enough, {_counted(result.diagnosis)}:"
@@ -137,7 +137,7 @@ def _message(result: GateResult, suspects: Sequence[Case], worst: int) -> Iterat
         yield f"`eclose diagnose {result.folder}` shows all of them."
 
 
-def _broken(case: Case) -> str:
+def _broken(case: JudgedCase) -> str:
     missing = ", ".join(f"{criterion} {reason}" for criterion, reason in case.judgment.unjudged.items())
     return describe_response_failure(case) + (f" Without a label: {missing}." if missing else "")
 

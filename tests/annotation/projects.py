@@ -11,7 +11,7 @@ from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses
-from eclose.annotation.project import Project, ProjectSettings, create_project
+from eclose.annotation.project import AnnotationProject, AnnotationProjectSettings, create_annotation_project
 from eclose.demo import make_demo_cases
 from eclose.protocol.auditing import MARKS
 
@@ -36,8 +36,8 @@ def make_project(
     kind=AnnotationTaskKind.RESPONSE,
     per_response=2,
     **settings,
-) -> Project:
-    project = create_project(folder, ProjectSettings("study", **settings), database)
+) -> AnnotationProject:
+    project = create_annotation_project(folder, AnnotationProjectSettings("study", **settings), database)
     instances, responses = material(questions)
     with project.writing() as connection:
         add_questions(connection, instances)
@@ -89,7 +89,7 @@ def filled(sheet, **other):
     return tuple(dict(entry) for _ in range(sheet.steps or 1))
 
 
-def submit(project, person, sheet, entries=None) -> submissions.SubmissionResult:
+def submit(project, person, sheet, entries=None) -> submissions.PassSubmissionResult:
     given = filled(sheet) if entries is None else entries
     return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, given, f"key {next(_keys)}")
 

@@ -10,7 +10,7 @@ from tests.construction.audit.auditing import world
 from typer.testing import CliRunner
 
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.project import open_project
+from eclose.annotation.project import open_annotation_project
 from eclose.cli.main import app
 from eclose.errors import SettingError
 from eclose.protocol.auditing import DisclosedFamily
@@ -45,7 +45,7 @@ def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
     )
     assert "4 families" in told
     assert "family: 8 tasks, 4 for each of 2" in told
-    project = open_project(tmp_path / "study")
+    project = open_annotation_project(tmp_path / "study")
     first, second = look(project, "ann"), look(project, "bob", **{"gold.closed": "no"})
     third = look(project, "eve")
     project.close()

@@ -9,7 +9,7 @@ from eclose.annotation.forms import (
     PASSES,
     YES,
     AnnotationTaskKind,
-    applicable_passes,
+    applicable_annotation_passes,
     find_form_problems,
     next_open_pass,
 )
@@ -69,7 +69,7 @@ def test_what_is_missing_odd_or_too_much_is_told(one, entries, steps, wrong):
 
 
 def test_a_pass_opens_when_the_one_before_it_is_submitted():
-    passes = applicable_passes(AnnotationTaskKind.RESPONSE)
+    passes = applicable_annotation_passes(AnnotationTaskKind.RESPONSE)
     assert [next_open_pass(passes, "ABCD"[:count]) for count in range(5)] == [A, B, C, D, None]
     for skipped in ("B", "AC", "BA", "ABCDA"):
         with pytest.raises(ValueError, match="their order is"):
@@ -79,7 +79,7 @@ def test_a_pass_opens_when_the_one_before_it_is_submitted():
 def names(**settings):
     return [
         (one.name, [field.name for field in one.fields])
-        for one in applicable_passes(AnnotationTaskKind.RESPONSE, **settings)
+        for one in applicable_annotation_passes(AnnotationTaskKind.RESPONSE, **settings)
     ]
 
 

@@ -26,7 +26,7 @@ from tests.generating import asked, command, generate, paid, questions, ran, ser
 from eclose.benchmarks.load import scan_instances
 from eclose.calls.budget import Budget
 from eclose.calls.client import CallSettings
-from eclose.cli.shared.progress import Meter
+from eclose.cli.shared.progress import ProgressLine
 from eclose.core.response import Response
 from eclose.store.records.jsonl import read_records, unwrap_records, write_records
 from eclose.store.records.sorted_spool import SortedSpool
@@ -339,7 +339,7 @@ def test_the_key_is_found_nowhere(instances, tmp_path):
 def test_a_line_says_how_far_a_run_is():
     now = [100.0]
     progress = RunProgress()
-    meter = Meter(progress, [], 1_300, clock=lambda: now[0])
+    meter = ProgressLine(progress, [], 1_300, clock=lambda: now[0])
     assert meter.line() == "0/1,300 (0 %), 0 accepted, 0 rejected, 0 quarantined"
     progress.finished_before = 200
     progress.finished.update({"accepted": 300, "rejected": 20, "quarantined": 5})
@@ -362,12 +362,12 @@ def connection(failed=0, limit=64, **sums):
 
 def test_a_line_says_what_was_spent_apart_from_what_may_be_billed():
     nothing_spent = connection(failed=22, assumed=37_960_000)
-    assert Meter(RunProgress(), [nothing_spent], 600).line() == (
+    assert ProgressLine(RunProgress(), [nothing_spent], 600).line() == (
         "0/600 (0 %), 0 accepted, 22 failed calls, 0.00 USD spent, up to 37.96 USD possibly billed"
     )
     capped = connection(cap=5_000_000, spent=740_000, reserved=100_000)
     # Three models of a run share one budget, which is told once.
-    line = Meter(RunProgress(), [capped, capped, capped], 600).line()
+    line = ProgressLine(RunProgress(), [capped, capped, capped], 600).line()
     assert line.count("0.74 of 5.00 USD spent, up to 0.10 USD reserved") == 1
 
 
@@ -377,7 +377,7 @@ def test_a_line_fits_a_terminal(scale):
     progress.finished.update({"accepted": 12 * scale, "rejected": 3 * scale, "quarantined": scale})
     now = iter([0.0, 35_999.0])
     amounts = {"cap": 10**9 * scale, "spent": 10**8 * scale, "reserved": 10**8, "assumed": 10**7}
-    line = Meter(progress, [connection(failed=scale, **amounts)], 20 * scale, clock=lambda: next(now)).line()
+    line = ProgressLine(progress, [connection(failed=scale, **amounts)], 20 * scale, clock=lambda: next(now)).line()
     assert len(line) <= 100
     assert "USD spent" in line
 

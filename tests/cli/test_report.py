@@ -15,7 +15,7 @@ from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment, StepJudgment
 from eclose.core.response import Response, Trace
-from eclose.diagnosis.diagnose import Case
+from eclose.diagnosis.diagnose import JudgedCase
 from eclose.diagnosis.report.plots import figures
 from eclose.store.records import jsonl
 
@@ -75,7 +75,7 @@ def test_only_the_formats_asked_for_are_written(runs, tmp_path):
 def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
     """L is missing in nearly all responses: LGG and TRR can then only be settled as misses, and drift to zero."""
     cases = [
-        Case(
+        JudgedCase(
             Instance(f"q{number}", "Where?", (Passage("0", "", "Arica."),), "Arica"),
             Response(f"r{number}", f"q{number}", Trace.of("So."), "Arica"),
             Judgment(

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from eclose.construction.roles import describe_objections, parse_finding
+from eclose.construction.roles import describe_objections, parse_check_reply
 from eclose.core.family import FamilyFinding
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole
@@ -61,7 +61,7 @@ def _set(reply, name, value):
 
 def found(role, reply):
     support = (0, 3) if role is ConstructionRole.VERIFY_TARGET else ()
-    return parse_finding(
+    return parse_check_reply(
         role, "house/judge", reply, steps=2 if role in WITH_STEPS else None, passages=5, support=support
     )
 

@@ -8,13 +8,13 @@ import pytest
 
 from eclose.construction.parse_candidates import (
     UnusableCandidate,
-    find_support_ids,
+    find_support_passage_ids,
     parse_evidence_edit,
     parse_gold_view,
     parse_question_edit,
 )
-from eclose.core.edits import Replacement
-from eclose.core.family import Family, Intervention, ProofStep, ViewKind
+from eclose.core.edits import TextReplacement
+from eclose.core.family import Family, PassageIntervention, ProofStep, ViewKind
 from eclose.core.family_gates import check_family
 from eclose.core.instance import Instance, Passage
 from eclose.protocol.structured import UnreadableReplyError
@@ -55,7 +55,7 @@ QUESTION = {
     "support": [2, 0, 0], "answer": "1994", "complete": True,
     "steps": [step("Ana Ruiz left Arica.", [2]), step("Her film Blue Harbour is of 1994.", [0], [1])],
 }  # fmt: skip
-GOLD = parse_gold_view(SOURCE, find_support_ids(SOURCE, [2, 0, 2]), TARGET)
+GOLD = parse_gold_view(SOURCE, find_support_passage_ids(SOURCE, [2, 0, 2]), TARGET)
 
 
 def test_what_the_constructor_wrote_becomes_a_view_with_its_proof():
@@ -83,8 +83,8 @@ def test_a_variation_changes_the_named_words_and_nothing_else():
         "Ana Ruiz was born in Iquique.", "So the director of Blue Harbour was born in Iquique."
     )  # fmt: skip
     assert edit.view.proof == (ProofStep(("a",)), ProofStep(("c",)), ProofStep((), (0, 1)))
-    assert edit.intervention == Intervention(
-        VARIATION["claim"], (Replacement("Arica", "Iquique"),), ("The Arica Prize",)
+    assert edit.intervention == PassageIntervention(
+        VARIATION["claim"], (TextReplacement("Arica", "Iquique"),), ("The Arica Prize",)
     )
 
 
@@ -118,8 +118,8 @@ def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reas
 @pytest.mark.parametrize(
     ("parse", "kind"),
     [
-        (lambda: find_support_ids(SOURCE, [3]), "no such passage"),
-        (lambda: find_support_ids(SOURCE, [-1]), "no such passage"),
+        (lambda: find_support_passage_ids(SOURCE, [3]), "no such passage"),
+        (lambda: find_support_passage_ids(SOURCE, [-1]), "no such passage"),
         (lambda: parse_evidence_edit(GOLD, VARIATION | {"passage": 9}), "no such passage"),
         (lambda: parse_gold_view(SOURCE, (), TARGET | {"steps": [step("x", [7])]}), "no such passage"),
         (lambda: parse_gold_view(SOURCE, (), TARGET | {"steps": [step("x", (), [1])]}), "wrong premises"),

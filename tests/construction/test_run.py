@@ -14,14 +14,14 @@ import pytest
 from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
 from eclose.construction.forecast import GUESS, forecast_construction
-from eclose.construction.funnel import count_processed
+from eclose.construction.funnel import count_processed_sources
 from eclose.construction.run import (
     DUPLICATE,
     ConstructionModels,
     ConstructionRun,
     ConstructionSources,
     construct_families,
-    resolve_models,
+    resolve_construction_models,
 )
 from eclose.construction.settings import ConstructSettings
 from eclose.core.family import Family
@@ -59,7 +59,7 @@ def server():
 
 def models(server):
     world = find_model("world", base_url=server.base_url, environ={})
-    return asyncio.run(resolve_models(world, world))
+    return asyncio.run(resolve_construction_models(world, world))
 
 
 def built(sources, server, out, settings=None, limit=None, **more):
@@ -192,9 +192,9 @@ def test_kin_among_the_models_are_told():
     def named(name):
         return find_model(name, base_url="http://127.0.0.1:9/v1", environ={})
 
-    alike = asyncio.run(resolve_models(named("gpt-5"), named("gpt-5-mini"), named("claude-x")))
+    alike = asyncio.run(resolve_construction_models(named("gpt-5"), named("gpt-5-mini"), named("claude-x")))
     assert alike.same_family_checkers == (alike.verifier.name,)
-    assert asyncio.run(resolve_models(named("gpt-5"), named("claude-x"))).same_family_checkers == ()
+    assert asyncio.run(resolve_construction_models(named("gpt-5"), named("claude-x"))).same_family_checkers == ()
 
 
 def test_what_follows_from_the_families_follows_them_after_a_retry_and_a_kill(sources, server, run):
@@ -265,5 +265,9 @@ def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
 
 
 def test_a_pilot_from_before_the_columns_of_the_paper_still_counts():
-    assert count_processed({"Sources": 12, "Screened": 4}) == count_processed({"Sampled": 20, "Processed": 12}) == 12
-    assert count_processed({"Sampled": 20, "Processed": 0}) == count_processed({}) == 0
+    assert (
+        count_processed_sources({"Sources": 12, "Screened": 4})
+        == count_processed_sources({"Sampled": 20, "Processed": 12})
+        == 12
+    )
+    assert count_processed_sources({"Sampled": 20, "Processed": 0}) == count_processed_sources({}) == 0

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from eclose.construction.split import dataset_name, select_development_ids, split_families
+from eclose.construction.split import dataset_of_benchmark, select_development_ids, split_families
 from eclose.core.family import Family
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import read_manifest
@@ -61,7 +61,7 @@ def test_two_files_hold_every_family_once_byte_for_byte(run):
     assert [len(part) for part in parts] == [22, 2]
     assert sorted(parts[0] + parts[1]) == sorted((run / "families.jsonl").read_bytes().splitlines())
     held_out = list(jsonl.read_records(run / "development.jsonl", Family))
-    assert sorted(dataset_name(family.source.benchmark) for family in held_out) == ["one", "unknown"]
+    assert sorted(dataset_of_benchmark(family.source.benchmark) for family in held_out) == ["one", "unknown"]
     manifest = read_manifest(run / "train.jsonl.manifest.json")
     assert (manifest.counts.received, manifest.counts.accepted) == (24, 22)
 

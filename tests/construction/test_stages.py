@@ -12,7 +12,7 @@ from tests.construction.test_check_replies import good, mapped
 from tests.construction.test_parse_candidates import QUESTION, SOURCE, TARGET, VARIATION, step
 
 from eclose.construction.family_draft import FailedSource, FamilyDraft
-from eclose.construction.roles import ModelTeam
+from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (
     INCOMPARABLE,
@@ -23,7 +23,7 @@ from eclose.construction.stages import (
     reverify_family,
     screen_source,
 )
-from eclose.construction.token_lengths import estimate_lengths
+from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE
@@ -91,10 +91,10 @@ class Script:
 def built(source=SOURCE, settings=None, **replies):
     """The draft as far as it gets, and the script."""
     script = Script("house/model", **replies)
-    team = ModelTeam(script, script, settings or ConstructSettings())
+    team = ConstructionTeam(script, script, settings or ConstructSettings())
 
     async def run():
-        draft = await screen_source(source, team, estimate_lengths())
+        draft = await screen_source(source, team, make_estimating_counter())
         for part in (build_target_response, build_evidence_edits, build_question_edit):
             if isinstance(draft, FamilyDraft):
                 draft = await part(draft, team)
@@ -104,11 +104,13 @@ def built(source=SOURCE, settings=None, **replies):
 
 
 def packed(draft, script, settings=None):
-    return pack_family(draft, ModelTeam(script, script, settings or ConstructSettings()), estimate_lengths())
+    return pack_family(
+        draft, ConstructionTeam(script, script, settings or ConstructSettings()), make_estimating_counter()
+    )
 
 
 def checked_again(family, script, **more):
-    team = ModelTeam(script, script, ConstructSettings(), **more)
+    team = ConstructionTeam(script, script, ConstructSettings(), **more)
     return asyncio.run(reverify_family(family, team))
 
 
@@ -275,7 +277,7 @@ def test_what_is_longer_than_a_path_may_be_is_left_out_before_anybody_is_paid_an
     rejection, script = refused(settings=short)
     assert (rejection.reason, script.asked) == ("length: too long", [])
     draft, script = built()
-    longest = estimate_lengths().count_family(draft.family(None))
+    longest = make_estimating_counter().count_family(draft.family(None))
     assert isinstance(packed(draft, script, ConstructSettings(max_length=longest)), Family)
     rejection = packed(draft, script, ConstructSettings(max_length=longest - 1))
     assert rejection.reason == "length: too long"

@@ -7,7 +7,7 @@ from itertools import islice, product
 import pytest
 from tests.tiny_models import tokenizer
 
-from eclose.construction.token_lengths import count_lengths, estimate_lengths, make_path_length
+from eclose.construction.token_lengths import make_estimating_counter, make_path_counter, make_tokenizer_counter
 from eclose.likelihood.render import Renderer
 from eclose.world.make.families import make_families
 
@@ -25,13 +25,13 @@ def longest(family):
 
 
 def test_with_the_tokenizer_it_is_what_training_counts(families):
-    length = count_lengths(tokenizer())
+    length = make_tokenizer_counter(tokenizer())
     for family in families:
         assert longest(family) <= length.count_family(family) <= longest(family) + 4
 
 
 def test_without_one_it_is_more_but_not_twice_as_much(families):
-    length = make_path_length(None)
+    length = make_path_counter(None)
     for family in families:
         assert longest(family) <= length.count_family(family) <= 2 * longest(family)
 
@@ -39,4 +39,6 @@ def test_without_one_it_is_more_but_not_twice_as_much(families):
 def test_a_prompt_alone_is_less_than_any_path_under_it(families):
     for family in families:
         gold = family.gold
-        assert estimate_lengths().count_prompt(gold.question, gold.evidence) < estimate_lengths().count_family(family)
+        assert make_estimating_counter().count_prompt(
+            gold.question, gold.evidence
+        ) < make_estimating_counter().count_family(family)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from eclose.calls.client import CallSettings
 from eclose.cli.main import app
-from eclose.construction.run import construct_families, resolve_models
+from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_items
@@ -33,7 +33,7 @@ def run(tmp_path_factory):
     jsonl.write_records(folder / "sources.jsonl", (item.instance for item in islice(make_items("short-easy", 6), 8)))
     with ServerThread(build_world_registry()) as server:
         world = find_model("world", base_url=server.base_url, environ={})
-        models = asyncio.run(resolve_models(world, world))
+        models = asyncio.run(resolve_construction_models(world, world))
         asyncio.run(
             construct_families(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True))
         )

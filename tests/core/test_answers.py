@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose import match_answer, match_any_answer, normalize_answer
-from eclose.core.answers import contains_span
+from eclose.core.answers import contains_token_span
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ words = st.lists(st.sampled_from(["a", "b", "the", "c1", "1926"]), max_size=6)
 def test_spans_against_strings(haystack, needle):
     """Whole-token containment is substring search between guards."""
     expected = bool(needle) and f" {' '.join(needle)} " in f" {' '.join(haystack)} "
-    assert contains_span(tuple(haystack), tuple(needle)) is expected
+    assert contains_token_span(tuple(haystack), tuple(needle)) is expected
 
 
 @given(st.text(), st.text())

@@ -19,10 +19,10 @@ from eclose.core.edits import (
     EditFailure,
     EditProblem,
     RefusedEdit,
-    Replacement,
+    TextReplacement,
     edit_passage,
     edit_text,
-    find_leftovers,
+    find_leftover_values,
 )
 from eclose.core.instance import Passage
 from eclose.core.text_match import TextSpan
@@ -33,7 +33,7 @@ CASES = [json.loads(line) for line in (FIXTURES / "edits.jsonl").read_text(encod
 
 
 def edit(text, *pairs, keep=(), title="A title"):
-    return edit_passage(Passage("p1", title, text), [Replacement(*pair) for pair in pairs], keep)
+    return edit_passage(Passage("p1", title, text), [TextReplacement(*pair) for pair in pairs], keep)
 
 
 def reasons(result):
@@ -86,7 +86,7 @@ def test_there_are_enough_real_cases_of_both_kinds():
 @pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
 def test_real_passage(case):
     passage = passages_of(case["file"])[case["instance"], case["passage"]]
-    result = edit_passage(passage, [Replacement(*pair) for pair in case["replace"]], case["keep"])
+    result = edit_passage(passage, [TextReplacement(*pair) for pair in case["replace"]], case["keep"])
     if "refused" in case:
         assert reasons(result) == set(case["refused"])
         return
@@ -114,7 +114,7 @@ def test_answers_of_real_slices_replaced_by_other_answers(shared_data):
         instances = [one for one in unwrap_records(scan_instances(path)) if one.reference_answer not in {"yes", "no"}]
         for one, other in pairwise(instances):
             for passage in (passage for passage in one.evidence if passage.id in one.support_ids):
-                change = Replacement(one.reference_answer, other.reference_answer)
+                change = TextReplacement(one.reference_answer, other.reference_answer)
                 result = edit_passage(passage, [change])
                 if isinstance(result, RefusedEdit):
                     refused += 1
@@ -131,38 +131,38 @@ def test_answers_of_real_slices_replaced_by_other_answers(shared_data):
 
 
 def test_id_and_title_stay_and_changes_are_told_from_left_to_right():
-    result = edit_passage(Passage("p7", "Lund", "Ada left. Ada came."), [Replacement("Ada", "Eve-Marie")])
+    result = edit_passage(Passage("p7", "Lund", "Ada left. Ada came."), [TextReplacement("Ada", "Eve-Marie")])
     assert result.passage == Passage("p7", "Lund", "Eve-Marie left. Eve-Marie came.")
     assert [change.before for change in result.changes] == [TextSpan(0, 3), TextSpan(10, 13)]
     assert [change.after for change in result.changes] == [TextSpan(0, 9), TextSpan(16, 25)]
 
 
 def test_replacements_happen_at_once():
-    swapped = edit_text("Ann saw Bo.", [Replacement("Ann", "Bo"), Replacement("Bo", "Ann")])
+    swapped = edit_text("Ann saw Bo.", [TextReplacement("Ann", "Bo"), TextReplacement("Bo", "Ann")])
     assert swapped.text == "Bo saw Ann."
     chain = edit_text(
-        "Ann saw Bo and Cy.", [Replacement("Ann", "Bo"), Replacement("Bo", "Cy"), Replacement("Cy", "Di")]
+        "Ann saw Bo and Cy.", [TextReplacement("Ann", "Bo"), TextReplacement("Bo", "Cy"), TextReplacement("Cy", "Di")]
     )
     assert chain.text == "Bo saw Cy and Di."
 
 
 def test_of_nested_words_the_longer_are_replaced():
     result = edit_text(
-        "Ada Byron left. Byron wrote.", [Replacement("Byron", "Ruiz"), Replacement("Ada Byron", "Ann Ruiz")]
+        "Ada Byron left. Byron wrote.", [TextReplacement("Byron", "Ruiz"), TextReplacement("Ada Byron", "Ann Ruiz")]
     )
     assert result.text == "Ann Ruiz left. Ruiz wrote."
-    alone = edit_text("Ada Byron left.", [Replacement("Byron", "Ruiz"), Replacement("Ada Byron", "Ann Ruiz")])
+    alone = edit_text("Ada Byron left.", [TextReplacement("Byron", "Ruiz"), TextReplacement("Ada Byron", "Ann Ruiz")])
     assert reasons(alone) == {"overlap"}
 
 
 def test_words_that_overlap_themselves_are_refused():
-    assert reasons(edit_text("so so so", [Replacement("so so", "la")])) == {"overlap"}
+    assert reasons(edit_text("so so so", [TextReplacement("so so", "la")])) == {"overlap"}
 
 
 def test_every_problem_is_reported_at_once():
     result = edit("Paris is Paris.", ("Paris", "PARIS"), ("Rome", "Oslo"), keep=["Bonn"], title="Paris")
     assert reasons(result) == {"unchanged", "not_found", "kept_not_found", "in_title"}
-    result = edit_text("x", [Replacement("", "a"), Replacement("x", " "), Replacement("x", "x")], [" "])
+    result = edit_text("x", [TextReplacement("", "a"), TextReplacement("x", " "), TextReplacement("x", "x")], [" "])
     assert [failure.problem for failure in result.failures] == [
         EditProblem.EMPTY,
         EditProblem.EMPTY,
@@ -173,10 +173,10 @@ def test_every_problem_is_reported_at_once():
 
 
 def test_a_failure_is_a_sentence():
-    (failure,) = edit_text("Ada left.", [Replacement("Eve", "Ann")]).failures
+    (failure,) = edit_text("Ada left.", [TextReplacement("Eve", "Ann")]).failures
     assert failure == EditFailure(EditProblem.NOT_FOUND, "'Eve' does not occur in the text")
     assert str(failure) == "not_found: 'Eve' does not occur in the text"
-    (failure,) = edit_text("Foster’s book", [Replacement("Foster's", "Ann's")]).failures
+    (failure,) = edit_text("Foster’s book", [TextReplacement("Foster's", "Ann's")]).failures
     assert failure.detail == "\"Foster's\" does not occur in the text, but 'Foster’s book' does"
 
 
@@ -196,8 +196,8 @@ def test_a_left_over_is_shown_with_what_stands_around_it():
     ],
 )
 def test_what_is_written_does_not_run_together_with_its_neighbours(text, old, new):
-    assert reasons(edit_text(text, [Replacement(old, new)])) == {"runs_together"}
-    assert edit_text(text, [Replacement(old, "(Eve)")]).text == text.replace(old, "(Eve)")
+    assert reasons(edit_text(text, [TextReplacement(old, new)])) == {"runs_together"}
+    assert edit_text(text, [TextReplacement(old, "(Eve)")]).text == text.replace(old, "(Eve)")
 
 
 def test_a_text_to_keep_may_stand_in_the_title_alone():
@@ -224,8 +224,8 @@ def test_what_a_replacement_wrote_is_not_left_over():
 
 def test_what_a_replacement_completes_is_left_over():
     assert reasons(edit("New New York", ("New York", "York"))) == {"left_over"}
-    edited = edit_text("New New York", [Replacement("New York", "York")])
-    assert find_leftovers(edited, "New York") == (TextSpan(0, 8),)
+    edited = edit_text("New New York", [TextReplacement("New York", "York")])
+    assert find_leftover_values(edited, "New York") == (TextSpan(0, 8),)
 
 
 # Properties.
@@ -237,7 +237,7 @@ GAPS = st.sampled_from([" ", ", ", ". ", "-", "'s ", "", "\n", "–", "”", "\u
 TEXTS = st.lists(st.tuples(WORDS, GAPS), min_size=1, max_size=12).map(
     lambda parts: "".join(word + gap for word, gap in parts)
 )
-REPLACEMENTS = st.lists(st.builds(Replacement, WORDS, st.one_of(WORDS, st.text(min_size=1, max_size=5))), max_size=3)
+REPLACEMENTS = st.lists(st.builds(TextReplacement, WORDS, st.one_of(WORDS, st.text(min_size=1, max_size=5))), max_size=3)
 
 
 @given(TEXTS, REPLACEMENTS, st.lists(WORDS, max_size=1))
@@ -258,14 +258,14 @@ def test_an_edit_can_be_taken_back_where_the_new_words_are_new(data):
     text = data.draw(TEXTS)
     old = data.draw(st.sampled_from(sorted(set(re.findall(r"\w+", text))) or ["Ada"]))
     new = data.draw(st.sampled_from(["Zoë Q", "Q-9", "O'Zoë", "京都", "Q.Z.", "9,999"]))
-    result = edit_text(text, [Replacement(old, new)])
+    result = edit_text(text, [TextReplacement(old, new)])
     if isinstance(result, EditedText):
-        assert edit_text(result.text, [Replacement(new, old)]).text == text
+        assert edit_text(result.text, [TextReplacement(new, old)]).text == text
 
 
 @given(st.text(max_size=40), st.text(max_size=5), st.text(max_size=5), st.text(max_size=5))
 def test_any_text_is_edited_or_refused(text, old, new, kept):
-    result = edit_passage(Passage("p1", kept, text), [Replacement(old, new)], [kept] if kept else [])
+    result = edit_passage(Passage("p1", kept, text), [TextReplacement(old, new)], [kept] if kept else [])
     if isinstance(result, EditedPassage):
         assert_nothing_else_changed(text, result.passage.text, result.changes)
     else:

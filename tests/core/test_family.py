@@ -6,7 +6,7 @@ import pytest
 
 from eclose import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind, check_family
 from eclose.core.family import FamilyFinding, ProofStep
-from eclose.core.family_gates import Gate
+from eclose.core.family_gates import FamilyGate
 
 EVIDENCE = (
     Passage("0", "The Lantern", "The Lantern was written by Ada Quist."),
@@ -67,50 +67,50 @@ def test_the_example_of_the_paper_passes():
 @pytest.mark.parametrize(
     ("family", "gate"),
     [
-        (replace(FAMILY, evidence_edits=()), Gate.WELL_FORMED),
-        (gold(kind=ViewKind.EVIDENCE_CF), Gate.WELL_FORMED),
-        (gold(answer="Spain"), Gate.GOLD_ANSWER),
-        (gold(answer="the"), Gate.WELL_FORMED),
-        (gold(question="Other?"), Gate.GOLD_INPUT),
-        (gold(trace=Trace(()), proof=()), Gate.WELL_FORMED),
-        (gold(trace=Trace.of("Final answer: x", "b", "c")), Gate.WELL_FORMED),
-        (gold(trace=Trace.of("two\nlines", "b", "c")), Gate.WELL_FORMED),
-        (gold(support_ids=("1",)), Gate.WELL_FORMED),
-        (gold(support_ids=("0", "1", "9")), Gate.IDENTIFIER_MEMBERSHIP),
-        (gold(proof=PROOF[:2]), Gate.WELL_FORMED),
-        (gold(proof=(ProofStep(premises=(0,)), *PROOF[1:])), Gate.WELL_FORMED),
-        (gold(proof=(ProofStep(premises=(-1,)), *PROOF[1:])), Gate.WELL_FORMED),
-        (gold(proof=(ProofStep(("9",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
+        (replace(FAMILY, evidence_edits=()), FamilyGate.WELL_FORMED),
+        (gold(kind=ViewKind.EVIDENCE_CF), FamilyGate.WELL_FORMED),
+        (gold(answer="Spain"), FamilyGate.GOLD_ANSWER),
+        (gold(answer="the"), FamilyGate.WELL_FORMED),
+        (gold(question="Other?"), FamilyGate.GOLD_INPUT),
+        (gold(trace=Trace(()), proof=()), FamilyGate.WELL_FORMED),
+        (gold(trace=Trace.of("Final answer: x", "b", "c")), FamilyGate.WELL_FORMED),
+        (gold(trace=Trace.of("two\nlines", "b", "c")), FamilyGate.WELL_FORMED),
+        (gold(support_ids=("1",)), FamilyGate.WELL_FORMED),
+        (gold(support_ids=("0", "1", "9")), FamilyGate.IDENTIFIER_MEMBERSHIP),
+        (gold(proof=PROOF[:2]), FamilyGate.WELL_FORMED),
+        (gold(proof=(ProofStep(premises=(0,)), *PROOF[1:])), FamilyGate.WELL_FORMED),
+        (gold(proof=(ProofStep(premises=(-1,)), *PROOF[1:])), FamilyGate.WELL_FORMED),
+        (gold(proof=(ProofStep(("9",)), *PROOF[1:])), FamilyGate.IDENTIFIER_MEMBERSHIP),
         # Passage 2 is shown, but is not among the supporting passages E.
-        (gold(proof=(ProofStep(("2",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
-        (gold(proof=(ProofStep(("0", "2")), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
-        (evidence(proof=(ProofStep(("2",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
-        (asked(proof=(ProofStep(("2",)), *PROOF[1:])), Gate.IDENTIFIER_MEMBERSHIP),
-        (gold(proof=(*PROOF[:2], ProofStep())), Gate.WELL_FORMED),
-        (evidence(support_ids=(), proof=()), Gate.WELL_FORMED),
-        (evidence(question="Other?"), Gate.SAME_QUESTION),
-        (evidence(evidence=EVIDENCE), Gate.SINGLE_EDITED_PASSAGE),
-        (evidence(evidence=(replace(EVIDENCE[0], text="x"), *EDITED[1:])), Gate.SINGLE_EDITED_PASSAGE),
-        (evidence(evidence=EDITED[:2]), Gate.SINGLE_EDITED_PASSAGE),
-        (evidence(evidence=(EDITED[0], replace(EDITED[1], title="Ada"), EDITED[2])), Gate.UNEDITED_IDENTICAL),
-        (evidence(evidence=(EDITED[0], replace(EDITED[1], id="8"), EDITED[2])), Gate.UNEDITED_IDENTICAL),
-        (evidence(evidence=(replace(EVIDENCE[0], text="x "), *EVIDENCE[1:])), Gate.UNEDITED_IDENTICAL),
-        (evidence(replace(EDIT, passage_id="2")), Gate.EDIT_IN_SUPPORT),
-        (evidence(trace=Trace.of("Other.", *CHANGED.trace.texts[1:])), Gate.SHARED_PREFIX),
-        (evidence(replace(EDIT, first_affected_step=0)), Gate.FIRST_DIVERGENCE),
-        (evidence(replace(EDIT, first_affected_step=2)), Gate.SHARED_PREFIX),
-        (evidence(replace(EDIT, first_affected_step=3)), Gate.FIRST_DIVERGENCE),
-        (evidence(replace(EDIT, first_affected_step=-1)), Gate.FIRST_DIVERGENCE),
-        (evidence(answer="France"), Gate.ANSWER_CHANGED),
-        (evidence(answer="the French Republic"), Gate.ANSWER_CHANGED),
-        (evidence(answer="Northern France"), Gate.ANSWER_CHANGED),
-        (evidence(evidence=(*EDITED[:2], replace(EDITED[2], id="1"))), Gate.WELL_FORMED),
-        (asked(evidence=EDITED), Gate.SAME_EVIDENCE),
-        (asked(question=QUESTION.upper()), Gate.QUESTION_CHANGED),
-        (asked(question=" "), Gate.WELL_FORMED),
-        (asked(question="Was the author of The Lantern born in Paris?"), Gate.NO_ANSWER_LEAK),
-        (asked(answer="France."), Gate.ANSWER_CHANGED),
-        (asked(support_ids=("0", "9")), Gate.IDENTIFIER_MEMBERSHIP),
+        (gold(proof=(ProofStep(("2",)), *PROOF[1:])), FamilyGate.IDENTIFIER_MEMBERSHIP),
+        (gold(proof=(ProofStep(("0", "2")), *PROOF[1:])), FamilyGate.IDENTIFIER_MEMBERSHIP),
+        (evidence(proof=(ProofStep(("2",)), *PROOF[1:])), FamilyGate.IDENTIFIER_MEMBERSHIP),
+        (asked(proof=(ProofStep(("2",)), *PROOF[1:])), FamilyGate.IDENTIFIER_MEMBERSHIP),
+        (gold(proof=(*PROOF[:2], ProofStep())), FamilyGate.WELL_FORMED),
+        (evidence(support_ids=(), proof=()), FamilyGate.WELL_FORMED),
+        (evidence(question="Other?"), FamilyGate.SAME_QUESTION),
+        (evidence(evidence=EVIDENCE), FamilyGate.SINGLE_EDITED_PASSAGE),
+        (evidence(evidence=(replace(EVIDENCE[0], text="x"), *EDITED[1:])), FamilyGate.SINGLE_EDITED_PASSAGE),
+        (evidence(evidence=EDITED[:2]), FamilyGate.SINGLE_EDITED_PASSAGE),
+        (evidence(evidence=(EDITED[0], replace(EDITED[1], title="Ada"), EDITED[2])), FamilyGate.UNEDITED_IDENTICAL),
+        (evidence(evidence=(EDITED[0], replace(EDITED[1], id="8"), EDITED[2])), FamilyGate.UNEDITED_IDENTICAL),
+        (evidence(evidence=(replace(EVIDENCE[0], text="x "), *EVIDENCE[1:])), FamilyGate.UNEDITED_IDENTICAL),
+        (evidence(replace(EDIT, passage_id="2")), FamilyGate.EDIT_IN_SUPPORT),
+        (evidence(trace=Trace.of("Other.", *CHANGED.trace.texts[1:])), FamilyGate.SHARED_PREFIX),
+        (evidence(replace(EDIT, first_affected_step=0)), FamilyGate.FIRST_DIVERGENCE),
+        (evidence(replace(EDIT, first_affected_step=2)), FamilyGate.SHARED_PREFIX),
+        (evidence(replace(EDIT, first_affected_step=3)), FamilyGate.FIRST_DIVERGENCE),
+        (evidence(replace(EDIT, first_affected_step=-1)), FamilyGate.FIRST_DIVERGENCE),
+        (evidence(answer="France"), FamilyGate.ANSWER_CHANGED),
+        (evidence(answer="the French Republic"), FamilyGate.ANSWER_CHANGED),
+        (evidence(answer="Northern France"), FamilyGate.ANSWER_CHANGED),
+        (evidence(evidence=(*EDITED[:2], replace(EDITED[2], id="1"))), FamilyGate.WELL_FORMED),
+        (asked(evidence=EDITED), FamilyGate.SAME_EVIDENCE),
+        (asked(question=QUESTION.upper()), FamilyGate.QUESTION_CHANGED),
+        (asked(question=" "), FamilyGate.WELL_FORMED),
+        (asked(question="Was the author of The Lantern born in Paris?"), FamilyGate.NO_ANSWER_LEAK),
+        (asked(answer="France."), FamilyGate.ANSWER_CHANGED),
+        (asked(support_ids=("0", "9")), FamilyGate.IDENTIFIER_MEMBERSHIP),
     ],
 )
 def test_every_breach_is_named(family, gate):
@@ -119,7 +119,7 @@ def test_every_breach_is_named(family, gate):
 
 def test_two_passages_edited_are_both_refused():
     twice = (replace(EVIDENCE[0], text="x"), *EDITED[1:])
-    assert Gate.UNEDITED_IDENTICAL in gates(evidence(evidence=twice))
+    assert FamilyGate.UNEDITED_IDENTICAL in gates(evidence(evidence=twice))
 
 
 def test_edited_views_rest_on_supports_of_their_own():
@@ -129,7 +129,7 @@ def test_edited_views_rest_on_supports_of_their_own():
     assert check_family(asked(support_ids=("1", "2"), proof=elsewhere)) == ()
     one_passage = (ProofStep(("1",)), ProofStep(("1",)), ProofStep(premises=(0, 1)))
     assert check_family(asked(support_ids=("1",), proof=one_passage)) == ()
-    assert Gate.WELL_FORMED in gates(gold(support_ids=("1",), proof=one_passage))
+    assert FamilyGate.WELL_FORMED in gates(gold(support_ids=("1",), proof=one_passage))
 
 
 def test_a_step_outside_the_support_is_named():
@@ -146,11 +146,11 @@ def test_an_offered_candidate_is_no_leak():
             replace(ASKED, question="Who was born last, Ada Quist or Bo Lind?", answer="Bo Lind")
         ),
     )
-    assert Gate.NO_ANSWER_LEAK not in gates(family)
+    assert FamilyGate.NO_ANSWER_LEAK not in gates(family)
 
 
 def test_yes_and_no_cannot_leak():
-    assert Gate.NO_ANSWER_LEAK not in gates(asked(question="Is there no author of The Lantern?", answer="no"))
+    assert FamilyGate.NO_ANSWER_LEAK not in gates(asked(question="Is there no author of The Lantern?", answer="no"))
 
 
 def test_a_failure_is_a_sentence():

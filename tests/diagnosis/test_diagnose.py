@@ -13,8 +13,8 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, Source, Trace
 from eclose.diagnosis.diagnose import (
-    Case,
     EvidenceSufficiency,
+    JudgedCase,
     JudgeVersusMatching,
     ViolatedLabelCounts,
     describe_response_failure,
@@ -33,7 +33,7 @@ HOLDS, FAILS = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.
 def case(*, steps=(HOLDS,), number=0, answer="Arica", **labels):
     values = {"aligned": True, "closed": True, "complete": True, "correct": True, "evidence_sufficient": True, **labels}
     response = Response(f"r{number}", "i", Trace.of(*("x" for _ in steps)), answer, Source("m"))
-    return Case(INSTANCE, response, Judgment(f"r{number}", "judge", steps, **values))
+    return JudgedCase(INSTANCE, response, Judgment(f"r{number}", "judge", steps, **values))
 
 
 def diagnosed(*cases, resamples=20):
@@ -46,7 +46,9 @@ def test_everything_planted_is_counted():
     for item in islice(make_items("2wiki", 1), 10):
         for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
             if (response_case := break_response(item, plan, "x")) is not None:
-                cases.append(Case(item.instance, response_case.response, judge(item.instance, response_case.response)))
+                cases.append(
+                    JudgedCase(item.instance, response_case.response, judge(item.instance, response_case.response))
+                )
                 planted[
                     response_case.verdict.locally_sound, response_case.verdict.aligned, response_case.verdict.closed
                 ] += 1

@@ -18,7 +18,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.judged_cases import read_cases
+from eclose.judged_cases import read_judged_cases
 from eclose.judging.find_inputs import RunInputs, find_run_inputs
 from eclose.judging.run import JudgeTasks, find_same_family_models, judge_responses
 from eclose.store.records import jsonl
@@ -218,7 +218,7 @@ def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
         result = command(given, "--judge", server.base_url, "--no-price", "--out", tmp_path / "run", code=3)
     lost = "3 received = 1 accepted + 1 rejected (no response 1) + 1 quarantined (not JSON 1)"
     assert f"responses in ragas.jsonl: {lost}" in result.output
-    read = read_cases(tmp_path / "run")
+    read = read_judged_cases(tmp_path / "run")
     assert read.checked
     assert read.left_out == (("ragas.jsonl line 2", "it cannot be read"),)
     assert read.rejected["responses.jsonl (judge responses)"] == {"no response": 1, "not JSON": 1}
@@ -253,7 +253,7 @@ def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_
     (run / name).write_bytes(before)
     with ServerThread(build_world_registry()) as server:
         command(run, "--judge", server.base_url, "--no-price")
-    assert read_cases(run).stale == ()
+    assert read_judged_cases(run).stale == ()
     by_id = {judgment.response_id: judgment for judgment in judgments(run)}
     assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)
 
@@ -276,16 +276,16 @@ def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch
 def test_an_interrupted_run_says_how_far_it_came(run, planted):
     count = len(planted)
     with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclose judge"):
-        read_cases(run)
+        read_judged_cases(run)
     with ServerThread(build_world_registry()) as server:
         command(run, "--judge", server.base_url, "--no-price")
     (run / "judgments.jsonl").unlink()
     with sqlite3.connect(run / "ledger.sqlite") as ledger:
         ledger.execute("DELETE FROM ledger_outcomes WHERE seq > 5")
     with pytest.raises(UserError, match=rf"5 of {count} responses are judged.*Run the same judge command again"):
-        read_cases(run)
+        read_judged_cases(run)
     for part in run.glob("ledger.sqlite*"):
         part.unlink()
     (run / "ledger.sqlite").write_bytes(b"no ledger")
     with pytest.raises(UserError, match=rf"none of {count}"):
-        read_cases(run)
+        read_judged_cases(run)

@@ -11,7 +11,7 @@ import jsonschema_rs
 
 from eclose.calls.structured import build_request
 from eclose.construction.family_draft import FamilyDraft
-from eclose.construction.roles import ModelTeam
+from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (
     build_evidence_edits,
@@ -21,7 +21,7 @@ from eclose.construction.stages import (
     reverify_family,
     screen_source,
 )
-from eclose.construction.token_lengths import estimate_lengths
+from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
@@ -78,14 +78,14 @@ class Built(NamedTuple):
 
 def build(source, model, settings=None):
     """A source through all stages."""
-    team = ModelTeam(model, model, settings or ConstructSettings())
+    team = ConstructionTeam(model, model, settings or ConstructSettings())
 
     async def run():
-        outcome = await screen_source(source, team, estimate_lengths())
+        outcome = await screen_source(source, team, make_estimating_counter())
         for part in (build_target_response, build_evidence_edits, build_question_edit):
             if isinstance(outcome, FamilyDraft):
                 outcome = await part(outcome, team)
-        outcome = pack_family(outcome, team, estimate_lengths()) if isinstance(outcome, FamilyDraft) else outcome
+        outcome = pack_family(outcome, team, make_estimating_counter()) if isinstance(outcome, FamilyDraft) else outcome
         return (
             await reverify_family(outcome, team) if isinstance(outcome, Family) and team.settings.reverify else outcome
         )

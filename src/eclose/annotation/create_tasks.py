@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.assignment.assign import AssignmentItem, assign_to_annotators
-from eclose.annotation.forms import AnnotationTaskKind, applicable_passes, inapplicable_form_fields
+from eclose.annotation.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.accounts.people import Person
     from eclose.annotation.assignment.assign import AssignmentPlan
-    from eclose.annotation.project import ProjectSettings
+    from eclose.annotation.project import AnnotationProjectSettings
 
 
 POOLS = {
@@ -33,7 +33,7 @@ POOLS = {
 
 
 def assign_questions_to_screeners(
-    connection: Connection, screeners: Sequence[Person], settings: ProjectSettings
+    connection: Connection, screeners: Sequence[Person], settings: AnnotationProjectSettings
 ) -> AssignmentPlan:
     """Assign every question to every screener; raise where a question has no reference answer."""
     _check_unassigned(connection, AnnotationTaskKind.SCREENING)
@@ -50,7 +50,7 @@ def assign_questions_to_screeners(
 def assign_responses_to_annotators(
     connection: Connection,
     annotators: Sequence[Person],
-    settings: ProjectSettings,
+    settings: AnnotationProjectSettings,
     *,
     per_response: int = 2,
     kind: AnnotationTaskKind = AnnotationTaskKind.RESPONSE,
@@ -64,7 +64,7 @@ def assign_responses_to_annotators(
 
 
 def assign_families_to_auditors(
-    connection: Connection, auditors: Sequence[Person], settings: ProjectSettings
+    connection: Connection, auditors: Sequence[Person], settings: AnnotationProjectSettings
 ) -> AssignmentPlan:
     """Assign every family to every auditor."""
     _check_unassigned(connection, AnnotationTaskKind.FAMILY)
@@ -80,7 +80,7 @@ def _assign(
     people: Sequence[Person],
     pool: AnnotatorPool,
     per_response: int,
-    settings: ProjectSettings,
+    settings: AnnotationProjectSettings,
     system: Callable[[Any], str],
 ) -> AssignmentPlan:
     for person in people:
@@ -98,20 +98,20 @@ def _system(row: Any) -> str:
 
 
 def _question_task(row: Any) -> dict[str, Any]:
-    passes = applicable_passes(AnnotationTaskKind.SCREENING)
+    passes = applicable_annotation_passes(AnnotationTaskKind.SCREENING)
     return _task(
         AnnotationTaskKind.SCREENING, f"question {row.question}", row.question, None, [form.name for form in passes]
     )
 
 
 def _family_task(row: Any) -> dict[str, Any]:
-    names = [form.name for form in applicable_passes(AnnotationTaskKind.FAMILY)]
+    names = [form.name for form in applicable_annotation_passes(AnnotationTaskKind.FAMILY)]
     return _task(AnnotationTaskKind.FAMILY, f"family {row.question}", None, None, names) | {"family": row.question}
 
 
-def _response_task(row: Any, kind: AnnotationTaskKind, settings: ProjectSettings) -> dict[str, Any]:
+def _response_task(row: Any, kind: AnnotationTaskKind, settings: AnnotationProjectSettings) -> dict[str, Any]:
     parts = {"answered": bool(row.answered), "referenced": bool(row.referenced)}
-    names = [form.name for form in applicable_passes(kind, steps=len(json.loads(row.steps)), **parts)]
+    names = [form.name for form in applicable_annotation_passes(kind, steps=len(json.loads(row.steps)), **parts)]
     task = _task(kind, f"response {row.response}", row.question, row.response, names)
     return task | {
         "unasked": ",".join(sorted(inapplicable_form_fields(**parts))),

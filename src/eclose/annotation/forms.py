@@ -88,7 +88,7 @@ PASSES: Mapping[AnnotationTaskKind, tuple[AnnotationPass, ...]] = {
 """Passes in their order. A pass opens when the one before it is submitted."""
 
 
-def applicable_passes(
+def applicable_annotation_passes(
     kind: AnnotationTaskKind, *, steps: int = 1, answered: bool = True, referenced: bool = True
 ) -> tuple[AnnotationPass, ...]:
     """Return the passes of a task, without those that a missing step, answer or reference makes impossible."""

@@ -19,10 +19,15 @@ from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.accounts.tokens import format_utc_timestamp
 from eclose.annotation.material_store import add_questions, add_responses
-from eclose.annotation.project import SETTINGS, ProjectSettings, create_project, open_project
+from eclose.annotation.project import (
+    SETTINGS,
+    AnnotationProjectSettings,
+    create_annotation_project,
+    open_annotation_project,
+)
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.final_labels import collect_final_verdicts
-from eclose.core.identity import content_hash, hash_rank
+from eclose.core.identity import content_hash, hash_sort_key
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import encode_json_line, parse_dataclass
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from eclose.annotation.forms import AnnotationTaskKind
-    from eclose.annotation.project import Project
+    from eclose.annotation.project import AnnotationProject
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
     from eclose.core.response import Response
@@ -87,7 +92,7 @@ def draw_label_sample(responses: Iterable[str], judgments: Iterable[Judgment], *
     chosen = []
     for stratum, count in allocate_to_strata({name: len(ids) for name, ids in members.items()}, n).items():
         # By hash, so that the order of the files has no influence.
-        ranked = sorted(members[stratum], key=lambda response: (hash_rank("label", seed, response), response))
+        ranked = sorted(members[stratum], key=lambda response: (hash_sort_key("label", seed, response), response))
         chosen += ranked[:count]
     return LabelSample(n, seed, strata, tuple(sorted(chosen)))
 
@@ -110,7 +115,7 @@ def begin_label_project(
     sample: LabelSample,
     kind: AnnotationTaskKind,
     now: datetime,
-) -> Project:
+) -> AnnotationProject:
     """Create a project of one person for a sample, or open the existing one of the same sample.
 
     Raises where the folder holds another sample, or its responses or questions have changed since.
@@ -126,9 +131,9 @@ def begin_label_project(
     sample = replace(sample, content=content_hash(records))
     if (folder / SETTINGS).exists():
         check_same_label_sample(folder, sample)
-        return open_project(folder)
+        return open_annotation_project(folder)
     # One person labels all sampled responses, so questions may repeat.
-    settings = ProjectSettings(folder.resolve().parent.name, sample.seed, share_questions=True)
+    settings = AnnotationProjectSettings(folder.resolve().parent.name, sample.seed, share_questions=True)
 
     def fill(connection: Connection) -> None:
         add_questions(connection, questions.values())
@@ -140,7 +145,7 @@ def begin_label_project(
     folder.mkdir(parents=True, exist_ok=True)
     with AtomicFile(folder / SAMPLE) as file:
         file.write(json.dumps({**asdict(sample), "begun": format_utc_timestamp(now)}, indent=1).encode() + b"\n")
-    return create_project(folder, settings, begin=fill)
+    return create_annotation_project(folder, settings, begin=fill)
 
 
 def read_label_sample(folder: Path) -> LabelSample:
@@ -164,7 +169,7 @@ def check_same_label_sample(folder: Path, sample: LabelSample) -> None:
         )
 
 
-def read_labelled_verdicts(project: Project) -> list[SettledVerdict]:
+def read_labelled_verdicts(project: AnnotationProject) -> list[SettledVerdict]:
     """Return the verdicts labelled so far, as other commands read them."""
     with project.reading() as connection:
         return list(collect_final_verdicts(read_annotations(connection)))

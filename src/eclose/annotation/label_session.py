@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.label_sample import LabelSample, begin_label_project, draw_label_sample, read_labelled_verdicts
-from eclose.judged_cases import describe_rejects, read_cases, read_run_files
+from eclose.judged_cases import describe_rejects, read_judged_cases, read_run_records
 from eclose.judging.validate_judges import validate_sample
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eclose.annotation.project import Project
+    from eclose.annotation.project import AnnotationProject
     from eclose.judging.validation_file import Validation
 
 FOLDER = "labels"
@@ -30,7 +30,7 @@ class LabelSession(NamedTuple):
     run: Path
     step: PipelineStep
     """The step that writes the verdicts."""
-    project: Project
+    project: AnnotationProject
     sample: LabelSample
 
 
@@ -69,10 +69,10 @@ def open_label_session(
     step = PipelineStep("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
     # The inputs are hashed now; where they differ when the labels are written, the labels are refused.
     step.require_inputs()
-    files = read_run_files(run)
+    files = read_run_records(run)
     judgments = []
     if (run / JUDGMENTS).exists():
-        cases = read_cases(run, allow_stale=allow_stale)
+        cases = read_judged_cases(run, allow_stale=allow_stale)
         # The notices begin with the stale files.
         sentences = [f"STALE: {sentence}" for sentence in cases.stale] + list(cases.notices[len(cases.stale) :])
         judgments = [case.judgment for case in cases.cases]

@@ -47,7 +47,7 @@ CONNECTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectSettings:
+class AnnotationProjectSettings:
     """Settings of a project, fixed when it is created."""
 
     name: str
@@ -64,10 +64,10 @@ class ProjectSettings:
         return kind is AnnotationTaskKind.SCREENING or self.labels_to_adjudicator
 
 
-class Project:
+class AnnotationProject:
     """An open project. Close it after use."""
 
-    def __init__(self, folder: Path, settings: ProjectSettings, engine: Engine) -> None:
+    def __init__(self, folder: Path, settings: AnnotationProjectSettings, engine: Engine) -> None:
         self.folder, self.settings, self.engine = folder, settings, engine
         # Errors are logged with their statement; its parameters (labels, password hashes) must not be.
         engine.hide_parameters = True
@@ -98,12 +98,12 @@ class Project:
             self.head.advance(audit_log.last_audit_event(connection))
 
 
-def create_project(
+def create_annotation_project(
     folder: Path,
-    settings: ProjectSettings,
+    settings: AnnotationProjectSettings,
     database: str | None = None,
     begin: Callable[[Connection], None] = lambda _connection: None,
-) -> Project:
+) -> AnnotationProject:
     """Create a project, filled by ``begin`` in the same transaction: an error leaves no project behind."""
     if (folder / SETTINGS).exists():
         raise UserError(
@@ -111,7 +111,7 @@ def create_project(
         )
     location = _database_location(folder, database)
     folder.mkdir(parents=True, exist_ok=True)
-    project = Project(folder, settings, make_database_engine(location, connections=CONNECTIONS))
+    project = AnnotationProject(folder, settings, make_database_engine(location, connections=CONNECTIONS))
     with project.writing() as connection:
         apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
         # An SQLite file is new here; a PostgreSQL URL may name the database of another project.
@@ -144,15 +144,17 @@ def _database_location(folder: Path, database: str | None) -> Path | str:
     return database
 
 
-def open_project(folder: Path) -> Project:
+def open_annotation_project(folder: Path) -> AnnotationProject:
     """Open the project of a folder; raise where it was created with other guidelines."""
     # Labels under different guidelines are not comparable, so a project never mixes them.
     if not (folder / SETTINGS).is_file():
         raise UserError(f"{folder}: holds no project. Create one with: eclose annotate init {folder}")
     fields = json.loads((folder / SETTINGS).read_text("utf-8"))
     location = _database_location(folder, fields.pop("database"))
-    project = Project(
-        folder, parse_dataclass(ProjectSettings, fields), make_database_engine(location, connections=CONNECTIONS)
+    project = AnnotationProject(
+        folder,
+        parse_dataclass(AnnotationProjectSettings, fields),
+        make_database_engine(location, connections=CONNECTIONS),
     )
     with project.writing() as connection:
         # Projects of older versions get the newer tables.

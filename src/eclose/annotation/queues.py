@@ -20,13 +20,13 @@ from eclose.annotation import audit_log
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.read_annotations import find_subject_disagreements
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from eclose.annotation.accounts.people import Person
-    from eclose.annotation.project import Project
+    from eclose.annotation.project import AnnotationProject
 
 PAUSE = 30 * 60.0
 """Seconds between two finished tasks from which the time counts as a pause, not as work."""
@@ -116,13 +116,13 @@ def read_task_progress(connection: Connection, person: Person) -> TaskProgress:
     )
 
 
-def finish_task(connection: Connection, project: Project, task: Row[Any]) -> None:
+def finish_task(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     """Advance the person to the next task, and compare the annotators of this one."""
     connection.execute(_ADVANCE, {"person": task.person})
-    queue_for_adjudication(connection, project, task)
+    queue_disputed_subject(connection, project, task)
 
 
-def queue_for_adjudication(connection: Connection, project: Project, task: Row[Any]) -> None:
+def queue_disputed_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     """Queue a task's subject for adjudication, where all its annotators have finished and disagree."""
     # Compared by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
     if task.role == PersonRole.ADJUDICATOR or connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
@@ -137,7 +137,7 @@ def queue_for_adjudication(connection: Connection, project: Project, task: Row[A
             "family": task.family,
             "triggers": json.dumps(triggers),
             # Random but reproducible order of the adjudication queue.
-            "rank": hash_rank("adjudication", project.settings.seed, task.subject),
+            "rank": hash_sort_key("adjudication", project.settings.seed, task.subject),
             "at": audit_log.current_timestamp(),
         }
         connection.execute(_DISPUTE, values)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
 from eclose.annotation.forms import AnnotationTaskKind, find_form_problems, select_annotation_passes
-from eclose.annotation.submissions import SubmissionRefusal, SubmissionResult, TaskPageContent, build_task_page
+from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal, TaskPageContent, build_task_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.accounts.people import Person
     from eclose.annotation.forms import Entry
-    from eclose.annotation.project import Project
+    from eclose.annotation.project import AnnotationProject
 
 # In characters; bounds what a request can store.
 LONGEST_REASON = 2_000
@@ -86,7 +86,7 @@ def list_granted_reopenings(connection: Connection, person: Person) -> tuple[tup
 
 
 def open_pass_amendment(
-    connection: Connection, project: Project, person: Person, request: str
+    connection: Connection, project: AnnotationProject, person: Person, request: str
 ) -> TaskPageContent | None:
     """Return the pass that a granted request opens, filled in as it is; None where there is no such request."""
     row = _find_granted(connection, person, request)
@@ -96,17 +96,17 @@ def open_pass_amendment(
 
 
 def submit_pass_amendment(
-    connection: Connection, project: Project, person: Person, request: str, entries: Sequence[Entry], key: str
-) -> SubmissionResult:
+    connection: Connection, project: AnnotationProject, person: Person, request: str, entries: Sequence[Entry], key: str
+) -> PassSubmissionResult:
     """Store an amended form beside the first one. The caller commits before showing the receipt."""
     row = _find_granted(connection, person, request)
     if row is None:
-        return SubmissionResult(refusal=SubmissionRefusal.UNKNOWN)
+        return PassSubmissionResult(refusal=SubmissionRefusal.UNKNOWN)
     form = _form(row)
     if wrong := find_form_problems(
         form, entries, visible.count_response_steps(connection, row.id) if form.each_step else None
     ):
-        return SubmissionResult(refusal=SubmissionRefusal.WRONG, problems=wrong)
+        return PassSubmissionResult(refusal=SubmissionRefusal.WRONG, problems=wrong)
     detail = {"pass": form.name, "entries": audit_log.hash_form_entries(entries), "request": request}
     # The event first: the amendment's row refers to it.
     event = audit_log.append_audit_event(connection, person.name, audit_log.AMENDED, task=row.id, detail=detail)
@@ -119,8 +119,8 @@ def submit_pass_amendment(
     }
     connection.execute(_AMEND, values)
     # The amendment may create a disagreement that the first forms did not have.
-    queues.queue_for_adjudication(connection, project, row)
-    return SubmissionResult(receipt=event.receipt, finished=True, event=event)
+    queues.queue_disputed_subject(connection, project, row)
+    return PassSubmissionResult(receipt=event.receipt, finished=True, event=event)
 
 
 def _find_granted(connection: Connection, person: Person, request: str) -> Row[Any] | None:

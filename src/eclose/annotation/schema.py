@@ -256,23 +256,22 @@ APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
 
-# The names of these functions are stored in the database as the names of the applied migrations: never rename them.
-def people(connection: Connection) -> None:
+def create_people_tables(connection: Connection) -> None:
     """Create the tables of settings, people, invitations and sessions."""
     execute_statements(connection, _PEOPLE, _TYPES)
 
 
-def material(connection: Connection) -> None:
+def create_material_tables(connection: Connection) -> None:
     """Create the tables of questions, responses and families, one for each level of disclosure."""
     execute_statements(connection, _MATERIAL, _TYPES)
 
 
-def work(connection: Connection) -> None:
+def create_work_tables(connection: Connection) -> None:
     """Create the tables of events, tasks, submissions, adjudications and amendments."""
     execute_statements(connection, _WORK, _TYPES)
 
 
-def kept_for_good(connection: Connection) -> None:
+def reject_changed_rows(connection: Connection) -> None:
     """Add triggers that reject updates and deletions in the append-only tables."""
     # A trigger of PostgreSQL calls a function; SQLite has the action in the trigger itself.
     if connection.dialect.name == "postgresql":
@@ -299,8 +298,8 @@ _GUARD = {
 
 # Projects store these names, so they do not follow a renamed function.
 MIGRATIONS: Mapping[str, Migration] = {
-    "people": people,
-    "material": material,
-    "work": work,
-    "kept_for_good": kept_for_good,
+    "people": create_people_tables,
+    "material": create_material_tables,
+    "work": create_work_tables,
+    "kept_for_good": reject_changed_rows,
 }

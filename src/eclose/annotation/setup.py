@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.project import ProjectSettings
+    from eclose.annotation.project import AnnotationProjectSettings
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.protocol.auditing import DisclosedFamily
@@ -74,7 +74,9 @@ def add_audit_material(connection: Connection, families: Iterable[tuple[FormIds,
     return count
 
 
-def invite_and_assign_crew(connection: Connection, settings: ProjectSettings, crew: AnnotationCrew) -> ProjectStaffing:
+def invite_and_assign_crew(
+    connection: Connection, settings: AnnotationProjectSettings, crew: AnnotationCrew
+) -> ProjectStaffing:
     """Invite all people of the crew, and assign tasks to its screeners and annotators."""
     invitees = tuple(_invite_crew(connection, crew))
     screeners = [invitee.person for invitee in invitees if invitee.person.role is PersonRole.SCREENER]
@@ -119,7 +121,7 @@ def _invite_crew(connection: Connection, crew: AnnotationCrew) -> Iterable[Invit
             yield InvitedPerson(person, people.invite_to_reset_password(connection, person, now=now))
 
 
-def invite_or_renew(
+def issue_or_renew_invitation(
     connection: Connection, name: str, role: str | None = None, pool: AnnotatorPool | None = None, *, by: str = LEAD
 ) -> InvitedPerson:
     """Issue a new invitation to an existing person, or add and invite a new lead or adjudicator."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from eclose.annotation.accounts.people import Person
-    from eclose.annotation.project import Project
+    from eclose.annotation.project import AnnotationProject
 
 
 class SubmissionRefusal(StrEnum):
@@ -87,7 +87,7 @@ class TaskPageContent:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmissionResult:
+class PassSubmissionResult:
     """Outcome of a submission."""
 
     receipt: str | None = None
@@ -100,7 +100,9 @@ class SubmissionResult:
     """The event of the submission; None where it was recorded before."""
 
 
-def open_task_page(connection: Connection, project: Project, person: Person, task: str) -> TaskPageContent | None:
+def open_task_page(
+    connection: Connection, project: AnnotationProject, person: Person, task: str
+) -> TaskPageContent | None:
     """Return the open pass of a person's task; None where the task is unknown or has no open pass."""
     row = _find_task(connection, person, task)
     form = None if row is None else _open_pass(connection, row)
@@ -111,7 +113,7 @@ def open_task_page(connection: Connection, project: Project, person: Person, tas
 
 def build_task_page(
     connection: Connection,
-    project: Project,
+    project: AnnotationProject,
     person: Person,
     row: Row[Any],
     form: AnnotationPass,
@@ -168,31 +170,37 @@ def count_form_entries(connection: Connection, person: Person, task: str, name: 
 
 
 def submit_pass(
-    connection: Connection, project: Project, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
-) -> SubmissionResult:
+    connection: Connection,
+    project: AnnotationProject,
+    person: Person,
+    task: str,
+    name: str,
+    entries: Sequence[Entry],
+    key: str,
+) -> PassSubmissionResult:
     """Close a pass with its entries. The caller commits before showing the receipt.
 
     A repeated submission with the same key gets the same receipt. Raises IntegrityError where a simultaneous one won.
     """
     row = _find_task(connection, person, task)
     if row is None:
-        return SubmissionResult(refusal=SubmissionRefusal.UNKNOWN)
+        return PassSubmissionResult(refusal=SubmissionRefusal.UNKNOWN)
     # Before the check for an open pass: a repeated request, as after a lost answer, finds its own pass closed.
     if (previous := _find_repeated(connection, task, name, entries, key)) is not None:
         return previous
     form = _open_pass(connection, row)
     if form is None or form.name != name:
-        return SubmissionResult(refusal=SubmissionRefusal.CLOSED)
+        return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
     if wrong := find_form_problems(
         form, entries, visible.count_response_steps(connection, task) if form.each_step else None
     ):
-        return SubmissionResult(refusal=SubmissionRefusal.WRONG, problems=wrong)
+        return PassSubmissionResult(refusal=SubmissionRefusal.WRONG, problems=wrong)
     event = _record(connection, person, row, form, entries, key)
     finished = name == row.passes[-1]
     # In the same transaction, so that a finished task always has its follow-up.
     if finished:
         queues.finish_task(connection, project, row)
-    return SubmissionResult(receipt=event.receipt, finished=finished, event=event)
+    return PassSubmissionResult(receipt=event.receipt, finished=finished, event=event)
 
 
 def _record(
@@ -219,8 +227,8 @@ def _record(
 
 
 def submit_pass_and_commit(
-    project: Project, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
-) -> SubmissionResult:
+    project: AnnotationProject, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
+) -> PassSubmissionResult:
     """Submit in a transaction of its own, which is on disk on return."""
     # A simultaneous submission fails on a unique key; the second try finds it and answers closed, or with its receipt.
     for _ in range(2):
@@ -231,7 +239,7 @@ def submit_pass_and_commit(
         except IntegrityError:
             continue
     else:
-        return SubmissionResult(refusal=SubmissionRefusal.CLOSED)
+        return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
     # After the commit: the file outside may be behind the log, but must not name an event that was rolled back.
     if outcome.event is not None:
         project.head.advance(outcome.event)
@@ -240,14 +248,14 @@ def submit_pass_and_commit(
 
 def _find_repeated(
     connection: Connection, task: str, name: str, entries: Sequence[Entry], key: str
-) -> SubmissionResult | None:
+) -> PassSubmissionResult | None:
     """Return the result of an earlier submission of this pass: its receipt if it was the same, else a refusal."""
     row = connection.execute(_SUBMITTED, {"task": task, "pass": name}).one_or_none()
     if row is None:
         return None
     if row.key != key or json.loads(row.entries) != [dict(entry) for entry in entries]:
-        return SubmissionResult(refusal=SubmissionRefusal.CLOSED)
-    return SubmissionResult(
+        return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
+    return PassSubmissionResult(
         receipt=audit_log.AuditEventRef(row.event, row.hash).receipt, finished=name == row.passes[-1]
     )
 
@@ -277,7 +285,7 @@ def _draft(connection: Connection, task: str, number: int) -> tuple[Entry, ...]:
 
 
 def _other_entries(
-    connection: Connection, project: Project, row: Row[Any], form: AnnotationPass
+    connection: Connection, project: AnnotationProject, row: Row[Any], form: AnnotationPass
 ) -> tuple[tuple[Entry, ...], ...]:
     """Return the entries of the other annotators in this pass, where an adjudicator may see them."""
     if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(AnnotationTaskKind(row.kind)):

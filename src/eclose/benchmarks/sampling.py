@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.errors import SettingError
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounter
@@ -109,4 +109,4 @@ def _list_counts(name: str, counts: Counter[Any]) -> str:
 def rank_in_seeded_order(instance: Instance, seed: int) -> int:
     """Return the rank of an instance in the seeded order."""
     # With the benchmark, since ids of two benchmarks may be equal.
-    return int(hash_rank(seed, instance.benchmark or "", instance.id), base=16)
+    return int(hash_sort_key(seed, instance.benchmark or "", instance.id), base=16)

@@ -10,16 +10,16 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    Engine,
+    CallEngine,
     EngineName,
     ModelOptions,
     RayAddress,
     Workers,
     env_option,
-    run_on_workers,
+    run_on_ray_workers,
     takes_model_options,
 )
-from eclose.cli.shared.output import QUARANTINED, plural, print_run_summary, print_table, say
+from eclose.cli.shared.output import QUARANTINED, format_count, print_line, print_run_summary, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ def construct(
         ),
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = Engine.PROCESS,
+    engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
     options: ModelOptions,
@@ -100,7 +100,12 @@ def construct(
     """
     import asyncio
 
-    from eclose.construction.run import ConstructionRun, build_construction_run, construct_families, resolve_models
+    from eclose.construction.run import (
+        ConstructionRun,
+        build_construction_run,
+        construct_families,
+        resolve_construction_models,
+    )
     from eclose.construction.settings import ConstructSettings
     from eclose.errors import SettingError
 
@@ -123,7 +128,7 @@ def construct(
     if reverifier is not None and not reverify:
         raise SettingError("--reverifier and --no-reverify: leave one of them out.")
     third = None if reverifier is None else options.model(reverifier)
-    resolving = resolve_models(
+    resolving = resolve_construction_models(
         options.model(constructor), options.model(verifier), third, deadline=options.calls.deadline
     )
     # Also before a forecast: only the server knows which model a base URL stands for, and so its price.
@@ -132,14 +137,14 @@ def construct(
     if options.dry_run:
         _print_forecast(ConstructionRun.of(instances, models, out, settings, layout, limit), options, pilot)
         return
-    if engine is Engine.RAY:
+    if engine is CallEngine.RAY:
         if options.replay:
             raise SettingError("--engine ray calls served models: leave --replay out.")
         # Workers build the run on their own machines, from names and settings: clients and connections cannot be sent.
         names = (constructor, verifier, reverifier)
         where = (instances, names, options.base_url, out, settings, options.calls.deadline)
         make_run = partial(build_construction_run, *where, layout=layout, limit=limit)
-        result = run_on_workers(make_run, options.calls, options, workers, ray_address)
+        result = run_on_ray_workers(make_run, options.calls, options, workers, ray_address)
     else:
         arguments = (instances, models, out, settings, options.calls, options.run_options)
         result = asyncio.run(construct_families(*arguments, layout=layout, limit=limit))
@@ -147,17 +152,21 @@ def construct(
     print_run_summary(result)
     # Rejection is a regular outcome of construction, so the exit code stays 0 even where no family was built.
     if not result.manifest.counts.accepted:
-        say("  no family was built: the counts of rejected sources above say at which part")
+        print_line("  no family was built: the counts of rejected sources above say at which part")
     raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
 
 
 def _print_warnings(models: ConstructionModels, settings: ConstructSettings, *, has_reverifier: bool) -> None:
     for name in models.same_family_checkers:
-        say(f"warning: {name} checks what a model of its own family writes, and may be too lenient.")
+        print_line(f"warning: {name} checks what a model of its own family writes, and may be too lenient.")
     if settings.reverify and not has_reverifier:
-        say("note: the verifier checks finished families again. Another model is more independent: --reverifier.")
+        print_line(
+            "note: the verifier checks finished families again. Another model is more independent: --reverifier."
+        )
     if settings.attempts > 1:
-        say("note: parts are built again until they pass, which favours what verifiers accept. The data card says so.")
+        print_line(
+            "note: parts are built again until they pass, which favours what verifiers accept. The data card says so."
+        )
 
 
 def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | None) -> None:
@@ -168,12 +177,12 @@ def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | 
     prices = {model.name: find_model_price(model, options.calls) for model in plan.models.all}
     usage = forecast_construction(plan, prices, pilot)
     cost = "cost unknown" if usage.cost is None else f"about {format_money(round(usage.cost), options.calls.currency)}"
-    families = plural(round(usage.families), "family", "families")
-    say(
-        f"{plural(usage.sources, 'source')}: about {usage.calls:,.0f} calls, {usage.prompt_tokens:,.0f} tokens read "
+    families = format_count(round(usage.families), "family", "families")
+    print_line(
+        f"{format_count(usage.sources, 'source')}: about {usage.calls:,.0f} calls, {usage.prompt_tokens:,.0f} tokens read "
         f"and {usage.completion_tokens:,.0f} written, {cost}, for about {families}"
     )
-    say(f"  by {usage.basis}")
+    print_line(f"  by {usage.basis}")
 
 
 def _print_funnel(result: RunResult) -> None:

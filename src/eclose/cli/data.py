@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.shared.output import QUARANTINED, AllowStale, count_progress, print_step_result, print_table, say
+from eclose.cli.shared.output import (
+    QUARANTINED,
+    AllowStale,
+    print_line,
+    print_step_result,
+    print_table,
+    show_record_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +80,7 @@ def convert(
     finished = [stage.claim(force=force) for stage, _ in work]
     quarantined = False
     for (stage, records), manifest in zip(work, finished, strict=True):
-        counts = manifest.counts if manifest else stage.write(count_progress(records, f"reading {file.name}"))
+        counts = manifest.counts if manifest else stage.write(show_record_count(records, f"reading {file.name}"))
         print_step_result(stage, counts, again=manifest is not None, doubt=f"is --format {layout} right")
         quarantined |= bool(counts.quarantined)
     raise typer.Exit(QUARANTINED if quarantined else 0)
@@ -104,7 +111,7 @@ def sample(
     stage = PipelineStep("data sample", settings, (file,), out)
     manifest = stage.claim(force=force)
     if manifest is None:
-        records = count_progress(_scan(file, layout), f"reading {file.name}")
+        records = show_record_count(_scan(file, layout), f"reading {file.name}")
         counts = stage.write(*draw_instance_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
@@ -183,7 +190,7 @@ def stats(
     rows = characterize_benchmarks(
         instance
         for file in files
-        for instance in unwrap_records(count_progress(_scan(file, layout), f"reading {file.name}"))
+        for instance in unwrap_records(show_record_count(_scan(file, layout), f"reading {file.name}"))
     )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -201,7 +208,7 @@ def validate(
     """Check all records of a file and print the problems."""
     from eclose.benchmarks.load import check_question_file
 
-    check = check_question_file(count_progress(_scan(file, layout), f"checking {file.name}"), limit=limit)
+    check = check_question_file(show_record_count(_scan(file, layout), f"checking {file.name}"), limit=limit)
     if as_json:
         typer.echo(json.dumps(_check_to_json(file, check), indent=2))
     else:
@@ -227,7 +234,7 @@ def example(
             raise UserError(f"{path}: exists with other content. Choose another folder with --out.")
         with AtomicFile(path) as file:
             file.write(content)
-        say(path)
+        print_line(path)
 
 
 @app.command(name="from-inspect")
@@ -258,11 +265,11 @@ def to_inspect(
 
     result = export_run_to_inspect(run, out, force=force, allow_stale=allow_stale)
     for sentence in result.stale:
-        say(f"STALE: {sentence}")
+        print_line(f"STALE: {sentence}")
     for path in result.logs:
-        say(path)
+        print_line(path)
     for name in ("instances", "responses", "judgments"):
-        say(f"{name}: {getattr(result, name)}")
+        print_line(f"{name}: {getattr(result, name)}")
 
 
 def _scan(file: Path, layout: RecordLayout, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
@@ -310,16 +317,16 @@ def _format_quartiles(quartiles: Quartiles | None) -> str:
 
 def _print_check(file: Path, check: QuestionFileCheck) -> None:
     for problem in check.problems:
-        say(problem)
+        print_line(problem)
     # All records are counted; only the first --limit problems are kept for printing.
     hidden = sum(check.counts.quarantined.values()) - len(check.problems)
     if hidden:
         typer.echo(f"... and {hidden:,} more; raise --limit to see them")
     # The file could not be read to its end, for example because its compression is broken.
     if check.stopped is not None:
-        say(check.stopped)
+        print_line(check.stopped)
     if check.counts.received:
-        say(f"{file}: {check.counts}")
+        print_line(f"{file}: {check.counts}")
 
 
 def _check_to_json(file: Path, check: QuestionFileCheck) -> dict[str, object]:

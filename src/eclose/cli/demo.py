@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from eclose.cli.shared.output import percent_with_interval, print_table, say
+from eclose.cli.shared.output import format_percent_with_interval, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,14 +43,14 @@ def demo(
     if new or not page.exists():
         _print_report(run)
     else:
-        say(f"{out}: done before, nothing to do")
+        print_line(f"{out}: done before, nothing to do")
     _print_next_steps(out, page)
 
 
 def _track(items: Iterable[T], label: str, total: int) -> Iterable[T]:
     """Show a progress bar on a terminal; print one line elsewhere."""
     if not sys.stderr.isatty():
-        say(f"{label}: {total:,}")
+        print_line(f"{label}: {total:,}")
         return items
     from rich.console import Console
     from rich.progress import track
@@ -65,9 +65,9 @@ def _print_report(run: DemoRun) -> None:
 
     # Validated first: diagnose then finds validation.json in the run and prints corrected rates.
     judge.validate(run.folder, run.folder / PEOPLE)
-    say("")
+    print_line("")
     diagnose.diagnose([run.folder], title=TITLE)
-    say("")
+    print_line("")
     _print_truth(run)
 
 
@@ -85,20 +85,25 @@ def _print_truth(run: DemoRun) -> None:
         hits = [hit for verdict in verdicts if (hit := LABEL_METRICS[label].hit(verdict)) is not None]
         rate = validation.corrected[label]
         truth = sum(hits) / len(hits)
-        corrected = percent_with_interval(rate.value, rate.interval)
+        corrected = format_percent_with_interval(rate.value, rate.interval)
         rows.append(
-            (str(label), percent_with_interval(rate.judge, None), corrected, percent_with_interval(truth, None))
+            (
+                str(label),
+                format_percent_with_interval(rate.judge, None),
+                corrected,
+                format_percent_with_interval(truth, None),
+            )
         )
     title = f"The judge errs in {JUDGE_ERROR_RATE:.0%} of its labels; a hundred true labels correct its rates"
     print_table(title, ("rate", "judge", "corrected", "in truth"), rows)
 
 
 def _print_next_steps(out: Path, page: Path) -> None:
-    say("")
-    say(f"Open {page} in a browser: {page.resolve().as_uri()}")
-    say("Would these responses pass in CI?")
-    say(f"  eclose gate {out} --min-trr 0.85 --max-lgg 0.05")
-    say("With a file and a judge of your own:")
-    say("  pip install 'eclose[chat]'")
-    say("  eclose judge responses.jsonl --judge provider/model --budget 5 --out mine")
-    say("  eclose diagnose mine")
+    print_line("")
+    print_line(f"Open {page} in a browser: {page.resolve().as_uri()}")
+    print_line("Would these responses pass in CI?")
+    print_line(f"  eclose gate {out} --min-trr 0.85 --max-lgg 0.05")
+    print_line("With a file and a judge of your own:")
+    print_line("  pip install 'eclose[chat]'")
+    print_line("  eclose judge responses.jsonl --judge provider/model --budget 5 --out mine")
+    print_line("  eclose diagnose mine")

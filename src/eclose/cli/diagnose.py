@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_report
-from eclose.cli.shared.output import AllowStale, percent_span, percent_with_interval, plural, print_table, say
+from eclose.cli.report import Base, Out, Resamples, Runs, Seed, Title, ValidationFile, write_and_print_report
+from eclose.cli.shared.output import (
+    AllowStale,
+    format_count,
+    format_percent_span,
+    format_percent_with_interval,
+    print_line,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
@@ -41,7 +48,7 @@ def diagnose(
         seed=seed,
         resamples=resamples,
         allow_stale=allow_stale,
-        notify=say,
+        notify=print_line,
     )
     _print_rates(results.diagnosis, results.context)
     _print_cells(build_violations_table(results.diagnosis))
@@ -49,7 +56,7 @@ def diagnose(
         _print_cells(consistency)
     if results.context.base is not None:
         _print_comparison(results.context.base)
-    write_report(results, out or default_report_folder(runs[0]))
+    write_and_print_report(results, out or default_report_folder(runs[0]))
 
 
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
@@ -63,7 +70,7 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     missing = any(rate.unjudged for rate in overall.rates.values())
     rows = []
     for metric, rate in overall.rates.items():
-        value = percent_with_interval(rate.value, overall.estimates[metric].interval)
+        value = format_percent_with_interval(rate.value, overall.estimates[metric].interval)
         # With too few judged responses a rate depends on which ones happened to be judged, so words replace it.
         value = {RateStatus.TOO_LITTLE: TOO_LITTLE_TEXT, RateStatus.UNDEFINED: UNDEFINED_TEXT}.get(
             classify_rate_status(rate), value
@@ -71,33 +78,33 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
         corrected = format_corrected_rate(rate, (notes.corrected or {}).get(metric))
         row = [str(metric), value, f"{rate.n:,}"]
         # The columns of missing labels and of corrections appear only where some rate needs them.
-        row += [f"{rate.unjudged:,}", percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
+        row += [f"{rate.unjudged:,}", format_percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
         row += ["" if corrected is None else str(corrected)] if notes.corrected else []
         rows.append(row)
-    title = f"{plural(overall.responses, 'response')} to {plural(overall.questions, 'question')}"
+    title = f"{format_count(overall.responses, 'response')} to {format_count(overall.questions, 'question')}"
     heads = ["rate", "to the judge", "n", *(["not judged", "bounds, %"] if missing else [])]
     print_table(title, [*heads, *(["corrected"] if notes.corrected else [])], rows)
     if missing:
         limit = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
-        say(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {limit}")
-    say(notes.trust)
+        print_line(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {limit}")
+    print_line(notes.trust)
     for caution in list_report_cautions(diagnosis, notes):
-        say(f"  {caution}")
+        print_line(f"  {caution}")
 
 
 def _print_comparison(against: BaseComparison) -> None:
     from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 
-    say("")
-    say(f"Against {against.name}")
+    print_line("")
+    print_line(f"Against {against.name}")
     for sentence in (*against.cautions, *describe_run_comparison(against)):
-        say(f"  {sentence}")
+        print_line(f"  {sentence}")
     for table in tabulate_run_comparison(against):
         _print_cells(table)
 
 
 def _print_cells(table: ReportTable) -> None:
     """Print a table of a report, the details of a cell behind its text."""
-    say("")
+    print_line("")
     rows = [[" ".join((cell.text, *cell.details)) for cell in row] for row in table.rows]
     print_table(table.title, table.heads, rows)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, plural, say
+from eclose.cli.shared.output import AllowStale, format_count, print_line
 
 # Apart from the codes of every other command (0, 1, 2, 3, 75, 130), so that CI can tell a failed gate from a command
 # that could not run (decision 0009).
@@ -94,18 +94,20 @@ def gate(
         validation=validation,
         seed=seed,
         allow_stale=allow_stale,
-        notify=say,
+        notify=print_line,
     )
     if result.left_out:
         response_id, reason = result.left_out[0]
-        say(f"{plural(len(result.left_out), 'response')} of the run left out: {response_id}: {reason}")
+        print_line(f"{format_count(len(result.left_out), 'response')} of the run left out: {response_id}: {reason}")
     for check in result.checks:
-        say(check)
+        print_line(check)
     if result.report.multiplicity is not None:
-        say(result.report.multiplicity)
+        print_line(result.report.multiplicity)
     # --undecided changes the exit code only; the printed outcome stays what was measured.
     outcome = result.decide(undecided)
     decision = f" (--undecided {undecided})" if outcome is not result.outcome else ""
     stale = ", by stale judgments" if result.stale else ""
-    say(f"{run}: {result.outcome}{decision}{stale}, {plural(result.diagnosis.overall.responses, 'response')}")
+    print_line(
+        f"{run}: {result.outcome}{decision}{stale}, {format_count(result.diagnosis.overall.responses, 'response')}"
+    )
     raise typer.Exit({GateOutcome.PASSED: 0, GateOutcome.FAILED: FAILED, GateOutcome.UNDECIDED: UNDECIDED}[outcome])

@@ -10,17 +10,17 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import (
-    Engine,
+    CallEngine,
     EngineName,
     ModelName,
     ModelOptions,
     RayAddress,
     Workers,
     describe_estimate,
-    run_on_workers,
+    run_on_ray_workers,
     takes_model_options,
 )
-from eclose.cli.shared.output import QUARANTINED, plural, print_run_summary, say
+from eclose.cli.shared.output import QUARANTINED, format_count, print_line, print_run_summary
 from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def generate(
         int | None, typer.Option(min=1, help="Answer only this many questions, the first by id.", show_default=False)
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    engine: EngineName = Engine.PROCESS,
+    engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
     options: ModelOptions,
@@ -128,14 +128,14 @@ def generate(
         SourceLabels,
         allow_one_attempt,
         build_generation_run,
-        find_generator,
+        find_generator_model,
         generate_responses,
     )
     from eclose.models.adapter_recipe import find_recipes
 
     # The recipe of an adapter holds the prompt it was trained with; another prompt would measure something else.
     recipes, labels = find_recipes(adapter, adapter_recipe), SourceLabels(backbone, method, training_seed)
-    generator = find_generator(
+    generator = find_generator_model(
         model,
         adapter=adapter,
         base_model=base_model,
@@ -160,7 +160,7 @@ def generate(
     if options.dry_run:
         asyncio.run(_print_forecast(instances, generator, out, settings, options.calls))
         return
-    if engine is Engine.RAY:
+    if engine is CallEngine.RAY:
         # Workers find the model by name on their own machine, so only what a name can say is possible.
         if adapter is not None or base_model is not None or recipes or labels != SourceLabels() or options.replay:
             raise SettingError(
@@ -170,7 +170,7 @@ def generate(
         arguments = (instances, model, options.base_url, out)
         make_run = partial(build_generation_run, *arguments, settings, options.calls.deadline)
         # One completion for each question: a reply without an answer is counted as such, and not asked for again.
-        result = run_on_workers(make_run, allow_one_attempt(options.calls), options, workers, ray_address)
+        result = run_on_ray_workers(make_run, allow_one_attempt(options.calls), options, workers, ray_address)
     else:
         result = asyncio.run(
             generate_responses(instances, generator, out, settings, options.calls, options.run_options)
@@ -182,7 +182,7 @@ def generate(
 def _warn_about_unknown_seed(source: Source) -> None:
     """Print a note where the training seed is unknown: an experiment joins responses of a trained model by seed."""
     if source.method is not None and source.seed is None:
-        say(
+        print_line(
             f"note: the training seed of {source.method} is not known, so an experiment over seeds cannot take these "
             "responses. Give --training-seed, or --adapter-recipe for a served adapter."
         )
@@ -194,18 +194,18 @@ async def _print_forecast(
     from eclose.generation import forecast_generation, plan_generation
 
     planned = await plan_generation(instances, model, out, settings, deadline=calls.deadline)
-    say(f"{planned.model.name}: {describe_estimate(forecast_generation(planned, calls), calls.currency)}")
+    print_line(f"{planned.model.name}: {describe_estimate(forecast_generation(planned, calls), calls.currency)}")
     # claim() raises where other work wrote the files, so a dry run also tells that the real one would be refused.
     if planned.stage.out.exists() and planned.stage.manifest_path.exists() and planned.stage.claim():
-        say(f"{planned.stage.out}: done before, so no call would be sent")
+        print_line(f"{planned.stage.out}: done before, so no call would be sent")
 
 
 def _print_summary(result: RunResult) -> None:
     """Print the counts of records, of responses without an answer, and of calls."""
-    from eclose.generation import count_incomplete
+    from eclose.generation import count_incomplete_responses
 
-    missing = count_incomplete(result)
+    missing = count_incomplete_responses(result)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in missing.items())
     print_run_summary(
-        result, f"without an answer: {plural(sum(missing.values()), 'response')} ({reasons})" if missing else None
+        result, f"without an answer: {format_count(sum(missing.values()), 'response')} ({reasons})" if missing else None
     )

@@ -13,12 +13,12 @@ from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_fo
 from eclose.cli.shared.output import (
     QUARANTINED,
     AllowStale,
-    percent,
-    percent_with_interval,
-    plural,
+    format_count,
+    format_percent,
+    format_percent_with_interval,
+    print_line,
     print_run_summary,
     print_table,
-    say,
 )
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
@@ -140,7 +140,9 @@ def judge(
         return
     # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
     if related := find_same_family_models(sources, model.name):
-        say(f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people")
+        print_line(
+            f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
+        )
     result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, options.run_options))
     print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
@@ -165,19 +167,19 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
             row.criterion,
             explain_missing_label(row.kind),
             f"{row.responses:,}",
-            f"{percent(row.responses / labels.responses)} %",
+            f"{format_percent(row.responses / labels.responses)} %",
         )
         for row in labels.missing
     ]
-    say("")
-    print_table(f"Not judged, of {plural(labels.responses, 'response')}", ("label", "reason", "n", "share"), rows)
+    print_line("")
+    print_table(f"Not judged, of {format_count(labels.responses, 'response')}", ("label", "reason", "n", "share"), rows)
     # One reason often explains several criteria: each example is printed once.
     for example in dict.fromkeys(row.example for row in labels.missing if row.example):
-        say(f"  for example: {to_one_line(example)}")
+        print_line(f"  for example: {to_one_line(example)}")
     over = {criterion: share for criterion, share in labels.shares.items() if share > limit}
     for criterion, share in over.items():
-        say(
-            f"{criterion.value} has no label for {percent(share)} % of the responses, more than {percent(limit)} % "
+        print_line(
+            f"{criterion.value} has no label for {format_percent(share)} % of the responses, more than {format_percent(limit)} % "
             "(--max-unjudged-share): reports leave out the rates that need it."
         )
     return bool(over)
@@ -191,7 +193,7 @@ async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSe
     # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
     register_world_habits()
     model = await resolve_model(model, calls.deadline)
-    say(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
+    print_line(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
 
 
 def _describe_flips(result: RunResult) -> str:
@@ -200,7 +202,9 @@ def _describe_flips(result: RunResult) -> str:
     from eclose.metrics.repeat_consistency import count_flips
 
     flips = count_flips(read_judgments(result.stage.out))
-    parts = (f"{name} in {row.flipped:,} of {row.responses:,} ({percent(row.rate)} %)" for name, row in flips.items())
+    parts = (
+        f"{name} in {row.flipped:,} of {row.responses:,} ({format_percent(row.rate)} %)" for name, row in flips.items()
+    )
     return f"the repetitions differ about {', '.join(parts)}"
 
 
@@ -239,18 +243,18 @@ def validate(
         run, verdicts, against=against or (), out=out, seed=seed, resamples=resamples, allow_stale=allow_stale
     )
     for sentence in result.stale:
-        say(f"STALE: {sentence}")
+        print_line(f"STALE: {sentence}")
     print_validation(result.validation)
     for name, comparison in result.comparisons.items():
         _print_comparison(name, comparison)
-    say(f"{result.path}: written")
+    print_line(f"{result.path}: written")
 
 
 def print_validation(validation: Validation) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
     from eclose.judging.correct_run_rates import MIN_LABELS, explain_missing_rate
 
-    say(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
+    print_line(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
     print_table(
         "Agreement of the judge with people; n0: failures by people's labels; differences: judge minus people",
@@ -266,7 +270,7 @@ def print_validation(validation: Validation) -> None:
         ),
         [_agreement_row(row) for row in rows],
     )
-    say("")
+    print_line("")
     rates = {row.label: validation.corrected[row.label] for row in rows}
     print_table(
         "Missed failures, false alarms, and the rates of all responses",
@@ -276,15 +280,17 @@ def print_validation(validation: Validation) -> None:
                 str(row.label),
                 f"{row.misses:,}",
                 f"{row.false_alarms:,}",
-                percent_with_interval(rates[row.label].judge, None),
+                format_percent_with_interval(rates[row.label].judge, None),
                 explain_missing_rate(rates[row.label])
-                or percent_with_interval(rates[row.label].value, rates[row.label].interval),
+                or format_percent_with_interval(rates[row.label].value, rates[row.label].interval),
             )
             for row in rows
         ],
     )
     if validation.labelled < MIN_LABELS:
-        say(f"Fewer than {MIN_LABELS} labels: the judge does not count as validated; reports do not correct its rates.")
+        print_line(
+            f"Fewer than {MIN_LABELS} labels: the judge does not count as validated; reports do not correct its rates."
+        )
     groups = {validation.judge: validation.overall, **validation.others}
     # With --against, the other judges are rows of the same table.
     _print_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
@@ -316,13 +322,13 @@ def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) 
             f"{group.responses:,}",
             _format_estimate(group.mean_agreement),
             _format_estimate(group.mean_failure_f1),
-            "-" if group.largest_failure_difference is None else percent(group.largest_failure_difference),
+            "-" if group.largest_failure_difference is None else format_percent(group.largest_failure_difference),
             _format_points(group.rows[JudgedLabel.RELIABILITY].rate_difference),
             _format_points(group.rows[JudgedLabel.GAP].rate_difference),
         )
         for key, group in groups.items()
     ]
-    say("")
+    print_line("")
     heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of failure rates")
     print_table(f"{title}; differences are judge minus people, in points", (*heads, "TRR", "LGG"), rows)
 
@@ -333,8 +339,8 @@ def _print_comparison(name: str, comparison: JudgeComparison) -> None:
         (
             str(label),
             f"{n:,}",
-            percent_with_interval(comparison.first[label].agreement.value, None),
-            percent_with_interval(comparison.second[label].agreement.value, None),
+            format_percent_with_interval(comparison.first[label].agreement.value, None),
+            format_percent_with_interval(comparison.second[label].agreement.value, None),
             _format_points(comparison.difference[label].agreement),
             _format_points(comparison.difference[label].failure_f1),
         )
@@ -344,12 +350,12 @@ def _print_comparison(name: str, comparison: JudgeComparison) -> None:
         ("mean", "", "", "", _format_points(comparison.mean_agreement), _format_points(comparison.mean_failure_f1))
     )
     head = ("label", "n", "agreement", "of the other", "difference, points", "difference of failure F1, points")
-    say("")
+    print_line("")
     print_table(f"Compared with the other judge ({name}), on the same responses", head, rows)
 
 
 def _format_estimate(estimate: Estimate) -> str:
-    return percent_with_interval(estimate.value, estimate.interval)
+    return format_percent_with_interval(estimate.value, estimate.interval)
 
 
 def _format_points(estimate: Estimate) -> str:

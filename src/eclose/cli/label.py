@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, plural, say
+from eclose.cli.shared.output import AllowStale, format_count, print_line
 
 if TYPE_CHECKING:
     from eclose.annotation.label_session import LabelSession, LabelSessionResult
-    from eclose.annotation.project import Project
+    from eclose.annotation.project import AnnotationProject
 
 
 def label(
@@ -34,7 +34,7 @@ def label(
     """
     from eclose.annotation.label_session import open_label_session, save_session_labels
 
-    session = open_label_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=say)
+    session = open_label_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=print_line)
     try:
         _print_sample(session)
         _serve(session.project, port, browser=browser)
@@ -47,12 +47,14 @@ def label(
 
 def _print_sample(session: LabelSession) -> None:
     sample = session.sample
-    say(f"{session.run}: {plural(len(sample.chosen), 'response')} of {len(sample.strata):,}, by the judge's labels:")
+    print_line(
+        f"{session.run}: {format_count(len(sample.chosen), 'response')} of {len(sample.strata):,}, by the judge's labels:"
+    )
     for stratum, (size, chosen) in sample.sizes.items():
-        say(f"  {stratum.replace('_', ' ')}: {chosen:,} of {size:,}")
+        print_line(f"  {stratum.replace('_', ' ')}: {chosen:,} of {size:,}")
 
 
-def _serve(project: Project, port: int, *, browser: bool) -> None:
+def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
     """Serve the labelling page to one person until all tasks are finished or Ctrl+C."""
     import webbrowser
 
@@ -71,7 +73,7 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
     def ready(url: str) -> None:
         # The token lets only this link in: other users of the machine can reach the port too.
         address = f"{url}/open/{state.entry_token}"
-        say(f"Open {address} (Ctrl+C stops; the same command continues)")
+        print_line(f"Open {address} (Ctrl+C stops; the same command continues)")
         if browser:
             webbrowser.open(address)
 
@@ -87,13 +89,15 @@ def _serve(project: Project, port: int, *, browser: bool) -> None:
 def _print_result(session: LabelSession, result: LabelSessionResult) -> None:
     from eclose.cli.judge import print_validation
 
-    say(f"{result.path}: {result.labelled:,} of {plural(len(session.sample.chosen), 'response')} labelled")
+    print_line(f"{result.path}: {result.labelled:,} of {format_count(len(session.sample.chosen), 'response')} labelled")
     if not result.is_judged:
-        say(f"The run is not judged, so no rates are corrected. Rates of the sample: eclose metrics {result.path}")
+        print_line(
+            f"The run is not judged, so no rates are corrected. Rates of the sample: eclose metrics {result.path}"
+        )
     # In a group without a label the judge's errors are unknown, so no rate of the whole run can be corrected.
     elif result.empty_strata:
         strata = ", ".join(result.empty_strata)
-        say(f"Rates are corrected once each group has a label; groups without one: {strata}")
+        print_line(f"Rates are corrected once each group has a label; groups without one: {strata}")
     elif result.validation is not None:
         print_validation(result.validation)
-        say(f"Corrected rates: eclose diagnose {session.run}")
+        print_line(f"Corrected rates: eclose diagnose {session.run}")

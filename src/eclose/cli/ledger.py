@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, plural, printable, say
+from eclose.cli.shared.output import QUARANTINED, escape_invisible, format_count, print_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,12 +56,12 @@ def verify(location: LedgerLocation) -> None:
 
     problems = asyncio.run(verify_ledger(where))
     for problem in problems:
-        say(problem)
+        print_line(problem)
     if problems:
         remedy = f"eclose ledger prune {describe_database_location(where)} --damaged"
-        say(f"{plural(len(problems), 'problem')}. To delete the rows: {remedy}")
+        print_line(f"{format_count(len(problems), 'problem')}. To delete the rows: {remedy}")
         raise typer.Exit(QUARANTINED)
-    say(f"{describe_database_location(where)}: all rows match their checksums")
+    print_line(f"{describe_database_location(where)}: all rows match their checksums")
 
 
 @app.command()
@@ -92,39 +92,41 @@ def show(
     if not as_json:
         # One call beyond the limit is read to see whether there are more; a ledger may hold millions.
         more = printed == limit and next(calls, None) is not None
-        say(f"{plural(printed, 'call')} printed" + (f"; there are more: raise --limit {limit}" if more else ""))
+        print_line(
+            f"{format_count(printed, 'call')} printed" + (f"; there are more: raise --limit {limit}" if more else "")
+        )
 
 
 def _print_call(view: CallView) -> None:
     reason = "" if view.problem is None else f": {view.problem}"
-    say(f"{view.stored.key} {view.kind or view.state}{reason}")
+    print_line(f"{view.stored.key} {view.kind or view.state}{reason}")
     settled = view.stored.settled
     if settled is not None:
-        say(
+        print_line(
             f"  {view.model}: {settled.usage[0]:,} tokens read, {settled.usage[1]:,} written, "
             # Costs are stored as whole millionths of the currency.
             f"{settled.cost / 1_000_000:.6f} charged"
         )
     else:
-        say(f"  {view.model}")
+        print_line(f"  {view.model}")
     for purpose in view.stored.purposes:
         outcome = purpose.outcome or "not done"
         reason = "" if purpose.reason is None else f" ({purpose.reason})"
-        say(f"  for {purpose.stage} of {purpose.record_id}: {outcome}{reason}")
+        print_line(f"  for {purpose.stage} of {purpose.record_id}: {outcome}{reason}")
     if view.unjudged:
-        say("  labels missing: " + ", ".join(f"{name} ({reason})" for name, reason in view.unjudged.items()))
+        print_line("  labels missing: " + ", ".join(f"{name} ({reason})" for name, reason in view.unjudged.items()))
     for message in (view.stored.request or {}).get("messages") or ():
         _print_text(str(message.get("role")), str(message.get("content")))
     if view.text is not None:
         _print_text("reply", view.text)
-    say("")
+    print_line("")
 
 
 def _print_text(title: str, text: str) -> None:
     """Print a text of any length under a title, one line for each of its lines."""
-    say(f"  {title}")
+    print_line(f"  {title}")
     for line in text.split("\n"):
-        typer.echo(f"    {printable(line)}")
+        typer.echo(f"    {escape_invisible(line)}")
 
 
 @app.command()
@@ -165,7 +167,7 @@ def prune(
         if damaged or not call_filter.empty:
             raise SettingError("--orphans releases the calls of all runs that broke off. Leave the other options out.")
         count = asyncio.run(release_orphans(where, dry_run=dry_run))
-        say(f"{plural(count, 'call')} that broke off " + ("would be released" if dry_run else "released"))
+        print_line(f"{format_count(count, 'call')} that broke off " + ("would be released" if dry_run else "released"))
         return
     _prune(where, call_filter, damaged=damaged, dry_run=dry_run)
 
@@ -176,14 +178,14 @@ def _prune(where: Path | str, call_filter: CallFilter, *, damaged: bool, dry_run
     from eclose.calls.ledger_tools import plan_prune, prune_ledger
 
     plan = plan_prune(where, call_filter, damaged=damaged)
-    deleted = f"{plural(len(plan.calls), 'call')} and the outcomes of {plural(len(plan.runs), 'run')}"
+    deleted = f"{format_count(len(plan.calls), 'call')} and the outcomes of {format_count(len(plan.runs), 'run')}"
     if dry_run:
-        say(f"{deleted} would be deleted")
+        print_line(f"{deleted} would be deleted")
         return
     rows = asyncio.run(prune_ledger(where, plan))
-    say(f"{deleted} deleted ({plural(rows, 'row')})")
+    print_line(f"{deleted} deleted ({format_count(rows, 'row')})")
     if plan.calls or plan.runs:
-        say("  to ask again, run the same command with --force: replies still in the ledger are not paid again")
+        print_line("  to ask again, run the same command with --force: replies still in the ledger are not paid again")
 
 
 def _find_ledger(location: str) -> Path | str:

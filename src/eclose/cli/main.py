@@ -30,9 +30,9 @@ from eclose.cli import (
 )
 from eclose.cli.annotate import project
 from eclose.cli.families import commands
-from eclose.cli.shared.dotenv import load_file
-from eclose.cli.shared.extras import install_line
-from eclose.cli.shared.output import printable
+from eclose.cli.shared.dotenv import load_env_file
+from eclose.cli.shared.extras import describe_missing_extra
+from eclose.cli.shared.output import escape_invisible
 from eclose.errors import UserError
 
 # 128 + 2, the number of SIGINT: what a shell reports for a program that Ctrl+C ended.
@@ -92,7 +92,7 @@ def _eclose(
     """
     # Commands that call no model do not open .env: its content cannot concern them (decision 0033).
     if env_file is not None or _reads_environment(_commands(context.command).get(context.invoked_subcommand)):
-        load_file(env_file, trusted=env_file is not None)
+        load_env_file(env_file, trusted=env_file is not None)
 
 
 def _commands(command: Any) -> dict[str | None, Any]:
@@ -119,7 +119,7 @@ def main() -> Never:
         _fail(str(error), error.exit_code)
     # A missing extra is reported with its install command. Any other import error is a bug and keeps its traceback.
     except ImportError as error:
-        if (message := install_line(error)) is None:
+        if (message := describe_missing_extra(error)) is None:
             raise
         _fail(message)
     except BrokenPipeError:
@@ -134,7 +134,7 @@ def main() -> Never:
 
 
 def _fail(message: str, code: int = UserError.exit_code) -> Never:
-    sys.stderr.write(f"eclose: {printable(message)}\n")
+    sys.stderr.write(f"eclose: {escape_invisible(message)}\n")
     sys.exit(code)
 
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, percent, percent_range, percent_span, plural, print_table, say
+from eclose.cli.shared.output import (
+    AllowStale,
+    format_count,
+    format_percent,
+    format_percent_interval,
+    format_percent_span,
+    print_line,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,15 +62,15 @@ def metrics(
     unjudged  cases without a label
     bounds    the least and greatest the rate can be, whatever those are
     """
-    from eclose.diagnosis.verdict_metrics import measure_verdicts
+    from eclose.diagnosis.verdict_metrics import compute_verdict_metrics
 
-    result = measure_verdicts(verdicts, by or (), allow_stale=allow_stale)
+    result = compute_verdict_metrics(verdicts, by or (), allow_stale=allow_stale)
     if as_json:
         # The JSON object holds the notes about stale files too.
         typer.echo(json.dumps(result.to_json()))
         return
     for sentence in result.stale:
-        say(f"STALE: {sentence}")
+        print_line(f"STALE: {sentence}")
     _print_overall(result.overall)
     _print_composition(result.overall)
     if by:
@@ -78,14 +86,21 @@ def _print_overall(summary: GroupSummary) -> None:
     heads = ["metric", "%", "95 % interval", "n", "Wilson", *(["unjudged", "bounds"] if unjudged else [])]
     lines = []
     for metric, rate in summary.rates.items():
-        line = [metric.value, percent(rate.value), percent_range(summary.estimates[metric].interval), str(rate.n)]
+        line = [
+            metric.value,
+            format_percent(rate.value),
+            format_percent_interval(summary.estimates[metric].interval),
+            str(rate.n),
+        ]
         # The paper gives Wilson intervals for the gap's shares; ours stands beside them for every rate (decision 0027).
-        line += [percent_range(rate.wilson) if metric in CONDITIONAL_METRICS else ""]
-        line += [str(rate.unjudged), percent_span(rate.bounds)] if unjudged else []
+        line += [format_percent_interval(rate.wilson) if metric in CONDITIONAL_METRICS else ""]
+        line += [str(rate.unjudged), format_percent_span(rate.bounds)] if unjudged else []
         lines.append(line)
-    print_table(f"{plural(summary.responses, 'response')} to {plural(summary.questions, 'question')}", heads, lines)
+    print_table(
+        f"{format_count(summary.responses, 'response')} to {format_count(summary.questions, 'question')}", heads, lines
+    )
     if summary.questions < FEW_QUESTIONS:
-        say(f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %.")
+        print_line(f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %.")
 
 
 def _print_composition(summary: GroupSummary) -> None:
@@ -117,7 +132,7 @@ def _print_groups(by: Sequence[str], summaries: Sequence[GroupSummary]) -> None:
 
 def _fraction(rate: Rate) -> str:
     """Return ``50.0 (1/2)``, or ``50.0 (1/2, +3)`` with three unjudged cases: groups are small, so n is printed."""
-    return f"{percent(rate.value)} ({rate.hits}/{rate.n}{f', +{rate.unjudged}' if rate.unjudged else ''})"
+    return f"{format_percent(rate.value)} ({rate.hits}/{rate.n}{f', +{rate.unjudged}' if rate.unjudged else ''})"
 
 
 def _print_inconsistent(inconsistent: Sequence[str]) -> None:
@@ -127,7 +142,7 @@ def _print_inconsistent(inconsistent: Sequence[str]) -> None:
     ids = ", ".join(inconsistent[:_EXAMPLES]) + (", ..." if len(inconsistent) > _EXAMPLES else "")
     verb, them = ("is", "it") if len(inconsistent) == 1 else ("are", "them")
     typer.echo()
-    say(
-        f"{plural(len(inconsistent), 'response')} {verb} reliable by every label and yet wrong: "
+    print_line(
+        f"{format_count(len(inconsistent), 'response')} {verb} reliable by every label and yet wrong: "
         f"check {them} again ({ids})."
     )

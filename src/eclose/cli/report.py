@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import AllowStale, plural, say
+from eclose.cli.shared.output import AllowStale, format_count, print_line
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.errors import SettingError
 
@@ -68,12 +68,14 @@ def report(
         seed=seed,
         resamples=resamples,
         allow_stale=allow_stale,
-        notify=say,
+        notify=print_line,
     )
-    write_report(results, out or default_report_folder(runs[0]), formats or tuple(ReportFormat))
+    write_and_print_report(results, out or default_report_folder(runs[0]), formats or tuple(ReportFormat))
 
 
-def write_report(results: Results, folder: Path, formats: Collection[ReportFormat] = tuple(ReportFormat)) -> None:
+def write_and_print_report(
+    results: Results, folder: Path, formats: Collection[ReportFormat] = tuple(ReportFormat)
+) -> None:
     """Write the files of a report and print their paths, and what is missing in them."""
     from eclose.diagnosis.report.plots.figures import explain_missing_figures
     from eclose.errors import UserError
@@ -82,14 +84,14 @@ def write_report(results: Results, folder: Path, formats: Collection[ReportForma
     if missing is not None and set(formats) == {ReportFormat.FIGURES}:
         raise UserError(missing)
     if left_out := results.context.left_out:
-        say(f"{plural(len(left_out), 'response')} left out, such as {left_out[0][0]}: {left_out[0][1]}")
+        print_line(f"{format_count(len(left_out), 'response')} left out, such as {left_out[0][0]}: {left_out[0][1]}")
     files = results.report(folder, formats)
     # Figures lie in a folder of their own, each as PDF and SVG: one line counts them.
     figures = [path for path in files.values() if path.parent != folder]
     for path in files.values():
         if path.parent == folder:
-            say(f"  {path}")
+            print_line(f"  {path}")
     if figures:
-        say(f"  {figures[0].parent}: {plural(len(figures), 'figure file')}")
+        print_line(f"  {figures[0].parent}: {format_count(len(figures), 'figure file')}")
     if missing is not None:
-        say(f"  {missing}")
+        print_line(f"  {missing}")

@@ -10,7 +10,7 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
-from eclose.cli.shared.output import QUARANTINED, plural, print_run_summary, say
+from eclose.cli.shared.output import QUARANTINED, format_count, print_line, print_run_summary
 
 if TYPE_CHECKING:
     from eclose.calls.run import RunResult
@@ -45,7 +45,7 @@ def screen(
     if options.dry_run:
         register_world_habits()
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
-        say(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
+        print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
     running = screen_questions(instances, model, out, settings, options.calls, options.run_options, layout=layout)
     result = asyncio.run(running)
@@ -63,6 +63,4 @@ def _describe_outcome(result: RunResult) -> str:
     codes = {code: count for (_, code), count in sorted(outcomes.items(), key=str) if code is not None}
     listed = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
     ineligible = f"{sum(codes.values()):,} not" + (f" ({listed})" if listed else "")
-    return (
-        f"{plural(outcomes[True, None], 'question')} eligible, {ineligible}, {outcomes[None, None]:,} without a label"
-    )
+    return f"{format_count(outcomes[True, None], 'question')} eligible, {ineligible}, {outcomes[None, None]:,} without a label"

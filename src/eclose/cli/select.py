@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, percent, plural, print_table, printable, say
+from eclose.cli.shared.output import (
+    QUARANTINED,
+    escape_invisible,
+    format_count,
+    format_percent,
+    print_line,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,9 +82,9 @@ def select(
             on_checkpoint=on_checkpoint,
             on_replies=on_replies,
         )
-    say(f"{families}: {counts}")
+    print_line(f"{families}: {counts}")
     for name in selection.interrupted:
-        say(f"  {name}: has no complete.json, so its writing was interrupted; skipped")
+        print_line(f"  {name}: has no complete.json, so its writing was interrupted; skipped")
     _print_selection(selection, len(values))
     # Without any answer all scores are 0 and the first checkpoint would win by the rule for ties: nothing was measured.
     raise typer.Exit(QUARANTINED if counts.quarantined or not selection.has_answers else 0)
@@ -98,7 +105,7 @@ def _show_progress() -> Iterator[tuple[Callable[[str], None], Callable[[int, int
 
         def on_checkpoint(name: str) -> None:
             nonlocal current
-            current = printable(name)
+            current = escape_invisible(name)
             status.update(Text(current))
 
         def on_replies(count: int, total: int) -> None:
@@ -111,15 +118,15 @@ def _print_selection(selection: Selection, families: int) -> None:
     rows = []
     for scored in selection.checkpoints:
         accuracy = scored.accuracy
-        shares = [percent(rate.value) for rate in accuracy.rates.values()]
+        shares = [format_percent(rate.value) for rate in accuracy.rates.values()]
         mark = "selected" if selection.has_answers and scored is selection.best else ""
-        score = percent(float(accuracy.score))
+        score = format_percent(float(accuracy.score))
         rows.append([str(scored.checkpoint.step), *shares, score, str(accuracy.unanswered), mark])
-    title = f"{plural(len(rows), 'checkpoint')} on {families:,} {'family' if families == 1 else 'families'}"
+    title = f"{format_count(len(rows), 'checkpoint')} on {families:,} {'family' if families == 1 else 'families'}"
     typer.echo()
     print_table(title, ["step", "original", "evidence", "question", "score", "incomplete", ""], rows)
     if selection.has_answers:
-        say(f"{selection.best.checkpoint.folder.name} is the best: {selection.adapter}")
+        print_line(f"{selection.best.checkpoint.folder.name} is the best: {selection.adapter}")
     if selection.warning:
         # On standard error as well: a warning must not get lost where the tables are redirected to a file.
         typer.echo(f"eclose: {selection.warning}.", err=True)

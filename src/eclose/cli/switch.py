@@ -10,14 +10,14 @@ import typer
 
 from eclose.cli.shared.output import (
     QUARANTINED,
-    count_progress,
-    percent,
-    percent_range,
-    plural,
+    escape_invisible,
+    format_count,
+    format_percent,
+    format_percent_interval,
+    print_line,
     print_step_result,
     print_table,
-    printable,
-    say,
+    show_record_count,
 )
 from eclose.protocol.response_prompt import PromptOrder
 
@@ -36,17 +36,17 @@ FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""
 
 
-def print_counts(stage: PipelineStep | None, families: Path, counts: RecordCounts, *, again: bool) -> None:
+def print_family_counts(stage: PipelineStep | None, families: Path, counts: RecordCounts, *, again: bool) -> None:
     """Print the counts of families by outcome."""
     if stage is not None:
         print_step_result(stage, counts, again=again, doubt="is this a file of families")
         return
-    say(f"{families}: {counts}")
+    print_line(f"{families}: {counts}")
     if counts.quarantined:
-        say("  --out FILE keeps the records that could not be read, with reasons")
+        print_line("  --out FILE keeps the records that could not be read, with reasons")
 
 
-def print_rates(tables: Sequence[SwitchRates]) -> None:
+def print_switch_rates(tables: Sequence[SwitchRates]) -> None:
     """Print O, CF and SW of each edge, by dataset, with intervals and mean margins."""
     several = len({table.system for table in tables}) > 1
     unjudged = any(rate.unjudged for table in tables for edge in table.edges.values() for rate in _three(edge))
@@ -58,14 +58,18 @@ def print_rates(tables: Sequence[SwitchRates]) -> None:
     for table in tables if _datasets(tables) > 1 else [table for table in tables if table.benchmark is not None]:
         for edge, rates in table.edges.items():
             line = [*(_system(table) if several else ()), table.benchmark or "all", edge.value]
-            line += [cell for rate in _three(rates) for cell in (percent(rate.value), percent_range(rate.wilson))]
+            line += [
+                cell
+                for rate in _three(rates)
+                for cell in (format_percent(rate.value), format_percent_interval(rate.wilson))
+            ]
             # The n of SW, which needs both comparisons: O and CF may have a few families more.
             line += [str(rates.switched.n), *([str(rates.switched.unjudged)] if unjudged else [])]
             lines.append(line + ["-" if value is None else f"{value:.2f}" for value in rates.margins.values()])
     typer.echo()
     print_table("Switch rates, Wilson intervals over families", heads, lines)
     if any(table.families < FEW_FAMILIES for table in tables):
-        say(f"Fewer than {FEW_FAMILIES} families in a dataset: take its rates as a rough hint.")
+        print_line(f"Fewer than {FEW_FAMILIES} families in a dataset: take its rates as a rough hint.")
 
 
 _SYSTEM = ("system", "method", "seed")
@@ -85,7 +89,7 @@ def _three(edge: EdgeRates) -> tuple[Rate, Rate, Rate]:
     return edge.original, edge.counterfactual, edge.switched
 
 
-def print_contrasts(compared: Mapping[str, Mapping[Edge, SwitchContrast]], tables: Sequence[SwitchRates]) -> None:
+def print_model_contrasts(compared: Mapping[str, Mapping[Edge, SwitchContrast]], tables: Sequence[SwitchRates]) -> None:
     """Print one row a model; nothing for a single model."""
     if len(compared) < 2:
         return
@@ -96,7 +100,7 @@ def print_contrasts(compared: Mapping[str, Mapping[Edge, SwitchContrast]], table
     for system, row in compared.items():
         line = [*cells[system]]
         for contrast in row.values():
-            line += [percent(contrast.rate.value), *_gain(contrast.gain)]
+            line += [format_percent(contrast.rate.value), *_gain(contrast.gain)]
         lines.append(line)
     count = _datasets(tables)
     over = f", mean over {count} datasets of equal weight" if count > 1 else ""
@@ -119,16 +123,16 @@ def _points(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
-def print_unjudged(rows: Sequence[FamilySwitch]) -> None:
+def print_unscored_family(rows: Sequence[FamilySwitch]) -> None:
     """Print the first family whose scores are not finite: a fault of the model, not of the family."""
     unjudged = [row for row in rows if row.unjudged]
     if unjudged:
         name, reason = next(iter(unjudged[0].unjudged.items()))
         example = f"{unjudged[0].family_id}: {name}, {reason}"
-        say(f"{plural(len(unjudged), 'row')} with a score that is not finite, such as {example}.")
+        print_line(f"{format_count(len(unjudged), 'row')} with a score that is not finite, such as {example}.")
 
 
-def to_json(
+def switch_result_to_json(
     settings: dict[str, Any],
     counts: RecordCounts,
     tables: Sequence[SwitchRates],
@@ -257,15 +261,17 @@ def switch(
         resamples=resamples,
         force=force,
         # On standard error: with --json, standard output is one JSON object.
-        notify=lambda message: typer.echo(f"eclose: {printable(message)}", err=True),
-        wrap=count_progress,
+        notify=lambda message: typer.echo(f"eclose: {escape_invisible(message)}", err=True),
+        wrap=show_record_count,
     )
     if as_json:
-        typer.echo(json.dumps(to_json(dict(result.settings), result.counts, result.rates, result.contrasts)))
+        typer.echo(
+            json.dumps(switch_result_to_json(dict(result.settings), result.counts, result.rates, result.contrasts))
+        )
     else:
-        print_counts(result.step, families, result.counts, again=result.again)
+        print_family_counts(result.step, families, result.counts, again=result.again)
         if result.rows:
-            print_contrasts(result.contrasts, result.rates)
-            print_rates(result.rates)
-            print_unjudged(result.rows)
+            print_model_contrasts(result.contrasts, result.rates)
+            print_switch_rates(result.rates)
+            print_unscored_family(result.rows)
     raise typer.Exit(QUARANTINED if result.counts.quarantined else 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import plural, say
+from eclose.cli.shared.output import format_count, print_line
 
 if TYPE_CHECKING:
     from eclose.training.run import TrainingResult
@@ -73,14 +73,14 @@ def _print_result(result: TrainingResult) -> None:
     # torchrun runs this command in several processes, which all print to the same terminal.
     if not is_first_process():
         return
-    say(f"{result.adapter}: {result.counts}" + (" (done before, nothing to do)" if result.again else ""))
+    print_line(f"{result.adapter}: {result.counts}" + (" (done before, nothing to do)" if result.again else ""))
     if result.resumed_from:
-        say(f"  resumed from {result.resumed_from}")
+        print_line(f"  resumed from {result.resumed_from}")
     for record in result.left_out[:_EXAMPLES]:
-        say(f"  {record.where}: {record.rejected or record.error}")
+        print_line(f"  {record.where}: {record.rejected or record.error}")
     if len(result.left_out) > _EXAMPLES:
-        more = plural(len(result.left_out) - _EXAMPLES, "more record")
-        say(f"  and {more}: {result.adapter.parent / 'left_out.jsonl'}")
+        more = format_count(len(result.left_out) - _EXAMPLES, "more record")
+        print_line(f"  and {more}: {result.adapter.parent / 'left_out.jsonl'}")
     figures = [f"{name} {value:.4g}" for name, value in result.metrics.items() if name in ("loss", "eval_loss")]
     if figures:
-        say("  " + ", ".join(figures))
+        print_line("  " + ", ".join(figures))

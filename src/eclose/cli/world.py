@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, count_progress, print_step_result, print_table, say
+from eclose.cli.shared.output import QUARANTINED, print_line, print_step_result, print_table, show_record_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,7 +78,7 @@ def make(
     if not questions and not families and not sources:
         raise SettingError("give --questions N, --families N or --sources N.")
     rates = _parse_failures(failure)
-    settings: dict[str, Any] = {"profile": profile.value, "seed": seed, "force": force, "wrap": count_progress}
+    settings: dict[str, Any] = {"profile": profile.value, "seed": seed, "force": force, "wrap": show_record_count}
     if questions:
         _print_results(files.write_questions(out, questions, failures=rates, **settings))
     if families:
@@ -124,11 +124,11 @@ def judge(
         verdicts=out,
         judgments=judgments,
         force=force,
-        wrap=count_progress,
+        wrap=show_record_count,
     )
     _print_results(result.steps)
     if result.reasons is None:
-        say("  verdicts keep no reasons for missing labels; --judgments FILE writes them")
+        print_line("  verdicts keep no reasons for missing labels; --judgments FILE writes them")
     if result.reasons:
         rows = [[criterion, reason, str(count)] for (criterion, reason), count in sorted(result.reasons.items())]
         print_table("Not judged", ["criterion", "reason", "n"], rows)

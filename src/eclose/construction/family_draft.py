@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Setback:
+class CandidateRejection:
     """Reason why a candidate was not accepted."""
 
     stage: str
@@ -50,10 +50,12 @@ class FamilyDraft:
     """Findings on the accepted parts, in order."""
     attempts: Mapping[str, int] = field(default_factory=dict)
     """Number of attempts by stage; a part that took several is a selection among them."""
-    setbacks: tuple[Setback, ...] = ()
+    setbacks: tuple[CandidateRejection, ...] = ()
     """Setbacks of candidates that were dropped on the way."""
 
-    def add_attempts(self, stage: ConstructionStage, attempts: int, setbacks: tuple[Setback, ...] = ()) -> FamilyDraft:
+    def add_attempts(
+        self, stage: ConstructionStage, attempts: int, setbacks: tuple[CandidateRejection, ...] = ()
+    ) -> FamilyDraft:
         """Return the draft with the number of attempts of a stage, and the setbacks of its dropped candidates."""
         return replace(self, attempts={**self.attempts, stage: attempts}, setbacks=(*self.setbacks, *setbacks))
 
@@ -77,4 +79,4 @@ class FailedSource:
     """A source without a family: every candidate of the failed stage, with the reason why it was not accepted."""
 
     source_id: str
-    setbacks: tuple[Setback, ...]
+    setbacks: tuple[CandidateRejection, ...]

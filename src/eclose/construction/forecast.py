@@ -14,9 +14,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from eclose.calls.forecast import estimate_expected_tokens
-from eclose.construction.funnel import count_processed
+from eclose.construction.funnel import count_processed_sources
 from eclose.construction.settings import ConstructionStage
-from eclose.construction.split import dataset_name
+from eclose.construction.split import dataset_of_benchmark
 from eclose.errors import SettingError
 from eclose.models.interface import Usage
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
@@ -123,15 +123,15 @@ def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path
     manifest = read_manifest(companion_file_path(pilot / FAMILIES, "manifest.json"))
     _refuse_other_work(plan, manifest.settings, pilot)
     funnel, usage = manifest.calls["funnel"], manifest.calls["usage"]
-    counts = Counter(dataset_name(source.benchmark) for source in sources)
+    counts = Counter(dataset_of_benchmark(source.benchmark) for source in sources)
     # Datasets differ widely in yield (92 % of 2Wiki and 19 % of MuSiQue sources pass the seed screen in the paper), so
     # no dataset is forecast from another.
-    if unknown := sorted(name for name in counts if not count_processed(funnel.get(name, {}))):
+    if unknown := sorted(name for name in counts if not count_processed_sources(funnel.get(name, {}))):
         raise SettingError(
             f"{pilot}: has no sources of {', '.join(unknown)}, so their cost cannot be forecast from it."
         )
     last = list(next(iter(funnel.values())))[-1]  # the column of finished families
-    factors = {name: count / count_processed(funnel[name]) for name, count in counts.items()}
+    factors = {name: count / count_processed_sources(funnel[name]) for name, count in counts.items()}
 
     def scale(key: str) -> float:
         return sum(float(factor * usage.get(name, {}).get(key, 0)) for name, factor in factors.items())
@@ -143,7 +143,7 @@ def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path
         scale("prompt_tokens"),
         scale("completion_tokens"),
         scale("cost") or None,
-        f"{sum(count_processed(funnel[name]) for name in counts):,} sources of {pilot}",
+        f"{sum(count_processed_sources(funnel[name]) for name in counts):,} sources of {pilot}",
     )
 
 

@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from eclose.construction.settings import ConstructionStage
-from eclose.construction.split import UNKNOWN, dataset_name
+from eclose.construction.split import UNKNOWN, dataset_of_benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,16 +38,20 @@ COLUMNS: Mapping[ConstructionStage, str] = {
 """Column of a stage. The last stage of a run gives ``Packed``, with or without re-verification."""
 
 
-async def count_by_dataset(
+async def count_funnel_by_dataset(
     ledger: Ledger,
     sampled: Iterable[ReadRecord[Instance]],
     processed: Iterable[ReadRecord[Instance]],
     parts: Sequence[ConstructionStage],
 ) -> dict[str, dict[str, Any]]:
     """Return the funnel, and the calls and tokens, of each dataset."""
-    names = Counter(dataset_name(source.benchmark) for record in sampled if (source := record.value) is not None)
+    names = Counter(
+        dataset_of_benchmark(source.benchmark) for record in sampled if (source := record.value) is not None
+    )
     dataset = {
-        source.id: dataset_name(source.benchmark) for record in processed if (source := record.value) is not None
+        source.id: dataset_of_benchmark(source.benchmark)
+        for record in processed
+        if (source := record.value) is not None
     }
     # Replies about records that are not among the sources count as unknown.
     usage = await ledger.compute_usage_by(lambda _, record_id: dataset.get(record_id, UNKNOWN))
@@ -74,7 +78,7 @@ async def _funnel(
     return {name: {column: datasets[name] for column, datasets in counts.items()} for name in sorted(sampled)}
 
 
-def count_processed(counts: Mapping[str, int]) -> int:
+def count_processed_sources(counts: Mapping[str, int]) -> int:
     """Return the number of sources that entered construction, also from manifests with the former column name."""
     return counts.get(PROCESSED, counts.get(_FORMERLY_PROCESSED, 0))
 

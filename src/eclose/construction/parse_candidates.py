@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.edits import RefusedEdit, Replacement, edit_passage
-from eclose.core.family import EvidenceEdit, Intervention, ProofStep, QuestionEdit, View, ViewKind
+from eclose.core.edits import RefusedEdit, TextReplacement, edit_passage
+from eclose.core.family import EvidenceEdit, PassageIntervention, ProofStep, QuestionEdit, View, ViewKind
 from eclose.core.response import Step, Trace
 from eclose.protocol.structured import UnreadableReplyError
 
@@ -29,7 +29,7 @@ class UnusableCandidate:
     detail: str
 
 
-def find_support_ids(source: Instance, indices: Iterable[int]) -> tuple[str, ...]:
+def find_support_passage_ids(source: Instance, indices: Iterable[int]) -> tuple[str, ...]:
     """Return the ids of passages by their indices, each once, in the order of the evidence."""
     return _passage_ids(source.evidence, sorted(set(indices)))
 
@@ -56,9 +56,9 @@ def parse_evidence_edit(gold: View, reply: Mapping[str, Any]) -> EvidenceEdit | 
     if not 0 <= first < len(gold.trace):
         detail = f"step {first + 1} is said to be the first affected, of {len(gold.trace)}."
         return UnusableCandidate("no_such_step", detail)
-    intervention = Intervention(
+    intervention = PassageIntervention(
         reply["claim"],
-        tuple(Replacement(replacement["old"], replacement["new"]) for replacement in reply["replacements"]),
+        tuple(TextReplacement(replacement["old"], replacement["new"]) for replacement in reply["replacements"]),
         tuple(reply["keep"]),
     )
     edited = edit_passage(passage, intervention.replacements, intervention.keep)

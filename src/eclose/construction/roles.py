@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.structured import ask_structured
-from eclose.construction.family_draft import Setback
+from eclose.construction.family_draft import CandidateRejection
 from eclose.construction.settings import ConstructSettings
 from eclose.core.family import FamilyFinding
 from eclose.core.family_gates import MINIMUM_SUPPORT
@@ -31,7 +31,7 @@ SUPPORT_MAP = "grounding.support_map"
 """Objection to steps that rest only on passages outside the support."""
 
 
-def parse_finding(
+def parse_check_reply(
     role: ConstructionRole,
     judge: str,
     reply: Mapping[str, Any],
@@ -154,7 +154,7 @@ INCOMPLETE = "incomplete"
 
 
 @dataclass(frozen=True)
-class ModelTeam:
+class ConstructionTeam:
     """The models of a run with its settings; constructor and verifier are best of different model families."""
 
     constructor: ChatModel
@@ -166,7 +166,7 @@ class ModelTeam:
     """Whether findings belong to the second check of a finished family."""
 
     @property
-    def for_second_check(self) -> ModelTeam:
+    def for_second_check(self) -> ConstructionTeam:
         """The team for the second check: its replies are drawn again instead of read from the cache."""
         return replace(self, verifier=self.reverifier or self.verifier, second_check=True)
 
@@ -187,7 +187,7 @@ class ModelTeam:
 
         def parse_complete(reply: Mapping[str, Any]) -> Any:
             # The completion indicator Q of appendix B: a constructor may report that the material allows no candidate.
-            return parse(reply) if reply["complete"] else Setback(prompt.name, INCOMPLETE, reply["plan"])
+            return parse(reply) if reply["complete"] else CandidateRejection(prompt.name, INCOMPLETE, reply["plan"])
 
         answer = await ask_structured(
             self.constructor,
@@ -197,18 +197,20 @@ class ModelTeam:
             attempts=self.settings.replies,
             replica=attempt,
         )
-        return answer.value if answer.reason is None else Setback(prompt.name, answer.reason, "no usable reply")
+        return (
+            answer.value if answer.reason is None else CandidateRejection(prompt.name, answer.reason, "no usable reply")
+        )
 
     async def judge(
         self, role: ConstructionRole, material: ConstructionMaterial, *, steps: int | None = None
-    ) -> FamilyFinding | Setback:
+    ) -> FamilyFinding | CandidateRejection:
         """Return the verifier's finding if no judgement objects, a setback otherwise."""
         support = material.support if isinstance(material, TargetCheck) else ()
         answer = await ask_structured(
             self.verifier,
             build_construction_prompt(material),
             partial(
-                parse_finding,
+                parse_check_reply,
                 role,
                 self.verifier.name,
                 passages=len(material.evidence),
@@ -222,9 +224,9 @@ class ModelTeam:
             replica=int(self.second_check),
         )
         if answer.reason is not None:
-            return Setback(role, answer.reason, "no usable reply")
+            return CandidateRejection(role, answer.reason, "no usable reply")
         finding: FamilyFinding = answer.value
         if finding.accepted:
             return finding
         # Counted under the first objection; the constructor sees all of them.
-        return Setback(role, finding.objections[0], describe_objections(finding, support), finding)
+        return CandidateRejection(role, finding.objections[0], describe_objections(finding, support), finding)

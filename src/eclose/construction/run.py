@@ -18,9 +18,9 @@ from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.benchmarks.sampling import DEFAULT_SEED, rank_in_seeded_order
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models
 from eclose.construction.family_draft import FamilyDraft
-from eclose.construction.funnel import count_by_dataset
-from eclose.construction.publishing.dataset_card import CardState, find_card_state, write_card
-from eclose.construction.roles import ModelTeam
+from eclose.construction.funnel import count_funnel_by_dataset
+from eclose.construction.publishing.dataset_card import DatasetCardState, find_dataset_card_state, write_dataset_card
+from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructionStage, ConstructSettings
 from eclose.construction.split import is_split_file, split_families
 from eclose.construction.stages import (
@@ -31,7 +31,7 @@ from eclose.construction.stages import (
     reverify_family,
     screen_source,
 )
-from eclose.construction.token_lengths import identify_tokenizer, make_path_length
+from eclose.construction.token_lengths import identify_tokenizer, make_path_counter
 from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.model_family import same_family
@@ -106,7 +106,7 @@ class ConstructionModels:
         return tuple(name for name in checks if same_family(name, self.constructor.name))
 
 
-async def resolve_models(
+async def resolve_construction_models(
     constructor: ModelRef | str,
     verifier: ModelRef | str,
     reverifier: ModelRef | str | None = None,
@@ -162,7 +162,7 @@ async def build_construction_run(
     constructor, verifier, reverifier = references
     assert constructor is not None
     assert verifier is not None
-    models = await resolve_models(constructor, verifier, reverifier, deadline=deadline)
+    models = await resolve_construction_models(constructor, verifier, reverifier, deadline=deadline)
     return ConstructionRun.of(instances, models, out, settings, layout, limit)
 
 
@@ -217,7 +217,7 @@ class ConstructionRun(ModelRun[Instance]):
         """Count the sources that passed each stage, by dataset."""
         # Two passes: ``sampled`` is the whole file, ``sources`` the part within the limit without duplicates.
         with self.open_records() as sources, SortedSpool(Instance, self._scan()) as sampled:
-            return await count_by_dataset(ledger, sampled, sources, self.settings.stages)
+            return await count_funnel_by_dataset(ledger, sampled, sources, self.settings.stages)
 
     def check_output(self, *, force: bool) -> None:
         """Raise where a derived file would overwrite an input or a file of another run."""
@@ -239,9 +239,9 @@ class ConstructionRun(ModelRun[Instance]):
     @property
     def jobs(self) -> list[ModelJob]:
         """The stages of construction, in order."""
-        length = make_path_length(self.settings.tokenizer)  # loaded once for all sources
+        length = make_path_counter(self.settings.tokenizer)  # loaded once for all sources
 
-        async def pack_draft(draft: FamilyDraft, team: ModelTeam) -> Family | RecordRejection:
+        async def pack_draft(draft: FamilyDraft, team: ConstructionTeam) -> Family | RecordRejection:
             return pack_family(draft, team, length)
 
         stages: dict[ConstructionStage, tuple[Callable[..., Awaitable[Any]], type]] = {
@@ -265,7 +265,7 @@ class ConstructionRun(ModelRun[Instance]):
         verifier: ChatModel,
         reverifier: ChatModel,
     ) -> Any:
-        return await work(record, team=ModelTeam(constructor, verifier, self.settings, reverifier))
+        return await work(record, team=ConstructionTeam(constructor, verifier, self.settings, reverifier))
 
 
 def _first_in_seeded_order(records: Iterable[ReadRecord[Instance]], limit: int) -> set[str]:
@@ -281,10 +281,10 @@ def _first_in_seeded_order(records: Iterable[ReadRecord[Instance]], limit: int) 
 def _write_derived(folder: Path, *, force: bool) -> None:
     """Write the files that follow from the families: the two splits, and the data card unless it was edited."""
     split_families(folder)
-    state = find_card_state(folder)
+    state = find_dataset_card_state(folder)
     # An edited card is never replaced, not even with force: the edits could not be recovered.
-    if state in (CardState.NONE, CardState.OURS) or (force and state is CardState.FOREIGN):
-        write_card(folder)
+    if state in (DatasetCardState.NONE, DatasetCardState.OURS) or (force and state is DatasetCardState.FOREIGN):
+        write_dataset_card(folder)
 
 
 def _refuse_overwriting(step: PipelineStep, *, force: bool) -> None:
@@ -298,7 +298,7 @@ def _refuse_overwriting(step: PipelineStep, *, force: bool) -> None:
     if force or step.manifest_path.exists():
         return
     ours = {path: is_split_file(path) for path in derived} | {
-        folder / CARD: find_card_state(folder) is not CardState.FOREIGN
+        folder / CARD: find_dataset_card_state(folder) is not DatasetCardState.FOREIGN
     }
     for path in derived:
         if path.exists() and not ours[path]:

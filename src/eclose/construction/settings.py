@@ -80,11 +80,11 @@ class ConstructSettings:
     @property
     def identity(self) -> dict[str, Any]:
         """Settings and hashes of the guidelines, for manifests."""
-        return asdict(self) | {"guidelines": dict(hash_guidelines())}
+        return asdict(self) | {"guidelines": dict(hash_role_guidelines())}
 
 
 @cache
-def hash_guidelines() -> Mapping[str, str]:
+def hash_role_guidelines() -> Mapping[str, str]:
     """Return for every role a hash of its guideline, reply schema and acceptance conditions."""
     # All three decide what a model is asked or what is accepted, so a change of any is another run.
     return {

@@ -29,7 +29,7 @@ ELSEWHERE = "in the other part"
 """Reason recorded for families of the other split."""
 
 
-def dataset_name(benchmark: str | None) -> str:
+def dataset_of_benchmark(benchmark: str | None) -> str:
     """Return the dataset under which families of a benchmark are counted."""
     return benchmark or UNKNOWN
 
@@ -51,7 +51,7 @@ def split_families(folder: Path) -> None:
         return
     # Two passes over the file, one for the ids and one for the families: a corpus need not fit into memory.
     development = select_development_ids(
-        (dataset_name(record.value.source.benchmark), record.value.source.id)
+        (dataset_of_benchmark(record.value.source.benchmark), record.value.source.id)
         for record in scan_families(families)
         if record.value is not None
     )

@@ -9,25 +9,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.construction.family_draft import FailedSource, FamilyDraft, Setback
+from eclose.construction.family_draft import CandidateRejection, FailedSource, FamilyDraft
 from eclose.construction.model_checks import (
-    check_evidence,
-    check_question,
-    check_source,
-    check_target,
     find_passage_indices,
+    verify_evidence_edit,
+    verify_question_edit,
+    verify_source,
+    verify_target_response,
 )
 from eclose.construction.parse_candidates import (
     UnusableCandidate,
-    find_support_ids,
+    find_support_passage_ids,
     parse_evidence_edit,
     parse_gold_view,
     parse_question_edit,
 )
-from eclose.construction.settings import ConstructionStage, hash_guidelines
+from eclose.construction.settings import ConstructionStage, hash_role_guidelines
 from eclose.core.answers import normalize_answer
 from eclose.core.family import FamilyProvenance
-from eclose.core.family_gates import check_evidence_edit, check_family, check_gold, check_question_edit
+from eclose.core.family_gates import check_evidence_edit, check_family, check_original_response, check_question_edit
 from eclose.core.identity import content_hash
 from eclose.core.judgment import NO_REFERENCE
 from eclose.protocol import construction as material
@@ -39,24 +39,26 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from eclose.construction.model_checks import CheckResult
-    from eclose.construction.roles import ModelTeam
-    from eclose.construction.token_lengths import PathLength
+    from eclose.construction.roles import ConstructionTeam
+    from eclose.construction.token_lengths import PathTokenCounter
     from eclose.core.family import EvidenceEdit, Family, FamilyFinding, View
-    from eclose.core.family_gates import GateFailure
+    from eclose.core.family_gates import FamilyGateFailure
     from eclose.core.instance import Instance
 
 GATES, CODE, LENGTH = "gates", "code", "length"
 INCOMPARABLE = "no letter of the reference answer can be compared"
 """Rejection reason: answers are compared by Latin letters and digits, as in the paper, and this one has none."""
 
-AttemptResult: TypeAlias = "FamilyDraft | tuple[Setback, ...]"
+AttemptResult: TypeAlias = "FamilyDraft | tuple[CandidateRejection, ...]"
 """A draft with another part, or the setback of every candidate."""
 
 # Reasons and details of setbacks reach the constructor as objections and are counted in the ledger: their wording is
 # part of prompts and records.
 
 
-async def screen_source(source: Instance, team: ModelTeam, length: PathLength) -> FamilyDraft | RecordRejection:
+async def screen_source(
+    source: Instance, team: ConstructionTeam, length: PathTokenCounter
+) -> FamilyDraft | RecordRejection:
     """Screen a source, and return a draft with its supporting passages."""
     if source.reference_answer is None:
         return RecordRejection(NO_REFERENCE)
@@ -65,13 +67,13 @@ async def screen_source(source: Instance, team: ModelTeam, length: PathLength) -
     if setback := _too_long(length.count_prompt(source.question, source.evidence), team):
         return _reject(source, (setback,))  # before any call is paid for
     # The support E is chosen here once, before any trace exists (appendix B.2).
-    checked = await check_source(source, source.reference_answer, team)
-    if isinstance(checked, Setback):
+    checked = await verify_source(source, source.reference_answer, team)
+    if isinstance(checked, CandidateRejection):
         return _reject(source, (checked,))
-    return FamilyDraft(source, find_support_ids(source, checked[0].said["support"]), findings=checked)
+    return FamilyDraft(source, find_support_passage_ids(source, checked[0].said["support"]), findings=checked)
 
 
-async def build_target_response(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | RecordRejection:
+async def build_target_response(draft: FamilyDraft, team: ConstructionTeam) -> FamilyDraft | RecordRejection:
     """Add the original response, verified without the reference."""
     source, reference = draft.source, draft.source.reference_answer
     assert reference is not None
@@ -80,18 +82,18 @@ async def build_target_response(draft: FamilyDraft, team: ModelTeam) -> FamilyDr
     async def attempt(number: int, objection: str | None) -> AttemptResult:
         brief = material.TargetBrief(source.question, disclose_passages(source.evidence), support, reference, objection)
         gold = await team.construct(brief, lambda reply: parse_gold_view(source, draft.support_ids, reply), number)
-        if isinstance(gold, Setback):
+        if isinstance(gold, CandidateRejection):
             return (gold,)
         # Gates before models: they cost nothing.
-        if setback := _first_failure(check_gold(source, gold)):
+        if setback := _first_failure(check_original_response(source, gold)):
             return (setback,)
-        checked = await check_target(gold, team)
-        return (checked,) if isinstance(checked, Setback) else _extend(draft, checked, gold=gold)
+        checked = await verify_target_response(gold, team)
+        return (checked,) if isinstance(checked, CandidateRejection) else _extend(draft, checked, gold=gold)
 
     return await _repeat(draft, team, ConstructionStage.TARGET, attempt)
 
 
-async def build_evidence_edits(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | RecordRejection:
+async def build_evidence_edits(draft: FamilyDraft, team: ConstructionTeam) -> FamilyDraft | RecordRejection:
     """Add evidence edits, each with the response that follows from it; one accepted edit is enough."""
     gold = _gold(draft)
 
@@ -100,17 +102,17 @@ async def build_evidence_edits(draft: FamilyDraft, team: ModelTeam) -> FamilyDra
         candidates = await team.construct(
             brief, lambda reply: [_parse_edit(gold, variation) for variation in reply["variations"]], number
         )
-        if isinstance(candidates, Setback):
+        if isinstance(candidates, CandidateRejection):
             return (candidates,)
         if not candidates:
-            return (Setback(CODE, "no variation", "the constructor says it is done, and made none."),)
+            return (CandidateRejection(CODE, "no variation", "the constructor says it is done, and made none."),)
         edits: list[EvidenceEdit] = []
         findings: list[FamilyFinding] = []
-        setbacks: list[Setback] = []
+        setbacks: list[CandidateRejection] = []
         # A constructor may write more variations than requested; only as many as requested are paid for.
         for candidate in candidates[: team.settings.edits]:
             checked = await _check_edit(draft, gold, candidate, team, edits)
-            if isinstance(checked, Setback):
+            if isinstance(checked, CandidateRejection):
                 setbacks.append(checked)
             else:
                 findings += _number_edit(checked, len(edits))
@@ -137,37 +139,41 @@ def _number_edit(findings: Iterable[FamilyFinding], index: int) -> list[FamilyFi
 
 
 async def _check_edit(
-    draft: FamilyDraft, gold: View, edit: EvidenceEdit | UnusableCandidate, team: ModelTeam, before: list[EvidenceEdit]
+    draft: FamilyDraft,
+    gold: View,
+    edit: EvidenceEdit | UnusableCandidate,
+    team: ConstructionTeam,
+    before: list[EvidenceEdit],
 ) -> CheckResult:
     """Check a candidate by code, gates, screen and verifier, in the order of their cost."""
     if isinstance(edit, UnusableCandidate):
-        return Setback(CODE, edit.reason, edit.detail)
+        return CandidateRejection(CODE, edit.reason, edit.detail)
     # Two variations with the same effect would count as two edits of the family.
     if any(edit.view.evidence == other.view.evidence for other in before):
-        return Setback(CODE, "same edit twice", "an earlier variation changed the passage in the same way.")
-    return _first_failure(check_evidence_edit(draft.source, gold, edit)) or await check_evidence(gold, edit, team)
+        return CandidateRejection(CODE, "same edit twice", "an earlier variation changed the passage in the same way.")
+    return _first_failure(check_evidence_edit(draft.source, gold, edit)) or await verify_evidence_edit(gold, edit, team)
 
 
-async def build_question_edit(draft: FamilyDraft, team: ModelTeam) -> FamilyDraft | RecordRejection:
+async def build_question_edit(draft: FamilyDraft, team: ConstructionTeam) -> FamilyDraft | RecordRejection:
     """Add another question to the same evidence, with its response."""
     gold = _gold(draft)
 
     async def attempt(number: int, objection: str | None) -> AttemptResult:
         brief = material.QuestionBrief(**_brief(gold), objection=objection)
         edit = await team.construct(brief, lambda reply: parse_question_edit(gold, reply), number)
-        if isinstance(edit, Setback):
+        if isinstance(edit, CandidateRejection):
             return (edit,)
         if setback := _first_failure(check_question_edit(draft.source, gold, edit)):
             return (setback,)
-        checked = await check_question(gold, edit, team)
-        return (checked,) if isinstance(checked, Setback) else _extend(draft, checked, question_edit=edit)
+        checked = await verify_question_edit(gold, edit, team)
+        return (checked,) if isinstance(checked, CandidateRejection) else _extend(draft, checked, question_edit=edit)
 
     return await _repeat(draft, team, ConstructionStage.QUESTION, attempt)
 
 
-def pack_family(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Family | RecordRejection:
+def pack_family(draft: FamilyDraft, team: ConstructionTeam, length: PathTokenCounter) -> Family | RecordRejection:
     """Assemble the family, and check all gates again on the complete family."""
-    guideline = content_hash(dict(hash_guidelines()))
+    guideline = content_hash(dict(hash_role_guidelines()))
     setbacks = tuple(setback.text for setback in draft.setbacks)
     models = team.constructor.name, team.verifier.name
     family = draft.family(FamilyProvenance(*models, guideline, draft.attempts, setbacks=setbacks))
@@ -176,7 +182,7 @@ def pack_family(draft: FamilyDraft, team: ModelTeam, length: PathLength) -> Fami
     return _reject(draft.source, (setback,)) if setback else family
 
 
-async def reverify_family(family: Family, team: ModelTeam) -> Family | RecordRejection:
+async def reverify_family(family: Family, team: ConstructionTeam) -> Family | RecordRejection:
     """Repeat every check by models on the finished family, and drop evidence edits that now meet an objection.
 
     One evidence edit that holds is enough; all other parts must hold.
@@ -185,22 +191,25 @@ async def reverify_family(family: Family, team: ModelTeam) -> Family | RecordRej
     source, gold, second = family.source, family.gold, team.for_second_check
     assert source.reference_answer is not None
     findings: list[FamilyFinding] = []
-    for checked in (await check_source(source, source.reference_answer, second), await check_target(gold, second)):
-        if isinstance(checked, Setback):
+    for checked in (
+        await verify_source(source, source.reference_answer, second),
+        await verify_target_response(gold, second),
+    ):
+        if isinstance(checked, CandidateRejection):
             return _reject(source, (checked,))
         findings += checked
     accepted: dict[int, tuple[FamilyFinding, ...]] = {}
-    setbacks: list[Setback] = []
+    setbacks: list[CandidateRejection] = []
     for index, edit in enumerate(family.evidence_edits):
-        checked = await check_evidence(gold, edit, second)
-        if isinstance(checked, Setback):
+        checked = await verify_evidence_edit(gold, edit, second)
+        if isinstance(checked, CandidateRejection):
             setbacks.append(checked)
         else:
             accepted[index] = checked
     if not accepted:
         return _reject(source, tuple(setbacks))
-    checked = await check_question(gold, family.question_edit, second)
-    if isinstance(checked, Setback):
+    checked = await verify_question_edit(gold, family.question_edit, second)
+    if isinstance(checked, CandidateRejection):
         return _reject(source, (*setbacks, checked))
     # Edits are numbered again without the dropped ones.
     for number, edit_findings in enumerate(accepted.values()):
@@ -209,7 +218,11 @@ async def reverify_family(family: Family, team: ModelTeam) -> Family | RecordRej
 
 
 def _add_second_check(
-    family: Family, second: ModelTeam, indices: list[int], findings: list[FamilyFinding], setbacks: list[Setback]
+    family: Family,
+    second: ConstructionTeam,
+    indices: list[int],
+    findings: list[FamilyFinding],
+    setbacks: list[CandidateRejection],
 ) -> Family:
     """Return the family with the evidence edits of the indices, and only the findings that concern them."""
     first_findings = [
@@ -233,13 +246,13 @@ def _add_second_check(
 
 async def _repeat(
     draft: FamilyDraft,
-    team: ModelTeam,
+    team: ConstructionTeam,
     stage: ConstructionStage,
     attempt: Callable[[int, str | None], Awaitable[AttemptResult]],
 ) -> FamilyDraft | RecordRejection:
     """Attempt a stage as often as the settings allow, each time with the objections to the attempt before."""
     objection: str | None = None
-    setbacks: list[Setback] = []
+    setbacks: list[CandidateRejection] = []
     for number in range(team.settings.attempts):
         result = await attempt(number, objection)
         if isinstance(result, FamilyDraft):
@@ -251,20 +264,24 @@ async def _repeat(
     return _reject(draft.source, tuple(setbacks))
 
 
-def _reject(source: Instance, setbacks: tuple[Setback, ...]) -> RecordRejection:
+def _reject(source: Instance, setbacks: tuple[CandidateRejection, ...]) -> RecordRejection:
     """Reject a source, counted under its last setback and recorded with all of them."""
     return RecordRejection(str(setbacks[-1]), FailedSource(source.id, setbacks))
 
 
-def _first_failure(failures: Iterable[GateFailure]) -> Setback | None:
+def _first_failure(failures: Iterable[FamilyGateFailure]) -> CandidateRejection | None:
     """Return a setback under the first failed gate, with all failures as its detail."""
     failed = list(failures)
-    return Setback(GATES, failed[0].gate.value, "; ".join(map(str, failed))) if failed else None
+    return CandidateRejection(GATES, failed[0].gate.value, "; ".join(map(str, failed))) if failed else None
 
 
-def _too_long(tokens: int, team: ModelTeam) -> Setback | None:
+def _too_long(tokens: int, team: ConstructionTeam) -> CandidateRejection | None:
     limit = team.settings.max_length
-    return Setback(LENGTH, "too long", f"{tokens:,} tokens are more than {limit:,}.") if tokens > limit else None
+    return (
+        CandidateRejection(LENGTH, "too long", f"{tokens:,} tokens are more than {limit:,}.")
+        if tokens > limit
+        else None
+    )
 
 
 def _extend(draft: FamilyDraft, findings: tuple[FamilyFinding, ...], **parts: Any) -> FamilyDraft:

@@ -29,7 +29,7 @@ _TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "chat_temp
 
 
 @dataclass(frozen=True)
-class PathLength:
+class PathTokenCounter:
     """Counter of the tokens of paths under a prompt."""
 
     conversation: Callable[[Sequence[Message]], int]
@@ -50,15 +50,15 @@ class PathLength:
         return response + max(self.count_prompt(view.question, view.evidence) for view in family.views)
 
 
-def estimate_lengths() -> PathLength:
+def make_estimating_counter() -> PathTokenCounter:
     """Return a counter that estimates tokens from characters."""
-    return PathLength(
+    return PathTokenCounter(
         lambda messages: sum(estimate_tokens(message["content"]) + _MESSAGE_TOKENS for message in messages),
         lambda text: estimate_tokens(text) + 1,
     )
 
 
-def count_lengths(tokenizer: Any) -> PathLength:
+def make_tokenizer_counter(tokenizer: Any) -> PathTokenCounter:
     """Return a counter that uses the tokenizer of the model to be trained."""
     from eclose.models.load_weights import render_conversation  # noqa: PLC0415 - heavy
 
@@ -68,16 +68,16 @@ def count_lengths(tokenizer: Any) -> PathLength:
     def conversation(messages: Sequence[Message]) -> int:
         return count(render_conversation(tokenizer, messages))
 
-    return PathLength(conversation, lambda text: count(text) + 1)  # one token ends the turn
+    return PathTokenCounter(conversation, lambda text: count(text) + 1)  # one token ends the turn
 
 
-def make_path_length(tokenizer: str | None) -> PathLength:
+def make_path_counter(tokenizer: str | None) -> PathTokenCounter:
     """Return the counter for a tokenizer by folder or name; an estimate for None."""
     if tokenizer is None:
-        return estimate_lengths()
+        return make_estimating_counter()
     from eclose.models.load_weights import load_tokenizer  # noqa: PLC0415 - heavy
 
-    return count_lengths(load_tokenizer(tokenizer))
+    return make_tokenizer_counter(load_tokenizer(tokenizer))
 
 
 def identify_tokenizer(tokenizer: str | None) -> str | None:

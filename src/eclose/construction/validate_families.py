@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.construction.token_lengths import make_path_length
+from eclose.construction.token_lengths import make_path_counter
 from eclose.core.family import Family
 from eclose.core.family_gates import check_family
 from eclose.store.records.jsonl import ReadRecord, encode_json_line, scan_records
@@ -73,7 +73,7 @@ def _check(
     records: Iterable[ReadRecord[Family]], tokenizer: str | None, max_length: int
 ) -> Iterator[tuple[ReadRecord[Family], list[FamilyProblem]]]:
     """Yield every record with its problems."""
-    length, ids = make_path_length(tokenizer), SeenIds()
+    length, ids = make_path_counter(tokenizer), SeenIds()
     for number, record in enumerate(records, start=1):
         family = record.value
         if family is None:

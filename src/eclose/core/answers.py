@@ -34,7 +34,7 @@ def normalize_answer(answer: str) -> tuple[str, ...]:
     return tuple(token for token in text.split() if token not in _ARTICLES)
 
 
-def contains_span(tokens: tuple[str, ...], span: tuple[str, ...]) -> bool:
+def contains_token_span(tokens: tuple[str, ...], span: tuple[str, ...]) -> bool:
     """Return whether the tokens contain the span unbroken; an empty span is contained in nothing."""
     size = len(span)
     return bool(size) and any(tokens[start : start + size] == span for start in range(len(tokens) - size + 1))
@@ -57,7 +57,7 @@ def match_answer(answer: str, reference: str) -> bool:
     """
     submitted, expected = normalize_answer(answer), normalize_answer(reference)
     # In both directions, so that a fuller name and a shortened one match (appendix D.5.3).
-    return contains_span(submitted, expected) or contains_span(expected, submitted)
+    return contains_token_span(submitted, expected) or contains_token_span(expected, submitted)
 
 
 def match_any_answer(answer: str, accepted: Iterable[str]) -> bool:

@@ -56,7 +56,7 @@ class RefusedEdit:
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
+class TextReplacement:
     """Words as they are written in a passage, and the words that replace them."""
 
     old: str
@@ -87,7 +87,7 @@ class EditedPassage:
     changes: tuple[TextChange, ...]
 
 
-def edit_text(text: str, replacements: Sequence[Replacement], keep: Sequence[str] = ()) -> EditedText | RefusedEdit:
+def edit_text(text: str, replacements: Sequence[TextReplacement], keep: Sequence[str] = ()) -> EditedText | RefusedEdit:
     """Replace every whole-word occurrence of each old text at once, except inside the texts to keep.
 
     Where one old text contains another ("Ada Byron", "Byron"), the longer one is replaced.
@@ -112,7 +112,7 @@ def edit_text(text: str, replacements: Sequence[Replacement], keep: Sequence[str
 
 
 def edit_passage(
-    passage: Passage, replacements: Sequence[Replacement], keep: Sequence[str] = ()
+    passage: Passage, replacements: Sequence[TextReplacement], keep: Sequence[str] = ()
 ) -> EditedPassage | RefusedEdit:
     """Edit the text of a passage; refuse where its title, or the old value in another spelling, would contradict it.
 
@@ -125,7 +125,7 @@ def edit_passage(
         return RefusedEdit((*edited.failures, *failures))
     protected = [_shift(span, edited.changes) for part in keep_in_text for span in find_verbatim(passage.text, part)]
     for replacement in replacements:
-        for span in find_leftovers(edited, replacement.old):
+        for span in find_leftover_values(edited, replacement.old):
             if not any(span.is_within(other) for other in protected):
                 detail = f"{replacement.old!r} is left in the text as {_quote(edited.text, span)}"
                 failures.append(EditFailure(EditProblem.LEFT_OVER, detail))
@@ -134,7 +134,7 @@ def edit_passage(
     return EditedPassage(replace(passage, text=edited.text), edited.changes)
 
 
-def find_leftovers(edited: EditedText, old: str) -> tuple[TextSpan, ...]:
+def find_leftover_values(edited: EditedText, old: str) -> tuple[TextSpan, ...]:
     """Return the spans of the new text that still contain the old value, in any spelling.
 
     Spellings may differ in case, accents, punctuation, spaces and hyphens, Unicode normal form, the order within a
@@ -149,7 +149,7 @@ def find_leftovers(edited: EditedText, old: str) -> tuple[TextSpan, ...]:
 # Problems of an edit.
 
 
-def _check_request(replacements: Sequence[Replacement], keep: Sequence[str]) -> Iterator[EditFailure]:
+def _check_request(replacements: Sequence[TextReplacement], keep: Sequence[str]) -> Iterator[EditFailure]:
     """Yield the problems that are visible without a text."""
     if not replacements:
         yield EditFailure(EditProblem.NOTHING_ASKED, "there is no replacement")
@@ -166,7 +166,7 @@ def _check_request(replacements: Sequence[Replacement], keep: Sequence[str]) -> 
         yield EditFailure(EditProblem.EMPTY, "a text to keep is blank")
 
 
-def _check_presence(text: str, spans: dict[Replacement, list[TextSpan]], keep: Sequence[str]) -> Iterator[EditFailure]:
+def _check_presence(text: str, spans: dict[TextReplacement, list[TextSpan]], keep: Sequence[str]) -> Iterator[EditFailure]:
     """Yield old texts that have no replaceable occurrence, with the reason, and texts to keep that are missing."""
     for replacement, candidates in spans.items():
         old = replacement.old
@@ -205,14 +205,14 @@ def _check_boundaries(edited: EditedText) -> Iterator[EditFailure]:
             yield EditFailure(EditProblem.RUNS_TOGETHER, f"{merged} runs together with the text beside it")
 
 
-def _check_values(replacements: Sequence[Replacement]) -> Iterator[EditFailure]:
+def _check_values(replacements: Sequence[TextReplacement]) -> Iterator[EditFailure]:
     """Yield replacements that only respell a value."""
     for old, new in ((replacement.old, replacement.new) for replacement in replacements):
         if old != new and same_spelling(old, new):
             yield EditFailure(EditProblem.UNCHANGED, f"{new!r} is {old!r} in another spelling")
 
 
-def _check_title(title: str, replacements: Sequence[Replacement], keep: Sequence[str]) -> Iterator[EditFailure]:
+def _check_title(title: str, replacements: Sequence[TextReplacement], keep: Sequence[str]) -> Iterator[EditFailure]:
     protected = [span for part in keep if part for span in find_verbatim(title, part)]
     for replacement in replacements:
         spans = find_spellings(title, replacement.old)
@@ -229,7 +229,7 @@ def _find_replaceable(text: str, old: str, protected: list[TextSpan]) -> list[Te
     return [span for span in spans if not any(span.is_within(other) for other in protected)]
 
 
-def _drop_nested(candidates: list[TextSpan], spans: dict[Replacement, list[TextSpan]]) -> list[TextSpan]:
+def _drop_nested(candidates: list[TextSpan], spans: dict[TextReplacement, list[TextSpan]]) -> list[TextSpan]:
     """Return the candidates that lie inside no longer text to replace."""
     replaceable = [span for group in spans.values() for span in group]
     return [span for span in candidates if not any(span.is_within(other) and span != other for other in replaceable)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.edits import Replacement
+from eclose.core.edits import TextReplacement
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Trace
 
@@ -62,12 +62,12 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Intervention:
+class PassageIntervention:
     """The replacement of words by which a passage was edited."""
 
     claim: str
     """The original sentence that was changed."""
-    replacements: tuple[Replacement, ...]
+    replacements: tuple[TextReplacement, ...]
     keep: tuple[str, ...] = ()
     """Texts that contain the same words in another sense and were left as they are."""
 
@@ -110,7 +110,7 @@ class EvidenceEdit:
     """Id of the edited passage e."""
     first_affected_step: int
     """t(e): index of the first step whose warrant depends on the edit, counted from zero."""
-    intervention: Intervention | None = None
+    intervention: PassageIntervention | None = None
     """None for families from other tools that do not record it."""
 
     @property

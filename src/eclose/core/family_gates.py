@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import contains_span, match_any_answer, normalize_answer
+from eclose.core.answers import contains_token_span, match_any_answer, normalize_answer
 from eclose.core.family import ViewKind
 from eclose.core.response import parse_completion
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eclose.core.instance import Instance
 
 
-class Gate(StrEnum):
+class FamilyGate(StrEnum):
     """The names of the checks, by which a funnel counts failures."""
 
     WELL_FORMED = "well_formed"
@@ -41,10 +41,10 @@ class Gate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GateFailure:
+class FamilyGateFailure:
     """A gate that a family failed, with the reason."""
 
-    gate: Gate
+    gate: FamilyGate
     where: str
     """Part of the family: ``family``, ``gold``, ``evidence edit 1``, ``question edit``."""
     detail: str
@@ -54,7 +54,7 @@ class GateFailure:
         return f"{self.where}: {self.gate.value}: {self.detail}"
 
 
-def check_family(family: Family) -> tuple[GateFailure, ...]:
+def check_family(family: Family) -> tuple[FamilyGateFailure, ...]:
     """Return every gate that the family fails.
 
     Args:
@@ -76,29 +76,29 @@ MINIMUM_SUPPORT = 2
 """Smallest number of supporting passages of a source and its gold view (appendix B.2); edited views need one."""
 
 
-def _find_failures(family: Family) -> Iterator[GateFailure]:
+def _find_failures(family: Family) -> Iterator[FamilyGateFailure]:
     source, gold = family.source, family.gold
-    yield from check_gold(source, gold)
+    yield from check_original_response(source, gold)
     if not family.evidence_edits:
-        yield GateFailure(Gate.WELL_FORMED, "family", "there is no evidence edit")
+        yield FamilyGateFailure(FamilyGate.WELL_FORMED, "family", "there is no evidence edit")
     for number, edit in enumerate(family.evidence_edits, start=1):
         yield from check_evidence_edit(source, gold, edit, f"evidence edit {number}")
     yield from check_question_edit(source, gold, family.question_edit)
 
 
-def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[GateFailure]:
+def check_original_response(source: Instance, gold: View, where: str = "gold") -> Iterator[FamilyGateFailure]:
     """Yield the gates that the original response fails."""
     yield from _check_view(gold, ViewKind.GOLD, where)
     if len(set(gold.support_ids)) < MINIMUM_SUPPORT:
-        yield GateFailure(Gate.WELL_FORMED, where, "fewer than two supporting passages")
+        yield FamilyGateFailure(FamilyGate.WELL_FORMED, where, "fewer than two supporting passages")
     for number, node in enumerate(gold.proof, start=1):
         if not node.passage_ids and not node.premises:
-            yield GateFailure(Gate.WELL_FORMED, where, f"step {number} rests on no passage and no earlier step")
+            yield FamilyGateFailure(FamilyGate.WELL_FORMED, where, f"step {number} rests on no passage and no earlier step")
     if gold.question != source.question or gold.evidence != source.evidence:
-        yield GateFailure(Gate.GOLD_INPUT, where, "question or evidence differs from the source")
+        yield FamilyGateFailure(FamilyGate.GOLD_INPUT, where, "question or evidence differs from the source")
     if not match_any_answer(gold.answer, source.accepted_answers):
-        yield GateFailure(
-            Gate.GOLD_ANSWER,
+        yield FamilyGateFailure(
+            FamilyGate.GOLD_ANSWER,
             where,
             f"{gold.answer!r} does not match the reference {source.reference_answer!r}",
         )
@@ -106,12 +106,12 @@ def check_gold(source: Instance, gold: View, where: str = "gold") -> Iterator[Ga
 
 def check_evidence_edit(
     source: Instance, gold: View, edit: EvidenceEdit, where: str = "evidence edit"
-) -> Iterator[GateFailure]:
+) -> Iterator[FamilyGateFailure]:
     """Yield the gates that an evidence edit fails."""
     view = edit.view
     yield from _check_view(view, ViewKind.EVIDENCE_CF, where)
     if view.question != gold.question:
-        yield GateFailure(Gate.SAME_QUESTION, where, "the question changed too")
+        yield FamilyGateFailure(FamilyGate.SAME_QUESTION, where, "the question changed too")
     yield from _check_edited_passage(gold, edit, where)
     yield from _check_divergence(gold, edit, where)
     yield from _check_changed_answer(source, gold, view, where)
@@ -119,17 +119,17 @@ def check_evidence_edit(
 
 def check_question_edit(
     source: Instance, gold: View, edit: QuestionEdit, where: str = "question edit"
-) -> Iterator[GateFailure]:
+) -> Iterator[FamilyGateFailure]:
     """Yield the gates that the question edit fails."""
     view = edit.view
     yield from _check_view(view, ViewKind.QUESTION_CF, where)
     # Traces need not share a prefix here: a new target may change the first step already (appendix B.5).
     if view.evidence != gold.evidence:
-        yield GateFailure(Gate.SAME_EVIDENCE, where, "the evidence changed too")
+        yield FamilyGateFailure(FamilyGate.SAME_EVIDENCE, where, "the evidence changed too")
     if normalize_answer(view.question) == normalize_answer(gold.question):
-        yield GateFailure(Gate.QUESTION_CHANGED, where, "the question asks the same in the same words")
+        yield FamilyGateFailure(FamilyGate.QUESTION_CHANGED, where, "the question asks the same in the same words")
     if _leaks_answer(view, gold):
-        yield GateFailure(Gate.NO_ANSWER_LEAK, where, f"the edited question names its answer {view.answer!r}")
+        yield FamilyGateFailure(FamilyGate.NO_ANSWER_LEAK, where, f"the edited question names its answer {view.answer!r}")
     yield from _check_changed_answer(source, gold, view, where)
 
 
@@ -140,16 +140,16 @@ def _leaks_answer(view: View, gold: View) -> bool:
     answer = normalize_answer(view.answer)
     return (
         answer not in {("yes",), ("no",)}
-        and contains_span(normalize_answer(view.question), answer)
-        and not contains_span(normalize_answer(gold.question), answer)
+        and contains_token_span(normalize_answer(view.question), answer)
+        and not contains_token_span(normalize_answer(gold.question), answer)
     )
 
 
-def _check_view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]:
+def _check_view(view: View, kind: ViewKind, where: str) -> Iterator[FamilyGateFailure]:
     """Yield the structural errors of one view: kind, texts, steps, identifiers, proof graph."""
 
-    def broken(detail: str) -> GateFailure:
-        return GateFailure(Gate.WELL_FORMED, where, detail)
+    def broken(detail: str) -> FamilyGateFailure:
+        return FamilyGateFailure(FamilyGate.WELL_FORMED, where, detail)
 
     if view.kind is not kind:
         yield broken(f"the kind of the view is {view.kind.value} and should be {kind.value}")
@@ -178,15 +178,15 @@ def _check_view(view: View, kind: ViewKind, where: str) -> Iterator[GateFailure]
     yield from _check_identifiers(view, where)
 
 
-def _check_identifiers(view: View, where: str) -> Iterator[GateFailure]:
+def _check_identifiers(view: View, where: str) -> Iterator[FamilyGateFailure]:
     """Yield unknown passage ids, and steps that rest on passages outside the support of the view.
 
     The support of the original response is E (appendix B.3). An edit may lead to other passages, so each edited view
     lists a separate support.
     """
 
-    def broken(detail: str) -> GateFailure:
-        return GateFailure(Gate.IDENTIFIER_MEMBERSHIP, where, detail)
+    def broken(detail: str) -> FamilyGateFailure:
+        return FamilyGateFailure(FamilyGate.IDENTIFIER_MEMBERSHIP, where, detail)
 
     ids = {passage.id for passage in view.evidence}
     cited = {*view.support_ids, *(id_ for node in view.proof for id_ in node.passage_ids)}
@@ -198,40 +198,40 @@ def _check_identifiers(view: View, where: str) -> Iterator[GateFailure]:
                 yield broken(f"step {number} rests on passage {id_}, which is not a supporting passage")
 
 
-def _check_edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
+def _check_edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterator[FamilyGateFailure]:
     """Yield a failure unless exactly one passage differs, in its text alone, and is the one that the edit names."""
     # zip_longest pairs a missing passage with None, so an added or removed passage counts as a difference.
     pairs = list(zip_longest(gold.evidence, edit.view.evidence))
     changed = [(before, after) for before, after in pairs if before != after]
     if len(changed) != 1:
-        yield GateFailure(Gate.SINGLE_EDITED_PASSAGE, where, f"{len(changed)} passages differ")
+        yield FamilyGateFailure(FamilyGate.SINGLE_EDITED_PASSAGE, where, f"{len(changed)} passages differ")
     for before, after in changed:
         if before is None or after is None or (before.id, before.title) != (after.id, after.title):
-            yield GateFailure(Gate.UNEDITED_IDENTICAL, where, "an id, a title or the number of passages changed")
+            yield FamilyGateFailure(FamilyGate.UNEDITED_IDENTICAL, where, "an id, a title or the number of passages changed")
         elif before.id != edit.passage_id:
-            yield GateFailure(
-                Gate.UNEDITED_IDENTICAL,
+            yield FamilyGateFailure(
+                FamilyGate.UNEDITED_IDENTICAL,
                 where,
                 f"passage {before.id} differs, but {edit.passage_id} was edited",
             )
     if edit.passage_id not in gold.support_ids:
-        yield GateFailure(Gate.EDIT_IN_SUPPORT, where, f"passage {edit.passage_id} is not a supporting passage")
+        yield FamilyGateFailure(FamilyGate.EDIT_IN_SUPPORT, where, f"passage {edit.passage_id} is not a supporting passage")
 
 
-def _check_divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[GateFailure]:
+def _check_divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[FamilyGateFailure]:
     """Yield a failure unless the traces agree before the first affected step and differ at it."""
     original, edited, first = gold.trace.steps, edit.view.trace.steps, edit.first_affected_step
     if not 0 <= first < min(len(original), len(edited)):
-        yield GateFailure(Gate.FIRST_DIVERGENCE, where, f"step {first + 1} does not exist in both traces")
+        yield FamilyGateFailure(FamilyGate.FIRST_DIVERGENCE, where, f"step {first + 1} does not exist in both traces")
         return
     if original[:first] != edited[:first]:
-        yield GateFailure(Gate.SHARED_PREFIX, where, f"the traces differ before step {first + 1}")
+        yield FamilyGateFailure(FamilyGate.SHARED_PREFIX, where, f"the traces differ before step {first + 1}")
     if original[first] == edited[first]:
-        yield GateFailure(Gate.FIRST_DIVERGENCE, where, f"step {first + 1} is the same in both traces")
+        yield FamilyGateFailure(FamilyGate.FIRST_DIVERGENCE, where, f"step {first + 1} is the same in both traces")
 
 
-def _check_changed_answer(source: Instance, gold: View, view: View, where: str) -> Iterator[GateFailure]:
+def _check_changed_answer(source: Instance, gold: View, view: View, where: str) -> Iterator[FamilyGateFailure]:
     """Yield a failure where the edited answer matches the original answer or an alias."""
     # Aliases count as the original answer: an edit that leads to one of them has not changed the answer.
     if match_any_answer(view.answer, (gold.answer, *source.accepted_answers)):
-        yield GateFailure(Gate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias")
+        yield FamilyGateFailure(FamilyGate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias")

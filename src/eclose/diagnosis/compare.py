@@ -65,7 +65,7 @@ class RateDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupComparison:
+class GroupRateComparison:
     """Every rate of two runs on the shared questions, or on those of one dataset."""
 
     group: tuple[str, ...]
@@ -103,7 +103,7 @@ class ResponsePair(NamedTuple):
 class RunComparison:
     """A run compared with a base run."""
 
-    groups: tuple[GroupComparison, ...]
+    groups: tuple[GroupRateComparison, ...]
     """All shared questions together, then by dataset where there are several."""
     run_alone: UnsharedResponseCounts
     base_alone: UnsharedResponseCounts
@@ -113,7 +113,7 @@ class RunComparison:
     """Number of pairs by class in the base run and class in this run."""
 
     @property
-    def overall(self) -> GroupComparison:
+    def overall(self) -> GroupRateComparison:
         """All shared questions together."""
         return self.groups[0]
 
@@ -184,7 +184,7 @@ def _compare_group(
     base_rows: _RowsByQuestion,
     rng: np.random.Generator,
     resamples: int,
-) -> GroupComparison:
+) -> GroupRateComparison:
     """Compare all rates on one group of questions."""
     run, base = ([row.verdict for question in questions for row in side[question]] for side in (run_rows, base_rows))
     sizes = [len(side[question]) for side in (run_rows, base_rows) for question in questions]
@@ -213,7 +213,7 @@ def _compare_group(
         # Resamples without a value are NaN and do not count as different.
         constant = value is not None and bool(np.nanmin(draws) == np.nanmax(draws))
         differences[metric] = RateDifference(run_rates[metric], base_rates[metric], estimate, constant)
-    return GroupComparison(group, len(questions), len(run), len(base), differences)
+    return GroupRateComparison(group, len(questions), len(run), len(base), differences)
 
 
 def _estimate(value: float | None, draws: Floats, questions: int, imaginary: Floats, level: float) -> Estimate:

@@ -16,7 +16,7 @@ from eclose.core.model_family import same_family
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclose.errors import UserError
-from eclose.judged_cases import Case, EvidenceSufficiency
+from eclose.judged_cases import EvidenceSufficiency, JudgedCase
 from eclose.metrics.repeat_consistency import FlipCounts, count_flips
 from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize_verdicts
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
-    "Case",
     "Diagnosis",
     "EvidenceSufficiency",
     "JudgeVersusMatching",
+    "JudgedCase",
     "describe_response_failure",
     "diagnose_cases",
 ]
@@ -111,7 +111,7 @@ class Diagnosis:
         return self.groups[1:]
 
 
-def diagnose_cases(cases: Sequence[Case]) -> Diagnosis:
+def diagnose_cases(cases: Sequence[JudgedCase]) -> Diagnosis:
     """Count everything that a report shows."""
     if not cases:
         raise UserError("there is no judged response to diagnose. Judge some first.")
@@ -162,13 +162,13 @@ def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[Gro
     return tuple(summaries)
 
 
-def _same_family_pairs(cases: Sequence[Case]) -> tuple[tuple[str, str], ...]:
+def _same_family_pairs(cases: Sequence[JudgedCase]) -> tuple[tuple[str, str], ...]:
     """Return judges with the models of their own family, by name; a judge may favour its family."""
     pairs = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
     return tuple(sorted((judge, model) for judge, model in pairs if same_family(judge, model)))
 
 
-def _by_evidence(cases: Sequence[Case]) -> dict[EvidenceSufficiency, GroupSummary]:
+def _by_evidence(cases: Sequence[JudgedCase]) -> dict[EvidenceSufficiency, GroupSummary]:
     """Return a summary for each kind of evidence that occurs."""
     summaries = {}
     for kind in EvidenceSufficiency:
@@ -177,7 +177,7 @@ def _by_evidence(cases: Sequence[Case]) -> dict[EvidenceSufficiency, GroupSummar
     return summaries
 
 
-def _local_failures(cases: Sequence[Case]) -> dict[LocalFailure, int]:
+def _local_failures(cases: Sequence[JudgedCase]) -> dict[LocalFailure, int]:
     # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
     counts = Counter(step.failure for case in cases for step in case.judgment.steps)
     return {code: counts[code] for code in LocalFailure if counts[code]}
@@ -197,7 +197,7 @@ def _has_labels(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
     return verdict.correct is correct and verdict.globally_sufficient is sufficient
 
 
-def _unjudged(cases: Sequence[Case]) -> dict[Criterion, dict[str, int]]:
+def _unjudged(cases: Sequence[JudgedCase]) -> dict[Criterion, dict[str, int]]:
     """Count missing labels by criterion and kind of reason."""
     counts = Counter(
         (criterion, reason_kind(reason)) for case in cases for criterion, reason in case.judgment.unjudged.items()
@@ -222,7 +222,7 @@ _BROKEN = {
 """Sentence for each failure class, with optional parts from the judgment."""
 
 
-def describe_response_failure(case: Case) -> str:
+def describe_response_failure(case: JudgedCase) -> str:
     """Return a sentence or two on what is wrong with a response."""
     judgment, verdict = case.judgment, case.verdict
     sentences = []

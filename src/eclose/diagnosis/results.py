@@ -14,7 +14,7 @@ from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diag
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_percent_with_interval
-from eclose.judged_cases import Case, name_runs, read_runs
+from eclose.judged_cases import JudgedCase, name_run_folders, read_cases_of_runs
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT, VALIDATION
 
@@ -76,7 +76,7 @@ class Results:
     """
 
     diagnosis: Diagnosis
-    cases: tuple[Case, ...]
+    cases: tuple[JudgedCase, ...]
     context: ReportContext
     notices: tuple[str, ...] = ()
     folder: Path | None = None
@@ -101,7 +101,7 @@ class Results:
         )
 
     @property
-    def worst(self) -> tuple[Case, ...]:
+    def worst(self) -> tuple[JudgedCase, ...]:
         """Unreliable responses, those with the most broken labels first."""
         unreliable = [case for case in self.cases if case.verdict.reliable is False]
         return tuple(sorted(unreliable, key=lambda case: (-count_false_labels(case), case.response.id)))
@@ -110,7 +110,7 @@ class Results:
         """Return the number of judged responses."""
         return len(self.cases)
 
-    def __iter__(self) -> Iterator[Case]:
+    def __iter__(self) -> Iterator[JudgedCase]:
         """Iterate over the cases."""
         return iter(self.cases)
 
@@ -186,7 +186,7 @@ _LABELS = (
 )
 
 
-def _row(case: Case) -> dict[str, Any]:
+def _row(case: JudgedCase) -> dict[str, Any]:
     verdict, source = case.verdict, case.response.source
     return {
         "response_id": case.response.id,
@@ -206,7 +206,7 @@ def _row(case: Case) -> dict[str, Any]:
     }
 
 
-def count_false_labels(case: Case) -> int:
+def count_false_labels(case: JudgedCase) -> int:
     """Count the five labels that are false."""
     verdict = case.verdict
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
@@ -258,7 +258,7 @@ def diagnose(
             notices.append(sentence)
             notify(sentence)
 
-    case_set = read_runs(folders, allow_stale=allow_stale)
+    case_set = read_cases_of_runs(folders, allow_stale=allow_stale)
     note(list_case_notices(case_set))
     diagnosis = diagnose_cases(case_set.cases)
     validation = None if validation is None else Path(validation)
@@ -266,9 +266,11 @@ def diagnose(
     note(f"STALE: {sentence}" for sentence in stale)
     context = _context(case_set, stale, title)
     if against is not None:
-        base = read_runs([Path(against)], allow_stale=allow_stale)
+        base = read_cases_of_runs([Path(against)], allow_stale=allow_stale)
         note(list_case_notices(base))
-        context = _compared(context, case_set.cases, base, name_runs([*folders, Path(against)])[-1], seed, resamples)
+        context = _compared(
+            context, case_set.cases, base, name_run_folders([*folders, Path(against)])[-1], seed, resamples
+        )
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, case_set.cases, validation, seed)
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
@@ -346,7 +348,7 @@ def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[st
 
 
 def _compared(
-    context: ReportContext, cases: Sequence[Case], base: CaseSet, name: str, seed: int, resamples: int
+    context: ReportContext, cases: Sequence[JudgedCase], base: CaseSet, name: str, seed: int, resamples: int
 ) -> ReportContext:
     """Return the context with the comparison, and with what is stale or was not used in the base run."""
     import numpy as np  # noqa: PLC0415
@@ -361,7 +363,7 @@ def _compared(
 
 
 def _corrected(
-    context: ReportContext, runs: Sequence[Path], cases: Sequence[Case], validation: Path | None, seed: int
+    context: ReportContext, runs: Sequence[Path], cases: Sequence[JudgedCase], validation: Path | None, seed: int
 ) -> ReportContext:
     """Return the context with the corrected rates of the runs, or with the reason why there are none."""
     import numpy as np  # noqa: PLC0415

@@ -19,7 +19,7 @@ from eclose.diagnosis.gate import (
     check_gate_limits,
 )
 from eclose.diagnosis.results import list_case_notices
-from eclose.judged_cases import Case, CaseSet, read_cases, refuse_other_questions
+from eclose.judged_cases import CaseSet, JudgedCase, read_judged_cases, refuse_reused_question_ids
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
 
@@ -46,7 +46,7 @@ class GateResult:
     limits: GateLimits
     report: GateReport
     diagnosis: Diagnosis
-    cases: tuple[Case, ...]
+    cases: tuple[JudgedCase, ...]
     left_out: tuple[tuple[str, str], ...]
     corrected: Mapping[Metric, CorrectedRate]
     notices: tuple[str, ...]
@@ -79,7 +79,7 @@ class GateResult:
 
 
 def gate(
-    run: Path | str | Iterable[Case],
+    run: Path | str | Iterable[JudgedCase],
     *,
     min_trr: float | None = None,
     min_accuracy: float | None = None,
@@ -141,7 +141,7 @@ def gate(
 
 
 def _check_run(
-    run: Path | str | Iterable[Case],
+    run: Path | str | Iterable[JudgedCase],
     limits: GateLimits,
     against: Path | str | None,
     validation: Path | str | None,
@@ -152,8 +152,10 @@ def _check_run(
 ) -> GateResult:
     """Read the run and its base run, and check every limit."""
     folder = Path(run) if isinstance(run, str | Path) else None
-    case_set = read_cases(Path(run), allow_stale=allow_stale) if isinstance(run, str | Path) else CaseSet(tuple(run))
-    base = None if against is None else read_cases(Path(against), allow_stale=allow_stale)
+    case_set = (
+        read_judged_cases(Path(run), allow_stale=allow_stale) if isinstance(run, str | Path) else CaseSet(tuple(run))
+    )
+    base = None if against is None else read_judged_cases(Path(against), allow_stale=allow_stale)
     notices = (*list_case_notices(case_set), *(() if base is None else list_case_notices(base)))
     if notify is not None:
         for notice in notices:
@@ -188,7 +190,7 @@ def _baseline(case_set: CaseSet, base: CaseSet, name: str, seed: int) -> GateBas
 
     from eclose.diagnosis.compare import compare_runs_by_question  # noqa: PLC0415
 
-    refuse_other_questions(case_set.cases, base.cases)
+    refuse_reused_question_ids(case_set.cases, base.cases)
     rows = ([case.row for case in side.cases] for side in (case_set, base))
     overall = compare_runs_by_question(*rows, rng=np.random.default_rng(seed)).overall
     rates = {

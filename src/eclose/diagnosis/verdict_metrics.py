@@ -35,7 +35,7 @@ class VerdictMetrics(NamedTuple):
         return {"settings": {"by": list(self.by)}, "stale": self.stale, "groups": groups}
 
 
-def measure_verdicts(path: Path, by: Sequence[str] = (), *, allow_stale: bool = False) -> VerdictMetrics:
+def compute_verdict_metrics(path: Path, by: Sequence[str] = (), *, allow_stale: bool = False) -> VerdictMetrics:
     """Read a file of verdicts and return its metrics, with 95 % intervals over questions.
 
     Raises:

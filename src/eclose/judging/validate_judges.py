@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.judged_cases import name_runs
+from eclose.judged_cases import name_run_folders
 from eclose.judging.validation_file import (
     Validation,
     compare_judge_runs,
@@ -65,7 +65,7 @@ def validate_judges(
     rng = np.random.default_rng(seed)
     labels = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
     people = read_verdicts(verdicts)
-    others = dict(zip(name_runs([run, *against])[1:], against, strict=True))
+    others = dict(zip(name_run_folders([run, *against])[1:], against, strict=True))
     # All refusals come before the bootstrap, which takes the longest.
     stale = [sentence for folder in against for sentence in _check_same_responses(run, folder, allow_stale=allow_stale)]
     validation = validate_run(run, people, rng=rng, resamples=resamples, allow_stale=allow_stale)

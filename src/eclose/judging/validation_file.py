@@ -19,7 +19,7 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.judged_cases import check_run
+from eclose.judged_cases import check_judged_inputs
 from eclose.metrics.judge_against_people import (
     GroupValidation,
     JudgedLabel,
@@ -171,7 +171,7 @@ def validate_run(
 ) -> Validation:
     """Compare the judge of a run's folder with people; raise for stale judgments unless ``allow_stale``."""
     require_regular_file(run / JUDGMENTS)
-    provenance = check_run(run, allow_stale=allow_stale)
+    provenance = check_judged_inputs(run, allow_stale=allow_stale)
     responses = read_records(run / RESPONSES, Response)
     validation = validate_judgments_file(run, verdicts, responses, rng=rng, strata=strata, resamples=resamples)
     return replace(validation, stale=provenance.stale)

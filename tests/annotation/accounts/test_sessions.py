@@ -14,7 +14,7 @@ from eclose.annotation.accounts import passwords, people, sessions
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.accounts.sessions import (
     SessionLifetimes,
-    csrf_matches,
+    csrf_token_matches,
     delete_expired_sessions,
     end_login_session,
     find_login_session,
@@ -295,9 +295,9 @@ def test_the_hash_of_a_token_is_no_token(connection, ann, now):
 def test_a_form_belongs_to_its_session(connection, ann, now):
     one, other = (log_in_person(connection, "ann", GOOD, now=now) for _ in range(2))
     session = find_login_session(connection, one.token, now=now)
-    assert csrf_matches(session, one.csrf)
+    assert csrf_token_matches(session, one.csrf)
     for given in (other.csrf, "", one.csrf[:-1], one.csrf + "0", one.token, session.token_hash, "é", "\ud800"):
-        assert not csrf_matches(session, given)
+        assert not csrf_token_matches(session, given)
 
 
 # Time tells nothing (ASVS 6.3.8)

@@ -22,7 +22,7 @@ from eclose.core.judgment import Judgment, Screening
 from eclose.core.response import Source
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import SettingError, UserError
-from eclose.judged_cases import read_cases
+from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.manifest import hash_file, read_manifest
 
@@ -226,7 +226,7 @@ def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     with project.reading() as connection:
         write(out, read_annotations(connection), material=read_annotation_material(connection))
     project.close()
-    read_records = read_cases(out)
+    read_records = read_judged_cases(out)
     cases, left = read_records.cases, read_records.left_out
     assert (read_records.checked, read_records.stale) == (True, ())
     settled = lines(out / "labels.jsonl")

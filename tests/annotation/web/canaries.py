@@ -27,7 +27,7 @@ from eclose.annotation.accounts import people, sessions
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
 from eclose.annotation.material_store import add_questions, add_responses
-from eclose.annotation.project import DATABASE, Project, ProjectSettings, create_project
+from eclose.annotation.project import DATABASE, AnnotationProject, AnnotationProjectSettings, create_annotation_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace
 from eclose.protocol.auditing import DisclosedFamily
@@ -163,7 +163,7 @@ class Task(NamedTuple):
 class Study:
     """A project full of tokens, and everybody's way in."""
 
-    project: Project
+    project: AnnotationProject
     canaries: Canaries
     names: dict[str, str]
     keys: dict[str, str]
@@ -222,7 +222,7 @@ _ADD_TASK = text(
 )
 
 
-def _fill(project: Project, canaries: Canaries, questions: int) -> dict[str, str]:
+def _fill(project: AnnotationProject, canaries: Canaries, questions: int) -> dict[str, str]:
     """Two responses to every question, the last of them without an answer, and a family."""
     instances = [_instance(canaries, f"q{number}") for number in range(questions)]
     responses = [
@@ -240,7 +240,7 @@ def _fill(project: Project, canaries: Canaries, questions: int) -> dict[str, str
     return {key: found[key] for key in canaries.kinds({"question id", "response id", "family id"})}
 
 
-def _people(project: Project, canaries: Canaries) -> tuple[dict[str, str], dict[str, str], str]:
+def _people(project: AnnotationProject, canaries: Canaries) -> tuple[dict[str, str], dict[str, str], str]:
     """Everybody with their work and a session; their names, the sessions' tokens, and an invitation that waits."""
     now, names, keys, there = datetime.now(UTC), {}, {}, {}
     with project.writing() as connection:
@@ -269,7 +269,9 @@ def _template(seed: int, questions: int, settings: tuple) -> tuple[Path, tuple]:
     folder = Path(mkdtemp(prefix="canaries"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     canaries = Canaries(seed)
-    project = create_project(folder / "study", ProjectSettings(canaries.token("project", "all"), **dict(settings)))
+    project = create_annotation_project(
+        folder / "study", AnnotationProjectSettings(canaries.token("project", "all"), **dict(settings))
+    )
     by_key = _fill(project, canaries, questions)
     names, keys, invited = _people(project, canaries)
     project.close()
@@ -281,7 +283,7 @@ def study(folder: Path, *, seed: int = 1, questions: int = 2, **settings):
     """A project full of tokens, in a folder of its own."""
     made, parts = _template(seed, questions, tuple(sorted(settings.items())))
     shutil.copytree(made, folder)
-    project = Project(folder, parts[0], make_database_engine(folder / DATABASE, connections=8))
+    project = AnnotationProject(folder, parts[0], make_database_engine(folder / DATABASE, connections=8))
     _in_no_hurry_to_the_disk(project)
     try:
         # A test may log somebody in anew: what is shared is copied.
@@ -290,7 +292,7 @@ def study(folder: Path, *, seed: int = 1, questions: int = 2, **settings):
         project.close()
 
 
-def _in_no_hurry_to_the_disk(project: Project) -> None:
+def _in_no_hurry_to_the_disk(project: AnnotationProject) -> None:
     """What survives a power cut is tested elsewhere; thousands of requests need not wait for it."""
 
     @event.listens_for(project.engine, "connect")

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from tests.annotation.web.canaries import NOBODY, study
 from tests.annotation.web.crowd import crowd
 
-from eclose.annotation.project import ProjectSettings, create_project
+from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "security" / "annotation.md"
@@ -138,7 +138,7 @@ def test_password_fields_hide_and_let_paste(tmp_path):
 
 
 def test_there_is_no_account_that_nobody_made(tmp_path):
-    project = create_project(tmp_path / "study", ProjectSettings("study"))
+    project = create_annotation_project(tmp_path / "study", AnnotationProjectSettings("study"))
     with project.reading() as connection:
         counted = [
             connection.execute(text(f"SELECT count(*) FROM annotate_{name}")).scalar_one()

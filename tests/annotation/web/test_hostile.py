@@ -20,7 +20,7 @@ from tests.diagnosis.report.hostile import PAYLOADS
 from eclose.annotation.accounts import people, sessions
 from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
 from eclose.annotation.material_store import add_questions, add_responses
-from eclose.annotation.project import ProjectSettings, create_project
+from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Source, Trace
 from eclose.protocol.auditing import DisclosedFamily
@@ -52,7 +52,7 @@ def study_of(folder, texts):
     evidence = tuple(Passage(f"{number}", text, text) for number, text in enumerate(texts))
     instance = Instance(whole, whole, evidence, whole, tuple(texts), benchmark=whole)
     response = Response(whole, whole, Trace.of(*texts), whole, Source(whole, method=whole), completion=whole)
-    project = create_project(folder, ProjectSettings(whole))
+    project = create_annotation_project(folder, AnnotationProjectSettings(whole))
     now, keys, there = datetime.now(UTC), {}, {}
     with project.writing() as connection:
         add_questions(connection, [instance])

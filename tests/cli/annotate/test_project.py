@@ -18,7 +18,7 @@ import pytest
 from tests.annotation.projects import material, who, work_off
 from typer.testing import CliRunner
 
-from eclose.annotation.project import open_project
+from eclose.annotation.project import open_annotation_project
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import write_records
@@ -91,7 +91,7 @@ def test_work_can_be_given_out_later_and_once(tmp_path, source):
 
 def test_status_tells_how_far_everybody_is(study):
     folder, _ = study
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     work_off(project, who(project, "ann"))
     project.close()
     told = run("status", folder)[1]
@@ -204,7 +204,7 @@ def test_label_from_the_page_to_corrected_rates(tmp_path):
     process, where = started("label", folder, "--n", "12", "--no-browser")
     me = Person()
     url, page = me.get(where)
-    project = open_project(folder / "labels")
+    project = open_annotation_project(folder / "labels")
     with closing(sqlite3.connect(folder / "labels" / "project.sqlite")) as connection:
         tasks = dict(
             connection.execute(

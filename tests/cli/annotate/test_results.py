@@ -11,7 +11,7 @@ from tests.annotation.results.test_label_studio import YES, chosen
 from typer.testing import CliRunner
 
 from eclose.annotation.audit_log import verify_audit_log
-from eclose.annotation.project import open_project
+from eclose.annotation.project import open_annotation_project
 from eclose.cli.annotate import results
 from eclose.cli.main import app as whole
 from eclose.core.judgment import Judgment, Screening
@@ -95,7 +95,7 @@ def test_an_export_says_what_is_settled_and_what_is_open(project, tmp_path):
     assert told[0] == "8 responses = 5 settled, 3 open (1 of 2 have finished: 3)"
     assert told[1] == "4 questions = 4 settled"
     assert "nothing to do" in run("export", project, "--out", tmp_path / "out")
-    opened = open_project(project)
+    opened = open_annotation_project(project)
     with opened.reading() as connection:
         assert list(verify_audit_log(connection, opened.head)) == []
     opened.close()
@@ -105,7 +105,7 @@ def test_every_new_export_is_in_the_log_once(tmp_path):
     study(tmp_path / "study").close()
 
     def logged():
-        opened = open_project(tmp_path / "study")
+        opened = open_annotation_project(tmp_path / "study")
         with opened.reading() as connection:
             rows = connection.exec_driver_sql("SELECT detail FROM annotate_events WHERE action = 'exported'").all()
         opened.close()

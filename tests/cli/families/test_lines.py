@@ -10,13 +10,13 @@ import pytest
 from tests.diagnosis.report.families.family_making import full_family, hostile_family
 from tests.diagnosis.report.hostile import PAYLOADS
 
-from eclose.cli.families.lines import WIDTH, family_lines, format_plain, print_family
+from eclose.cli.families.lines import WIDTH, format_plain_line, list_family_lines, print_family
 from eclose.core.instance import Passage
 from eclose.diagnosis.report.families.view import make_family_display
 
 
 def text(family, **options):
-    return "\n".join(format_plain(line) for line in family_lines(make_family_display(family), **options))
+    return "\n".join(format_plain_line(line) for line in list_family_lines(make_family_display(family), **options))
 
 
 def test_everything_is_told():

@@ -21,7 +21,7 @@ from tests.generating import questions, server
 from tests.store.postgres import fresh_database
 
 from eclose.cli.main import app
-from eclose.cli.shared.dotenv import _KNOWN, load_file, read_variables
+from eclose.cli.shared.dotenv import _KNOWN, load_env_file, parse_env_file
 from eclose.core.response import Response
 from eclose.errors import UserError
 from eclose.store.records.jsonl import read_records
@@ -318,7 +318,7 @@ def test_flags_are_found_in_a_file_that_is_named(folder):
 
 def test_variables_are_read_as_people_write_them():
     text = "A=1\n# B=2\nexport C = three \nD='a # b'\nE=\"x\" # said\nF=x # said\nG=\nno line\nH=a#b\n"
-    assert read_variables(text) == {
+    assert parse_env_file(text) == {
         "A": "1",
         "C": "three",
         "D": "a # b",
@@ -346,9 +346,9 @@ def test_the_environment_wins_and_only_our_own_is_taken(tmp_path, capsys):
     }
     write_env(tmp_path, ECLOSE_BUDGET="1", ECLOSE_MODEL="groq/m", GROQ_API_KEY="k", **never)
     environ = {"ECLOSE_BUDGET": "2", "PATH": "/bin"}
-    load_file(tmp_path, environ)
+    load_env_file(tmp_path, environ)
     assert environ == {"ECLOSE_BUDGET": "2", "PATH": "/bin", "ECLOSE_MODEL": "groq/m", "GROQ_API_KEY": "k"}
-    load_file(tmp_path / "nowhere", environ)
+    load_env_file(tmp_path / "nowhere", environ)
     assert capsys.readouterr().err == ""
 
 
@@ -359,7 +359,7 @@ def test_the_environment_wins_and_only_our_own_is_taken(tmp_path, capsys):
 def test_no_role_can_be_an_address(tmp_path, name, value):
     write_env(tmp_path, **{f"ECLOSE_{name}": value})
     environ: dict[str, str] = {}
-    load_file(tmp_path, environ)
+    load_env_file(tmp_path, environ)
     assert environ == {}
 
 
@@ -368,18 +368,18 @@ def test_a_ledger_outside_the_folder_is_not_taken(tmp_path, value, capsys):
     (tmp_path / "link").symlink_to(tmp_path.parent)
     write_env(tmp_path, ECLOSE_LEDGER=value)
     environ: dict[str, str] = {}
-    load_file(tmp_path, environ)
+    load_env_file(tmp_path, environ)
     assert environ == {}
     assert "ECLOSE_LEDGER is ignored" in capsys.readouterr().err
     write_env(tmp_path, ECLOSE_LEDGER="calls/here.db")
-    load_file(tmp_path, environ)
+    load_env_file(tmp_path, environ)
     assert environ == {"ECLOSE_LEDGER": "calls/here.db"}
 
 
 def test_prices_of_a_folder_would_unmake_the_users_budget(tmp_path, capsys):
     write_env(tmp_path, ECLOSE_PRICES="prices.json")
     environ = {"ECLOSE_BUDGET": "5"}
-    load_file(tmp_path, environ)
+    load_env_file(tmp_path, environ)
     assert environ == {"ECLOSE_BUDGET": "5"}
     assert "pass --prices" in capsys.readouterr().err
 
@@ -388,11 +388,11 @@ def test_a_pair_is_taken_whole_or_not_at_all(tmp_path, capsys):
     write_env(tmp_path, OPENAI_BASE_URL="https://mine.example/v1", OPENAI_API_KEY=CANARY)
     for before in ({}, {"OPENAI_API_KEY": CANARY}, {"OPENAI_API_KEY": ""}):
         environ = dict(before)
-        load_file(tmp_path, environ)
+        load_env_file(tmp_path, environ)
         assert environ == {"OPENAI_BASE_URL": "https://mine.example/v1", "OPENAI_API_KEY": CANARY}
     capsys.readouterr()
     environ = {"OPENAI_API_KEY": "another"}
-    load_file(tmp_path, environ)
+    load_env_file(tmp_path, environ)
     assert environ == {"OPENAI_API_KEY": "another"}
     message = capsys.readouterr().err
     assert "OPENAI_API_KEY is set in the environment" in message
@@ -409,7 +409,7 @@ def test_a_named_file_decides_everything_but_never_sends_a_key_past_its_own(tmp_
         HTTPS_PROXY="http://evil",
     )
     environ = {"ECLOSE_API_KEY": CANARY}
-    load_file(tmp_path / ".env", environ, trusted=True)
+    load_env_file(tmp_path / ".env", environ, trusted=True)
     assert environ == {
         "ECLOSE_BASE_URL": "http://server/v1",
         "ECLOSE_API_KEY": "own",
@@ -418,17 +418,17 @@ def test_a_named_file_decides_everything_but_never_sends_a_key_past_its_own(tmp_
     }
     assert capsys.readouterr().err == ""
     with pytest.raises(UserError, match=r"nowhere\.env: there is no such file"):
-        load_file(tmp_path / "nowhere.env", {}, trusted=True)
+        load_env_file(tmp_path / "nowhere.env", {}, trusted=True)
 
 
 def test_a_file_that_is_no_text_does_not_stop_a_command(tmp_path, capsys):
     (tmp_path / ".env").write_bytes(b"ECLOSE_BUDGET=1\nNAME=\xff\xfe\n")
     environ: dict[str, str] = {}
-    load_file(tmp_path, environ)
+    load_env_file(tmp_path, environ)
     assert environ == {}
     assert ".env: is ignored because it is not UTF-8 text" in capsys.readouterr().err
     with pytest.raises(UserError, match="is not UTF-8 text"):
-        load_file(tmp_path / ".env", environ, trusted=True)
+        load_env_file(tmp_path / ".env", environ, trusted=True)
 
 
 @pytest.mark.slow

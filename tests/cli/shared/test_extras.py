@@ -17,7 +17,7 @@ import typer
 
 import eclose
 from eclose.cli.main import app
-from eclose.cli.shared.extras import _EXTRAS, install_line
+from eclose.cli.shared.extras import _EXTRAS, describe_missing_extra
 
 ROOT = Path(__file__).parents[3]
 EXIT_CODES = {0, 2, 3, 75, 100, 101}
@@ -215,6 +215,6 @@ def test_the_table_of_extras_is_that_of_the_package():
 
 
 def test_other_import_errors_stay_bugs():
-    assert install_line(ModuleNotFoundError("No module named 'numpi'", name="numpi")) is None
-    assert install_line(ImportError("cannot import name 'x' from 'torch'", name="torch")) is None
-    assert "eclose[train]" in (install_line(ModuleNotFoundError("torch", name="torch.nn")) or "")
+    assert describe_missing_extra(ModuleNotFoundError("No module named 'numpi'", name="numpi")) is None
+    assert describe_missing_extra(ImportError("cannot import name 'x' from 'torch'", name="torch")) is None
+    assert "eclose[train]" in (describe_missing_extra(ModuleNotFoundError("torch", name="torch.nn")) or "")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from eclose.cli.shared.output import count_progress, plural, print_table, printable
+from eclose.cli.shared.output import escape_invisible, format_count, print_table, show_record_count
 
 
 class Terminal(io.StringIO):
@@ -94,14 +94,14 @@ def test_cells_are_made_printable(capsys):
 
 
 def test_what_can_be_seen_stays_as_it_is(capsys):
-    assert printable("Ça, 東京\u3000\u00a0 é 🎬") == "Ça, 東京\u3000\u00a0 é 🎬"
-    assert printable("\ud800\x7f") == r"\ud800\x7f"
+    assert escape_invisible("Ça, 東京\u3000\u00a0 é 🎬") == "Ça, 東京\u3000\u00a0 é 🎬"
+    assert escape_invisible("\ud800\x7f") == r"\ud800\x7f"
     print_table("Title", ("name", "n"), [("東京", "1"), ("e\u0301a", "2")])
     assert capsys.readouterr().out.splitlines()[2:] == ["東京  1", "e\u0301a    2"]
 
 
 def test_one_is_no_plural():
-    assert [plural(count, "question") for count in (0, 1, 2, 1_000)] == [
+    assert [format_count(count, "question") for count in (0, 1, 2, 1_000)] == [
         "0 questions",
         "1 question",
         "2 questions",
@@ -112,7 +112,7 @@ def test_one_is_no_plural():
 def test_progress_takes_a_label_as_it_is(monkeypatch):
     error = Terminal()
     monkeypatch.setattr(sys, "stderr", error)
-    assert list(count_progress(range(1_000), "reading [bold]\x1b]0;x\x07.jsonl")) == list(range(1_000))
+    assert list(show_record_count(range(1_000), "reading [bold]\x1b]0;x\x07.jsonl")) == list(range(1_000))
     assert "\x1b]0;x" not in error.getvalue()
 
 
@@ -120,5 +120,5 @@ def test_progress_takes_a_label_as_it_is(monkeypatch):
 def test_progress_passes_everything_on_and_shows_on_terminals_only(monkeypatch, stream):
     error = stream()
     monkeypatch.setattr(sys, "stderr", error)
-    assert list(count_progress(range(2_500), "reading")) == list(range(2_500))
+    assert list(show_record_count(range(2_500), "reading")) == list(range(2_500))
     assert bool(error.getvalue()) == error.isatty()

@@ -5,11 +5,11 @@ from dataclasses import asdict, replace
 from functools import cache
 from itertools import islice
 
-from eclose.construction.audit.file_names import FormFormat
-from eclose.construction.audit.forms import encode_forms
+from eclose.construction.audit.file_names import AuditFormFormat
+from eclose.construction.audit.forms import encode_audit_forms
 from eclose.construction.audit.sample import DEVELOPMENT, TRAINING
-from eclose.core.edits import Replacement
-from eclose.core.family import FamilyFinding, Intervention
+from eclose.core.edits import TextReplacement
+from eclose.core.family import FamilyFinding, PassageIntervention
 from eclose.protocol.auditing import MARKS
 from eclose.store.records.jsonl import ReadRecord
 from eclose.world.make.families import make_families
@@ -29,7 +29,7 @@ def family(name, dataset, number=0):
         id=f"SECRET-{name}",
         source=replace(base.source, id=f"SECRET-SOURCE-{name}", benchmark=dataset),
         evidence_edits=tuple(
-            replace(edit, intervention=Intervention("SECRET-CLAIM", (Replacement("SECRET-OLD", "SECRET-NEW"),)))
+            replace(edit, intervention=PassageIntervention("SECRET-CLAIM", (TextReplacement("SECRET-OLD", "SECRET-NEW"),)))
             for edit in base.evidence_edits
         ),
         question_edit=replace(base.question_edit, component="SECRET-COMPONENT"),
@@ -61,6 +61,6 @@ def fill(path, forms, failing=None):
     return path
 
 
-def blank(path, forms, layout=FormFormat.JSONL):
-    path.write_bytes(encode_forms(forms, layout))
+def blank(path, forms, layout=AuditFormFormat.JSONL):
+    path.write_bytes(encode_audit_forms(forms, layout))
     return path

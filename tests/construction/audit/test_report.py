@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 from tests.construction.audit.auditing import blank, corpus, fill, filled
 
-from eclose.construction.audit.forms import read_forms
-from eclose.construction.audit.report import COLUMNS, build_audit_report, match_forms, settle_families
+from eclose.construction.audit.forms import read_filled_forms
+from eclose.construction.audit.report import (
+    COLUMNS,
+    build_audit_report,
+    match_forms_to_families,
+    settle_audited_families,
+)
 from eclose.construction.audit.sample import AuditKey, AuditStratum, draw_audit_sample
 from eclose.core.family import ViewKind
 from eclose.errors import SettingError, UserError
@@ -32,7 +37,7 @@ def given(key, path, annotator, failing=None, only=None):
     marks = {item.forms[annotator - 1]: (failing or {}).get(item.family_id, ()) for item in key.items}
     form_ids = {item.forms[annotator - 1] for item in key.items if only is None or item.family_id in only}
     forms = [form for form in key.sheet(annotator) if form.id in form_ids]
-    return match_forms(key, path, read_forms(fill(path / f"forms-{annotator}.jsonl", forms, marks)))
+    return match_forms_to_families(key, path, read_filled_forms(fill(path / f"forms-{annotator}.jsonl", forms, marks)))
 
 
 def ids(key, dataset):
@@ -189,7 +194,7 @@ def test_a_third_person_decides_what_is_disputed_and_nothing_else(key, tmp_path)
     one = given(key, tmp_path, 1, {name: (GOLD,)})
     two = given(key, tmp_path, 2, {})
     third = given(key, tmp_path, 3, {quiet: (GOLD,), name: (QUESTION,)}, only={name, quiet})
-    (outcome,) = (one for one in settle_families(key, [one, two], third) if one.item.family_id == name)
+    (outcome,) = (one for one in settle_audited_families(key, [one, two], third) if one.item.family_id == name)
     assert (outcome.labels, outcome.disputed) == ((True, True, True, True), (ViewKind.GOLD,))
     audit = build_audit_report(key, [one, two], third)
     assert quiet not in audit.failing
@@ -232,7 +237,9 @@ def test_what_was_not_answered_is_open_and_named(key, tmp_path):
     empty = blank(tmp_path / "blank.jsonl", [forms[names[1]]]).read_text()
     path = tmp_path / "forms-1.jsonl"
     path.write_text("\n".join([*lines, json.dumps(half), empty]))
-    audit = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
+    audit = build_audit_report(
+        key, [match_forms_to_families(key, path, read_filled_forms(path)), given(key, tmp_path, 2)]
+    )
     returned = audit.handed[0]
     assert (returned.expected, returned.complete) == (30, 27)
     assert [returned.half_filled, returned.blank, returned.missing] == [(forms[name].id,) for name in names[:3]]
@@ -270,7 +277,9 @@ def test_notes_are_kept(key, tmp_path):
     item = key.items[3]
     path = tmp_path / "forms-1.jsonl"
     path.write_text(filled(item.form(1), note="the date is odd"))
-    audit = build_audit_report(key, [match_forms(key, path, read_forms(path)), given(key, tmp_path, 2)])
+    audit = build_audit_report(
+        key, [match_forms_to_families(key, path, read_filled_forms(path)), given(key, tmp_path, 2)]
+    )
     assert audit.notes == ((item.family_id, 1, "the date is odd"),)
 
 
@@ -284,7 +293,7 @@ def test_unknown_repeated_and_moved_forms_are_refused_all_at_once(key, tmp_path)
     path = tmp_path / "f.jsonl"
     path.write_text("\n".join(map(filled, [first, replace(second, id="f-0"), first, moved])))
     with pytest.raises(UserError) as refused:
-        match_forms(key, path, read_forms(path))
+        match_forms_to_families(key, path, read_filled_forms(path))
     message = str(refused.value)
     assert "line 2: the id 'f-0' belongs to no form of this audit" in message
     assert f"line 3: the form {first.id!r} occurs twice" in message
@@ -296,13 +305,13 @@ def test_a_question_may_lose_its_accents_in_a_spreadsheet_and_no_words(key, tmp_
     path = tmp_path / "f.jsonl"
     worn = replace(form, shown=replace(form.shown, question=f"'  {form.shown.question} \u2019\r\n"))
     path.write_text(filled(worn))
-    assert len(match_forms(key, path, read_forms(path)).forms) == 1
+    assert len(match_forms_to_families(key, path, read_filled_forms(path)).forms) == 1
 
 
 def test_the_forms_of_two_people_in_one_file(key, tmp_path):
     path = fill(tmp_path / "f.jsonl", [key.sheet(1)[0], key.sheet(2)[0], key.sheet(2)[1]])
     with pytest.raises(UserError, match="several annotators: 1, 2"):
-        match_forms(key, path, read_forms(path))
+        match_forms_to_families(key, path, read_filled_forms(path))
 
 
 def test_the_same_forms_twice_are_no_agreement(key, tmp_path):

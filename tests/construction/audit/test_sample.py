@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from tests.construction.audit.auditing import corpus, family
 
-from eclose.construction.audit.file_names import FormFormat
+from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.construction.audit.sample import (
     ALL,
     DEVELOPMENT,
@@ -14,8 +14,8 @@ from eclose.construction.audit.sample import (
     draw_audit_sample,
     encode_audit_key,
     read_audit_key,
-    read_corpus,
-    write_audit,
+    read_families_by_split,
+    write_audit_folder,
 )
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.protocol.prompts import load_text
@@ -143,18 +143,18 @@ def test_a_source_without_a_dataset_counts_as_unknown():
 def test_a_run_has_two_parts_and_a_file_one(tmp_path):
     write_records(tmp_path / "train.jsonl", [family("a", "A")])
     write_records(tmp_path / "development.jsonl", [family("b", "A", 1)])
-    assert [(split, record.value.id) for split, record in read_corpus(tmp_path)] == [
+    assert [(split, record.value.id) for split, record in read_families_by_split(tmp_path)] == [
         (TRAINING, "SECRET-a"), (DEVELOPMENT, "SECRET-b"),
     ]  # fmt: skip
-    assert [split for split, _ in read_corpus(tmp_path / "train.jsonl")] == [ALL]
+    assert [split for split, _ in read_families_by_split(tmp_path / "train.jsonl")] == [ALL]
     (tmp_path / "development.jsonl").unlink()
     with pytest.raises(UserError, match=r"development\.jsonl: there is no such file"):
-        list(read_corpus(tmp_path))
+        list(read_families_by_split(tmp_path))
 
 
 def test_the_folder(tmp_path):
     key = drawn()
-    written = write_audit(tmp_path, key, FormFormat.JSONL)
+    written = write_audit_folder(tmp_path, key, AuditFormFormat.JSONL)
     assert {path.name: new for path, new in written.items()} == dict.fromkeys(
         ["audit_family.md", "forms-1.jsonl", "forms-2.jsonl", "audit.json"], True
     )
@@ -166,24 +166,24 @@ def test_the_folder(tmp_path):
 
 
 def test_what_people_have_filled_in_is_never_overwritten(tmp_path):
-    write_audit(tmp_path, drawn(), FormFormat.JSONL)
+    write_audit_folder(tmp_path, drawn(), AuditFormFormat.JSONL)
     (tmp_path / "forms-1.jsonl").write_text("filled in")
-    assert not any(write_audit(tmp_path, drawn(), FormFormat.JSONL).values())
+    assert not any(write_audit_folder(tmp_path, drawn(), AuditFormFormat.JSONL).values())
     with pytest.raises(UserError, match="another draw"):
-        write_audit(tmp_path, drawn(seed=7), FormFormat.JSONL)
+        write_audit_folder(tmp_path, drawn(seed=7), AuditFormFormat.JSONL)
     assert (tmp_path / "forms-1.jsonl").read_text() == "filled in"
     # Without its key nobody knows what the file is.
     (tmp_path / "audit.json").unlink()
     with pytest.raises(UserError, match=r"forms-1\.jsonl: was changed"):
-        write_audit(tmp_path, drawn(), FormFormat.JSONL)
+        write_audit_folder(tmp_path, drawn(), AuditFormFormat.JSONL)
     assert not (tmp_path / "audit.json").exists()
 
 
 def test_a_changed_guideline_is_noticed(tmp_path):
-    write_audit(tmp_path, drawn(), FormFormat.JSONL)
+    write_audit_folder(tmp_path, drawn(), AuditFormFormat.JSONL)
     (tmp_path / "audit_family.md").write_text("Say yes.")
     with pytest.raises(UserError, match=r"audit_family\.md: was changed"):
-        write_audit(tmp_path, drawn(), FormFormat.JSONL)
+        write_audit_folder(tmp_path, drawn(), AuditFormFormat.JSONL)
 
 
 def test_what_is_no_key(tmp_path):

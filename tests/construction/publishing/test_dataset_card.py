@@ -13,13 +13,13 @@ from eclose.construction.publishing.dataset_card import (
     FIELDS,
     escape_markdown,
     name_size_category,
-    render_card,
-    write_card,
+    render_dataset_card,
+    write_dataset_card,
 )
-from eclose.construction.publishing.dataset_facts import LICENCES, AuditSummary, CardFacts, find_licence
+from eclose.construction.publishing.dataset_facts import LICENCES, AuditSummary, DatasetCardFacts, find_dataset_licence
 from eclose.core.family import Family
 
-FACTS = CardFacts(
+FACTS = DatasetCardFacts(
     counts={"HotpotQA": {"train": 9, "validation": 1}, "MuSiQue": {"train": 1_800, "validation": 200}},
     files={"train": "train.jsonl", "validation": "development.jsonl"},
     maker="models",
@@ -36,13 +36,13 @@ FACTS = CardFacts(
     token_limit=8_192,
     settings={"edits": 2, "limit": None},
     inputs={"instances.jsonl": "sha256:cd"},
-    licences={name: find_licence(name) for name in ("HotpotQA", "MuSiQue")},
+    licences={name: find_dataset_licence(name) for name in ("HotpotQA", "MuSiQue")},
     version="9.9.9",
 )
 
 
 def front(facts):
-    return yaml.safe_load(render_card(facts).split("---\n")[1])
+    return yaml.safe_load(render_dataset_card(facts).split("---\n")[1])
 
 
 def tables(text):
@@ -62,12 +62,12 @@ def tables(text):
 
 
 def table(facts, *head):
-    (rows,) = (rows for rows in tables(render_card(facts)) if rows[0][: len(head)] == list(head))
+    (rows,) = (rows for rows in tables(render_dataset_card(facts)) if rows[0][: len(head)] == list(head))
     return rows[1:]
 
 
 def prose(facts):
-    return " ".join(render_card(facts).split())
+    return " ".join(render_dataset_card(facts).split())
 
 
 def test_the_front_matter_is_what_a_hub_reads():
@@ -99,7 +99,9 @@ def test_sizes(families, named):
 
 def test_an_unknown_source_has_no_licence_and_no_language():
     facts = replace(
-        FACTS, counts={**FACTS.counts, "ours": {"train": 1}}, licences={**FACTS.licences, "ours": find_licence("ours")}
+        FACTS,
+        counts={**FACTS.counts, "ours": {"train": 1}},
+        licences={**FACTS.licences, "ours": find_dataset_licence("ours")},
     )
     assert front(facts)["license"] == ["cc-by-4.0", "cc-by-sa-4.0", "unknown"]
     assert "language" not in front(facts)
@@ -107,15 +109,15 @@ def test_an_unknown_source_has_no_licence_and_no_language():
 
 
 def test_only_profiles_of_the_world_are_ours():
-    assert find_licence("world-2wiki").id == "apache-2.0"
-    assert find_licence("world-news").id == "unknown"
+    assert find_dataset_licence("world-2wiki").id == "apache-2.0"
+    assert find_dataset_licence("world-news").id == "unknown"
     assert {name for name in LICENCES if not name.startswith("world-")} == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"}
 
 
 def test_share_alike_is_said_where_it_binds():
     sentence = "must carry the same licence"
-    assert sentence in render_card(FACTS)
-    assert sentence not in render_card(replace(FACTS, counts={"MuSiQue": {"train": 1}}))
+    assert sentence in render_dataset_card(FACTS)
+    assert sentence not in render_dataset_card(replace(FACTS, counts={"MuSiQue": {"train": 1}}))
 
 
 def test_counts_and_funnel_with_their_sums():
@@ -150,17 +152,17 @@ def test_who_wrote_and_who_checked():
         ["screened and verified", "anthropic/claude-5"],
         ["verified the finished families", "openai/gpt-5.6-sol"],
     ]
-    assert "the constructor's own family (openai/gpt-5.6-sol)" in render_card(FACTS)
+    assert "the constructor's own family (openai/gpt-5.6-sol)" in render_dataset_card(FACTS)
     alone = replace(FACTS, reverifier=None)
     assert table(alone, "", "model")[-1] == ["verified the finished families", "–"]
-    assert "own family" not in render_card(alone)
-    assert "Finished families were not checked a second time." in render_card(alone)
+    assert "own family" not in render_dataset_card(alone)
+    assert "Finished families were not checked a second time." in render_dataset_card(alone)
 
 
 def test_trying_again_is_a_limit():
-    assert "Every part was attempted once." in render_card(FACTS)
-    assert "attempted up to 3 times" in render_card(replace(FACTS, attempts=3))
-    assert "number of attempts at each part is not recorded" in render_card(replace(FACTS, attempts=None))
+    assert "Every part was attempted once." in render_dataset_card(FACTS)
+    assert "attempted up to 3 times" in render_dataset_card(replace(FACTS, attempts=3))
+    assert "number of attempts at each part is not recorded" in render_dataset_card(replace(FACTS, attempts=None))
 
 
 def test_how_tokens_were_counted():
@@ -170,7 +172,7 @@ def test_how_tokens_were_counted():
 
 
 def test_an_audit_is_told_of_only_where_there_was_one():
-    assert "- Not audited" in render_card(FACTS)
+    assert "- Not audited" in render_dataset_card(FACTS)
     text = prose(replace(FACTS, audit=AuditSummary("audit-report.json", 300, 0)))
     assert "People audited a sample of 300 families; for the results see audit-report.json in the folder" in text
     assert "Not audited" not in text
@@ -178,8 +180,8 @@ def test_an_audit_is_told_of_only_where_there_was_one():
 
 
 def test_what_nobody_recorded_is_said_to_be_unknown():
-    facts = CardFacts(counts={"ours": {"train": 2}})
-    text = render_card(facts)
+    facts = DatasetCardFacts(counts={"ours": {"train": 2}})
+    text = render_dataset_card(facts)
     for sentence in (
         "It is not recorded how these families were made.",
         "It is not recorded which models wrote and checked them.",
@@ -208,16 +210,16 @@ def test_names_from_outside_are_only_text():
         inputs={NASTY: NASTY},
         settings={NASTY: NASTY},
         guidelines={NASTY: NASTY},
-        licences={NASTY: find_licence(NASTY)},
+        licences={NASTY: find_dataset_licence(NASTY)},
     )
     escaped = NASTY.replace("\n", "\\n").replace("\u202e", "\\u202e")
     assert table(facts, "dataset", "train") == [[escaped, "1", "1"]]
     assert table(facts, "part", "reason") == [[escaped, escaped, "1"]]
-    tokens = MarkdownIt("commonmark").enable("table").parse(render_card(facts).split("---\n", 2)[2])
+    tokens = MarkdownIt("commonmark").enable("table").parse(render_dataset_card(facts).split("---\n", 2)[2])
     kinds = {child.type for token in tokens if token.type == "inline" for child in token.children}
     # Our own text has code spans; none of what came from outside is markup.
     assert kinds <= {"text", "text_special", "softbreak", "code_inline"}
-    assert render_card(facts).count("\n## ") == render_card(FACTS).count("\n## ")
+    assert render_dataset_card(facts).count("\n## ") == render_dataset_card(FACTS).count("\n## ")
     assert front(facts)["pretty_name"] == "Counterfactual families"
 
 
@@ -228,21 +230,21 @@ def test_plain_words_stay_as_they_are():
 def test_sections_stand_apart():
     """A heading or a table that follows a paragraph without a blank line would be read as part of it."""
     for facts in (FACTS, replace(FACTS, maker="world"), replace(FACTS, maker=None), replace(FACTS, tokenizer="t")):
-        lines = render_card(facts).split("---\n", 2)[2].splitlines()
+        lines = render_dataset_card(facts).split("---\n", 2)[2].splitlines()
         for before, line in pairwise(lines):
             if line.startswith("## ") or (line.startswith("|") and not before.startswith("|")):
                 assert before == "", line
-        assert "\n\n\n" not in render_card(facts)
+        assert "\n\n\n" not in render_dataset_card(facts)
 
 
 def test_training_is_told_with_the_files_that_are_there():
-    assert "eclose train train.jsonl --development development.jsonl --out" in render_card(FACTS)
+    assert "eclose train train.jsonl --development development.jsonl --out" in render_dataset_card(FACTS)
     whole = replace(FACTS, files={"train": "data/train-*.parquet"})
-    assert 'load_dataset("path/to/this/folder")' in render_card(whole)
-    assert 'Path("data").glob("train-*.parquet")' in render_card(whole)
-    assert "eclose train train.jsonl --out" in render_card(whole)
+    assert 'load_dataset("path/to/this/folder")' in render_dataset_card(whole)
+    assert 'Path("data").glob("train-*.parquet")' in render_dataset_card(whole)
+    assert "eclose train train.jsonl --out" in render_dataset_card(whole)
 
 
 def test_it_is_written_under_the_name_a_hub_shows(tmp_path):
-    write_card(tmp_path, FACTS)
-    assert (tmp_path / "README.md").read_text() == render_card(FACTS)
+    write_dataset_card(tmp_path, FACTS)
+    assert (tmp_path / "README.md").read_text() == render_dataset_card(FACTS)

@@ -8,14 +8,14 @@ from itertools import islice
 
 import pytest
 
-from eclose.construction.audit.sample import draw_audit_sample, read_corpus
+from eclose.construction.audit.sample import draw_audit_sample, read_families_by_split
 from eclose.construction.publishing.dataset_facts import (
     AuditSummary,
-    find_licence,
+    find_dataset_licence,
     find_origin_manifest,
     read_run_facts,
 )
-from eclose.construction.settings import ConstructSettings, hash_guidelines
+from eclose.construction.settings import ConstructSettings, hash_role_guidelines
 from eclose.construction.split import split_families
 from eclose.errors import RecordError
 from eclose.store.records.jsonl import write_records
@@ -66,7 +66,7 @@ def test_what_a_run_tells(run):
     assert (facts.maker, facts.funnel) == ("models", FUNNEL)
     assert facts.rejected == {"screen": {"unique": 4, "no reply": 1}}
     assert (facts.constructor, facts.verifier, facts.reverifier, facts.attempts) == ("a/x", "b/y", None, 2)
-    assert (facts.guidelines, facts.inputs) == (hash_guidelines(), {"instances.jsonl": "sha256:cd"})
+    assert (facts.guidelines, facts.inputs) == (hash_role_guidelines(), {"instances.jsonl": "sha256:cd"})
     assert (facts.token_limit, facts.tokenizer, facts.version, facts.audit) == (8_192, None, "9.9.9", None)
     assert set(facts.settings) == {
         "attempts",
@@ -79,7 +79,7 @@ def test_what_a_run_tells(run):
         "seed",
         "temperature",
     }
-    assert facts.licences == {name: find_licence(name) for name in facts.counts}
+    assert facts.licences == {name: find_dataset_licence(name) for name in facts.counts}
 
 
 def test_reasons_by_part_where_the_run_noted_them(run):
@@ -138,7 +138,7 @@ def test_families_of_the_world(tmp_path, families):
 @pytest.mark.parametrize("name", ["audit-report.json", "audit/audit-report.json"])
 def test_an_audit_of_these_families(run, name):
     (run / name).parent.mkdir(exist_ok=True)
-    key = draw_audit_sample(read_corpus(run), n=4, seed=1, annotators=2)
+    key = draw_audit_sample(read_families_by_split(run), n=4, seed=1, annotators=2)
     report = {"corpus": key.corpus, "audited": {"unknown": 2, "world-short-easy": 3}, "open": ["f-1"]}
     (run / name).write_text(json.dumps(report))
     assert read_run_facts(run).audit == AuditSummary(name, 5, 1)

@@ -9,8 +9,8 @@ from itertools import islice
 import pytest
 
 from eclose.construction.publishing.parquet import read_families_parquet, write_families_parquet
-from eclose.core.edits import Replacement
-from eclose.core.family import FamilyFinding, FamilyProvenance, Intervention
+from eclose.core.edits import TextReplacement
+from eclose.core.family import FamilyFinding, FamilyProvenance, PassageIntervention
 from eclose.errors import RecordError, UserError
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.world.make.families import make_families
@@ -37,7 +37,7 @@ def _made(count):
 def _full(family):
     findings = tuple(FamilyFinding("screen_seed", "m", reply, ("a",) * n, again=n == 1) for n, reply in enumerate(SAID))
     edit = replace(
-        family.evidence_edits[0], intervention=Intervention("A claim.", (Replacement("old", "new"),), ("kept",))
+        family.evidence_edits[0], intervention=PassageIntervention("A claim.", (TextReplacement("old", "new"),), ("kept",))
     )
     return replace(
         family,

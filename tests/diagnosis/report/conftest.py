@@ -13,24 +13,24 @@ from eclose.diagnosis.report.html import render_report_page
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.diagnosis.diagnose import Case, Diagnosis
+    from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
 
 
 __all__ = ["browser"]
 
 
 @pytest.fixture(scope="session")
-def cases() -> list[Case]:
+def cases() -> list[JudgedCase]:
     return make_cases(make_questions(12), 96)
 
 
 @pytest.fixture(scope="session")
-def diagnosis(cases: list[Case]) -> Diagnosis:
+def diagnosis(cases: list[JudgedCase]) -> Diagnosis:
     return make_diagnosis(cases)
 
 
 @pytest.fixture(scope="session")
-def report(cases: list[Case], diagnosis: Diagnosis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(cases: list[JudgedCase], diagnosis: Diagnosis, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the cases, unvalidated."""
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_report_page(diagnosis, cases), "utf-8")

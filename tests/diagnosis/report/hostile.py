@@ -9,7 +9,7 @@ import numpy as np
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
 from eclose.core.response import Response, Source, Trace
-from eclose.diagnosis.diagnose import Case
+from eclose.diagnosis.diagnose import JudgedCase
 from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import BaseComparison, ReportContext
 from eclose.metrics.rates import Metric
@@ -94,7 +94,7 @@ PAYLOADS = (
 )  # fmt: skip
 
 
-def hostile_case(number: int, text: str) -> Case:
+def hostile_case(number: int, text: str) -> JudgedCase:
     """A response in which every text is hostile."""
     passages = (Passage(text, text, f"{text} quoted {text}"), Passage("1", text, text))
     instance = Instance(f"{text}#{number}", text, passages, text, (text,), benchmark=text, support_ids=(text,))
@@ -120,10 +120,10 @@ def hostile_case(number: int, text: str) -> Case:
     response = Response(
         f"{text}#{number}", instance.id, Trace.of(text, text), text, Source(text), completion=text, answer_lines=2
     )
-    return Case(instance, response, judgment)
+    return JudgedCase(instance, response, judgment)
 
 
-def hostile_cases() -> list[Case]:
+def hostile_cases() -> list[JudgedCase]:
     return [hostile_case(number, text) for number, text in enumerate(PAYLOADS)]
 
 

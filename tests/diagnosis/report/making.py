@@ -13,7 +13,7 @@ from random import Random
 from eclose.core.judgment import Criterion, Judgment, StepJudgment, Support
 from eclose.core.response import Source
 from eclose.core.verdict import FailureClass
-from eclose.diagnosis.diagnose import Case, Diagnosis, diagnose_cases
+from eclose.diagnosis.diagnose import Diagnosis, JudgedCase, diagnose_cases
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
 from eclose.world.make.instances import WorldItem, make_items
 from eclose.world.oracle.judge import judge
@@ -29,10 +29,10 @@ def make_questions(count: int, seed: int = 1) -> list[WorldItem]:
     return [next(stream) for stream in islice(cycle(streams), count)]
 
 
-def make_cases(items: list[WorldItem], count: int, seed: int = 1) -> list[Case]:
+def make_cases(items: list[WorldItem], count: int, seed: int = 1) -> list[JudgedCase]:
     """Responses of several models to the questions, again and again until there are enough."""
     rng = Random(seed)
-    cases: list[Case] = []
+    cases: list[JudgedCase] = []
     for number in range(count):
         item = items[number // len(MODELS) % len(items)]
         model = list(MODELS)[number % len(MODELS)]
@@ -40,7 +40,7 @@ def make_cases(items: list[WorldItem], count: int, seed: int = 1) -> list[Case]:
     return cases
 
 
-def _case(item: WorldItem, model: str, number: int, rng: Random) -> Case:
+def _case(item: WorldItem, model: str, number: int, rng: Random) -> JudgedCase:
     broken = None
     while broken is None:
         broken = break_response(
@@ -48,7 +48,7 @@ def _case(item: WorldItem, model: str, number: int, rng: Random) -> Case:
         )
     response = replace(broken.response, id=f"{item.instance.id}/{model}/{number}", source=Source(model))
     judgment = judge(item.instance, broken.response)
-    return Case(item.instance, response, _enriched(replace(judgment, response_id=response.id), broken, item, rng))
+    return JudgedCase(item.instance, response, _enriched(replace(judgment, response_id=response.id), broken, item, rng))
 
 
 def _enriched(judgment: Judgment, broken: BrokenResponse, item: WorldItem, rng: Random) -> Judgment:
@@ -92,7 +92,7 @@ def _quoted(step: StepJudgment, text: str, item: WorldItem) -> StepJudgment:
     return replace(step, support=Support(step.support.passage_index, best), reason=reason)
 
 
-def make_diagnosis(cases: list[Case], resamples: int = 200) -> Diagnosis:
+def make_diagnosis(cases: list[JudgedCase], resamples: int = 200) -> Diagnosis:
     return diagnose_cases(cases)
 
 

@@ -16,7 +16,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import NO_ANSWER, NO_TRACE, REFERENCE_FREE, Criterion, Judgment, StepJudgment
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
-from eclose.diagnosis.diagnose import Case
+from eclose.diagnosis.diagnose import JudgedCase
 from eclose.errors import RecordError
 from eclose.integrations.inspect import cases
 
@@ -52,7 +52,7 @@ def test_an_average_of_labels_is_none():
 
 
 def test_a_score_names_the_broken_link_and_holds_the_judgment():
-    score = cases.build_judged_score(Case(INSTANCE, RESPONSE, JUDGMENT))
+    score = cases.build_judged_score(JudgedCase(INSTANCE, RESPONSE, JUDGMENT))
     assert score.answer == "Lima"
     assert (
         score.explanation
@@ -72,7 +72,7 @@ def test_a_score_names_the_broken_link_and_holds_the_judgment():
 )
 def test_whose_fault_a_missing_label_is(unjudged, reason):
     judgment = replace(JUDGMENT, unjudged={Criterion(name): why for name, why in unjudged.items()})
-    score = cases.build_judged_score(Case(INSTANCE, RESPONSE, judgment))
+    score = cases.build_judged_score(JudgedCase(INSTANCE, RESPONSE, judgment))
     assert score.reason == reason
     assert all(f"{name} ({why})" in score.explanation for name, why in unjudged.items())
 

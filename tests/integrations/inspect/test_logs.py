@@ -29,7 +29,7 @@ from eclose.integrations.inspect.export_log import export_run_to_inspect
 from eclose.integrations.inspect.import_log import import_inspect_log
 from eclose.integrations.inspect.scorer import lgg_scorer
 from eclose.integrations.inspect.tasks import build_inspect_sample, response_solver
-from eclose.judged_cases import read_cases
+from eclose.judged_cases import read_judged_cases
 from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
@@ -106,7 +106,7 @@ def test_inspect_opens_what_we_write(folder, tmp_path):
     log, other = map(read_eval_log, done.logs)
     assert log.eval.task_id != other.eval.task_id
     assert (log.status, log.eval.model, log.results.total_samples) == ("success", "eclose/house/model", 7)
-    truth = [case.verdict for case in read_cases(folder).cases if case.response.source.method is None]
+    truth = [case.verdict for case in read_judged_cases(folder).cases if case.response.source.method is None]
     scored = [parse_score_labels(sample.scores["lgg"].value) for sample in log.samples if sample.scores]
     assert sorted(scored, key=repr) == sorted(truth, key=repr)
     rates = {score.name: score for score in log.results.scores}
@@ -261,7 +261,7 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
     assert result.exit_code == 0, result.output
     assert "4 received = 4 accepted" in result.output
     assert result.output.count("4 received = 3 accepted + 1 rejected (refusal 1)") == 2
-    read = read_cases(folder)
+    read = read_judged_cases(folder)
     found = read.cases
     assert (read.left_out, read.checked, read.stale) == ((), True, ())
     assert read.rejected["responses.jsonl (data from-inspect)"] == {"refusal": 1}
@@ -305,7 +305,7 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
     assert back[RESPONSES] == {
         jsonl.encode_json_line(response) for response in jsonl.read_records(run / RESPONSES, Response)
     }
-    judged = {case.response.id: case.verdict for case in read_cases(tmp_path / "back").cases}
+    judged = {case.response.id: case.verdict for case in read_judged_cases(tmp_path / "back").cases}
     assert judged == {made.response.id: made.verdict for _, made in cases}
 
 

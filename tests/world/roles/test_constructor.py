@@ -10,10 +10,10 @@ import pytest
 from tests.world.building import funnel, through, world_model
 
 from eclose.construction.family_draft import FamilyDraft
-from eclose.construction.roles import ModelTeam
+from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import build_evidence_edits, build_question_edit, build_target_response, screen_source
-from eclose.construction.token_lengths import estimate_lengths
+from eclose.construction.token_lengths import make_estimating_counter
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
 from eclose.protocol.construction import ConstructionRole
@@ -117,7 +117,7 @@ def drafts():
     drafts_by_role = {role: [] for role in PART}
     for profile in PROFILES:
         for index in range(10):
-            team = ModelTeam(world_model(), world_model(), ConstructSettings())
+            team = ConstructionTeam(world_model(), world_model(), ConstructSettings())
             draft = asyncio.run(_screened(make_item(profile, 23, index).instance, team))
             for role, part in PART.items():
                 if isinstance(draft, FamilyDraft):
@@ -127,7 +127,7 @@ def drafts():
 
 
 async def _screened(source, team):
-    return await screen_source(source, team, estimate_lengths())
+    return await screen_source(source, team, make_estimating_counter())
 
 
 FIRST = {
@@ -168,7 +168,7 @@ def test_a_planted_defect_gets_through_nowhere(role, kind):
         replies = []
         for defect in (None, kind):
             model = world_model(defect=defect)
-            found = asyncio.run(PART[role](draft, ModelTeam(model, model, ConstructSettings())))
+            found = asyncio.run(PART[role](draft, ConstructionTeam(model, model, ConstructSettings())))
             replies.append(next(said for name, said in model.said if name == role))
         if replies[0] == replies[1]:
             continue  # this one does not admit it

@@ -8,7 +8,7 @@ from itertools import islice
 import jsonschema_rs
 import pytest
 
-from eclose.construction.roles import SUPPORT_MAP, parse_finding
+from eclose.construction.roles import SUPPORT_MAP, parse_check_reply
 from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
@@ -88,7 +88,7 @@ def finding(material, reply):
     role = ConstructionRole(build_construction_prompt(material).name)
     jsonschema_rs.validate(dict(REPLY_SCHEMAS[role]), reply)
     support = material.support if role is ConstructionRole.VERIFY_TARGET else ()
-    return parse_finding(
+    return parse_check_reply(
         role, "world", reply, passages=len(material.evidence), steps=steps_of(material), support=support
     )
 

@@ -139,7 +139,7 @@ def renew_login_session(connection: Connection, session: LoginSession, *, now: d
     connection.execute(_TOUCH, {"token": session.token_hash, "now": format_utc_timestamp(now)})
 
 
-def csrf_matches(session: LoginSession, csrf: str) -> bool:
+def csrf_token_matches(session: LoginSession, csrf: str) -> bool:
     """Return whether a form was issued to this session, in constant time."""
     return hmac.compare_digest(session.csrf.encode(), csrf.encode("utf-8", "surrogatepass"))
 

@@ -21,7 +21,7 @@ from eclose.annotation.assignment.balance import (
     annotators_in_group,
     deal_items_to_groups,
 )
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def assign_to_annotators(
     _check(items, names, per_response, share_questions)
     groups = _groups_of(items, people=len(names), size=per_response, seed=seed)
     # Numbers are assigned to names by hash, so that the alphabetical order of names has no influence.
-    people = sorted(names, key=lambda name: (hash_rank("annotator", seed, name), name))
+    people = sorted(names, key=lambda name: (hash_sort_key("annotator", seed, name), name))
     received: dict[str, list[AssignmentItem]] = {name: [] for name in names}
     for item, group in zip(items, groups, strict=True):
         for number in annotators_in_group(group):
@@ -192,7 +192,7 @@ def order_annotator_queue(
     A question begins at a random position and its items follow at equal distances, so that two items are half a queue
     apart. Two items of one question are neighbours only where no other item is available to separate them.
     """
-    salt = hash_rank("order", seed, person)
+    salt = hash_sort_key("order", seed, person)
     by_question: defaultdict[str, list[AssignmentItem]] = defaultdict(list)
     for item in items:
         by_question[item.question].append(item)
@@ -200,9 +200,9 @@ def order_annotator_queue(
     due = []
     for question, group in by_question.items():
         # 13 hex digits are 52 bits: exact in a float.
-        start = int(hash_rank(salt, "question", question)[:13], base=16) / 16**13
+        start = int(hash_sort_key(salt, "question", question)[:13], base=16) / 16**13
         if len(group) > 1:
-            group.sort(key=lambda item: (hash_rank(salt, "response", item.id), item.id))
+            group.sort(key=lambda item: (hash_sort_key(salt, "response", item.id), item.id))
         due += [((start + turn) / len(group), item.id, item) for turn, item in enumerate(group)]
     due.sort(key=lambda entry: entry[:2])
     return tuple(_separate(item for *_, item in due))
@@ -298,7 +298,7 @@ def _groups_of(items: Sequence[AssignmentItem], *, people: int, size: int, seed:
     deal_items_to_groups(questions, people=people, size=size, systems=systems)
     balance = AssignmentBalance(questions, people=people, size=size, systems=systems)
     # The greedy deal cannot take back an early choice; exchanges correct what it left uneven.
-    balance.even_out(Random(int(hash_rank("exchange", seed), base=16)))
+    balance.even_out(Random(int(hash_sort_key("exchange", seed), base=16)))
     return [
         placement.group for placement in sorted(chain.from_iterable(questions), key=lambda placement: placement.item)
     ]
@@ -310,8 +310,8 @@ def _placements(items: Sequence[AssignmentItem], seed: int) -> list[list[PlacedI
     by_question: defaultdict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):
         by_question[item.question].append(number)
-    ties = [int(hash_rank("response", seed, item.id)[:13], base=16) for item in items]
-    order = sorted(by_question, key=lambda name: (-len(by_question[name]), hash_rank("question", seed, name), name))
+    ties = [int(hash_sort_key("response", seed, item.id)[:13], base=16) for item in items]
+    order = sorted(by_question, key=lambda name: (-len(by_question[name]), hash_sort_key("question", seed, name), name))
     return [
         [
             PlacedItem(number, index, systems[items[number].system], ties[number])

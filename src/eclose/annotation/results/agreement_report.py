@@ -53,7 +53,7 @@ class ResponseAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAgreement:
+class EligibilityAgreement:
     """Agreement on the eligibility of questions."""
 
     questions: int
@@ -72,7 +72,7 @@ class AgreementReport:
     resamples: int
     responses: ResponseAgreement | None
     """None where no response was assigned."""
-    screening: QuestionAgreement | None
+    screening: EligibilityAgreement | None
 
 
 def build_agreement_report(annotations: AnnotationSet, *, seed: int = 42, resamples: int = 2_000) -> AgreementReport:
@@ -103,7 +103,7 @@ def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
     )
 
 
-def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> QuestionAgreement:
+def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> EligibilityAgreement:
     cases = [
         ScreenedQuestion(question.benchmark or UNKNOWN, question.first_screenings)
         for question in annotations.questions
@@ -111,7 +111,7 @@ def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
     ]
     # 2,000 resamples of questions with seed 42 are the paper's (A.3.1).
     agreement = measure_screening(cases, rng=np.random.default_rng(seed), resamples=resamples)
-    return QuestionAgreement(
+    return EligibilityAgreement(
         len(annotations.questions),
         len(cases),
         max((len(case.screenings) for case in cases), default=0),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.annotation.results.adjudication_report import AdjudicationCounts
-    from eclose.annotation.results.agreement_report import AgreementReport, QuestionAgreement, ResponseAgreement
+    from eclose.annotation.results.agreement_report import AgreementReport, EligibilityAgreement, ResponseAgreement
     from eclose.metrics.agreement import AgreementRow, ScreeningAgreement
     from eclose.stats.intervals import Interval
 
@@ -88,7 +88,7 @@ def _response_tables(agreement: ResponseAgreement) -> Iterator[AgreementTable]:
         yield AgreementTable("Labels that adjudication changed", heads, changed)
 
 
-def _screening_tables(agreement: QuestionAgreement) -> Iterator[AgreementTable]:
+def _screening_tables(agreement: EligibilityAgreement) -> Iterator[AgreementTable]:
     heads = ("judgment", "n", "raw % [95 %]", "alpha [95 %]")
     both = (agreement.overall.eligibility, agreement.overall.reason)
     rows = tuple((row.judgment, f"{row.n:,}", _raw(row), _alpha(row)) for row in both)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from eclose.annotation.audit_log import append_audit_event
 from eclose.annotation.family_audit import read_audit_forms
 from eclose.annotation.material_store import read_annotation_material
-from eclose.annotation.project import LEAD, Project, guideline_hashes, open_project
+from eclose.annotation.project import LEAD, AnnotationProject, guideline_hashes, open_annotation_project
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import AnnotationExport, export_annotations
 from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, LabelExportFormat
 from eclose.annotation.results.import_labels import read_label_files
-from eclose.construction.audit.file_names import FormFormat
-from eclose.construction.audit.forms import encode_forms
+from eclose.construction.audit.file_names import AuditFormFormat
+from eclose.construction.audit.forms import encode_audit_forms
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def export_project(
         names: Write the names of people instead of A1, A2, S1.
         judge: Name of the judge in the settled judgments.
     """
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     try:
         with project.reading() as connection:
             annotations, material = read_annotations(connection, names=names), read_annotation_material(connection)
@@ -76,7 +76,7 @@ def export_project(
     return ProjectExport(result, {})
 
 
-def _record_export(project: Project, result: AnnotationExport, *, names: bool) -> None:
+def _record_export(project: AnnotationProject, result: AnnotationExport, *, names: bool) -> None:
     """Record the export in the log: its files tell who gave which label to which model."""
     detail = {"files": dict(result.manifest.outputs), "names": names}
     with project.writing() as connection:
@@ -90,7 +90,7 @@ def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[AuditForm]
     for number, forms in forms_by_annotator.items():
         path = out / f"forms-{number}.jsonl"
         with AtomicFile(path) as file:
-            file.write(encode_forms(forms, FormFormat.JSONL))
+            file.write(encode_audit_forms(forms, AuditFormFormat.JSONL))
         counts[path] = len(forms)
     return counts
 
@@ -102,7 +102,7 @@ def load_annotations(path: Path) -> AnnotationSet:
     # An export has these files; the folder of a project has neither.
     if files := [path / name for name in (ANNOTATIONS, SCREENING_ANNOTATIONS) if (path / name).is_file()]:
         return read_label_files(files).annotations
-    project = open_project(path)
+    project = open_annotation_project(path)
     try:
         with project.reading() as connection:
             return read_annotations(connection)

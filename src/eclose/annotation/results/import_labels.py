@@ -17,7 +17,7 @@ from eclose.annotation.results import label_studio
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, Screening, StepJudgment
 from eclose.core.response import Source
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.judged_cases import read_run_files
+from eclose.judged_cases import read_run_records
 from eclose.store.records.csv_table import LABEL_WORDS, read_csv, unescape_formula
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import check_core_rules, decode_core_value
@@ -74,7 +74,7 @@ class _Reading:
 
 def read_run_material(run: Path) -> AnnotationMaterial:
     """Read the questions and responses of a run's folder; raise where ids are not unique or questions are missing."""
-    files = read_run_files(run)
+    files = read_run_records(run)
     instances, responses = dict(files.instances), {response.id: response for response in files.responses}
     if orphans := [response.id for response in responses.values() if response.instance_id not in instances]:
         raise UserError(f"{run}: the questions of response {orphans[0]!r} and {len(orphans) - 1} more are missing.")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as Xml
 
 from eclose.annotation.form_labels import judgment_from_form
-from eclose.annotation.forms import NO, YES, AnnotationTaskKind, applicable_passes, find_form_problems
-from eclose.core.identity import hash_rank
+from eclose.annotation.forms import NO, YES, AnnotationTaskKind, applicable_annotation_passes, find_form_problems
+from eclose.core.identity import hash_sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -49,7 +49,7 @@ _QUESTIONS = {
 
 def opaque_response_id(response_id: str) -> str:
     """Return the id that stands for a response in Label Studio."""
-    return hash_rank("label studio", response_id)[:16]
+    return hash_sort_key("label studio", response_id)[:16]
 
 
 def encode_label_studio_tasks(material: AnnotationMaterial, response_ids: Iterable[str]) -> Iterator[bytes]:
@@ -134,7 +134,7 @@ def _judgment(
     if isinstance(choices, str):
         return choices
     entries, problems = {}, []
-    for form in applicable_passes(AnnotationTaskKind.SHORT, answered=answered, referenced=referenced):
+    for form in applicable_annotation_passes(AnnotationTaskKind.SHORT, answered=answered, referenced=referenced):
         entry = {field.name: choices.pop(field.name) for field in form.fields if field.name in choices}
         entries[form.name] = (entry,)
         problems += [str(problem).rstrip(".") for problem in find_form_problems(form, (entry,))]

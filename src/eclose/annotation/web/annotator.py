@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import queues, reopening, submissions
 from eclose.annotation.accounts.people import PersonRole
-from eclose.annotation.submissions import SubmissionRefusal, SubmissionResult
+from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -180,7 +180,7 @@ def _render_work(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
     entries: tuple[Entry, ...],
-    outcome: SubmissionResult | None = None,
+    outcome: PassSubmissionResult | None = None,
     *,
     receipt: str | None = None,
 ) -> str:
@@ -195,7 +195,7 @@ def _render_amendment(
     sheet: TaskPageContent,
     entries: tuple[Entry, ...],
     request_id: str,
-    outcome: SubmissionResult | None = None,
+    outcome: PassSubmissionResult | None = None,
 ) -> str:
     problems = () if outcome is None else outcome.problems
     action = f"/amend/{request_id}"

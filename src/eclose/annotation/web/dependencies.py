@@ -15,7 +15,7 @@ from eclose.annotation.accounts.login_attempts import LoginAttemptCounter
 from eclose.annotation.accounts.people import Person, PersonRole
 from eclose.annotation.accounts.sessions import LoginSession
 from eclose.annotation.accounts.tokens import new_secret_token
-from eclose.annotation.project import Project
+from eclose.annotation.project import AnnotationProject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ _ENTRY = re.compile(r"([1-9][0-9]{0,3})\.([a-z_.]{1,40})")
 class AnnotationServerState:
     """State shared by all requests of a server."""
 
-    project: Project
+    project: AnnotationProject
     tls: bool = False
     """Whether a proxy in front of the server provides TLS; cookies are then restricted to TLS."""
     attempts: LoginAttemptCounter = field(default_factory=LoginAttemptCounter)
@@ -58,7 +58,7 @@ class LoggedInVisit:
     session: LoginSession
 
     @property
-    def project(self) -> Project:
+    def project(self) -> AnnotationProject:
         """The project of the server."""
         return self.state.project
 
@@ -147,7 +147,7 @@ async def parse_web_form(request: Request) -> dict[str, str]:
 
 def check_csrf_token(visit: LoggedInVisit, fields: Mapping[str, str]) -> dict[str, str]:
     """Return the fields without the CSRF token; answer 403 where it is not that of the session."""
-    if not sessions.csrf_matches(visit.session, fields.get("csrf", "")):
+    if not sessions.csrf_token_matches(visit.session, fields.get("csrf", "")):
         raise HTTPException(403, "This form has expired. Open the page again.")
     return {name: value for name, value in fields.items() if name != "csrf"}
 

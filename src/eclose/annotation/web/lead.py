@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.project import Project
+    from eclose.annotation.project import AnnotationProject
     from eclose.metrics.agreement import AgreementRow
 
 RESAMPLES = 200
@@ -86,7 +86,7 @@ def post_invitation_form(request: Request, visit: Lead, fields: Fields) -> HTMLR
     name, role, pool = take_form_fields(check_csrf_token(visit, fields), "name", "role", "pool")
     try:
         with visit.project.writing() as connection:
-            invitee = setup.invite_or_renew(
+            invitee = setup.issue_or_renew_invitation(
                 connection, name, role, people.AnnotatorPool(pool) if pool else None, by=visit.person.name
             )
     except (UserError, ValueError) as error:
@@ -167,7 +167,7 @@ def _agreement_line(row: AgreementRow) -> DashboardAgreement:
     return DashboardAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
 
 
-def zip_export(connection: Connection, project: Project) -> bytes:
+def zip_export(connection: Connection, project: AnnotationProject) -> bytes:
     """Return the files of ``eclose annotate export`` as a ZIP archive, in JSON Lines and CSV, without names."""
     annotations, material = read_annotations(connection), read_annotation_material(connection)
     settings = {"project": project.settings.name, "names": False, "guidelines": guideline_hashes()}

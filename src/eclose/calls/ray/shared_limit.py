@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sqlalchemy import text
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.database import (
     apply_migrations,
@@ -153,7 +153,7 @@ class _Worker:
         self._total = total
         self._name = secrets.token_bytes(8)
         self._row = {"run": encode_text(run), "model": encode_text(model), "worker": self._name}
-        self._lock = int(hash_rank("shares", run, model)[:15], 16)
+        self._lock = int(hash_sort_key("shares", run, model)[:15], 16)
         self._lease = lease_seconds
         self._database = describe_database_location(where)
         self._commits = GroupCommitter(make_database_engine(where), self._database)

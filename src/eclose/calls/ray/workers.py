@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.database import is_database_url
 from eclose.store.runs.runner import RunStoppedError
@@ -47,7 +47,7 @@ class RecordShard:
         """Return whether a record belongs to this shard."""
         # By the hash of the id and not by position: all machines agree without counting, and the shards have similar
         # sizes.
-        return int(hash_rank("shard", record_id)[:16], 16) % self.of == self.index
+        return int(hash_sort_key("shard", record_id)[:16], 16) % self.of == self.index
 
     def __str__(self) -> str:
         """Return the text for messages, counted from 1."""

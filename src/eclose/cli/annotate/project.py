@@ -9,7 +9,7 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.annotate import results
-from eclose.cli.shared.output import plural, print_table, say
+from eclose.cli.shared.output import format_count, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ def init(
     Prints one link for each person, to choose a password. Then run: eclose annotate serve
     """
     from eclose.annotation import setup
-    from eclose.annotation.project import ProjectSettings, create_project
+    from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
     from eclose.annotation.web.serve import build_server_url
 
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
@@ -110,7 +110,7 @@ def init(
     else:
         # The same options name the people, but in an audit their tasks are families.
         add_material, crew = _family_importer(audit, responses, crew)
-    settings = ProjectSettings(
+    settings = AnnotationProjectSettings(
         name or folder.resolve().name,
         seed,
         hide_evidence=hide_evidence,
@@ -120,12 +120,12 @@ def init(
 
     # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
     def begin(connection: Connection) -> None:
-        say(f"{folder}: {add_material(connection)}")
+        print_line(f"{folder}: {add_material(connection)}")
         _print_start(
             setup.invite_and_assign_crew(connection, settings, crew), folder, build_server_url(public_url, port)
         )
 
-    create_project(folder, settings, database, begin).close()
+    create_annotation_project(folder, settings, database, begin).close()
 
 
 def _response_importer(
@@ -148,7 +148,7 @@ def _response_importer(
         counts = add_project_material(
             connection, read_records(sources.instances, Instance), read_records(sources.responses, Response)
         )
-        return f"{plural(counts[0], 'question')}, {plural(counts[1], 'response')}"
+        return f"{format_count(counts[0], 'question')}, {format_count(counts[1], 'response')}"
 
     return add
 
@@ -169,12 +169,12 @@ def _family_importer(
         raise SettingError("--audit: a project of families has no responses and no screeners. Leave them out.")
     # The sample was drawn with one form for each annotator; another number of people could not be matched to the forms.
     if len(crew.annotators) != key.annotators:
-        expected = plural(key.annotators, "annotator")
+        expected = format_count(key.annotators, "annotator")
         raise SettingError(f"--annotators: this sample has forms for {expected}, and {len(crew.annotators)} are named.")
 
     def add(connection: Connection) -> str:
         count = add_audit_material(connection, ((item.forms, item.shown) for item in key.items))
-        return plural(count, "family", "families")
+        return format_count(count, "family", "families")
 
     return add, replace(crew, kind=AnnotationTaskKind.FAMILY)
 
@@ -197,12 +197,12 @@ def assign(
     Annotators get equal shares of responses, systems and co-annotators; no annotator sees a question twice.
     """
     from eclose.annotation import setup
-    from eclose.annotation.project import open_project
+    from eclose.annotation.project import open_annotation_project
     from eclose.annotation.web.serve import build_server_url
 
     # No lead is invited here: init did that already.
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     with project.writing() as connection:
         _print_start(
             setup.invite_and_assign_crew(connection, project.settings, crew), folder, build_server_url(public_url, port)
@@ -222,30 +222,33 @@ def invite(
 ) -> None:
     """Print a new link for a new lead or adjudicator, or for a person who lost their password."""
     from eclose.annotation import setup
-    from eclose.annotation.project import open_project
+    from eclose.annotation.project import open_annotation_project
     from eclose.annotation.web.serve import build_server_url
 
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     with project.writing() as connection:
         # The token is printed once and stored only as a hash; a lost link is replaced by inviting again.
-        invitee = setup.invite_or_renew(connection, name, role or None)
+        invitee = setup.issue_or_renew_invitation(connection, name, role or None)
     project.record_head()
     project.close()
     url = f"{build_server_url(public_url, port)}/invitation/{invitee.token}"
-    say(f"{invitee.person.name} ({invitee.person.role}): {url}")
+    print_line(f"{invitee.person.name} ({invitee.person.role}): {url}")
 
 
 @app.command()
 def serve(folder: Folder, *, port: Port = PORT, public_url: PublicUrl = None) -> None:
     """Serve the project on this machine until Ctrl+C. Other machines need a proxy with TLS in front of it."""
-    from eclose.annotation.project import open_project
+    from eclose.annotation.project import open_annotation_project
     from eclose.annotation.web.dependencies import AnnotationServerState
     from eclose.annotation.web.serve import serve_annotation as serve_project
 
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     try:
         serve_project(
-            AnnotationServerState(project), port=port, public_url=public_url, ready=lambda url: say(f"{folder}: {url}")
+            AnnotationServerState(project),
+            port=port,
+            public_url=public_url,
+            ready=lambda url: print_line(f"{folder}: {url}"),
         )
     finally:
         project.close()
@@ -255,10 +258,10 @@ def serve(folder: Folder, *, port: Port = PORT, public_url: PublicUrl = None) ->
 def status(folder: Folder) -> None:
     """Print the progress of people and the state of the tasks, without any label."""
     from eclose.annotation import dashboard
-    from eclose.annotation.project import open_project
+    from eclose.annotation.project import open_annotation_project
     from eclose.annotation.reopening import list_reopen_requests
 
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     with project.reading() as connection:
         people, queues = dashboard.read_dashboard_people(connection), dashboard.read_dashboard_queues(connection)
         requests = list_reopen_requests(connection)
@@ -271,26 +274,26 @@ def status(folder: Folder) -> None:
         # The columns follow the fields of DashboardQueue after its kind.
         print_table("Work", heads, [[queue.kind, *(f"{count:,}" for count in queue[1:])] for queue in queues])
     if requests:
-        say(f"{plural(len(requests), 'request')} to change a submitted pass: see the dashboard.")
+        print_line(f"{format_count(len(requests), 'request')} to change a submitted pass: see the dashboard.")
 
 
 @app.command(name="verify-audit")
 def verify_audit(folder: Folder) -> None:
     """Check the log of a project for changed, removed or truncated entries; exit with 3 where there are any."""
     from eclose.annotation import audit_log
-    from eclose.annotation.project import open_project
+    from eclose.annotation.project import open_annotation_project
 
-    project = open_project(folder)
+    project = open_annotation_project(folder)
     with project.reading() as connection:
         problems = list(audit_log.verify_audit_log(connection, project.head))
         # Read in the same transaction as the check, so that the number belongs to the log that was checked.
         count = audit_log.last_audit_event(connection).seq
     project.close()
     for problem in problems:
-        say(f"{folder}: {problem}")
+        print_line(f"{folder}: {problem}")
     if problems:
         raise typer.Exit(BROKEN)
-    say(f"{folder}: {plural(count, 'event')}, all unchanged, and all submissions with them")
+    print_line(f"{folder}: {format_count(count, 'event')}, all unchanged, and all submissions with them")
 
 
 def _crew(
@@ -326,15 +329,17 @@ def _print_start(start: ProjectStaffing, folder: Path, url: str) -> None:
     for kind, assignment in start.assignments:
         summary = assignment.summary()
         each, shared = _format_range(summary.load_spread), _format_range(summary.group_spread)
-        say(f"{kind}: {plural(len(assignment.tasks), 'task')}, {each} for each of {len(assignment.annotators)}")
+        print_line(
+            f"{kind}: {format_count(len(assignment.tasks), 'task')}, {each} for each of {len(assignment.annotators)}"
+        )
         # With one annotator for each response there are no groups, and with all of them there is a single one.
         if 1 < assignment.per_response < len(assignment.annotators):
-            say(f"  every {assignment.per_response} of them share {shared}")
+            print_line(f"  every {assignment.per_response} of them share {shared}")
     if start.invitees:
-        say("Links to choose a password, each valid once within 7 days:")
+        print_line("Links to choose a password, each valid once within 7 days:")
     for invitee in start.invitees:
-        say(f"  {invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
-    say(f"Then: eclose annotate serve {folder}")
+        print_line(f"  {invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
+    print_line(f"Then: eclose annotate serve {folder}")
 
 
 def _format_range(counts: AssignmentCountRange) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.annotation.results.formats import LabelExportFormat
-from eclose.cli.shared.output import plural, print_table, say
+from eclose.cli.shared.output import format_count, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,12 +65,12 @@ def agree(
         return
     for number, table in enumerate(tables):
         if number:
-            say("")
+            print_line("")
         print_table(table.title, table.heads, table.rows)
         for note in table.notes:
-            say(note)
+            print_line(note)
     if out is not None:
-        say(f"{out}: written")
+        print_line(f"{out}: written")
 
 
 def _write(out: Path, report: AgreementReport, tables: Sequence[AgreementTable]) -> None:
@@ -128,12 +128,12 @@ def export(
     # A project of families has filled forms instead of labels; `eclose families audit report` reads them.
     if result.labels is None:
         for path, count in result.forms.items():
-            say(f"{path}: {plural(count, 'form')}")
-        say("Then: eclose families audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
+            print_line(f"{path}: {format_count(count, 'form')}")
+        print_line("Then: eclose families audit report AUDIT forms-1.jsonl forms-2.jsonl ...")
         return
     _print_export(out, result.labels)
     if label_studio:
-        say(f"Careful: {WARNING}")
+        print_line(f"Careful: {WARNING}")
 
 
 def _print_export(out: Path, result: AnnotationExport) -> None:
@@ -141,9 +141,9 @@ def _print_export(out: Path, result: AnnotationExport) -> None:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(counts.rejected.items()))
         # Counts in = counts out: what is not settled is named with its reason.
         unsettled = f", {counts.received - counts.accepted:,} open ({reasons})" if reasons else ""
-        say(f"{counts.received:,} {noun} = {counts.accepted:,} settled{unsettled}")
-    files = plural(len(result.manifest.outputs), "file")
-    say(f"{out}: {'done before, nothing to do' if result.again else files}")
+        print_line(f"{counts.received:,} {noun} = {counts.accepted:,} settled{unsettled}")
+    files = format_count(len(result.manifest.outputs), "file")
+    print_line(f"{out}: {'done before, nothing to do' if result.again else files}")
 
 
 def import_labels(
@@ -206,7 +206,7 @@ def import_labels(
         formats=layouts or [LabelExportFormat.JSONL],
     )
     if labels.skipped:
-        say(f"{plural(labels.skipped, 'annotation')} without labels, skipped by the annotator")
+        print_line(f"{format_count(labels.skipped, 'annotation')} without labels, skipped by the annotator")
     _print_export(out, result)
 
 

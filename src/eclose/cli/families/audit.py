@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import percent, percent_span, percent_with_interval, print_table, say
-from eclose.construction.audit.file_names import FormFormat
+from eclose.cli.shared.output import (
+    format_percent,
+    format_percent_span,
+    format_percent_with_interval,
+    print_line,
+    print_table,
+)
+from eclose.construction.audit.file_names import AuditFormFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.construction.audit.report import AuditReport, PassRate, WeightedPassRate
+    from eclose.construction.audit.report import AuditPassRate, AuditReport, CorpusPassRate
     from eclose.construction.audit.sample import AuditKey
-    from eclose.construction.audit.write_report import AuditFiles
+    from eclose.construction.audit.write_report import AuditReportFiles
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Let people check a sample of families (appendix B.6)."
@@ -37,7 +43,7 @@ def sample(
     ] = 300,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 42,
     annotators: Annotated[int, typer.Option(min=1, help="Number of people who check every family independently.")] = 2,
-    layout: Annotated[FormFormat, typer.Option("--format", help="Format of the forms.")] = FormFormat.JSONL,
+    layout: Annotated[AuditFormFormat, typer.Option("--format", help="Format of the forms.")] = AuditFormFormat.JSONL,
 ) -> None:
     """Draw families for people to check, and write a file of forms for each person.
 
@@ -56,14 +62,14 @@ def sample(
     evidence edit of each family. A form names neither the family nor the dataset, and hides the findings of models.
     The same seed gives the same files; existing forms are not overwritten.
     """
-    from eclose.construction.audit.sample import draw_audit_sample, read_corpus, write_audit
+    from eclose.construction.audit.sample import draw_audit_sample, read_families_by_split, write_audit_folder
 
-    key = draw_audit_sample(read_corpus(run), n=n, seed=seed, annotators=annotators)
+    key = draw_audit_sample(read_families_by_split(run), n=n, seed=seed, annotators=annotators)
     # Forms that people may have begun to fill in are never replaced; the key is the same for the same seed.
-    written = write_audit(out, key, layout)
+    written = write_audit_folder(out, key, layout)
     _print_sample(key, n)
     for path, new in written.items():
-        say(f"{path}: {'written' if new else 'exists, left as it is'}")
+        print_line(f"{path}: {'written' if new else 'exists, left as it is'}")
 
 
 def _print_sample(key: AuditKey, n: int) -> None:
@@ -71,11 +77,11 @@ def _print_sample(key: AuditKey, n: int) -> None:
     print_table("Families to check", ("dataset", "split", "families", "requested", "drawn"), rows)
     for row in key.strata:
         if row.drawn < row.asked:
-            say(f"{row.dataset}, {row.split}: {row.asked:,} were requested, and there are only {row.families:,}")
+            print_line(f"{row.dataset}, {row.split}: {row.asked:,} were requested, and there are only {row.families:,}")
     if len(key.items) < n:
-        say(f"drawn in total: {len(key.items):,} of {n:,}")
+        print_line(f"drawn in total: {len(key.items):,} of {n:,}")
     for reason, count in key.set_aside.items():
-        say(f"left out of the sample: {count:,} ({reason})")
+        print_line(f"left out of the sample: {count:,} ({reason})")
 
 
 @app.command()
@@ -99,17 +105,17 @@ def report(
     By dataset: rate and Wilson interval. For the corpus: rates weighted by the sizes of the datasets, with percentiles
     of a bootstrap within datasets. The report is written to audit-report.json.
     """
-    from eclose.construction.audit.write_report import report_audit
+    from eclose.construction.audit.write_report import write_audit_report
 
-    files = report_audit(folder, forms, adjudicated, seed=seed, resamples=resamples)
+    files = write_audit_report(folder, forms, adjudicated, seed=seed, resamples=resamples)
     _print_returned_forms(files.report)
     _print_agreement(files.report)
     _print_rates(files.report)
     # Labels under another guideline are not comparable; the report says so instead of refusing them.
     if not files.same_guideline:
-        say("the guideline that was handed out is not the one of this version")
+        print_line("the guideline that was handed out is not the one of this version")
     _print_open(files)
-    say(f"{files.path}: written")
+    print_line(f"{files.path}: written")
 
 
 def _print_returned_forms(report: AuditReport) -> None:
@@ -122,9 +128,9 @@ def _print_returned_forms(report: AuditReport) -> None:
     for sheet in report.handed:
         for name in ("half_filled", "blank", "missing"):
             if ids := getattr(sheet, name):
-                say(f"annotator {sheet.annotator}, {name.replace('_', '-')}: {_join_ids(ids)}")
+                print_line(f"annotator {sheet.annotator}, {name.replace('_', '-')}: {_join_ids(ids)}")
         if sheet.surplus:
-            say(f"annotator {sheet.annotator}, not disputed and not used: {_join_ids(sheet.surplus)}")
+            print_line(f"annotator {sheet.annotator}, not disputed and not used: {_join_ids(sheet.surplus)}")
 
 
 def _join_ids(ids: Sequence[str], most: int = 10) -> str:
@@ -134,7 +140,7 @@ def _join_ids(ids: Sequence[str], most: int = 10) -> str:
 
 def _print_agreement(report: AuditReport) -> None:
     if not report.agreement:
-        say("agreement is undefined: there is one annotator")
+        print_line("agreement is undefined: there is one annotator")
         return
     head = ("annotators", "view", "n", "agreed", "percent", "AC1")
     rows = [
@@ -143,7 +149,7 @@ def _print_agreement(report: AuditReport) -> None:
             pair.what,
             f"{pair.n:,}",
             f"{pair.agreed:,}",
-            percent(pair.raw),
+            format_percent(pair.raw),
             "-" if pair.ac1 is None else f"{pair.ac1:.3f}",
         )
         for pair in report.agreement
@@ -164,31 +170,33 @@ def _print_rates(report: AuditReport) -> None:
     print_table("Passing, in percent", ("dataset", "audited", *COLUMNS), rows)
     # Every resample of identical labels is identical: its interval has width zero and would promise certainty.
     if constant := [what for what in COLUMNS if report.weighted[what].constant]:
-        say(
+        print_line(
             f"{', '.join(constant)}: all audited families of a dataset have the same label, so resampling shows no "
             "spread; use the intervals of the datasets instead"
         )
     if None in (report.weighted[what].bounds for what in COLUMNS):
         missing = [name for name, count in report.audited.items() if not count]
-        say(f"corpus-weighted is undefined: no family was audited of {', '.join(missing)}")
+        print_line(f"corpus-weighted is undefined: no family was audited of {', '.join(missing)}")
 
 
-def _format_rate(rate: PassRate | WeightedPassRate) -> str:
+def _format_rate(rate: AuditPassRate | CorpusPassRate) -> str:
     """Return ``97.3 % [95.3, 98.9]``; bounds where the rate is open, a hyphen where it is undefined."""
     if rate.value is not None:
-        return percent_with_interval(rate.value, rate.interval)
-    return "-" if rate.bounds is None else f"open: {percent_span(rate.bounds)}"
+        return format_percent_with_interval(rate.value, rate.interval)
+    return "-" if rate.bounds is None else f"open: {format_percent_span(rate.bounds)}"
 
 
-def _print_open(files: AuditFiles) -> None:
+def _print_open(files: AuditReportFiles) -> None:
     """Print how many families are disputed or lack answers, and the file of forms for the third person."""
     report, disagreements = files.report, files.disagreements
     if disagreements is not None:
         settled = len(report.disputed) - len(report.unresolved)
-        say(f"people disagree on {len(report.disputed):,} of {len(files.key.items):,} families; {settled:,} settled")
+        print_line(
+            f"people disagree on {len(report.disputed):,} of {len(files.key.items):,} families; {settled:,} settled"
+        )
         lacking = f"; it lacks {disagreements.lacking:,} of them" if disagreements.lacking else ""
         state = "blank forms for a third person" if disagreements.written else f"has answers, left as it is{lacking}"
-        say(f"{disagreements.path}: {state}")
+        print_line(f"{disagreements.path}: {state}")
     # Open families are disputed ones without a third answer, which are counted above, and those with missing answers.
     if unanswered := len(set(report.open) - set(report.unresolved)):
-        say(f"answers are missing for {unanswered:,} families; their rates stay open")
+        print_line(f"answers are missing for {unanswered:,} families; their rates stay open")

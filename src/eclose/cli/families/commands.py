@@ -10,7 +10,14 @@ import typer
 
 from eclose.cli.families import audit
 from eclose.cli.families.show import show
-from eclose.cli.shared.output import QUARANTINED, count_progress, plural, print_step_result, print_table, say
+from eclose.cli.shared.output import (
+    QUARANTINED,
+    format_count,
+    print_line,
+    print_step_result,
+    print_table,
+    show_record_count,
+)
 from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.row_formats import EditChoice, RowFormat
 
@@ -42,14 +49,14 @@ def validate(
     """
     from eclose.construction.validate_families import validate_families
 
-    validation = validate_families(families, tokenizer=tokenizer, max_length=max_length, wrap=count_progress)
+    validation = validate_families(families, tokenizer=tokenizer, max_length=max_length, wrap=show_record_count)
     _print_validation(validation, None if everything else _EXAMPLES)
     # Unreadable records come first: a file that cannot be read says nothing about its families.
     raise typer.Exit(QUARANTINED if validation.unreadable else FAILED if validation.failed else 0)
 
 
 def _print_validation(validation: FamilyValidation, limit: int | None) -> None:
-    say(
+    print_line(
         f"{validation.path}: {validation.received:,} received = {validation.passed:,} passed + "
         f"{validation.failed:,} failed + {validation.unreadable:,} unreadable"
     )
@@ -59,9 +66,9 @@ def _print_validation(validation: FamilyValidation, limit: int | None) -> None:
     gates = Counter(problem.gate for problem in problems)
     print_table("Problems by gate", ("gate", "problems"), [(gate, f"{count:,}") for gate, count in gates.most_common()])
     for problem in problems[:limit]:
-        say(f"  {problem.where}: {problem.gate}: {problem.detail}")
+        print_line(f"  {problem.where}: {problem.gate}: {problem.detail}")
     if limit is not None and len(problems) > limit:
-        say(f"  and {plural(len(problems) - limit, 'more problem')}: --all prints them")
+        print_line(f"  and {format_count(len(problems) - limit, 'more problem')}: --all prints them")
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, validate, audit and export families.")
@@ -125,7 +132,7 @@ def export(
     manifest = step.claim(force=force)
     # Lazy: nothing is read where the step was done before.
     rows = read_rows(families, layout, prompt, edits)
-    counts = manifest.counts if manifest else step.write(count_progress(rows, f"writing {out.name}"))
+    counts = manifest.counts if manifest else step.write(show_record_count(rows, f"writing {out.name}"))
     print_step_result(step, counts, again=manifest is not None, doubt="is this a file of families")
     raise typer.Exit(QUARANTINED if counts.quarantined else 0)
 
@@ -141,7 +148,7 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
             raise SettingError(f"--{name}: is for rows with a prompt, which datasets do not have. Leave it out.")
     exported = export_dataset(families, out, force=force)
     counts = exported.manifest.counts
-    say(f"{out}: {counts}" + (" (done before, nothing to do)" if exported.again else ""))
+    print_line(f"{out}: {counts}" + (" (done before, nothing to do)" if exported.again else ""))
     if counts.quarantined:
-        say(f"  records that could not be read, with reasons: {out / QUARANTINE}")
+        print_line(f"  records that could not be read, with reasons: {out / QUARANTINE}")
     return QUARANTINED if counts.quarantined else 0

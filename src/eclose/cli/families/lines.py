@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import typer
 
-from eclose.cli.shared.output import plural, printable
+from eclose.cli.shared.output import escape_invisible, format_count
 from eclose.diagnosis.report.families.findings import BAD, GOOD
 from eclose.diagnosis.report.families.view import GOLD
 from eclose.diagnosis.report.word_diff import DiffMark, has_word_changes, mark_text_unchanged
@@ -51,7 +51,7 @@ Spans: TypeAlias = "tuple[tuple[str, str], ...]"
 """Pieces of text, each with its kind: a ``DiffMark``, a tone, ``HEAD`` or ``SOFT``."""
 
 
-class Line(NamedTuple):
+class FamilyLine(NamedTuple):
     """A paragraph: its indentation, a label, and its text. Folded lines begin below the text."""
 
     indent: int
@@ -68,30 +68,30 @@ def print_family(family: FamilyDisplay, *, everything: bool = False) -> None:
     console = Console(highlight=False)
     # On a terminal without styles, old and new words would look alike.
     styled = sys.stdout.isatty() and console.color_system is not None
-    for line in family_lines(family, everything=everything):
+    for line in list_family_lines(family, everything=everything):
         if styled:
             _print_styled(console, line)
         else:
-            typer.echo(format_plain(line))
+            typer.echo(format_plain_line(line))
 
 
-def format_plain(line: Line) -> str:
+def format_plain_line(line: FamilyLine) -> str:
     """Return the line with marks in place of colours."""
-    text = "".join(_MARKS.get(kind, "{}").format(printable(text)) for text, kind in line.spans)
-    return (" " * line.indent + printable(line.label) + text).rstrip()
+    text = "".join(_MARKS.get(kind, "{}").format(escape_invisible(text)) for text, kind in line.spans)
+    return (" " * line.indent + escape_invisible(line.label) + text).rstrip()
 
 
-def _print_styled(console: Console, line: Line) -> None:
+def _print_styled(console: Console, line: FamilyLine) -> None:
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    text, label = Text(), " " * line.indent + printable(line.label)
+    text, label = Text(), " " * line.indent + escape_invisible(line.label)
     before = ""
     for part, kind in line.spans:
         # Without a blank between them, the old and the new word would read as one.
         text.append(" " if (before, kind) == (DiffMark.OLD, DiffMark.NEW) else "")
-        text.append(printable(part), _COLOURS.get(kind, ""))
+        text.append(escape_invisible(part), _COLOURS.get(kind, ""))
         before = kind
     folded = Table.grid()
     if label:
@@ -104,7 +104,7 @@ def _print_styled(console: Console, line: Line) -> None:
 # --- the paragraphs, in order ----------------------------------------------------------------------------------------
 
 
-def family_lines(family: FamilyDisplay, *, everything: bool = False) -> Iterator[Line]:
+def list_family_lines(family: FamilyDisplay, *, everything: bool = False) -> Iterator[FamilyLine]:
     """Yield a family paragraph by paragraph."""
     yield _line(0, "", (family.id, HEAD))
     yield _line(0, "", (" · ".join(f"{name} {value}" for name, value in family.facts), SOFT))
@@ -126,17 +126,17 @@ def family_lines(family: FamilyDisplay, *, everything: bool = False) -> Iterator
         yield _line(2, f"{name}: ", (value, ""))
 
 
-def _line(indent: int, label: str = "", *spans: tuple[str, str], style: str = "") -> Line:
-    return Line(indent, label, spans, style)
+def _line(indent: int, label: str = "", *spans: tuple[str, str], style: str = "") -> FamilyLine:
+    return FamilyLine(indent, label, spans, style)
 
 
-def _text(indent: int, label: str, words: MarkedText, *, quiet: bool = False) -> Iterator[Line]:
+def _text(indent: int, label: str, words: MarkedText, *, quiet: bool = False) -> Iterator[FamilyLine]:
     """Return the lines of a text with its marks; ``quiet`` dims unchanged words."""
     spans = ((piece.text, SOFT if quiet and piece.mark is DiffMark.SAME else piece.mark) for piece in words)
     return _broken(indent, label, spans)
 
 
-def _broken(indent: int, label: str, spans: Iterable[tuple[str, str]]) -> Iterator[Line]:
+def _broken(indent: int, label: str, spans: Iterable[tuple[str, str]]) -> Iterator[FamilyLine]:
     """Yield a line for each line of a text, indented like the first: a text cannot imitate a heading."""
     rows: list[list[tuple[str, str]]] = [[]]
     for text, kind in spans:
@@ -146,10 +146,10 @@ def _broken(indent: int, label: str, spans: Iterable[tuple[str, str]]) -> Iterat
     for number, row in enumerate(rows):
         pieces = tuple(span for span in row if span[0])
         if number == 0 or pieces:
-            yield Line(indent, label if number == 0 else " " * len(label), pieces, SOFT)
+            yield FamilyLine(indent, label if number == 0 else " " * len(label), pieces, SOFT)
 
 
-def _view(view: ViewDisplay) -> Iterator[Line]:
+def _view(view: ViewDisplay) -> Iterator[FamilyLine]:
     yield _line(0, "", (view.name, HEAD))
     if view.change is not None:
         yield from _change(view.change)
@@ -167,7 +167,7 @@ def _view(view: ViewDisplay) -> Iterator[Line]:
     yield _line(2, "Support   ", (_listed(view.support) or "none", ""), style=SOFT)
 
 
-def _change(change: ViewEditDisplay) -> Iterator[Line]:
+def _change(change: ViewEditDisplay) -> Iterator[FamilyLine]:
     if change.passage is not None:
         yield _line(2, "Changed   ", (str(change.passage), ""), style=SOFT)
     elif change.component:
@@ -183,10 +183,10 @@ def _change(change: ViewEditDisplay) -> Iterator[Line]:
         yield _line(12, "kept: ", (constraint, ""), style=SOFT)
 
 
-def _step(step: StepDisplay, *, quiet: bool) -> Iterator[Line]:
+def _step(step: StepDisplay, *, quiet: bool) -> Iterator[FamilyLine]:
     quiet = quiet and step.unchanged
     yield from _text(2, f"{step.number}. ", step.words, quiet=quiet)
-    notes = [f"rests on {describe_support(step)}"] if step.support_recorded else []
+    notes = [f"rests on {describe_step_support(step)}"] if step.support_recorded else []
     # An inserted or left out step shifts the numbers; where they agree, the note would only repeat them.
     if step.counterpart not in {None, step.number}:
         notes.append(f"step {step.counterpart} of Gold")
@@ -196,7 +196,7 @@ def _step(step: StepDisplay, *, quiet: bool) -> Iterator[Line]:
         yield _line(5, "", (" · ".join(notes), SOFT))
 
 
-def describe_support(step: StepDisplay) -> str:
+def describe_step_support(step: StepDisplay) -> str:
     """Return the passages and steps that a step rests on, in words."""
     parts = [*map(str, step.passages), *(f"step {number}" for number in step.premises)]
     return ", ".join(parts) or "no passage or step"
@@ -206,7 +206,7 @@ def _listed(references: Iterable[CitedPassageDisplay]) -> str:
     return ", ".join(map(str, references))
 
 
-def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[Line]:
+def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[FamilyLine]:
     if family.relevant_passages:
         yield _line(0)
         yield _line(0, "", ("Passages that answers rest on, and changed ones", HEAD))
@@ -216,14 +216,14 @@ def _passages(family: FamilyDisplay, *, everything: bool) -> Iterator[Line]:
     if others:
         hint = "" if everything else " (--all shows their text)"
         yield _line(0)
-        yield _line(0, "", (plural(len(others), "other passage"), HEAD), (hint, SOFT))
+        yield _line(0, "", (format_count(len(others), "other passage"), HEAD), (hint, SOFT))
     for passage in others:
         yield _line(2, f"[{passage.index}] ", (passage.title, ""))
         if everything:
             yield from _text(6, "", mark_text_unchanged(passage.text))
 
 
-def _passage(passage: PassageDisplay) -> Iterator[Line]:
+def _passage(passage: PassageDisplay) -> Iterator[FamilyLine]:
     yield _line(2, f"[{passage.index}] ", (passage.title, HEAD), (f"  {' · '.join(passage.notes)}", SOFT))
     for version in passage.versions:
         label = f"{version.view}: " if len(passage.versions) > 1 else ""
@@ -234,7 +234,7 @@ def _passage(passage: PassageDisplay) -> Iterator[Line]:
         yield from _text(6, "", mark_text_unchanged(passage.text))
 
 
-def _finding(finding: FindingDisplay) -> Iterator[Line]:
+def _finding(finding: FindingDisplay) -> Iterator[FamilyLine]:
     verdict = ("no objection", GOOD)
     if finding.objections:
         verdict = (f"objections: {', '.join(finding.objections)}", BAD)
@@ -245,7 +245,7 @@ def _finding(finding: FindingDisplay) -> Iterator[Line]:
         yield from _part(part)
 
 
-def _part(part: FindingPartDisplay) -> Iterator[Line]:
+def _part(part: FindingPartDisplay) -> Iterator[FamilyLine]:
     spans: list[tuple[str, str]] = []
     for judgement in part.judgements:
         spans += [*([(", ", "")] if spans else ()), *_judged(judgement)]

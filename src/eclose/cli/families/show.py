@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, count_progress, plural, print_table, printable, say
+from eclose.cli.shared.output import (
+    QUARANTINED,
+    escape_invisible,
+    format_count,
+    print_line,
+    print_table,
+    show_record_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +54,7 @@ def show(
     if html is not None:
         # Checked before anything is read: `show families.jsonl --html families.jsonl` would destroy the data.
         _refuse_input(html, families)
-    selection = select_families(families, ids or (), limit=limit, wrap=count_progress)
+    selection = select_families(families, ids or (), limit=limit, wrap=show_record_count)
     if html is not None:
         _write_page(selection, html, _describe_count(len(selection.families)) if ids else _describe_first(selection))
     elif ids:
@@ -55,8 +62,8 @@ def show(
     else:
         _print_list(selection)
     if selection.unreadable:
-        count = plural(len(selection.unreadable), "record")
-        say(f"{count} could not be read, such as {selection.unreadable[0]}")
+        count = format_count(len(selection.unreadable), "record")
+        print_line(f"{count} could not be read, such as {selection.unreadable[0]}")
     raise typer.Exit(QUARANTINED if selection.unreadable else 0)
 
 
@@ -84,8 +91,8 @@ def _print_families(families: Sequence[Family], *, everything: bool) -> None:
 def _print_list(selection: FamilySelection) -> None:
     rows = [(family.id, _shorten(family.gold.question)) for family in selection.families]
     print_table(_describe_first(selection), ("id", "question"), rows)
-    example = printable(selection.families[0].id)
-    say(f"To see a family: eclose families show {selection.path} {example}")
+    example = escape_invisible(selection.families[0].id)
+    print_line(f"To see a family: eclose families show {selection.path} {example}")
 
 
 def _shorten(question: str, width: int = 60) -> str:
@@ -102,7 +109,7 @@ def _describe_first(selection: FamilySelection) -> str:
 
 
 def _describe_count(count: int) -> str:
-    return plural(count, "family", "families")
+    return format_count(count, "family", "families")
 
 
 def _write_page(selection: FamilySelection, out: Path, description: str) -> None:
@@ -112,4 +119,4 @@ def _write_page(selection: FamilySelection, out: Path, description: str) -> None
     displays = [make_family_display(family) for family in selection.families]
     with AtomicFile(out) as file:
         file.write(render_family_page(displays, name=str(selection.path), selection=description).encode())
-    say(f"{out}: {description}")
+    print_line(f"{out}: {description}")

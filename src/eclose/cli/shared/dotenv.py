@@ -14,7 +14,7 @@ from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from eclose.cli.shared.output import printable
+from eclose.cli.shared.output import escape_invisible
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ _LEDGER_WITH_PASSWORD = re.compile(
 _addresses_from_file: set[str] = set()
 
 
-def address_from_file(variable: str) -> bool:
+def is_address_from_env_file(variable: str) -> bool:
     """Return whether an untrusted ``.env`` file set this variable to an address in this process."""
     return variable in _addresses_from_file
 
 
-def read_variables(text: str) -> dict[str, str]:
+def parse_env_file(text: str) -> dict[str, str]:
     """Return the ``NAME=value`` lines of a file. Quotes and comments are removed; nothing is expanded."""
     variables = {}
     for line in text.splitlines():
@@ -78,7 +78,7 @@ def read_variables(text: str) -> dict[str, str]:
     return variables
 
 
-def load_file(
+def load_env_file(
     path: Path | None = None, environ: MutableMapping[str, str] | None = None, *, trusted: bool = False
 ) -> None:
     """Set the variables of a file that the environment does not have, and name the ignored ones on stderr.
@@ -117,7 +117,7 @@ def _read(file: Path, *, trusted: bool) -> dict[str, str]:
             raise UserError(f"--env-file {file}: there is no such file. Check the path.")
         return {}
     try:
-        variables = read_variables(file.read_text("utf-8-sig"))
+        variables = parse_env_file(file.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         problem = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"cannot be read ({error.strerror})"
         if trusted:
@@ -187,4 +187,4 @@ def _destination(name: str, value: str) -> str:
 
 
 def _write(message: str) -> None:
-    sys.stderr.write(f"eclose: {printable(message)}\n")
+    sys.stderr.write(f"eclose: {escape_invisible(message)}\n")

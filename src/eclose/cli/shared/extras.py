@@ -38,7 +38,7 @@ _PACKAGE_EXTRAS = {"annotation": "annotate", "training": "train"}
 _POSIX = frozenset({"fcntl", "grp", "pwd", "resource", "termios"})
 
 
-def install_line(error: ImportError) -> str | None:
+def describe_missing_extra(error: ImportError) -> str | None:
     """Return a sentence with the command that installs the missing module; None where the error is a bug.
 
     Where several extras bring the module, the sentence names the one whose package tried to import it.

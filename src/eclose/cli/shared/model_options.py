@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from eclose.cli.shared.output import printable, say
+from eclose.cli.shared.output import escape_invisible, print_line
 
 if TYPE_CHECKING:
     from eclose.calls.budget import CostEstimate
@@ -39,7 +39,7 @@ def env_option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
     return _option(flag, help, show_default=False, **settings)
 
 
-class Engine(StrEnum):
+class CallEngine(StrEnum):
     """Where model calls are made from."""
 
     PROCESS = "process"
@@ -52,7 +52,7 @@ ModelName = Annotated[
 JudgeName = Annotated[
     str, env_option("--judge", "Model that judges: provider/model, a base URL, a folder of weights, or vllm:NAME.")
 ]
-EngineName = Annotated[Engine, _option("--engine", "Make calls from this process, or from Ray workers.")]
+EngineName = Annotated[CallEngine, _option("--engine", "Make calls from this process, or from Ray workers.")]
 Workers = Annotated[int, _option("--workers", "Number of Ray workers (with --engine ray).", min=1)]
 RayAddress = Annotated[
     str | None, env_option("--ray-address", "Address of a running Ray cluster, or auto.  [default: start one]")
@@ -92,26 +92,26 @@ class ModelOptions(NamedTuple):
         """Options of a model run: ledger, run mode, and the progress display."""
         from eclose.calls.batch.run import BatchSettings
         from eclose.calls.run import RunOptions
-        from eclose.cli.shared.progress import watch_run
+        from eclose.cli.shared.progress import show_run_progress
 
         return RunOptions(
             ledger=self.ledger,
             retry=self.retry,
             replay=self.replay,
             force=self.force,
-            watch=watch_run,
+            watch=show_run_progress,
             batch=None if self.batch is None else BatchSettings(poll=self.batch),
-            notify=say,
+            notify=print_line,
         )
 
 
 def _refuse_file_address(name: str, base_url: str | None) -> None:
     """Raise where ``.env`` gives the address for a provider of Inspect, which would send its own key there."""
-    from eclose.cli.shared.dotenv import FILE, address_from_file
+    from eclose.cli.shared.dotenv import FILE, is_address_from_env_file
     from eclose.errors import SettingError
 
     # A URL given with the flag is the user's own choice, even where .env holds the same variable.
-    if address_from_file("ECLOSE_BASE_URL") and base_url == os.environ["ECLOSE_BASE_URL"]:
+    if is_address_from_env_file("ECLOSE_BASE_URL") and base_url == os.environ["ECLOSE_BASE_URL"]:
         raise SettingError(
             f"{name}: {FILE} gives ECLOSE_BASE_URL, and a provider of Inspect would send its own key there. "
             f"Run eclose --env-file {FILE} … if you trust the file, or remove the line."
@@ -243,12 +243,12 @@ def warn_about_network_file(ledger: str | None, folder: Path) -> None:
     # Network file systems may grant one lock to two machines, and two writers then destroy the file.
     if (ledger is None or "://" not in ledger) and (kind := database.detect_network_file_system(path)) is not None:
         sys.stderr.write(
-            f"eclose: {printable(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
+            f"eclose: {escape_invisible(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
             "name a local file with --ledger, or a postgresql:// URL.\n"
         )
 
 
-def run_on_workers(
+def run_on_ray_workers(
     make: RunFactory, calls: CallSettings, options: ModelOptions, workers: int, address: str | None
 ) -> RunResult:
     """Run on Ray workers and print a line whenever one starts, stops or is lost."""
@@ -260,7 +260,7 @@ def run_on_workers(
     from eclose.calls.ray.workers import RaySettings
 
     ray = RaySettings(workers=workers, address=address)
-    return run_models_on_ray(make, calls, options.run_options, ray, tell=say)
+    return run_models_on_ray(make, calls, options.run_options, ray, tell=print_line)
 
 
 def describe_estimate(estimate: CostEstimate, currency: str) -> str:

@@ -1,6 +1,6 @@
 """Printing of commands: framed tables on a terminal, plain aligned text in files and pipes, summaries of runs.
 
-Off a terminal there are no colour codes, frames or progress lines. All text from a file passes ``printable`` first:
+Off a terminal there are no colour codes, frames or progress lines. All text from a file passes ``escape_invisible`` first:
 a title or an id must not be able to move the cursor or rename the window.
 """
 
@@ -42,7 +42,7 @@ _NUMERIC = re.compile(r"\[?[-−+]?(?:\d|\s|$)")
 _GAP = 2
 
 
-def printable(text: object) -> str:
+def escape_invisible(text: object) -> str:
     """Return the text with control and other invisible characters written as escapes."""
     return "".join(
         # No-break and ideographic spaces are not printable to Python, and harmless in names and titles.
@@ -55,30 +55,30 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def say(text: object) -> None:
+def print_line(text: object) -> None:
     """Print a line, made printable."""
-    typer.echo(printable(text))
+    typer.echo(escape_invisible(text))
 
 
-plural = format_numbers.format_count
+format_count = format_numbers.format_count
 
 
-def percent(value: float | None) -> str:
+def format_percent(value: float | None) -> str:
     """Return ``46.3``; a hyphen where undefined."""
     return format_numbers.format_percent(value, "-")
 
 
-def percent_range(interval: Interval | None) -> str:
+def format_percent_interval(interval: Interval | None) -> str:
     """Return ``[40.9, 51.9]``; a hyphen where there is no interval."""
     return format_numbers.format_percent_interval(interval, "-")
 
 
-def percent_span(bounds: Interval | None) -> str:
+def format_percent_span(bounds: Interval | None) -> str:
     """Return ``40.9 to 51.9`` for bounds; a hyphen where there are none."""
     return format_numbers.format_percent_span(bounds, "-")
 
 
-def percent_with_interval(value: float | None, interval: Interval | None) -> str:
+def format_percent_with_interval(value: float | None, interval: Interval | None) -> str:
     """Return ``46.3 % [40.9, 51.9]``; a hyphen where undefined."""
     return format_numbers.format_percent_with_interval(value, interval, "-")
 
@@ -87,12 +87,12 @@ def print_step_result(
     stage: PipelineStep, counts: RecordCounts, *, again: bool, doubt: str = "is this the right file"
 ) -> None:
     """Print what a step wrote and its counts; ask ``doubt`` where no record could be read."""
-    say(f"{stage.out}: {counts}" + (" (done before, nothing to do)" if again else ""))
+    print_line(f"{stage.out}: {counts}" + (" (done before, nothing to do)" if again else ""))
     if counts.quarantined:
-        say(f"  records that could not be read, with reasons: {stage.quarantine_path}")
+        print_line(f"  records that could not be read, with reasons: {stage.quarantine_path}")
         # All records unreadable: most likely the wrong file or layout, not a broken file.
         if not counts.accepted:
-            say(f"  no record could be read: {doubt}?")
+            print_line(f"  no record could be read: {doubt}?")
 
 
 def print_run_summary(result: RunResult, remark: str | None = None) -> None:
@@ -100,21 +100,23 @@ def print_run_summary(result: RunResult, remark: str | None = None) -> None:
     from eclose.calls.prices import USD, format_money
 
     manifest, stage = result.manifest, result.stage
-    say(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if result.again else ""))
+    print_line(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if result.again else ""))
     for name, counts in manifest.funnel.items():
-        say(f"  {name}: {counts}")
+        print_line(f"  {name}: {counts}")
     if remark is not None:
-        say(f"  {remark}")
+        print_line(f"  {remark}")
     if manifest.counts.rejected:
-        say(f"  rejected records, with reasons: {stage.rejected_path}")
+        print_line(f"  rejected records, with reasons: {stage.rejected_path}")
     if manifest.counts.quarantined:
-        say(f"  failed records, with reasons: {stage.quarantine_path}; --retry processes them again")
+        print_line(f"  failed records, with reasons: {stage.quarantine_path}; --retry processes them again")
     # The sums of all processes and attempts of this run, from its ledger.
     calls = manifest.calls
     cost = f", {format_money(calls['cost'], calls.get('currency', USD))} spent" if calls["cost"] else ""
-    unsettled = f"; {plural(calls['unsettled'], 'call')} broken off, possibly billed" if calls["unsettled"] else ""
-    say(
-        f"  {'0 calls now, before: ' if result.again else ''}{plural(calls['replies'], 'call')}, "
+    unsettled = (
+        f"; {format_count(calls['unsettled'], 'call')} broken off, possibly billed" if calls["unsettled"] else ""
+    )
+    print_line(
+        f"  {'0 calls now, before: ' if result.again else ''}{format_count(calls['replies'], 'call')}, "
         f"{calls['prompt_tokens']:,} tokens read, {calls['completion_tokens']:,} written{cost}{unsettled}"
     )
 
@@ -125,7 +127,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     On a terminal, a table too wide for a frame is printed without one. A table that is still too wide is transposed,
     a few rows at a time.
     """
-    lines: Lines = [tuple(map(printable, row)) for row in rows]
+    lines: Lines = [tuple(map(escape_invisible, row)) for row in rows]
     if not sys.stdout.isatty():
         _print_plain(title, columns, lines)
         return
@@ -207,7 +209,7 @@ def _print_rich(title: str, columns: Sequence[str], lines: Lines) -> None:
     Console().print(table)
 
 
-def count_progress(records: Iterable[T], label: str) -> Iterator[T]:
+def show_record_count(records: Iterable[T], label: str) -> Iterator[T]:
     """Yield the records; on a terminal, show on standard error how many there were so far."""
     if not sys.stderr.isatty():
         yield from records
@@ -215,7 +217,7 @@ def count_progress(records: Iterable[T], label: str) -> Iterator[T]:
     from rich.console import Console
     from rich.text import Text
 
-    label = printable(label)
+    label = escape_invisible(label)
     with Console(stderr=True).status(Text(label)) as status:
         for number, record in enumerate(records, start=1):
             if number % 1000 == 0:

@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from eclose.cli.shared.output import printable
+from eclose.cli.shared.output import escape_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +31,14 @@ _KINDS = ("accepted", "rejected", "quarantined")
 
 
 @contextmanager
-def watch_run(runner: JobRunner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
+def show_run_progress(runner: JobRunner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
     """Show progress and stop on signals while the block lasts."""
-    meter = Meter(runner.progress, connections, total)
+    meter = ProgressLine(runner.progress, connections, total)
     with _stop_on_signals(runner), _refresh(meter.line):
         yield
 
 
-class Meter:
+class ProgressLine:
     """The progress line of a run."""
 
     def __init__(
@@ -119,8 +119,8 @@ def _refresh(line: Callable[[], str]) -> Iterator[None]:
         from rich.text import Text
 
         with (
-            Console(stderr=True).status(Text(printable(line()))) as status,
-            _repeat(lambda: status.update(Text(printable(line()))), LIVE_SECONDS),
+            Console(stderr=True).status(Text(escape_invisible(line()))) as status,
+            _repeat(lambda: status.update(Text(escape_invisible(line()))), LIVE_SECONDS),
         ):
             yield
     finally:
@@ -145,7 +145,7 @@ def _repeat(write: Callable[[], None], seconds: float) -> Iterator[None]:
 
 def _write(line: str) -> None:
     with suppress(OSError):  # a terminal that was closed must not end the run
-        sys.stderr.write(f"eclose: {printable(line)}\n")
+        sys.stderr.write(f"eclose: {escape_invisible(line)}\n")
         sys.stderr.flush()
 
 

@@ -8,7 +8,7 @@ REPORT = "audit-report.json"
 """File of the report in the folder of an audit."""
 
 
-class FormFormat(StrEnum):
+class AuditFormFormat(StrEnum):
     """Format of a file of forms: JSON Lines, or a table for spreadsheets."""
 
     JSONL = "jsonl"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from eclose.construction.audit.file_names import FormFormat
+from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, conjunction
 from eclose.errors import RecordError, UserError
@@ -28,7 +28,7 @@ CELL_LIMIT = 32_767
 
 
 @dataclass(frozen=True, slots=True)
-class FilledForm:
+class FilledAuditForm:
     """A form as an annotator filled it in."""
 
     where: str
@@ -55,14 +55,14 @@ class FilledForm:
         return self.unanswered == len(self.marks)
 
 
-def encode_forms(forms: Sequence[AuditForm], layout: FormFormat) -> bytes:
+def encode_audit_forms(forms: Sequence[AuditForm], layout: AuditFormFormat) -> bytes:
     """Return the content of a file of forms."""
-    if layout is FormFormat.CSV:
+    if layout is AuditFormFormat.CSV:
         return _encode_table(forms)
     return b"".join(json.dumps(asdict(form), ensure_ascii=False).encode() + b"\n" for form in forms)
 
 
-def read_forms(path: Path) -> list[FilledForm]:
+def read_filled_forms(path: Path) -> list[FilledAuditForm]:
     """Read all forms of a file, a table or JSON Lines by its name; raise one error with all problems."""
     require_regular_file(path)
     forms, problems = [], []
@@ -77,7 +77,7 @@ def read_forms(path: Path) -> list[FilledForm]:
     return forms
 
 
-def _read_lines(path: Path) -> Iterator[FilledForm | RecordError]:
+def _read_lines(path: Path) -> Iterator[FilledAuditForm | RecordError]:
     for record in scan_records(path, AuditForm):
         if record.value is None:
             assert record.error is not None  # forms are never rejected, only unreadable
@@ -89,7 +89,7 @@ def _read_lines(path: Path) -> Iterator[FilledForm | RecordError]:
                 for part, _ in PARTS.values()
                 for name, mark in asdict(getattr(form, part)).items()
             }
-            yield FilledForm(record.where, form.id, form.shown.question, marks, form.note)
+            yield FilledAuditForm(record.where, form.id, form.shown.question, marks, form.note)
 
 
 # Tables.
@@ -144,7 +144,7 @@ def _passage(passage: DisclosedPassage) -> str:
     return f"[{passage.index}] {passage.title}\n{passage.text}"
 
 
-def _read_table(path: Path) -> Iterator[FilledForm | RecordError]:
+def _read_table(path: Path) -> Iterator[FilledAuditForm | RecordError]:
     header, rows = read_csv(path)
     _check_header(path, header)
     for where, cells in rows:
@@ -158,7 +158,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
         raise UserError(f"{path}: needs each of these columns once: {', '.join(wrong)}. Is this a table of forms?")
 
 
-def _parse_row(path: Path, where: str, cells: Mapping[str, str]) -> FilledForm | RecordError:
+def _parse_row(path: Path, where: str, cells: Mapping[str, str]) -> FilledAuditForm | RecordError:
     marks: dict[str, Label] = {}
     problems = [] if cells.get("id", "").strip() else ["id: is empty"]
     for name in (name for names in MARKS.values() for name in names):
@@ -169,4 +169,4 @@ def _parse_row(path: Path, where: str, cells: Mapping[str, str]) -> FilledForm |
             problems.append(f"{name}: {word!r} is not an answer; write yes or no")
     if problems:
         return RecordError("; ".join(problems), path=path, record=where)
-    return FilledForm(where, cells["id"].strip(), cells.get(_QUESTION, ""), marks, cells.get(_NOTE, "").strip())
+    return FilledAuditForm(where, cells["id"].strip(), cells.get(_QUESTION, ""), marks, cells.get(_NOTE, "").strip())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.construction.audit.forms import FilledForm
+from eclose.construction.audit.forms import FilledAuditForm
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, conjunction
 from eclose.errors import SettingError
@@ -46,7 +46,7 @@ class AnnotatorForms:
 
     annotator: int
     """Number from 1; the number after the last annotator is the third person's."""
-    forms: Mapping[str, FilledForm]
+    forms: Mapping[str, FilledAuditForm]
 
     def labels(self, family_id: str) -> tuple[Label, ...]:
         """Return whether the three views and the family pass; None where there is no form or an answer is missing."""
@@ -55,10 +55,10 @@ class AnnotatorForms:
         return (*views, conjunction(views))
 
 
-def match_forms(key: AuditKey, path: Path, forms: Sequence[FilledForm]) -> AnnotatorForms:
+def match_forms_to_families(key: AuditKey, path: Path, forms: Sequence[FilledAuditForm]) -> AnnotatorForms:
     """Assign forms to their families; raise one error with all unknown, repeated and mixed-up forms."""
     owners = {form_id: (number, item) for item in key.items for number, form_id in enumerate(item.forms, start=1)}
-    by_family: dict[str, FilledForm] = {}
+    by_family: dict[str, FilledAuditForm] = {}
     problems = []
     for form in forms:
         if form.id not in owners:
@@ -80,7 +80,7 @@ def match_forms(key: AuditKey, path: Path, forms: Sequence[FilledForm]) -> Annot
     return AnnotatorForms(annotators.pop(), by_family)
 
 
-class FamilyOutcome(NamedTuple):
+class FamilyAuditOutcome(NamedTuple):
     """An audited family with its settled labels."""
 
     item: AuditItem
@@ -90,14 +90,14 @@ class FamilyOutcome(NamedTuple):
     """Views that one annotator passes and another fails, where they also disagree on the family."""
 
 
-def settle_families(
+def settle_audited_families(
     key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None = None
-) -> list[FamilyOutcome]:
+) -> list[FamilyAuditOutcome]:
     """Settle every audited family. The third person's labels count only where the others disagree."""
     return [_outcome(item, sheets, third) for item in key.items]
 
 
-def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> FamilyOutcome:
+def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> FamilyAuditOutcome:
     answers = [sheet.labels(item.family_id) for sheet in sheets]
     decisions = {labels[-1] for labels in answers}
     views: list[Label] = []
@@ -112,11 +112,11 @@ def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: Annotator
             views.append(labels.pop() if len(labels) == 1 else None)
     # All fail the family, perhaps for different views: then the family is settled although the views are not.
     family = False if decisions == {False} else conjunction(views)
-    return FamilyOutcome(item, (*views, family), tuple(disputed))
+    return FamilyAuditOutcome(item, (*views, family), tuple(disputed))
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnedForms:
+class ReturnedFormCounts:
     """Forms returned by an annotator: complete + half-filled + blank + missing = expected."""
 
     annotator: int
@@ -131,7 +131,7 @@ class ReturnedForms:
 
 
 @dataclass(frozen=True, slots=True)
-class PairAgreement:
+class AnnotatorPairAgreement:
     """Agreement of two annotators before disagreements are settled."""
 
     annotators: tuple[int, int]
@@ -147,7 +147,7 @@ class PairAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class PassRate:
+class AuditPassRate:
     """Pass rate of some families. Where labels are open there is no value, only bounds of it."""
 
     passed: int
@@ -159,7 +159,7 @@ class PassRate:
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedPassRate:
+class CorpusPassRate:
     """Pass rate of the corpus, datasets weighted by their sizes."""
 
     value: float | None
@@ -179,15 +179,15 @@ class AuditReport:
     resamples: int
     sizes: Mapping[str, int]
     audited: Mapping[str, int]
-    handed: tuple[ReturnedForms, ...]
-    agreement: tuple[PairAgreement, ...]
+    handed: tuple[ReturnedFormCounts, ...]
+    agreement: tuple[AnnotatorPairAgreement, ...]
     disputed: tuple[str, ...]
     """Family ids, as in the fields below."""
     unresolved: tuple[str, ...]
     """Disputed families that the third person has not settled."""
-    datasets: Mapping[str, Mapping[str, PassRate]]
-    unweighted: Mapping[str, PassRate]
-    weighted: Mapping[str, WeightedPassRate]
+    datasets: Mapping[str, Mapping[str, AuditPassRate]]
+    unweighted: Mapping[str, AuditPassRate]
+    weighted: Mapping[str, CorpusPassRate]
     failing: Mapping[str, tuple[str, ...]]
     """Failing families, each with the views that fail."""
     open: tuple[str, ...]
@@ -214,7 +214,7 @@ def build_audit_report(
     """
     _refuse_other_annotators(key, sheets, third)
     sheets = sorted(sheets, key=lambda sheet: sheet.annotator)
-    outcomes = settle_families(key, sheets, third)
+    outcomes = settle_audited_families(key, sheets, third)
     groups = {name: [outcome for outcome in outcomes if outcome.item.dataset == name] for name in key.sizes}
     pass_rates = {name: _pass_rates(group) for name, group in groups.items()}
     disputed = [outcome for outcome in outcomes if outcome.disputed]
@@ -255,7 +255,7 @@ def _refuse_other_annotators(key: AuditKey, sheets: Sequence[AnnotatorForms], th
         )
 
 
-def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedForms:
+def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedFormCounts:
     """Compare an annotator's forms with those expected for some families."""
     expected = {item.family_id: item.forms[sheet.annotator - 1] for item in items}
     forms = {form.id: form for family, form in sheet.forms.items() if family in expected}
@@ -264,10 +264,10 @@ def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedF
     missing = tuple(form_id for form_id in expected.values() if form_id not in forms)
     surplus = tuple(form.id for family, form in sheet.forms.items() if family not in expected)
     complete = len(forms) - len(blank) - len(half)
-    return ReturnedForms(sheet.annotator, len(expected), complete, half, blank, missing, surplus)
+    return ReturnedFormCounts(sheet.annotator, len(expected), complete, half, blank, missing, surplus)
 
 
-def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[PairAgreement]:
+def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[AnnotatorPairAgreement]:
     """Return the agreement of every pair of annotators in every column."""
     agreements = []
     for first, second in combinations(sheets, 2):
@@ -283,18 +283,18 @@ def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[PairAgr
             # B.6).
             n, agreed = int(table.sum()), int(np.trace(table))
             pair = (first.annotator, second.annotator)
-            agreements.append(PairAgreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
+            agreements.append(AnnotatorPairAgreement(pair, what, n, agreed, raw_agreement(table), gwet_ac1(table)))
     return agreements
 
 
-def _pass_rates(outcomes: Sequence[FamilyOutcome], *, interval: bool = True) -> dict[str, PassRate]:
+def _pass_rates(outcomes: Sequence[FamilyAuditOutcome], *, interval: bool = True) -> dict[str, AuditPassRate]:
     """Return the pass rates of some families by column; without an interval where they mix several strata."""
     rates = {}
     for column, what in enumerate(COLUMNS):
         rate = Rate.of(outcome.labels[column] for outcome in outcomes)
         # A rate over the settled labels alone would leave out the families that are hard to label.
         settled = not rate.unjudged
-        rates[what] = PassRate(
+        rates[what] = AuditPassRate(
             rate.hits,
             rate.n,
             rate.unjudged,
@@ -307,16 +307,16 @@ def _pass_rates(outcomes: Sequence[FamilyOutcome], *, interval: bool = True) -> 
 
 def _weighted_rates(
     sizes: Mapping[str, int],
-    groups: Mapping[str, Sequence[FamilyOutcome]],
-    pass_rates: Mapping[str, Mapping[str, PassRate]],
+    groups: Mapping[str, Sequence[FamilyAuditOutcome]],
+    pass_rates: Mapping[str, Mapping[str, AuditPassRate]],
     *,
     seed: int,
     resamples: int,
-) -> dict[str, WeightedPassRate]:
+) -> dict[str, CorpusPassRate]:
     """Return pass rates weighted by dataset sizes, with intervals of a bootstrap of families within datasets."""
     if not groups or not all(groups.values()):
         # The rate of a dataset without an audited family is unknown, and so is that of the corpus.
-        return dict.fromkeys(COLUMNS, WeightedPassRate(None, None, None))
+        return dict.fromkeys(COLUMNS, CorpusPassRate(None, None, None))
     outcomes = [outcome for group in groups.values() for outcome in group]
     stratum, order = encode_labels([outcome.item.dataset for outcome in outcomes])
     shares = np.array([sizes[name] for name in order], float) / sum(sizes.values())
@@ -333,18 +333,18 @@ def _weighted_rates(
         bounds = Interval(*map(float, shares @ ends))
         value, interval, _ = replicates.estimate(column)
         constant = all(len({outcome.labels[column] for outcome in group}) == 1 for group in groups.values())
-        settled = WeightedPassRate(value, interval, bounds, constant)
-        rates[what] = WeightedPassRate(None, None, bounds) if None in labels else settled
+        settled = CorpusPassRate(value, interval, bounds, constant)
+        rates[what] = CorpusPassRate(None, None, bounds) if None in labels else settled
     return rates
 
 
-def _is_unresolved(outcome: FamilyOutcome) -> bool:
+def _is_unresolved(outcome: FamilyAuditOutcome) -> bool:
     return any(
         label is None and kind in outcome.disputed for kind, label in zip(ViewKind, outcome.labels, strict=False)
     )
 
 
-def _failing_views(outcome: FamilyOutcome) -> tuple[str, ...]:
+def _failing_views(outcome: FamilyAuditOutcome) -> tuple[str, ...]:
     """Return the views that fail; ``FAMILY`` where annotators agree on the family and on no single view."""
     views = tuple(str(kind) for kind, label in zip(ViewKind, outcome.labels, strict=False) if label is False)
     return views or ((FAMILY,) if outcome.labels[-1] is False else ())

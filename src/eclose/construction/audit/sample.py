@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from eclose.construction.audit.forms import encode_forms
-from eclose.construction.split import dataset_name
+from eclose.construction.audit.forms import encode_audit_forms
+from eclose.construction.split import dataset_of_benchmark
 from eclose.core.edit_selection import draw_edit
 from eclose.core.identity import content_hash, hash_rank
 from eclose.errors import SettingError, UserError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from eclose.construction.audit.file_names import FormFormat
+    from eclose.construction.audit.file_names import AuditFormFormat
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
 
@@ -99,13 +99,13 @@ class AuditKey:
         return sorted((item.form(annotator) for item in self.items), key=lambda form: form.id)
 
 
-def read_corpus(run: Path) -> Iterator[tuple[str, ReadRecord[Family]]]:
+def read_families_by_split(run: Path) -> Iterator[tuple[str, ReadRecord[Family]]]:
     """Yield the families of a run's folder with their split; those of a single file belong to ``all``."""
     for split, path in _split_files(run).items():
         yield from ((split, record) for record in scan_families(path))
 
 
-def hash_corpus(run: Path) -> str:
+def hash_run_families(run: Path) -> str:
     """Return the hash of a run's present families, comparable with ``AuditKey.corpus``."""
     hashes = []
     for split, path in _split_files(run).items():
@@ -198,7 +198,7 @@ def _pool_families(
         # A family in both splits would make the development set no held-out set.
         if (first := split_of.setdefault(family.id, split)) != split:
             raise UserError(f"the family {family.id!r} is in {first} and in {split}. Split the families again.")
-        dataset = dataset_name(family.source.benchmark)
+        dataset = dataset_of_benchmark(family.source.benchmark)
         # A hash and not a random generator: the draw must not depend on the order in which families are read.
         rank = int(hash_rank("audit", seed, dataset, family.id), 16)
         pools.setdefault((dataset, split), _Pool(n)).add(family, rank)
@@ -235,7 +235,7 @@ def _form_id(seed: int, annotator: int, family_id: str) -> str:
     return "f-" + hash_rank("audit form", seed, annotator, family_id)[:16]
 
 
-def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, bool]:
+def write_audit_folder(folder: Path, key: AuditKey, layout: AuditFormFormat) -> dict[Path, bool]:
     """Write forms, guideline and, last, the key; return for each file whether it was written now.
 
     An existing file of this draw is left as it is, since it may be filled in.
@@ -244,7 +244,7 @@ def write_audit(folder: Path, key: AuditKey, layout: FormFormat) -> dict[Path, b
         UserError: The folder holds files of another draw.
     """
     sheets = {
-        folder / f"forms-{annotator}.{layout}": encode_forms(key.sheet(annotator), layout)
+        folder / f"forms-{annotator}.{layout}": encode_audit_forms(key.sheet(annotator), layout)
         for annotator in range(1, key.annotators + 1)
     }
     guideline = {folder / GUIDELINE: load_text(GUIDELINE).text.encode()}

@@ -13,10 +13,15 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-from eclose.construction.publishing.dataset_card import write_card
-from eclose.construction.publishing.dataset_facts import SPLITS, collect_facts, find_audit_reports, find_origin_manifest
+from eclose.construction.publishing.dataset_card import write_dataset_card
+from eclose.construction.publishing.dataset_facts import (
+    SPLITS,
+    collect_card_facts,
+    find_audit_reports,
+    find_origin_manifest,
+)
 from eclose.construction.publishing.parquet import write_families_parquet
-from eclose.construction.split import dataset_name
+from eclose.construction.split import dataset_of_benchmark
 from eclose.core.identity import canonical_json
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
@@ -50,7 +55,7 @@ class DatasetExport:
 
 def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetExport:
     """Write the families of a run's folder, or of a file, as a dataset."""
-    splits = find_splits(source)
+    splits = find_split_files(source)
     folder = source if source.is_dir() else source.parent
     if out.resolve() == folder.resolve():
         raise SettingError(f"{out}: holds the families, and their card would be overwritten. Name another folder.")
@@ -63,7 +68,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     tables = _Tables(out)
     tables.write(splits)
     files = {split: f"{DATA}/{split}-*.parquet" for split, datasets in tables.counts.items() if datasets}
-    write_card(out, collect_facts(find_origin_manifest(families), tables.counts, files, folder))
+    write_dataset_card(out, collect_card_facts(find_origin_manifest(families), tables.counts, files, folder))
     outputs = [*tables.written, out / CARD]
     manifest = Manifest(STAGE, SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
     # Last: a folder without a manifest is an unfinished export.
@@ -71,7 +76,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     return DatasetExport(manifest, again=False)
 
 
-def find_splits(source: Path) -> dict[str, Path]:
+def find_split_files(source: Path) -> dict[str, Path]:
     """Return the files of a run's folder by split name; a single file is for training."""
     if not source.is_dir():
         require_regular_file(source)
@@ -143,7 +148,7 @@ class _Tables:
             if record.error is not None:
                 self._write_quarantine({"where": f"{path.name}, {record.where}", "error": str(record.error)})
             elif record.value is not None:
-                self.counts[split][dataset_name(record.value.source.benchmark)] += 1
+                self.counts[split][dataset_of_benchmark(record.value.source.benchmark)] += 1
                 yield record.value
 
     def _write_quarantine(self, line: Mapping[str, str]) -> None:

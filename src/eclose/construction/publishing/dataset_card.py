@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.construction.publishing.dataset_facts import CardFacts, read_run_facts
+from eclose.construction.publishing.dataset_facts import DatasetCardFacts, read_run_facts
 from eclose.core.family import Family
 from eclose.core.identity import content_hash
 from eclose.core.model_family import same_family
@@ -56,7 +56,7 @@ class _Markdown(str):
     __slots__ = ()
 
 
-class CardTable(NamedTuple):
+class DatasetCardTable(NamedTuple):
     """A table of a card."""
 
     columns: Sequence[str]
@@ -65,14 +65,14 @@ class CardTable(NamedTuple):
     """Number of columns, counted from the right, that hold numbers."""
 
 
-def write_card(folder: Path | str, facts: CardFacts | None = None) -> None:
+def write_dataset_card(folder: Path | str, facts: DatasetCardFacts | None = None) -> None:
     """Write a card into a folder, by default from the facts of the run in that folder."""
-    text = render_card(facts or read_run_facts(folder))
+    text = render_dataset_card(facts or read_run_facts(folder))
     with AtomicFile(Path(folder) / CARD) as file:
         file.write(text.encode())
 
 
-class CardState(StrEnum):
+class DatasetCardState(StrEnum):
     """State of a folder's ``README.md``."""
 
     NONE = "none"
@@ -85,19 +85,19 @@ class CardState(StrEnum):
     """A file of another origin."""
 
 
-def find_card_state(folder: Path) -> CardState:
+def find_dataset_card_state(folder: Path) -> DatasetCardState:
     """Return whether a folder has a card, and whether the card was edited."""
     path = folder / CARD
     if not path.exists():
-        return CardState.NONE
+        return DatasetCardState.NONE
     # The last mark counts: text that was added after it makes the hash differ, as any other edit does.
     body, separator, mark = path.read_bytes().rpartition(_MARK)
     if not separator:
-        return CardState.FOREIGN
-    return CardState.OURS if mark == _hash_body(body) else CardState.EDITED
+        return DatasetCardState.FOREIGN
+    return DatasetCardState.OURS if mark == _hash_body(body) else DatasetCardState.EDITED
 
 
-def render_card(facts: CardFacts) -> str:
+def render_dataset_card(facts: DatasetCardFacts) -> str:
     """Return the card as Markdown, with the front matter that dataset hubs read."""
     text = _template().render(_context(facts)).rstrip("\n") + "\n"
     return text + (_MARK + _hash_body(text.encode())).decode()
@@ -119,7 +119,7 @@ def name_size_category(families: int) -> str:
     return next((name for most, name in _SIZES if families < most), "n>10M")
 
 
-def _context(facts: CardFacts) -> dict[str, Any]:
+def _context(facts: DatasetCardFacts) -> dict[str, Any]:
     total = sum(count for splits in facts.counts.values() for count in splits.values())
     licences = {dataset: facts.licences[dataset] for dataset in facts.counts if dataset in facts.licences}
     languages = [licence.language for licence in licences.values()]
@@ -139,11 +139,15 @@ def _context(facts: CardFacts) -> dict[str, Any]:
         "rejected": _rejected(facts.rejected) if facts.rejected else None,
         "models": _models(facts),
         "same_family": ", ".join(_same_family_checkers(facts)),
-        "guidelines": CardTable(["role", "hash"], sorted(facts.guidelines.items())) if facts.guidelines else None,
+        "guidelines": DatasetCardTable(["role", "hash"], sorted(facts.guidelines.items()))
+        if facts.guidelines
+        else None,
         "settings": _settings(facts.settings) if facts.settings else None,
-        "inputs": CardTable(["file", "hash"], sorted(facts.inputs.items())) if facts.inputs else None,
-        "fields": CardTable(["field", "what it is"], [(field.name, FIELDS[field.name]) for field in fields(Family)]),
-        "licences": CardTable(
+        "inputs": DatasetCardTable(["file", "hash"], sorted(facts.inputs.items())) if facts.inputs else None,
+        "fields": DatasetCardTable(
+            ["field", "what it is"], [(field.name, FIELDS[field.name]) for field in fields(Family)]
+        ),
+        "licences": DatasetCardTable(
             ["source", "licence"], [(name, licence.description) for name, licence in licences.items()]
         ),
         "share_alike": any(licence.share_alike for licence in licences.values()),
@@ -152,7 +156,7 @@ def _context(facts: CardFacts) -> dict[str, Any]:
     }
 
 
-def _by_dataset(counts: ByDataset, *, across: bool = False) -> CardTable:
+def _by_dataset(counts: ByDataset, *, across: bool = False) -> DatasetCardTable:
     """Return a table with a row per dataset and one for all; ``across`` adds a column of row totals."""
     columns = list(dict.fromkeys(column for row in counts.values() for column in row))
     # Missing counts are None, which is written as a dash and makes the total unknown.
@@ -161,52 +165,52 @@ def _by_dataset(counts: ByDataset, *, across: bool = False) -> CardTable:
         rows.append([TOTAL, *(_sum([row.get(column) for row in counts.values()]) for column in columns)])
     if across:
         rows = [[*row, _sum(row[1:])] for row in rows]
-        return CardTable(["dataset", *columns, TOTAL], rows, len(columns) + 1)
-    return CardTable(["dataset", *columns], rows, len(columns))
+        return DatasetCardTable(["dataset", *columns, TOTAL], rows, len(columns) + 1)
+    return DatasetCardTable(["dataset", *columns], rows, len(columns))
 
 
 def _sum(counts: Sequence[Any]) -> int | None:
     return None if None in counts else sum(counts)
 
 
-def _lost(facts: CardFacts, total: int) -> tuple[int, int] | None:
+def _lost(facts: DatasetCardFacts, total: int) -> tuple[int, int] | None:
     """Return the families at the end of the funnel and those in the files, where the two differ."""
     ends = [list(counts.values())[-1] for counts in facts.funnel.values() if counts]
     return None if not ends or sum(ends) == total else (sum(ends), total)
 
 
-def _rejected(rejected: Mapping[str, Mapping[str, int]]) -> CardTable:
+def _rejected(rejected: Mapping[str, Mapping[str, int]]) -> DatasetCardTable:
     rows = [
         (stage, reason, count)
         for stage, reasons in rejected.items()
         for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))  # most frequent first
     ]
-    return CardTable(["part", "reason", "sources"], rows, 1)
+    return DatasetCardTable(["part", "reason", "sources"], rows, 1)
 
 
-def _models(facts: CardFacts) -> CardTable:
+def _models(facts: DatasetCardFacts) -> DatasetCardTable:
     models = {
         "wrote responses and edits": facts.constructor,
         "screened and verified": facts.verifier,
         "verified the finished families": facts.reverifier,
     }
-    return CardTable(["", "model"], list(models.items()))
+    return DatasetCardTable(["", "model"], list(models.items()))
 
 
-def _same_family_checkers(facts: CardFacts) -> list[str]:
+def _same_family_checkers(facts: DatasetCardFacts) -> list[str]:
     """Return the checking models that belong to the constructor's model family."""
     checks = dict.fromkeys(name for name in (facts.verifier, facts.reverifier) if name is not None)
     return [name for name in checks if facts.constructor is not None and same_family(name, facts.constructor)]
 
 
-def _settings(settings: Mapping[str, Any]) -> CardTable:
+def _settings(settings: Mapping[str, Any]) -> DatasetCardTable:
     def format_value(value: Any) -> str:
         return value if isinstance(value, str) else "none" if value is None else json.dumps(value, ensure_ascii=False)
 
-    return CardTable(["setting", "value"], [(name, format_value(value)) for name, value in settings.items()])
+    return DatasetCardTable(["setting", "value"], [(name, format_value(value)) for name, value in settings.items()])
 
 
-def _training(facts: CardFacts, tables: bool) -> dict[str, str]:
+def _training(facts: DatasetCardFacts, tables: bool) -> dict[str, str]:
     """Return the file names in the training command; tables are converted to JSON Lines first."""
     names = {split: f"{split}.jsonl" for split in facts.files} if tables else dict(facts.files)
     return {"train_file": names.get("train", FAMILIES), "development_file": names.get("validation", "")}
@@ -217,7 +221,7 @@ def _quoted(text: str) -> _Markdown:
     return _Markdown(json.dumps(text, ensure_ascii=False))
 
 
-def _table(table: CardTable) -> _Markdown:
+def _table(table: DatasetCardTable) -> _Markdown:
     head = f"| {' | '.join(map(escape_markdown, table.columns))} |"
     texts = len(table.columns) - table.numbers
     rule = "|" + "---|" * texts + "---:|" * table.numbers

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from eclose.benchmarks import hotpot, musique, two_wiki
 from eclose.construction.audit.file_names import REPORT
-from eclose.construction.audit.sample import hash_corpus
-from eclose.construction.split import STAGE, dataset_name
+from eclose.construction.audit.sample import hash_run_families
+from eclose.construction.split import STAGE, dataset_of_benchmark
 from eclose.store.records.json_reader import parse_json_object, read_json_objects
 from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
 from eclose.store.runs.manifest import Manifest, read_manifest
@@ -28,7 +28,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Licence:
+class DatasetLicence:
     """Licence of a dataset."""
 
     id: str
@@ -43,10 +43,10 @@ class Licence:
         return "-sa-" in self.id
 
 
-LICENCES: Mapping[str, Licence] = {
-    hotpot.BENCHMARK: Licence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
-    musique.BENCHMARK: Licence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
-    two_wiki.BENCHMARK: Licence(
+LICENCES: Mapping[str, DatasetLicence] = {
+    hotpot.BENCHMARK: DatasetLicence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
+    musique.BENCHMARK: DatasetLicence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
+    two_wiki.BENCHMARK: DatasetLicence(
         "apache-2.0",
         "Apache-2.0 by the mirror of its authors; the README of its repository names none, so confirm it before you "
         "publish; passages from Wikipedia, CC BY-SA",
@@ -56,14 +56,14 @@ LICENCES: Mapping[str, Licence] = {
 """Licences by benchmark name."""
 SYNTHETIC_PREFIX = "world-"
 """Benchmark names of the questions that ``eclose world make`` writes start with this."""
-_SYNTHETIC_LICENCE = Licence("apache-2.0", "Apache-2.0; made up by eclose, from no other source", "en")
+_SYNTHETIC_LICENCE = DatasetLicence("apache-2.0", "Apache-2.0; made up by eclose, from no other source", "en")
 
 
-def find_licence(dataset: str) -> Licence:
+def find_dataset_licence(dataset: str) -> DatasetLicence:
     """Return the licence of a dataset, or an unknown one."""
     if dataset.startswith(SYNTHETIC_PREFIX):
         return _SYNTHETIC_LICENCE
-    return LICENCES.get(dataset) or Licence(UNKNOWN, "unknown: look it up where the sources come from")
+    return LICENCES.get(dataset) or DatasetLicence(UNKNOWN, "unknown: look it up where the sources come from")
 
 
 Maker: TypeAlias = Literal["models", "world"]
@@ -90,7 +90,7 @@ class AuditSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardFacts:
+class DatasetCardFacts:
     """Facts on a data card. None and empty values mean: not recorded."""
 
     counts: ByDataset
@@ -117,25 +117,25 @@ class CardFacts:
     """All other settings."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Input files with their hashes."""
-    licences: Mapping[str, Licence] = field(default_factory=dict)
+    licences: Mapping[str, DatasetLicence] = field(default_factory=dict)
     """Licences by dataset."""
     version: str | None = None
     """Version of eclose."""
     audit: AuditSummary | None = None
 
 
-def read_run_facts(folder: Path | str) -> CardFacts:
+def read_run_facts(folder: Path | str) -> DatasetCardFacts:
     """Read the facts of a run from the files of its folder."""
     folder = Path(folder)
     paths = {split: folder / name for split, name in SPLITS.items() if (folder / name).is_file()}
-    counts = {split: count_datasets(path) for split, path in paths.items()}
+    counts = {split: count_families_by_dataset(path) for split, path in paths.items()}
     files = {split: paths[split].name for split, datasets in counts.items() if datasets}
-    return collect_facts(find_origin_manifest(folder / FAMILIES), counts, files, folder)
+    return collect_card_facts(find_origin_manifest(folder / FAMILIES), counts, files, folder)
 
 
-def collect_facts(
+def collect_card_facts(
     manifest: Manifest | None, counts: Mapping[str, Mapping[str, int]], files: Mapping[str, str], folder: Path
-) -> CardFacts:
+) -> DatasetCardFacts:
     """Collect the facts of a card.
 
     Args:
@@ -148,9 +148,9 @@ def collect_facts(
     by_dataset = {
         name: {split: split_counts.get(name, 0) for split, split_counts in counts.items()} for name in datasets
     }
-    licences = {dataset: find_licence(dataset) for dataset in datasets}
+    licences = {dataset: find_dataset_licence(dataset) for dataset in datasets}
     origin = {} if manifest is None else _manifest_facts(manifest)
-    return CardFacts(counts=by_dataset, files=files, licences=licences, audit=_find_audit(folder), **origin)
+    return DatasetCardFacts(counts=by_dataset, files=files, licences=licences, audit=_find_audit(folder), **origin)
 
 
 def find_origin_manifest(families: Path) -> Manifest | None:
@@ -167,9 +167,9 @@ def find_origin_manifest(families: Path) -> Manifest | None:
     return origin if same else None
 
 
-def count_datasets(path: Path) -> Counter[str]:
+def count_families_by_dataset(path: Path) -> Counter[str]:
     """Count the families of each dataset in a file."""
-    return Counter(dataset_name(source.get("benchmark")) for source in _sources(path))
+    return Counter(dataset_of_benchmark(source.get("benchmark")) for source in _sources(path))
 
 
 def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -189,7 +189,7 @@ def _find_audit(folder: Path) -> AuditSummary | None:
     for path in find_audit_reports(folder):
         report = parse_json_object(path.read_bytes())
         # An audit of earlier families says nothing about these: the card then lists no audit.
-        if report.get("corpus") == hash_corpus(folder):
+        if report.get("corpus") == hash_run_families(folder):
             return AuditSummary(str(path.relative_to(folder)), sum(report["audited"].values()), len(report["open"]))
     return None
 

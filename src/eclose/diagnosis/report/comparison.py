@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eclose.core.verdict import TraceGroup
 from eclose.diagnosis.compare import (
     RESPONSE_CLASSES,
-    GroupComparison,
+    GroupRateComparison,
     ResponseClass,
     RunComparison,
     compare_runs_by_question,
@@ -26,7 +26,7 @@ from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, cla
 from eclose.diagnosis.report.summary import FEW_QUESTIONS
 from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell
 from eclose.diagnosis.report.wording import METRIC_WORDS, name_response_group
-from eclose.judged_cases import LeftOutResponse, refuse_other_questions
+from eclose.judged_cases import LeftOutResponse, refuse_reused_question_ids
 from eclose.metrics.rates import Metric
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     from eclose.core.instance import Passage
     from eclose.diagnosis.compare import RateDifference
-    from eclose.diagnosis.diagnose import Case
+    from eclose.diagnosis.diagnose import JudgedCase
     from eclose.stats.rates import Rate
 
 
 def compare_with_base_run(
-    cases: Sequence[Case],
-    base: Sequence[Case],
+    cases: Sequence[JudgedCase],
+    base: Sequence[JudgedCase],
     name: str,
     *,
     rng: np.random.Generator,
@@ -51,7 +51,7 @@ def compare_with_base_run(
 ) -> BaseComparison:
     """Compare the cases of two runs; ``left_out`` lists the responses of the base run without a case."""
     # One id for two questions would pair responses to different questions.
-    refuse_other_questions(cases, base)
+    refuse_reused_question_ids(cases, base)
     comparison = compare_runs_by_question(
         [case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples
     )
@@ -59,7 +59,10 @@ def compare_with_base_run(
 
 
 def _cautions(
-    cases: Sequence[Case], base: Sequence[Case], comparison: RunComparison, left_out: Sequence[LeftOutResponse]
+    cases: Sequence[JudgedCase],
+    base: Sequence[JudgedCase],
+    comparison: RunComparison,
+    left_out: Sequence[LeftOutResponse],
 ) -> Iterator[str]:
     """Yield reasons why a difference may not be one of the responses."""
     # Sets: the order of judges does not matter.
@@ -82,7 +85,7 @@ def _join_names(names: set[str]) -> str:
     return " and ".join(sorted(names))
 
 
-def _count_other_passages(cases: Sequence[Case], base: Sequence[Case]) -> int:
+def _count_other_passages(cases: Sequence[JudgedCase], base: Sequence[JudgedCase]) -> int:
     """Count the shared questions whose passages differ between the runs."""
     run_passages, base_passages = _passages(cases), _passages(base)
     return sum(
@@ -90,7 +93,7 @@ def _count_other_passages(cases: Sequence[Case], base: Sequence[Case]) -> int:
     )
 
 
-def _passages(cases: Sequence[Case]) -> dict[tuple[str | None, str], set[tuple[Passage, ...]]]:
+def _passages(cases: Sequence[JudgedCase]) -> dict[tuple[str | None, str], set[tuple[Passage, ...]]]:
     """Return the sets of passages that each question was asked with."""
     by_question: dict[tuple[str | None, str], set[tuple[Passage, ...]]] = {}
     for case in cases:
@@ -214,7 +217,7 @@ _DIFFERENCE_NOTE = (
 _BOUNDS_HEAD = ("bounds with unjudged",)
 
 
-def _difference_table(overall: GroupComparison) -> ReportTable:
+def _difference_table(overall: GroupRateComparison) -> ReportTable:
     unjudged = any(rate.run.unjudged or rate.base.unjudged for rate in overall.differences.values())
     # The column of bounds appears only where responses are unjudged.
     heads = ("rate", "", "this run", "the other run", "difference", *_BOUNDS_HEAD[: int(unjudged)])
@@ -261,7 +264,7 @@ def _bounds(difference: RateDifference) -> str:
     return f"{format_signed_percent(difference.bounds.low)} to {format_signed_percent(difference.bounds.high)}"
 
 
-def _dataset_table(groups: Sequence[GroupComparison]) -> ReportTable:
+def _dataset_table(groups: Sequence[GroupRateComparison]) -> ReportTable:
     rows = tuple(
         (
             ReportTableCell(name_response_group(group.group) if group.group else "all shared questions"),

@@ -14,7 +14,7 @@ from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from eclose.diagnosis.diagnose import Case
+    from eclose.diagnosis.diagnose import JudgedCase
     from eclose.judging.correct_run_rates import RateCorrection
 
 NOT_VALIDATED = "This judge has not been validated against people on your data"
@@ -30,7 +30,7 @@ class BaseComparison:
     cautions: tuple[str, ...] = ()
     """Sentences to read before the differences."""
 
-    def before(self, cases: Sequence[Case]) -> dict[str, str]:
+    def before(self, cases: Sequence[JudgedCase]) -> dict[str, str]:
         """Return the class of each response's partner in the base run, by response id."""
         # Keyed by the id in this run: the explorer shows the responses of this run only.
         partners = {pair.run.response_id: name_response_class(pair.classes[0]) for pair in self.comparison.pairs}

@@ -10,7 +10,7 @@ from eclose.core.judgment import Criterion, Judgment, LocalFailure
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass
-from eclose.diagnosis.diagnose import Case, EvidenceSufficiency
+from eclose.diagnosis.diagnose import EvidenceSufficiency, JudgedCase
 from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
 from eclose.metrics.summary import GROUPINGS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ResponseFacts:
     """A response with the values derived from its labels."""
 
-    case: Case
+    case: JudgedCase
     verdict: Verdict
     outcome: str
     matched: Label
@@ -32,7 +32,7 @@ class ResponseFacts:
     """Class of its partner in a base run, as ``name_response_class`` names it; empty without a base run."""
 
 
-def derive_response_facts(case: Case, before: str = "") -> ResponseFacts:
+def derive_response_facts(case: JudgedCase, before: str = "") -> ResponseFacts:
     """Derive what the filters need from the labels of a response."""
     verdict = case.verdict
     # In the order of Criterion.
@@ -211,7 +211,7 @@ FACETS: tuple[ExplorerFacet, ...] = (
 )  # fmt: skip
 
 
-def get_response_group(case: Case, by: str) -> str:
+def get_response_group(case: JudgedCase, by: str) -> str:
     """Return the dataset or model of a response, as the tables name it."""
     return GROUPINGS[by](case.row)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eclose.core.instance import Instance, Passage
     from eclose.core.judgment import StepJudgment
     from eclose.core.three_valued import Label
-    from eclose.diagnosis.diagnose import Case, Diagnosis
+    from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
 
 # A chunk is unpacked when one of its responses is looked at: small enough to be instant, large enough to compress.
 # Passages are much longer than responses, so a chunk holds fewer of them (decision 0022).
@@ -72,7 +72,7 @@ class ExplorerPayload:
     evidence: tuple[str, ...]
 
 
-def make_explorer_payload(cases: Sequence[Case], before: Mapping[str, str] | None = None) -> ExplorerPayload:
+def make_explorer_payload(cases: Sequence[JudgedCase], before: Mapping[str, str] | None = None) -> ExplorerPayload:
     """Return everything the explorer shows; ``before`` maps a response id to the class of its partner in a base run."""
     shared = _Shared()
     question_numbers = [shared.question(case.instance) for case in cases]
@@ -185,7 +185,7 @@ def _passages(evidence: tuple[Passage, ...]) -> list[list[str]]:
     return [[passage.title, passage.text] for passage in evidence]
 
 
-def _detail(case: Case) -> dict[str, Any]:
+def _detail(case: JudgedCase) -> dict[str, Any]:
     """Return one response as the page shows it; empty values are left out."""
     judgment, response = case.judgment, case.response
     steps = judgment.steps if judgment.stepwise else ()
@@ -218,7 +218,7 @@ def _number(label: Label) -> int:
     return 2 if label is None else int(label)
 
 
-def _step(text: str, step: StepJudgment | None, case: Case) -> list[Any]:
+def _step(text: str, step: StepJudgment | None, case: JudgedCase) -> list[Any]:
     """Return text, substantive, sound, code, reason, and the position of the quote or the quote itself."""
     if step is None:
         return [text, 2, 2, None, None, None]
@@ -226,7 +226,7 @@ def _step(text: str, step: StepJudgment | None, case: Case) -> list[Any]:
     return [text, _number(step.substantive), _number(step.sound), code, step.reason, _quote(step, case)]
 
 
-def _quote(step: StepJudgment, case: Case) -> list[Any] | None:
+def _quote(step: StepJudgment, case: JudgedCase) -> list[Any] | None:
     """Return ``[passage, start, end]`` in UTF-16 units, or ``[passage, quote]`` where the passage lacks the quote."""
     if step.support is None:
         return None
@@ -257,7 +257,7 @@ POLICY = (
 
 
 def render_report_page(
-    diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext | None = None, *, policy: bool = True
+    diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportContext | None = None, *, policy: bool = True
 ) -> str:
     """Return the page. Without its policy it must be just as safe, and tests open it that way as well."""
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only reports need

@@ -18,13 +18,13 @@ from eclose.metrics.repeat_consistency import count_flips
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.diagnosis.diagnose import Case
+    from eclose.diagnosis.diagnose import JudgedCase
 
 # Characters that XML 1.0 cannot contain, not even as references.
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_junit_report(cases: Sequence[Case], context: ReportContext | None = None) -> str:
+def render_junit_report(cases: Sequence[JudgedCase], context: ReportContext | None = None) -> str:
     """Return the XML document: a suite per dataset and model, a failure per unreliable response."""
     context = context or ReportContext()
     # One suite per dataset and model, as the tables group responses.
@@ -90,13 +90,13 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
     yield "</testcase>"
 
 
-def _response_text(case: Case) -> str:
+def _response_text(case: JudgedCase) -> str:
     """Return question, reasoning and answer, to be read in a log."""
     steps = [f"{number}. {step}" for number, step in enumerate(case.response.trace.texts, start=1)]
     return "\n".join([f"Question: {case.instance.question}", *steps, f"Submitted: {case.response.answer or '(none)'}"])
 
 
-def _why_open(case: Case) -> str:
+def _why_open(case: JudgedCase) -> str:
     """Return the reasons why a response is undecided."""
     reasons = [f"{criterion.value}: {reason}" for criterion, reason in case.judgment.unjudged.items()]
     return f"not judged ({'; '.join(reasons)})" if reasons else "not judged"

@@ -22,7 +22,7 @@ from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_re
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.diagnosis.diagnose import Case, Diagnosis
+    from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.headline import HeadlineStatement
 
@@ -48,13 +48,13 @@ def escape_markdown_cell(text: str) -> str:
 
 
 def render_markdown_report(
-    diagnosis: Diagnosis, cases: Sequence[Case] = (), context: ReportContext | None = None
+    diagnosis: Diagnosis, cases: Sequence[JudgedCase] = (), context: ReportContext | None = None
 ) -> str:
     """Return the report without the explorer: its tables and the first few failing responses."""
     return add_no_break_spaces("\n".join(_lines(diagnosis, cases, context or ReportContext()))) + "\n"
 
 
-def _lines(diagnosis: Diagnosis, cases: Sequence[Case], context: ReportContext) -> Iterator[str]:
+def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportContext) -> Iterator[str]:
     """Yield the lines of the report."""
     overall = diagnosis.overall
     judges = ", ".join(map(escape_markdown, diagnosis.judges))
@@ -146,7 +146,7 @@ def _cell(cell: ReportTableCell) -> str:
     return " ".join((escape_markdown(cell.text), *map(escape_markdown_cell, cell.details)))
 
 
-def _examples(cases: Sequence[Case]) -> Iterator[str]:
+def _examples(cases: Sequence[JudgedCase]) -> Iterator[str]:
     """Yield the first failing responses, a line each."""
     # Undecided responses are not examples of failure.
     failing = [case for case in cases if case.verdict.reliable is False]

@@ -15,7 +15,7 @@ from eclose.metrics.summary import INTERVAL_METHOD
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from eclose.diagnosis.compare import GroupComparison, RateDifference, ResponsePair, UnsharedResponseCounts
+    from eclose.diagnosis.compare import GroupRateComparison, RateDifference, ResponsePair, UnsharedResponseCounts
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.headline import HeadlineStatement
@@ -174,7 +174,7 @@ def _unshared(counts: UnsharedResponseCounts) -> dict[str, int]:
     }
 
 
-def _compared(group: GroupComparison) -> dict[str, Any]:
+def _compared(group: GroupRateComparison) -> dict[str, Any]:
     return {
         "benchmark": group.group[0] if group.group else None,
         "questions": group.questions,

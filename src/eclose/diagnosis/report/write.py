@@ -18,7 +18,7 @@ from eclose.store.records.atomic import AtomicFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from eclose.diagnosis.diagnose import Case, Diagnosis
+    from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
 
 FIGURES = "figures"
 """Folder of the figures within the report's folder."""
@@ -26,7 +26,7 @@ FIGURES = "figures"
 
 def write_report_files(
     diagnosis: Diagnosis,
-    cases: Sequence[Case],
+    cases: Sequence[JudgedCase],
     folder: Path | str,
     context: ReportContext | None = None,
     formats: Collection[ReportFormat] = tuple(ReportFormat),

@@ -15,7 +15,7 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import NEVER_ASKED, NO_ANSWER, NO_TRACE, Criterion, Judgment
 from eclose.core.response import Response, Source
 from eclose.core.verdict import Verdict
-from eclose.diagnosis.diagnose import Case, describe_response_failure
+from eclose.diagnosis.diagnose import JudgedCase, describe_response_failure
 from eclose.errors import RecordError
 from eclose.integrations.inspect.model import is_refused_output
 from eclose.protocol.response_prompt import format_completion
@@ -140,7 +140,7 @@ def _label(value: object) -> Label:
     return bool(value)
 
 
-def build_judged_score(case: Case) -> Score:
+def build_judged_score(case: JudgedCase) -> Score:
     """Return the score of a judged response."""
     from inspect_ai.scorer import Score  # noqa: PLC0415 - optional
 
@@ -162,7 +162,7 @@ def build_empty_score(reason: str) -> Score:
     return Score(value=build_score_value(Verdict()), explanation=explanation, reason=reason)
 
 
-def _explain(case: Case) -> str:
+def _explain(case: JudgedCase) -> str:
     """Return the broken link of a response, and the criteria without a label."""
     unjudged = ", ".join(f"{criterion} ({reason})" for criterion, reason in case.judgment.unjudged.items())
     return describe_response_failure(case) + (f" Not judged: {unjudged}." if unjudged else "")

@@ -19,7 +19,7 @@ from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response, Source
-from eclose.diagnosis.diagnose import Case
+from eclose.diagnosis.diagnose import JudgedCase
 from eclose.errors import UserError
 from eclose.integrations.inspect.cases import (
     INSTANCE,
@@ -31,7 +31,7 @@ from eclose.integrations.inspect.cases import (
 )
 from eclose.integrations.inspect.import_log import SCORE
 from eclose.integrations.inspect.model import PROVIDER, build_inspect_messages, require_inspect
-from eclose.judged_cases import check_run, read_run_files
+from eclose.judged_cases import check_judged_inputs, read_run_records
 from eclose.protocol.prompts import Message
 from eclose.protocol.response_prompt import serialize_evidence
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, read_records
@@ -107,10 +107,10 @@ def export_run_to_inspect(
 
 def _read_records(run: Path, *, allow_stale: bool) -> _RunRecords:
     """Read a run and match its records by id; unmatched ones are counted and left out."""
-    files = read_run_files(run, first_response=True)
+    files = read_run_records(run, first_response=True)
     instances, unused = files.instances, files.rejected.get(INSTANCES, {})
     judged = (run / JUDGMENTS).is_file()
-    stale = check_run(run, allow_stale=allow_stale).stale if judged else ()
+    stale = check_judged_inputs(run, allow_stale=allow_stale).stale if judged else ()
     responses, response_counts = _match(
         ((response.id, response.instance_id, response) for response in read_records(run / RESPONSES, Response)),
         instances,
@@ -216,6 +216,6 @@ def _build_sample(instance: Instance, response: Response, judgment: Judgment | N
         target=list(instance.accepted_answers),
         messages=[*build_inspect_messages([prompt]), output.message],
         output=output,
-        scores=None if judgment is None else {SCORE: build_judged_score(Case(instance, response, judgment))},
+        scores=None if judgment is None else {SCORE: build_judged_score(JudgedCase(instance, response, judgment))},
         metadata={INSTANCE: record_to_json_dict(instance), RESPONSE: record_to_json_dict(response)},
     )

@@ -9,7 +9,7 @@ from inspect_ai.model import Model, get_model, model_roles
 from inspect_ai.scorer import Metric, Score, Scorer, Target, scorer
 from inspect_ai.solver import TaskState
 
-from eclose.diagnosis.diagnose import Case
+from eclose.diagnosis.diagnose import JudgedCase
 from eclose.errors import SettingError
 from eclose.integrations.inspect.cases import (
     SCORE_KEYS,
@@ -66,7 +66,7 @@ def lgg_scorer(
             response = response_from_output(instance, state.output, str(state.model), state.epoch)
         # Failures of the service are raised: Inspect counts an error, and its retry scores the sample again.
         judgment = await judge_response(instance, response, _resolve_judge(judge), settings)
-        return build_judged_score(Case(instance, response, judgment))
+        return build_judged_score(JudgedCase(instance, response, judgment))
 
     return score
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from eclose.core.answers import match_answer
-from eclose.core.edits import EditedPassage, Replacement, edit_passage
+from eclose.core.edits import EditedPassage, TextReplacement, edit_passage
 from eclose.core.response import Trace
 from eclose.world.language.names import is_person
 from eclose.world.language.passages import read_passage
@@ -115,7 +115,7 @@ def _stale_step(case: drafts.ConstructionCase, variation: drafts.EvidenceVariati
 def _all_hold(case: drafts.ConstructionCase, fields: drafts.ReplyFields) -> bool:
     """Return whether the written steps are sound after their edit."""
     passages = case.passages
-    pairs = [Replacement(pair["old"], pair["new"]) for pair in fields["replacements"]]
+    pairs = [TextReplacement(pair["old"], pair["new"]) for pair in fields["replacements"]]
     edited = edit_passage(passages[fields["passage"]], pairs, fields["keep"])
     assert isinstance(edited, EditedPassage)
     texts = [*case.response.trace.texts[: fields["first"] - 1], *(step["text"] for step in fields["steps"])]

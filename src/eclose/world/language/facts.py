@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import contains_span, normalize_answer
+from eclose.core.answers import contains_token_span, normalize_answer
 from eclose.world.language import names
 from eclose.world.language import relations as rel
 from eclose.world.language.relations import Relation
@@ -115,7 +115,7 @@ def _overlap(first: str, second: str) -> bool:
     """Return whether one name is contained in the other after normalisation, as answers are matched."""
     # Articles are dropped, so "The Lind Prize" and "Lind Prize" overlap.
     first_words, second_words = _words(first), _words(second)
-    return contains_span(first_words, second_words) or contains_span(second_words, first_words)
+    return contains_token_span(first_words, second_words) or contains_token_span(second_words, first_words)
 
 
 class Scene:

@@ -13,7 +13,7 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.core.edits import EditedPassage, Replacement, edit_passage
+from eclose.core.edits import EditedPassage, TextReplacement, edit_passage
 from eclose.core.instance import Passage
 from eclose.core.text_match import find_verbatim, is_whole
 from eclose.world.language.claims import (
@@ -227,7 +227,7 @@ def apply_rewording(
     passage: Passage, index: int, claim: str, pairs: tuple[tuple[str, str], ...], keep: tuple[str, ...] = ()
 ) -> Rewording | None:
     """Return the rewording with the edited passage, None where ``edit_passage`` refuses it."""
-    edited = edit_passage(passage, [Replacement(*pair) for pair in pairs], keep)
+    edited = edit_passage(passage, [TextReplacement(*pair) for pair in pairs], keep)
     return Rewording(index, claim, pairs, keep, edited.passage) if isinstance(edited, EditedPassage) else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import contains_span, normalize_answer
+from eclose.core.answers import contains_token_span, normalize_answer
 from eclose.core.three_valued import conjunction, negation
 from eclose.world.language.questions import NO, YES
 from eclose.world.language.values import read_answer_value
@@ -60,7 +60,7 @@ def matches_value(answer: str, value: str) -> Label:
     if is_abstention(answer) or is_abstention(value) or " or " in answer or value.lower() in (YES, NO):
         return False
     # "Rell or a relative": neither surely right nor surely wrong.
-    return None if contains_span(normalize_answer(answer), normalize_answer(value)) else False
+    return None if contains_token_span(normalize_answer(answer), normalize_answer(value)) else False
 
 
 def is_correct(answer: str, accepted: Iterable[str]) -> Label:

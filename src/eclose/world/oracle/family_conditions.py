@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.answers import contains_span, normalize_answer
+from eclose.core.answers import contains_token_span, normalize_answer
 from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Trace
@@ -328,7 +328,7 @@ def _is_degenerate(target: Target, question: str, answer: str) -> bool:
         return _normalise_phrase(first) == _normalise_phrase(second)
     # Yes and no may occur in any question.
     words = normalize_answer(answer)
-    return words not in {(YES,), (NO,)} and contains_span(normalize_answer(question), words)
+    return words not in {(YES,), (NO,)} and contains_token_span(normalize_answer(question), words)
 
 
 def check_question(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.answers import contains_span, match_answer, normalize_answer
+from eclose.core.answers import contains_token_span, match_answer, normalize_answer
 from eclose.core.identity import hash_rank
 from eclose.core.response import Trace
 from eclose.errors import SettingError
@@ -221,7 +221,7 @@ def _passes_question_checks(case: drafts.ConstructionCase, draft: drafts.DraftAn
 def _names_answer(draft: drafts.DraftAnswer, before: str) -> bool:
     """Return whether the question contains its answer and the old question did not."""
     words = normalize_answer(draft.answer)
-    return contains_span(normalize_answer(draft.question), words) and not contains_span(normalize_answer(before), words)
+    return contains_token_span(normalize_answer(draft.question), words) and not contains_token_span(normalize_answer(before), words)
 
 
 _BUILDERS: Mapping[ConstructionRole, Callable[[drafts.ConstructionCase, Any], Any]] = {

@@ -8,14 +8,14 @@ from tests.construction.test_check_replies import good
 from tests.construction.test_parse_candidates import GOLD, QUESTION, SOURCE, VARIATION, step
 
 from eclose.construction.parse_candidates import parse_evidence_edit, parse_question_edit
-from eclose.construction.roles import parse_finding
-from eclose.core.edits import Replacement
+from eclose.construction.roles import parse_check_reply
+from eclose.core.edits import TextReplacement
 from eclose.core.family import (
     EvidenceEdit,
     Family,
     FamilyFinding,
     FamilyProvenance,
-    Intervention,
+    PassageIntervention,
     ProofStep,
     QuestionEdit,
     View,
@@ -42,7 +42,7 @@ def finding(
     if (steps := SOUND.get(role)) and SOUND_KEY not in other:
         entry = reply[SOUND_KEY]["steps"][-1]
         reply[SOUND_KEY] = {"steps": [{**entry, "id": number + 1, "sound": True} for number in range(steps)]}
-    return parse_finding(role, judge, reply, passages=10, steps=steps, support=(0, 3), again=again)
+    return parse_check_reply(role, judge, reply, passages=10, steps=steps, support=(0, 3), again=again)
 
 
 SOUND_KEY = "soundness"
@@ -84,7 +84,7 @@ def hostile_family(number: int, text: str) -> Family:
     gold = View(ViewKind.GOLD, text, evidence, Trace.of(text, other), text, (text, text), proof)
     swapped = View(ViewKind.EVIDENCE_CF, other, edited, Trace.of(text, f"{other} so"), other, (text, "x"), proof)
     question_view = View(ViewKind.QUESTION_CF, other, evidence[:1], Trace.of(other), other, (), ())
-    change = Intervention(text, (Replacement(text, other),), (text,))
+    change = PassageIntervention(text, (TextReplacement(text, other),), (text,))
     reply = {text: True, "reason": text, "part": {text: text, "reason": text, "steps": [{"id": text, text: [text]}]}}
     return Family(
         f"{text}#{number}",

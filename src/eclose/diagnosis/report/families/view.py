@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.edits import Replacement
+from eclose.core.edits import TextReplacement
 from eclose.core.family_gates import check_family
 from eclose.diagnosis.report import word_diff
 from eclose.diagnosis.report.families.findings import FindingDisplay, build_finding_displays
@@ -88,7 +88,7 @@ class ViewEditDisplay:
 
     passage: CitedPassageDisplay | None = None
     claim: str = ""
-    replacements: tuple[Replacement, ...] = ()
+    replacements: tuple[TextReplacement, ...] = ()
     keep: tuple[str, ...] = ()
     component: str = ""
     """The changed part of the question, in a few words."""
