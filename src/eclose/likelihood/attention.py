@@ -2,8 +2,8 @@
 
 In depth-first layout the keys of a chain are attended to by two blocks of queries: the chain's rows, causally, and the
 rows below it, entirely. A tree is therefore a causal square and a dense rectangle per chain, merged by their
-log-sum-exp, and its cost is that of its query-key pairs. The segments travel as a keyword of the model's forward; calls
-without them run plain SDPA, masks included, so the same model still generates and scores padded batches.
+log-sum-exp, and its cost is that of its query-key pairs. The segments are a keyword argument of the model's forward;
+calls without them run plain SDPA, masks included, so the same model still generates and scores padded batches.
 
 The GPU kernels (flash attention under the columns, FlexAttention) are checked up to the call and have not yet run on a
 GPU. ``exactness_check`` tries them on the model before they are used.

@@ -183,7 +183,7 @@ def group_by_path(scores: Sequence[SpanScore]) -> list[list[SpanScore]]:
     """
     longest: list[tuple[int, ...]] = []
     group_of: dict[tuple[int, ...], int] = {}
-    # Longest first, so that every path meets the paths it may be a prefix of.
+    # Longest first, so that each path is compared with all paths that it may be a prefix of.
     for ids in sorted({score.prefix for score in scores}, key=len, reverse=True):
         containing = (number for number, longer in enumerate(longest) if longer[: len(ids)] == ids)
         group_of[ids] = next(containing, len(longest))

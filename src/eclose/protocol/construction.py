@@ -197,7 +197,7 @@ MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
     ConstructionRole.SCREEN_QUESTION: QuestionScreen,
     ConstructionRole.VERIFY_QUESTION: QuestionCheck,
 }
-# Material types are unique per role, so the type of a value tells its role.
+# Every role has a material type of its own, so the role follows from the type.
 _ROLE_OF = {kind: role for role, kind in MATERIAL_TYPES.items()}
 
 # Replies. Every judgement is preceded by its reason, so that a model writes the reason first.

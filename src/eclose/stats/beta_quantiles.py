@@ -39,7 +39,7 @@ def beta_survival(x: Number, a: Number, b: Number) -> Number:
     ratio: Any = 1.0
     for step in range(1, _MAX_TERMS):
         index = b + 2 * step
-        # Two coefficients of the fraction a step: the even one and the odd one behind it.
+        # Each step takes two coefficients of the fraction, the even one and the odd one after it.
         even = step * (a - step) * upper / ((index - 1) * index)
         odd = -(b + step) * (total + step) * upper / (index * (index + 1))
         inverse, ratio = 1 / (1 + even * inverse), 1 + even / ratio

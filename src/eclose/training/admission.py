@@ -155,7 +155,7 @@ def _key(file_hash: str, renderer: Renderer) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     vocabulary = backend.to_str() if backend is not None else sorted(tokenizer.get_vocab().items())
     prompt = renderer.prompt_text("", ())
-    # The version of the package stands for its gates, which decide as well.
+    # The gates decide as well, and they may differ between versions of the package.
     return content_hash([file_hash, vocabulary, prompt, renderer.max_length, eclose.__version__])
 
 

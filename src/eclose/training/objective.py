@@ -1,7 +1,8 @@
 """Training objectives: anchor responses to make likely, and comparisons to win by a margin.
 
 SFT, CF-SFT, response margins, E-Closure and its ablations differ only in which scores they use and how they weight them
-(appendices C.3 and D.3), so they are one class and a table. Margin weights always sum to lambda, also in ablations.
+(appendices C.3 and D.3), so one class and a table define all of them. Margin weights always sum to lambda, also in
+ablations.
 """
 
 from __future__ import annotations

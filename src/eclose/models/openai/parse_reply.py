@@ -204,7 +204,7 @@ def _usage(envelope: JsonObject, request: Request) -> Usage:
 
 
 _ANY_USAGE = 1_000_000
-"""Tokens that are believed of any request; larger figures are compared with the request."""
+"""Largest token count that is accepted for any request; larger ones are compared with the worst case of the request."""
 
 
 def _possible(usage: Usage, worst: Usage) -> bool:
