@@ -41,11 +41,12 @@ def make_project(
 _SERVE = """
 import sys
 from pathlib import Path
-from eclose.annotation.project import open_project
-from eclose.annotation.web.serve import serve
-from eclose.annotation.web.dependencies import House
+from eclose.annotation.project import open_annotation_project
+from eclose.annotation.web.serve import serve_annotation
+from eclose.annotation.web.dependencies import AnnotationServerState
 
-serve(House(open_project(Path(sys.argv[1]))), port=0, ready=lambda url: print(url, flush=True))
+state = AnnotationServerState(open_annotation_project(Path(sys.argv[1])))
+serve_annotation(state, port=0, ready=lambda url: print(url, flush=True))
 """
 
 

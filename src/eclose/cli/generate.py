@@ -26,7 +26,7 @@ from eclose.protocol.response_prompt import PromptOrder
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunResult
-    from eclose.core.response import Source
+    from eclose.core.response import ResponseSource
     from eclose.generation import GenerateSettings
     from eclose.models.resolve import ModelRef
 
@@ -179,7 +179,7 @@ def generate(
     raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
 
 
-def _warn_about_unknown_seed(source: Source) -> None:
+def _warn_about_unknown_seed(source: ResponseSource) -> None:
     """Print a note where the training seed is unknown: an experiment joins responses of a trained model by seed."""
     if source.method is not None and source.seed is None:
         print_line(

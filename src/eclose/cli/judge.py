@@ -179,8 +179,8 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     over = {criterion: share for criterion, share in labels.shares.items() if share > limit}
     for criterion, share in over.items():
         print_line(
-            f"{criterion.value} has no label for {format_percent(share)} % of the responses, more than {format_percent(limit)} % "
-            "(--max-unjudged-share): reports leave out the rates that need it."
+            f"{criterion.value} has no label for {format_percent(share)} % of the responses, "
+            f"more than {format_percent(limit)} % (--max-unjudged-share): reports leave out the rates that need it."
         )
     return bool(over)
 
@@ -188,10 +188,10 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
 async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
     from eclose.judging.run import forecast_judging
     from eclose.models.resolve import resolve_model
-    from eclose.world.server.forecast_habits import register_world_habits
+    from eclose.world.server.forecast_habits import register_world_writing_habits
 
     # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
-    register_world_habits()
+    register_world_writing_habits()
     model = await resolve_model(model, calls.deadline)
     print_line(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
 

@@ -47,9 +47,8 @@ def label(
 
 def _print_sample(session: LabelSession) -> None:
     sample = session.sample
-    print_line(
-        f"{session.run}: {format_count(len(sample.chosen), 'response')} of {len(sample.strata):,}, by the judge's labels:"
-    )
+    responses = format_count(len(sample.chosen), "response")
+    print_line(f"{session.run}: {responses} of {len(sample.strata):,}, by the judge's labels:")
     for stratum, (size, chosen) in sample.sizes.items():
         print_line(f"  {stratum.replace('_', ' ')}: {chosen:,} of {size:,}")
 

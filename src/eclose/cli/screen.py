@@ -39,11 +39,11 @@ def screen(
 
     from eclose.judging.screen_questions import forecast_screening, screen_questions
     from eclose.judging.settings import JudgeSettings
-    from eclose.world.server.forecast_habits import register_world_habits
+    from eclose.world.server.forecast_habits import register_world_writing_habits
 
     settings, model = JudgeSettings(attempts=attempts), options.model(judge_model)
     if options.dry_run:
-        register_world_habits()
+        register_world_writing_habits()
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
@@ -55,12 +55,13 @@ def screen(
 
 def _describe_outcome(result: RunResult) -> str:
     """Return ``866 questions eligible, 434 not (N1 65, N2 165, …), 0 without a label``."""
-    from eclose.core.judgment import Screening
+    from eclose.core.judgment import QuestionScreening
     from eclose.store.records.jsonl import read_records
 
-    outcomes = Counter((row.eligible, row.code) for row in read_records(result.stage.out, Screening))
+    outcomes = Counter((row.eligible, row.code) for row in read_records(result.stage.out, QuestionScreening))
     # Only ineligible questions have a code; (True, None) is eligible and (None, None) could not be judged.
     codes = {code: count for (_, code), count in sorted(outcomes.items(), key=str) if code is not None}
     listed = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
     ineligible = f"{sum(codes.values()):,} not" + (f" ({listed})" if listed else "")
-    return f"{format_count(outcomes[True, None], 'question')} eligible, {ineligible}, {outcomes[None, None]:,} without a label"
+    eligible = format_count(outcomes[True, None], "question")
+    return f"{eligible} eligible, {ineligible}, {outcomes[None, None]:,} without a label"

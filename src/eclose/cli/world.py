@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from eclose.core.instance import Instance
     from eclose.store.runs.step import PipelineStepResult
-    from eclose.world.server.faults import Fault
+    from eclose.world.server.faults import ServerFault
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,11 +80,11 @@ def make(
     rates = _parse_failures(failure)
     settings: dict[str, Any] = {"profile": profile.value, "seed": seed, "force": force, "wrap": show_record_count}
     if questions:
-        _print_results(files.write_questions(out, questions, failures=rates, **settings))
+        _print_results(files.write_world_questions(out, questions, failures=rates, **settings))
     if families:
-        _print_results(files.write_families(out, families, **settings))
+        _print_results(files.write_world_families(out, families, **settings))
     if sources:
-        _print_results(files.write_sources(out, sources, ineligible=ineligible, **settings))
+        _print_results(files.write_world_sources(out, sources, ineligible=ineligible, **settings))
 
 
 def _print_results(results: Iterable[PipelineStepResult]) -> None:
@@ -114,9 +114,9 @@ def judge(
     force: Force = False,
 ) -> None:
     """Judge responses to the world exactly, from their words; unreadable ones are counted, not guessed."""
-    from eclose.world.oracle.judge_file import judge_file
+    from eclose.world.oracle.judge_file import judge_file_by_oracle
 
-    result = judge_file(
+    result = judge_file_by_oracle(
         responses,
         # Passed in, because world and benchmarks do not import each other (the layers in pyproject.toml).
         _read_instances,
@@ -179,9 +179,9 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a model on this machine that answers from the oracle, with a bill and, on request, with faults."""
-    from eclose.world.roles.gullible_judges import JudgeTrust
-    from eclose.world.roles.request_handlers import FailureRates, build_world_registry
-    from eclose.world.server.app import run_server
+    from eclose.world.roles.gullible_judges import GullibleJudgeKind
+    from eclose.world.roles.request_handlers import ModelFailureRates, build_world_handlers
+    from eclose.world.server.app import run_model_server
     from eclose.world.server.faults import ServerBehaviour
 
     # Faults are of the server (429, a dropped connection); failures are of the responses it writes.
@@ -195,16 +195,16 @@ def serve(
         max_concurrency=max_concurrency,
     )
     # Only the exact judge reads with the oracle alone; the others can be talked into a verdict by the texts they read.
-    trust = None if judge_kind is JudgeName.EXACT else JudgeTrust(judge_kind.value)
-    registry = build_world_registry(
-        FailureRates(_parse_failures(failure)),
+    trust = None if judge_kind is JudgeName.EXACT else GullibleJudgeKind(judge_kind.value)
+    registry = build_world_handlers(
+        ModelFailureRates(_parse_failures(failure)),
         seed,
         judge_noise=judge_noise,
         judge_trust=trust,
         constructor_noise=constructor_noise,
         verifier_noise=verifier_noise,
     )
-    run_server(registry, behaviour, port=port)
+    run_model_server(registry, behaviour, port=port)
 
 
 def _parse_rates(options: list[str] | None) -> dict[str, float]:
@@ -229,16 +229,16 @@ def _parse_rates(options: list[str] | None) -> dict[str, float]:
 
 def _parse_failures(options: list[str] | None) -> dict[str, float]:
     """Return the failure rates by name; raise where there is no such failure."""
-    from eclose.world.roles.request_handlers import FailureRates
+    from eclose.world.roles.request_handlers import ModelFailureRates
 
-    return dict(FailureRates(_parse_rates(options)).rates)
+    return dict(ModelFailureRates(_parse_rates(options)).rates)
 
 
-def _parse_fault(name: str) -> Fault:
+def _parse_fault(name: str) -> ServerFault:
     from eclose.errors import SettingError
-    from eclose.world.server.faults import Fault
+    from eclose.world.server.faults import ServerFault
 
     try:
-        return Fault(name)
+        return ServerFault(name)
     except ValueError as error:
-        raise SettingError(f"there is no fault {name!r}. Choose from: {', '.join(Fault)}.") from error
+        raise SettingError(f"there is no fault {name!r}. Choose from: {', '.join(ServerFault)}.") from error

@@ -18,17 +18,17 @@ from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdic
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric, compute_rates, make_indicators
 from eclose.metrics.summary import UNKNOWN
-from eclose.stats.arrays import Floats, encode_labels, sum_by_group, to_scalar
+from eclose.stats.arrays import Floats, encode_labels, float_or_none, sum_by_group
 from eclose.stats.bootstrap import bootstrap_rates
-from eclose.stats.intervals import Estimate, Interval, expand_level, percentile_interval
+from eclose.stats.intervals import Estimate, Interval, percentile_interval, widen_confidence_level
 from eclose.stats.rate_correction import IMAGINARY
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import Strata
+from eclose.stats.resampling import StratifiedDesign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from eclose.core.response import Source
+    from eclose.core.response import ResponseSource
 
 Question: TypeAlias = "tuple[str | None, str]"
 """A dataset and the id of a question in it."""
@@ -196,7 +196,7 @@ def _compare_group(
     replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=strata)
     # Questions minus strata, but at least 1 where every stratum has one question.
     freedom = max(len(questions) - len(strata.members), 1)
-    level = expand_level(0.95, freedom, len(questions) / freedom)
+    level = widen_confidence_level(0.95, freedom, len(questions) / freedom)
     # Per column, the number of questions with a response in the denominator.
     usable = (sum_by_group(cluster, counted, len(questions)) > 0).sum(axis=0)
     # One weight of the imaginary question per resample, shared by all metrics.
@@ -208,7 +208,7 @@ def _compare_group(
         base_column = index + len(Metric)
         # Shape (resamples,). The same questions are drawn for both runs, so what is hard for both cancels.
         draws = replicates.draws[:, index] - replicates.draws[:, base_column]
-        value = to_scalar(replicates.values[index] - replicates.values[base_column])
+        value = float_or_none(replicates.values[index] - replicates.values[base_column])
         estimate = _estimate(value, draws, int(min(usable[index], usable[base_column])), imaginary, level)
         # Resamples without a value are NaN and do not count as different.
         constant = value is not None and bool(np.nanmin(draws) == np.nanmax(draws))
@@ -238,12 +238,12 @@ SMALL_DATASET = 10
 """Datasets with fewer shared questions are resampled together: so few do not determine a variance."""
 
 
-def _strata(datasets: Sequence[str | None]) -> Strata:
+def _strata(datasets: Sequence[str | None]) -> StratifiedDesign:
     """Return the strata of questions: their datasets, the small ones together."""
     sizes = Counter(datasets)
     # The empty tuple is the common stratum of all small datasets.
     stratum, _ = encode_labels([(dataset,) if sizes[dataset] >= SMALL_DATASET else () for dataset in datasets])
-    return Strata(stratum)
+    return StratifiedDesign(stratum)
 
 
 def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, Floats]:
@@ -280,9 +280,9 @@ def _paired(base: Sequence[SettledVerdict], run: Sequence[SettledVerdict]) -> It
     )
 
 
-def _by_source(rows: Iterable[SettledVerdict]) -> dict[Source, SettledVerdict]:
+def _by_source(rows: Iterable[SettledVerdict]) -> dict[ResponseSource, SettledVerdict]:
     """Return the responses with a known source that produced no other of them."""
-    by_source: dict[Source, list[SettledVerdict]] = defaultdict(list)
+    by_source: dict[ResponseSource, list[SettledVerdict]] = defaultdict(list)
     for row in rows:
         if row.source is not None:
             by_source[row.source].append(row)

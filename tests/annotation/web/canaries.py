@@ -29,7 +29,7 @@ from eclose.annotation.create_tasks import assign_questions_to_screeners, assign
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import DATABASE, AnnotationProject, AnnotationProjectSettings, create_annotation_project
 from eclose.core.instance import Instance, Passage
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.protocol.auditing import DisclosedFamily
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 from eclose.store.ledger.database import make_database_engine
@@ -119,7 +119,7 @@ def _instance(canaries: Canaries, name: str) -> Instance:
 
 
 def _response(canaries: Canaries, name: str, instance: Instance, *, answered: bool) -> Response:
-    source = Source(
+    source = ResponseSource(
         canaries.token("model", name), method=canaries.token("method", name), seed=canaries.number("seed", name)
     )
     return Response(

@@ -22,7 +22,7 @@ from eclose.annotation.create_tasks import assign_questions_to_screeners, assign
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
 from eclose.core.instance import Instance, Passage
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.protocol.auditing import DisclosedFamily
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
@@ -51,7 +51,7 @@ def study_of(folder, texts):
     whole = "\n".join(texts)
     evidence = tuple(Passage(f"{number}", text, text) for number, text in enumerate(texts))
     instance = Instance(whole, whole, evidence, whole, tuple(texts), benchmark=whole)
-    response = Response(whole, whole, Trace.of(*texts), whole, Source(whole, method=whole), completion=whole)
+    response = Response(whole, whole, Trace.of(*texts), whole, ResponseSource(whole, method=whole), completion=whole)
     project = create_annotation_project(folder, AnnotationProjectSettings(whole))
     now, keys, there = datetime.now(UTC), {}, {}
     with project.writing() as connection:

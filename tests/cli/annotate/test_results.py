@@ -14,7 +14,7 @@ from eclose.annotation.audit_log import verify_audit_log
 from eclose.annotation.project import open_annotation_project
 from eclose.cli.annotate import results
 from eclose.cli.main import app as whole
-from eclose.core.judgment import Judgment, Screening
+from eclose.core.judgment import Judgment, QuestionScreening
 from eclose.core.response import Response
 from eclose.errors import SettingError, UserError
 from eclose.protocol.judging import CRITERION_QUESTIONS
@@ -151,7 +151,7 @@ def test_screening_goes_to_intersect_as_it_is(exported, tmp_path):
     pool = tmp_path / "pool.jsonl"
     run("data", "intersect", *runs, "--eligible", exported / "screening.jsonl", "--out", pool, of=whole)
     kept = {json.loads(line)["id"] for line in pool.read_text().splitlines()}
-    screened = {one.id for one in read_records(exported / "screening.jsonl", Screening) if one.eligible}
+    screened = {one.id for one in read_records(exported / "screening.jsonl", QuestionScreening) if one.eligible}
     assert kept
     assert kept <= screened
 

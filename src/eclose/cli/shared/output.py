@@ -1,7 +1,7 @@
 """Printing of commands: framed tables on a terminal, plain aligned text in files and pipes, summaries of runs.
 
-Off a terminal there are no colour codes, frames or progress lines. All text from a file passes ``escape_invisible`` first:
-a title or an id must not be able to move the cursor or rename the window.
+Off a terminal there are no colour codes, frames or progress lines. All text from a file passes ``escape_invisible``
+first: a title or an id must not be able to move the cursor or rename the window.
 """
 
 from __future__ import annotations
