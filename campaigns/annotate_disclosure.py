@@ -31,13 +31,13 @@ ROOT = Path(__file__).parent.parent
 
 WEB = "tests/annotation/web"
 ORDERS = "orders"
-"""Instead of a test: a few random orders, which must win something."""
+"""Stands for a few random orders instead of a test."""
 FEW_ORDERS = (
     "import sys, tempfile, pathlib; from tests.annotation.web.orders import run_orders;"
     "sys.exit(3 if run_orders(pathlib.Path(tempfile.mkdtemp()), range(8), 12).wins else 0)"
 )
 WON = 3
-"""The exit code of orders that won; a script that breaks has another, and proves nothing."""
+"""Exit code of orders that gained something; a script that breaks has another, and proves nothing."""
 
 
 class Mutant(NamedTuple):
@@ -207,7 +207,7 @@ MUTANTS = (
 )
 
 
-def noticed(mutant: Mutant) -> bool:
+def is_noticed(mutant: Mutant) -> bool:
     """Return whether its test fails on the package with this change."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "src" / "eclose", Path(folder) / "eclose")
@@ -233,12 +233,12 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"tests.annotation.web.{name}")
 
 
-def swept(folder: Path, *, thorough: bool) -> int:
+def sweep_routes(folder: Path, *, thorough: bool) -> int:
     """Request every route after every pass; return how many answers disclosed too much or were wrong."""
     canaries, crowd = _module("canaries"), _module("crowd")
     start = perf_counter()
-    with canaries.study(folder / "sweep") as study, crowd.crowd(study) as everybody:
-        sweep = _module("sweeps").Sweep(study, everybody, thorough=thorough)
+    with canaries.study(folder / "sweep") as study, crowd.crowd(study) as users:
+        sweep = _module("sweeps").Sweep(study, users, thorough=thorough)
         sweep.run()
     scan = sweep.scan
     print(
@@ -254,7 +254,7 @@ def swept(folder: Path, *, thorough: bool) -> int:
     return int(len(scan.leaks) + len(sweep.broken))
 
 
-def ordered(folder: Path, orders: int, requests: int) -> int:
+def run_random_orders(folder: Path, orders: int, requests: int) -> int:
     """Send random requests in random order; return how many gained anything they must not."""
     start = perf_counter()
     tally = _module("orders").run_orders(folder, range(orders), requests)
@@ -268,7 +268,7 @@ def ordered(folder: Path, orders: int, requests: int) -> int:
     return int(tally.wins)
 
 
-def doubled(folder: Path, times: int) -> int:
+def run_double_submissions(folder: Path, times: int) -> int:
     """Submit each pass twice at once; return how often the outcome was not exactly one row."""
     start = perf_counter()
     with _module("canaries").study(folder / "doubles", questions=8) as study:
@@ -282,19 +282,19 @@ def main() -> int:
     """Run sweep, orders, doubles and mutants, and print whether the goal holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=500)
-    parser.add_argument("--requests", type=int, default=20, help="in each order")
+    parser.add_argument("--requests", type=int, default=20, help="requests of each order")
     parser.add_argument("--doubles", type=int, default=100)
     parser.add_argument("--quick", action="store_true", help="a smaller sweep, and no mutants")
     options = parser.parse_args()
     # Every refusal is a line of the server's log, and nearly everything here is refused.
     logging.getLogger("eclose").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
-        wins = swept(Path(folder), thorough=not options.quick)
-        wins += ordered(Path(folder), options.orders, options.requests)
-        wins += doubled(Path(folder), options.doubles)
+        wins = sweep_routes(Path(folder), thorough=not options.quick)
+        wins += run_random_orders(Path(folder), options.orders, options.requests)
+        wins += run_double_submissions(Path(folder), options.doubles)
     survivors = 0
     for mutant in () if options.quick else MUTANTS:
-        detected = noticed(mutant)
+        detected = is_noticed(mutant)
         survivors += not detected
         by = mutant.noticed_by.rpartition("::")[2]
         print(f"mutant: {mutant.name}: {'found by' if detected else 'NOT FOUND by'} {by}", flush=True)

@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     from campaigns.annotators.material import World
 
 FAILPOINTS = ("before the commit", "before the head", "in the head", "before the answer")
-"""Where a server is killed on purpose: all of them in a submission."""
+"""Named points of a kill, all of them in a submission."""
 MUTANTS = ("hasty", "forgetful", "head first")
-"""Ways to be wrong: answer before the commit, forget the keys of forms, note the head before the commit."""
+"""Mutants: answer before the commit, forget the keys of forms, note the head before the commit."""
 MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.3}
 ANNOTATORS = [f"annotator{number}" for number in range(1, 6)]
 GOAL = 5.0
 """Seconds of decisions that may be lost with a draft."""
 ENOUGH = 20
-"""After so many kills, connections must have broken in all ways, or nobody was there."""
+"""Number of kills from which broken connections of every kind are required, as a sign of real load."""
 BUSY = 5
-"""Submissions for each kill, below which there was no load to speak of."""
+"""Least submissions for each kill that count as load."""
 PATIENCE = 60.0
 """Seconds to wait for work to be done before a kill."""
 
@@ -139,7 +139,7 @@ def mutate(mutant: str | None) -> None:
 # --- the one who kills -----------------------------------------------------------------------------------------------
 
 
-def forked(run: Callable[[], None]) -> int:
+def run_forked(run: Callable[[], None]) -> int:
     """Run a function in a forked process and return its id; a fresh interpreter would import for longer."""
     pid = os.fork()
     if pid:
@@ -173,7 +173,7 @@ class Rig:
                 die_at(*failpoint)
             serve_annotation(AnnotationServerState(open_annotation_project(self.folder)), port=self.port)
 
-        pid = forked(run)
+        pid = run_forked(run)
         while os.waitpid(pid, os.WNOHANG)[0] == 0:
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
@@ -227,9 +227,11 @@ def kill_again_and_again(rig: Rig, kills: int, rng: random.Random) -> tuple[Coun
     return killed, problems
 
 
-def people(rig: Rig, links: dict[str, str], world: World, seed: int) -> int:
+def start_labellers(rig: Rig, links: dict[str, str], world: World, seed: int) -> int:
     """Start six labellers in a process of their own, which work until SIGTERM."""
-    return forked(lambda: retrying_labeller.work(f"http://127.0.0.1:{rig.port}", links, world, rig.folder.parent, seed))
+    return run_forked(
+        lambda: retrying_labeller.work(f"http://127.0.0.1:{rig.port}", links, world, rig.folder.parent, seed)
+    )
 
 
 # --- what must hold --------------------------------------------------------------------------------------------------
@@ -281,17 +283,17 @@ def _run(folder: Path, options: argparse.Namespace) -> int:
         from tests.store.postgres import fresh_database  # noqa: PLC0415 - starts a server
 
         database = fresh_database()
-    # Enough that nobody runs out of work, and few enough that two meet and differ.
+    # Enough that no queue runs empty, and few enough that two annotators label the same response and differ.
     world = make_world(10 + 3 * options.kills, MIX, systems=("one", "two"))
     links = make_project(folder / "study", world, AnnotationCrew(ANNOTATORS, ["adjudicator"]), database=database)
     rig = Rig(folder / "study", options.mutant)
     start = time.monotonic()
-    workers = people(rig, links, world, options.seed)
+    workers = start_labellers(rig, links, world, options.seed)
     try:
         killed, problems = kill_again_and_again(rig, options.kills, random.Random(options.seed))
         server = rig.start()
     finally:
-        # Whoever waits for an answer gets one now, and stops.
+        # Labellers that wait for an answer get one now, and stop.
         os.kill(workers, signal.SIGTERM)
     if os.waitstatus_to_exitcode(os.waitpid(workers, 0)[1]) != 0:
         problems.append("people could not work")

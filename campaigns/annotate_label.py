@@ -29,7 +29,7 @@ from eclose.core.verdict import Verdict
 from eclose.demo import make_demo_cases
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validation_file import build_validation
-from eclose.metrics.judge_against_people import JudgedLabel, encode_hits
+from eclose.metrics.judge_against_people import JudgedLabel, encode_rate_hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ def judgment(response_id: str, verdict: Verdict) -> Judgment:
     )
 
 
-def covered(
+def measure_coverage(
     truths: Sequence[SettledVerdict], judgments: Sequence[Judgment], n: int, seed: int
 ) -> dict[JudgedLabel, tuple[bool, float]]:
     """Return for every rate whether the corrected interval covers the truth, and how wide it is."""
@@ -83,7 +83,7 @@ def covered(
     validation = build_validation(judgments, labelled, settings=settings, rng=rng, strata=sample.strata, resamples=100)
     coverage = {}
     for label, rate in validation.corrected.items():
-        codes = encode_hits(label, [truth.verdict for truth in truths])
+        codes = encode_rate_hits(label, [truth.verdict for truth in truths])
         true = float(codes[codes >= 0].mean())
         if rate.interval is not None:
             inside = rate.interval.low <= true <= rate.interval.high
@@ -95,7 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--responses", type=int, default=2_000)
     parser.add_argument("--labels", type=int, default=100)
-    parser.add_argument("--repetitions", type=int, default=100, help="the record is of 400")
+    parser.add_argument("--repetitions", type=int, default=100, help="repetitions of the sample (the record has 400)")
     options = parser.parse_args()
     everything = chain.from_iterable(make_demo_cases((options.responses + 1) // 2))
     truths = [case.truth for case in everything if None not in (getattr(case.truth.verdict, name) for name in LABELS)]
@@ -106,7 +106,7 @@ def main() -> int:
     for name, judge in JUDGES.items():
         rng = Random(name)
         judgments = [judgment(truth.response_id, judge(truth.verdict, rng)) for truth in truths]
-        rounds = [covered(truths, judgments, options.labels, seed) for seed in range(options.repetitions)]
+        rounds = [measure_coverage(truths, judgments, options.labels, seed) for seed in range(options.repetitions)]
         for label in JudgedLabel:
             outcomes = [coverage[label] for coverage in rounds if label in coverage]
             share = sum(inside for inside, _ in outcomes) / len(outcomes)

@@ -34,9 +34,9 @@ from campaigns.annotators.paper_rates import (
     MIX,
     SCREENING_ADJUDICATED,
     TABLE,
-    annotators_of,
-    screeners_of,
-    spoilt,
+    fit_annotator,
+    fit_screener,
+    make_ineligible_questions,
 )
 from campaigns.annotators.server import Server, load_average, make_project, percentile
 from perf.result import print_result
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from campaigns.annotators.browser import RequestTiming
 
     from eclose.annotation.results.agreement_report import AgreementReport
-    from eclose.metrics.agreement import AgreementRow
+    from eclose.metrics.agreement import AnnotatorAgreementRow
 
 CREW = AnnotationCrew(
     annotators=[f"A{number}" for number in range(1, 7)],
@@ -66,7 +66,7 @@ CREW = AnnotationCrew(
 )
 FULL = 866
 CLOSE, DERIVED_CLOSE = 0.05, 0.10
-"""How far alpha may lie from the paper's at full size: what was fitted, and what follows from it."""
+"""Largest distance of alpha from the paper's at full size: of fitted rows, and of derived rows."""
 DERIVED = ("Local soundness L", "Global sufficiency G", "LGG indicator")
 
 
@@ -75,21 +75,24 @@ class Study:
     """Material of a simulated study, with the truth about it."""
 
     world: World
-    """With the questions that cannot be used."""
+    """Includes the ineligible questions."""
     ineligible: Mapping[str, Ineligibility]
-    """By their words."""
+    """By the text of the question."""
     annotators: Mapping[str, SimulatedAnnotator]
 
 
 def make_study(questions: int) -> Study:
     base = make_world(questions, MIX)
-    bad = spoilt(round(questions * 434 / 866), base.instances)
-    ineligible = {instance.question: code for instance, code in bad}
-    annotator, screener = annotators_of(base.truths), screeners_of(len(bad), questions + len(bad))
+    ineligible_questions = make_ineligible_questions(round(questions * 434 / 866), base.instances)
+    ineligible = {instance.question: code for instance, code in ineligible_questions}
+    annotator, screener = (
+        fit_annotator(base.truths),
+        fit_screener(len(ineligible_questions), questions + len(ineligible_questions)),
+    )
     annotators = {name: replace(annotator, name=name) for name in CREW.annotators}
     annotators |= {name: replace(screener, name=name) for name in CREW.screeners}
     annotators |= {name: SimulatedAnnotator(name) for name in ("A7", "S3")}
-    world = World([*base.instances, *(instance for instance, _ in bad)], base.responses, base.truths)
+    world = World([*base.instances, *(instance for instance, _ in ineligible_questions)], base.responses, base.truths)
     return Study(world, ineligible, annotators)
 
 
@@ -112,7 +115,7 @@ def work(server: Server, links: Mapping[str, str], study: Study) -> list[Request
     return timings
 
 
-def drive(folder: Path, study: Study) -> list[RequestTiming]:
+def run_study(folder: Path, study: Study) -> list[RequestTiming]:
     """Run the whole study over HTTP and print what it cost."""
     began = time.perf_counter()
     links = make_project(folder, study.world, CREW)
@@ -138,7 +141,7 @@ def drive(folder: Path, study: Study) -> list[RequestTiming]:
 # --- what came of it -------------------------------------------------------------------------------------------------
 
 
-def rows_of(report: AgreementReport) -> list[AgreementRow]:
+def rows_of(report: AgreementReport) -> list[AnnotatorAgreementRow]:
     assert report.responses is not None
     assert report.screening is not None
     overall = report.screening.overall
@@ -146,21 +149,23 @@ def rows_of(report: AgreementReport) -> list[AgreementRow]:
     return [*report.responses.rows, *screening, replace(overall.reason, judgment="Ineligibility reason")]
 
 
-def _alpha(row: AgreementRow) -> str:
+def _alpha(row: AnnotatorAgreementRow) -> str:
     if row.alpha.value is None:
         return "undefined"
     interval = "" if row.alpha.interval is None else " [{:.3f}, {:.3f}]".format(*row.alpha.interval)
     return f"{row.alpha.value:.3f}{interval}"
 
 
-def _apart(value: float | None, other: float | None) -> float:
+def _distance(value: float | None, other: float | None) -> float:
     """Return the distance of two figures: 0 where both are undefined, infinity where one is."""
     if value is None or other is None:
         return 0.0 if value is other else float("inf")
     return abs(value - other)
 
 
-def compare(rows: Sequence[AgreementRow], counts: Mapping[str, agreement_recount.Count], *, full: bool) -> list[str]:
+def compare(
+    rows: Sequence[AnnotatorAgreementRow], counts: Mapping[str, agreement_recount.Count], *, full: bool
+) -> list[str]:
     """Print the table beside the paper's; return the problems."""
     problems = []
     print(f"{'judgment':24}{'n':>8}{'maj.':>7}{'raw':>7}  {'alpha [95 %]':24} paper: n  maj.  raw   alpha")
@@ -171,15 +176,19 @@ def compare(rows: Sequence[AgreementRow], counts: Mapping[str, agreement_recount
             f"{row.judgment:24}{row.n:8,}{row.majority:7.3f}{row.raw.value:7.3f}  {_alpha(row):24}"
             f"{paper.n:9,} {paper.majority:.3f} {paper.raw:.3f} {paper.alpha:.3f}"
         )
-        if row.n != again.n or _apart(row.raw.value, again.raw) > 1e-9 or _apart(row.alpha.value, again.alpha) > 1e-9:
+        if (
+            row.n != again.n
+            or _distance(row.raw.value, again.raw) > 1e-9
+            or _distance(row.alpha.value, again.alpha) > 1e-9
+        ):
             problems.append(f"{row.judgment}: counted again it is {again}")
         near = DERIVED_CLOSE if row.judgment in DERIVED else CLOSE
-        if full and _apart(row.alpha.value, paper.alpha) > near:
+        if full and _distance(row.alpha.value, paper.alpha) > near:
             problems.append(f"{row.judgment}: alpha is {row.alpha.value}, the paper's {paper.alpha}")
     return problems
 
 
-def settled(study: Study, responses: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
+def check_responses(study: Study, responses: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
     """Compare settled labels with the truth: they may be wrong only where two annotators erred alike."""
     adjudicated = {key for key, forms in responses.items() if forms.last is not None}
     false = {
@@ -195,7 +204,7 @@ def settled(study: Study, responses: Mapping[str, agreement_recount.SubjectForms
     return [f"{key}: adjudicated, and wrong" for key in false & adjudicated]
 
 
-def settled_questions(study: Study, questions: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
+def check_questions(study: Study, questions: Mapping[str, agreement_recount.SubjectForms]) -> list[str]:
     words = {instance.id: instance.question for instance in study.world.instances}
     adjudicated, false = set(), set()
     for key, forms in questions.items():
@@ -213,7 +222,7 @@ def settled_questions(study: Study, questions: Mapping[str, agreement_recount.Su
     return [f"{key}: adjudicated, and wrong" for key in false & adjudicated]
 
 
-def exported(folder: Path, out: Path, study: Study, annotations: Any, material: Any) -> list[str]:
+def check_export(folder: Path, out: Path, study: Study, annotations: Any, material: Any) -> list[str]:
     """Export the labels, diagnose them with the command, and compare the counts with the truth."""
     export = export_annotations(annotations, out, stage="annotate export", settings={}, material=material)
     counts = export.manifest.funnel["responses"]
@@ -234,7 +243,7 @@ def exported(folder: Path, out: Path, study: Study, annotations: Any, material: 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--questions", type=int, default=86, help="that can be used; three responses to each")
+    parser.add_argument("--questions", type=int, default=86, help="eligible questions, with three responses each")
     options = parser.parse_args()
     began = time.perf_counter()
     study = make_study(options.questions)
@@ -244,7 +253,7 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "study"
-        timings = drive(folder, study)
+        timings = run_study(folder, study)
         problems = [f"a request was answered with {timing.status}" for timing in timings if timing.status >= 400]
         problems += evaluate(Path(scratch), folder, study, full=options.questions >= FULL)
     for problem in problems[:20]:
@@ -272,8 +281,8 @@ def evaluate(scratch: Path, folder: Path, study: Study, *, full: bool) -> list[s
     print(f"{events:,} events, every one as it was written" if not problems else "the log is broken")
     counts = agreement_recount.count(responses.values()) | agreement_recount.count_screening(questions.values())
     problems += compare(rows_of(build_agreement_report(annotations)), counts, full=full)
-    problems += settled(study, responses) + settled_questions(study, questions)
-    return problems + exported(scratch, scratch / "labels", study, annotations, material)
+    problems += check_responses(study, responses) + check_questions(study, questions)
+    return problems + check_export(scratch, scratch / "labels", study, annotations, material)
 
 
 if __name__ == "__main__":

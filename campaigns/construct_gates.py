@@ -43,11 +43,11 @@ from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.construction import ConstructionRole
 from eclose.world.faulty.bad_replies import REPLY_DEFECTS
 from eclose.world.faulty.bad_sources import BAD_SOURCE_KINDS, make_bad_source
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 from eclose.world.oracle.family_conditions import find_family_defects
-from eclose.world.roles.constructor import register_constructor
+from eclose.world.roles.constructor import register_constructor_handlers
 from eclose.world.roles.judge import CANNOT_READ
-from eclose.world.roles.verifier import register_verifier
+from eclose.world.roles.verifier import register_verifier_handlers
 from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class Direct:
 
     def __init__(self, defect: str | None = None) -> None:
         self._registry = HandlerRegistry()
-        register_constructor(self._registry, seed=SEED, defect=defect)
-        register_verifier(self._registry, seed=SEED)
+        register_constructor_handlers(self._registry, seed=SEED, defect=defect)
+        register_verifier_handlers(self._registry, seed=SEED)
 
     async def complete(self, request: Request) -> ChatReply:
         assert request.schema is not None
@@ -130,7 +130,7 @@ def build(case: Case) -> CaseOutcome:
 
 
 @contextmanager
-def without(catcher: str) -> Iterator[None]:
+def without_catcher(catcher: str) -> Iterator[None]:
     """Replace a role by one that always agrees, or open a gate, within the context."""
     with ExitStack() as stack:
         if catcher in CHECKS:
@@ -144,7 +144,7 @@ def without(catcher: str) -> Iterator[None]:
         else:
             gate = catcher.removeprefix("gates: ")
             for name in ("check_gold", "check_evidence_edit", "check_question_edit", "check_family"):
-                stack.enter_context(patch.object(stages, name, _open(getattr(stages, name), gate)))
+                stack.enter_context(patch.object(stages, name, _open_gate(getattr(stages, name), gate)))
         yield
 
 
@@ -156,7 +156,7 @@ def _agreeing(finding: FamilyFinding) -> FamilyFinding:
     return replace(finding, said=answers, objections=())
 
 
-def _open(check: Callable[..., Any], gate: str) -> Callable[..., Any]:
+def _open_gate(check: Callable[..., Any], gate: str) -> Callable[..., Any]:
     return lambda *arguments: (failure for failure in check(*arguments) if failure.gate != gate)
 
 
@@ -167,7 +167,7 @@ def cases(count: int) -> Iterator[Case]:
     """Yield every kind of defect on ``count`` sources of each profile."""
     good = Direct()
     for profile in PROFILES:
-        items = list(islice(make_items(profile, SEED), count))
+        items = list(islice(make_world_items(profile, SEED), count))
         for kinds in REPLY_DEFECTS.values():
             for kind in kinds:
                 model = Direct(kind)
@@ -178,7 +178,7 @@ def cases(count: int) -> Iterator[Case]:
                     yield Case(source, f"source: {kind}", good)
 
 
-def broken(family: Family) -> dict[FamilyGate, Family]:
+def break_family(family: Family) -> dict[FamilyGate, Family]:
     """Break the family by hand so that one gate alone objects; return the variants this family admits."""
     gold, (edit, *_), question_edit = family.gold, family.evidence_edits, family.question_edit
     first, view = edit.first_affected_step, edit.view
@@ -201,8 +201,12 @@ def broken(family: Family) -> dict[FamilyGate, Family]:
     steps = list(view.trace.steps)
     families = {
         FamilyGate.WELL_FORMED: replace(family, gold=replace(gold, proof=gold.proof[:-1])),
-        FamilyGate.IDENTIFIER_MEMBERSHIP: replace(family, gold=replace(gold, support_ids=(*gold.support_ids, "nowhere"))),
-        FamilyGate.GOLD_INPUT: replace(family, source=replace(family.source, question=f"{family.source.question} Now?")),
+        FamilyGate.IDENTIFIER_MEMBERSHIP: replace(
+            family, gold=replace(gold, support_ids=(*gold.support_ids, "nowhere"))
+        ),
+        FamilyGate.GOLD_INPUT: replace(
+            family, source=replace(family.source, question=f"{family.source.question} Now?")
+        ),
         FamilyGate.GOLD_ANSWER: replace(family, source=replace(family.source, reference_answer="Nobody", aliases=())),
         FamilyGate.ANSWER_CHANGED: replace(family, source=replace(family.source, aliases=(view.answer,))),
         FamilyGate.SAME_QUESTION: with_edit(question=f"{view.question} Now?"),
@@ -278,7 +282,7 @@ def print_mutants(tried: list[tuple[Case, CaseOutcome]]) -> set[str]:
         if catcher not in CHECKS and not catcher.startswith("gates: "):
             continue  # the constructor gives up, or code cannot make a view of it: there is nothing to let through
         cases = [case for case, outcome in tried if outcome.catcher == catcher]
-        with without(catcher):
+        with without_catcher(catcher):
             outcomes = [build(case) for case in cases]
         wrong = sum(outcome.wrong for outcome in outcomes)
         later = Counter(_describe(outcome) for outcome in outcomes if outcome.family is None)
@@ -290,12 +294,12 @@ def print_mutants(tried: list[tuple[Case, CaseOutcome]]) -> set[str]:
 
 def print_by_hand(count: int) -> set[str]:
     """Print and return the gates that alone refuse some family broken by hand."""
-    from eclose.world.make.families import make_families  # noqa: PLC0415 - for this table alone
+    from eclose.world.make.families import make_world_families  # noqa: PLC0415 - for this table alone
 
     alone: Counter[str] = Counter()
     for profile in PROFILES:
-        for family in islice(make_families(profile, SEED), count):
-            for gate, wrong in broken(family).items():
+        for family in islice(make_world_families(profile, SEED), count):
+            for gate, wrong in break_family(family).items():
                 if {failure.gate for failure in check_family(wrong)} == {gate}:
                     alone[f"gates: {gate.value}"] += 1
     print("families broken by hand that one gate alone refuses")

@@ -28,11 +28,11 @@ from eclose.calls.client import CallSettings
 from eclose.calls.forecast import estimate_expected_tokens
 from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.construction.settings import ConstructionStage
-from eclose.protocol.construction import SeedScreen, build_construction_prompt
+from eclose.protocol.construction import SourceScreenMaterial, build_construction_prompt
 from eclose.protocol.material_json import disclose_passages
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 
 SEED = 20_268
 PRINTED = Path(__file__).parents[1] / "tests" / "fixtures" / "paper" / "tables.csv"
@@ -44,11 +44,11 @@ ENTERING = {
     ConstructionStage.QUESTION: "Evidence",
     ConstructionStage.REVERIFY: "Question",
 }
-"""The column of the paper's table that counts the sources which come to a part."""
+"""Column of the paper's table that counts the sources entering a stage."""
 SECONDS_A_CALL = 10.0
 SIZES = (2_852, 100_000, 1_000_000)
 GOAL = 1.0
-"""Hours of our own processor time for the paper's 23,000 sources, at most."""
+"""Most hours of our own processor time for the paper's 23,000 sources."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class MeasuredUsage:
 
 async def measure(folder: Path, count: int) -> MeasuredUsage:
     """Run ``count`` good sources of each profile through all stages and measure their usage."""
-    sources = [item.instance for profile in NAMES for item in islice(make_items(profile, SEED), count)]
+    sources = [item.instance for profile in NAMES for item in islice(make_world_items(profile, SEED), count)]
     jsonl.write_records(folder / "sources.jsonl", sources)
     profile_of = {source.id: str(source.benchmark).removeprefix("world-") for source in sources}
     with serving("--latency", "0.02") as url:
@@ -105,7 +105,7 @@ async def measure(folder: Path, count: int) -> MeasuredUsage:
     size = (folder / "run" / "ledger.sqlite").stat().st_size
     texts = [
         build_construction_prompt(
-            SeedScreen(source.question, disclose_passages(source.evidence), source.reference_answer or "")
+            SourceScreenMaterial(source.question, disclose_passages(source.evidence), source.reference_answer or "")
         )
         for source in sources
     ]

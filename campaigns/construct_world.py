@@ -38,11 +38,11 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import Manifest, read_manifest
 from eclose.store.runs.runner import READ_STAGE, decode_job_result
-from eclose.world.faulty.bad_sources import make_sources
+from eclose.world.faulty.bad_sources import make_world_sources
 from eclose.world.oracle.family_conditions import (
     find_evidence_edit_defects,
     find_family_defects,
-    find_gold_defects,
+    find_gold_response_defects,
     find_question_edit_defects,
     find_source_defects,
 )
@@ -58,12 +58,12 @@ PILOT = 500
 KILLS = 10
 NOISE = 0.05
 FAULTS = ("rate_limit=0.0002", "server_error=0.005", "drop=0.002")
-"""A rate limit makes everybody wait, so there are few of them."""
+"""A rate limit delays all calls, so it is rare."""
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md", "families.jsonl.rejected.jsonl")
 NEAR = 0.15
 
 
-def faulty() -> list[str]:
+def server_flags() -> list[str]:
     return ["--latency", "0.02", *(word for fault in FAULTS for word in ("--fault", fault))]
 
 
@@ -75,7 +75,7 @@ def write_sources(folder: Path, count: int) -> dict[str, str | None]:
         sources = []
         for profile, (processed, eligible) in PROFILES.items():
             spoilt = 1 - eligible / processed
-            for source in make_sources(profile, SEED, round(processed * count / ALL), spoilt):
+            for source in make_world_sources(profile, SEED, round(processed * count / ALL), spoilt):
                 planted[source.instance.id] = source.kind
                 sources.append(source.instance)
         jsonl.write_records(folder / "pilot.jsonl", sources[:: max(1, len(sources) // PILOT)])
@@ -107,7 +107,7 @@ def manifest_of(out: Path) -> Manifest:
     return read_manifest(out / "families.jsonl.manifest.json")
 
 
-def killed(sources: Path, url: str, out: Path, kills: int, seconds: float) -> int:
+def construct_with_kills(sources: Path, url: str, out: Path, kills: int, seconds: float) -> int:
     """Run with SIGKILL at random moments over the time of an unbroken run; return the number of kills."""
     rng, record = random.Random(SEED), out.with_suffix(".kills")
     kill_count = int(record.read_text()) if record.exists() else 0
@@ -141,13 +141,13 @@ def print_funnel(manifest: Manifest) -> None:
         print(f"  {name:16}" + "".join(f"{value:12,.1f}" for value in each))
 
 
-def wrong_families(out: Path) -> list[str]:
+def list_wrong_families(out: Path) -> list[str]:
     """List the families that the oracle finds wrong."""
     families = jsonl.read_records(out / "families.jsonl", Family)
     return [f"{family.id}: {wrong}" for family in families if (wrong := find_family_defects(family))]
 
 
-def slipped(out: Path, planted: dict[str, str | None]) -> list[str]:
+def list_slipped_sources(out: Path, planted: dict[str, str | None]) -> list[str]:
     """List the broken sources that passed the screen, to a family or to a later refusal."""
     past = {family.source.id for family in jsonl.read_records(out / "families.jsonl", Family)}
     for line in (out / "families.jsonl.rejected.jsonl").read_text().splitlines():
@@ -173,7 +173,7 @@ def forecast_error(folder: Path, url: str, sources: Path, bill: Manifest) -> flo
     return max(map(abs, errors))
 
 
-async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
+async def count_defects(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
     """Count for each stage the drafts that passed, those that are wrong, and where they are wrong."""
     work = manifest_of(out).work_id
     counts: dict[str, tuple[int, int, Counter[str]]] = {}
@@ -186,20 +186,20 @@ async def bad_by_part(out: Path) -> dict[str, tuple[int, int, Counter[str]]]:
                     continue
                 packed = part in (ConstructionStage.PACK, ConstructionStage.REVERIFY)
                 value: Any = decode_job_result(Family if packed else FamilyDraft, outcome)
-                defects = list(wrong_places(value))
+                defects = list(find_wrong_parts(value))
                 passed, wrong = passed + 1, wrong + bool(defects)
                 where.update(defects)
             counts[part] = (passed, wrong, where)
     return counts
 
 
-def wrong_places(value: Family | FamilyDraft) -> Iterator[str]:
+def find_wrong_parts(value: Family | FamilyDraft) -> Iterator[str]:
     """Yield the parts of a draft or family that the oracle finds wrong."""
     if any(find_source_defects(value.source)):
         yield "source"
     if value.gold is None:
         return
-    if any(find_gold_defects(value.source, value.gold)):
+    if any(find_gold_response_defects(value.source, value.gold)):
         yield "target"
     if any(any(find_evidence_edit_defects(value.gold, edit)) for edit in value.evidence_edits):
         yield "evidence"
@@ -207,7 +207,7 @@ def wrong_places(value: Family | FamilyDraft) -> Iterator[str]:
         yield "question"
 
 
-def noisy(folder: Path, count: int) -> tuple[int, int]:
+def construct_with_noise(folder: Path, count: int) -> tuple[int, int]:
     """Run with erring constructor and verifier; return the wrong families before and after the second check."""
     import asyncio  # noqa: PLC0415 - for this alone
 
@@ -218,7 +218,7 @@ def noisy(folder: Path, count: int) -> tuple[int, int]:
         manifest = construct(run_folder / "sources.jsonl", url, run_folder / "run")
     print_funnel(manifest)
     print(f"  with p = {NOISE} for constructor and verifier: passed the part, wrong by the oracle, and where")
-    counts = asyncio.run(bad_by_part(run_folder / "run"))
+    counts = asyncio.run(count_defects(run_folder / "run"))
     for part, (passed, wrong, where) in counts.items():
         listing = ", ".join(f"{name} {times}" for name, times in sorted(where.items()))
         print(f"  {part:10} {passed:7,} {wrong:6,} ({100 * wrong / max(1, passed):.2f} %)  {listing}", flush=True)
@@ -228,7 +228,7 @@ def noisy(folder: Path, count: int) -> tuple[int, int]:
 def measure(folder: Path, options: argparse.Namespace) -> int:
     planted = write_sources(folder, options.sources)
     sources, unbroken, broken = folder / "sources.jsonl", folder / "unbroken", folder / "killed"
-    with serving(*faulty()) as url:
+    with serving(*server_flags()) as url:
         start, record = time.monotonic(), folder / "unbroken.seconds"
         manifest = construct(sources, url, unbroken)
         if not record.exists():
@@ -236,17 +236,17 @@ def measure(folder: Path, options: argparse.Namespace) -> int:
         seconds = float(record.read_text())
         error = forecast_error(folder, url, sources, manifest)
     print_funnel(manifest)
-    with serving(*faulty()) as url:
-        kills = killed(sources, url, broken, options.kills, seconds)
+    with serving(*server_flags()) as url:
+        kills = construct_with_kills(sources, url, broken, options.kills, seconds)
     same = [name for name in FILES if (unbroken / name).read_bytes() == (broken / name).read_bytes()]
-    wrong, through = wrong_families(unbroken), slipped(unbroken, planted)
+    wrong, through = list_wrong_families(unbroken), list_slipped_sources(unbroken, planted)
     spoilt = sum(kind is not None for kind in planted.values())
     print(f"killed {kills} times: {len(same)} of {len(FILES)} files are the same, byte for byte")
     print(f"{len(wrong)} of {manifest.counts.accepted:,} families are wrong by the oracle; "
           f"{len(through)} of {spoilt:,} spoilt sources passed the screen", flush=True)  # fmt: skip
     for line in (*wrong[:5], *through[:5]):
         print(f"  {line}")
-    before, after = noisy(folder, options.noisy)
+    before, after = construct_with_noise(folder, options.noisy)
     sources_in = sum(counts[PROCESSED] for counts in manifest.calls["funnel"].values())
     holds = not wrong and not through and len(same) == len(FILES) and error <= NEAR and kills >= options.kills
     return print_result(
@@ -264,8 +264,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=ALL)
     parser.add_argument("--kills", type=int, default=KILLS)
-    parser.add_argument("--noisy", type=int, default=3_000, help="sources for those who err")
-    parser.add_argument("--out", type=Path, help="where everything is kept (default: a folder that is thrown away)")
+    parser.add_argument("--noisy", type=int, default=3_000, help="sources of the run with erring models")
+    parser.add_argument("--out", type=Path, help="folder of all results (default: a temporary folder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.out or Path(scratch)

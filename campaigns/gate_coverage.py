@@ -1,7 +1,7 @@
 """Coverage of the interval of a rate, and false passes of a gate at its limit, over many designs.
 
 One response a question: all counts are enumerated, so the figures are exact. Eight responses a question that share half
-of their variance (beta-binomial, intraclass correlation 0.5), and one to fifteen of them: so many repetitions. A gate
+of their variance (beta-binomial, intraclass correlation 0.5), and one to fifteen of them: ``REPETITIONS`` draws. A gate
 whose limit is the true rate passes where the lower end lies above it: at most one run in 40 by intent, one in 25 here.
 
 The repetitions take every limit from the sums of a sample alone, many at once. The package's own interval is never
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 from eclose.stats.beta_quantiles import beta_upper_quantile
-from eclose.stats.clustered_rates import QuestionCounts, _Sums
+from eclose.stats.clustered_rates import QuestionHitCounts, _Sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def cell(design: str, questions: int, rate: float, ends: Floats, weights: Floats
 def single(questions: int) -> Iterator[Cell]:
     """Yield cells with one response a question: every number of failures with its probability."""
     failures = np.arange(questions + 1)
-    ends = np.array([QuestionCounts(_rows(questions, int(count))).interval() for count in failures])
+    ends = np.array([QuestionHitCounts(_rows(questions, int(count))).interval() for count in failures])
     for rate in RATES:
         logs = [_log_chance(questions, int(count), 1 - rate) for count in failures]
         yield cell("one a question", questions, rate, ends, np.exp(logs))
@@ -99,7 +99,7 @@ def clustered(questions: int, rate: float, sizes: Floats, name: str, rng: np.ran
     ends = np.stack([1 - _limits(failures, sizes), _limits(sizes - failures, sizes)], axis=1)
     inside = 0
     for few, (low, high) in zip(failures[:CHECKED], ends[:CHECKED], strict=True):
-        interval = QuestionCounts.of(sizes - few, few).interval()
+        interval = QuestionHitCounts.of(sizes - few, few).interval()
         assert interval is not None
         inside += interval.low > low + 1e-9 or interval.high < high - 1e-9
     return cell(name, questions, rate, ends, np.full(REPETITIONS, 1 / REPETITIONS)), inside
@@ -121,7 +121,7 @@ def monotone() -> tuple[int, int]:
     """Count the steps to one more failure, and those that raised an end of the interval."""
     steps = raised = 0
     for questions in (1, 2, 10, 100, 1_000):
-        ends = [QuestionCounts(_rows(questions, count)).interval() for count in range(questions + 1)]
+        ends = [QuestionHitCounts(_rows(questions, count)).interval() for count in range(questions + 1)]
         for before, after in pairwise(ends):
             assert before is not None
             assert after is not None
@@ -130,10 +130,10 @@ def monotone() -> tuple[int, int]:
     rng = np.random.default_rng(SEED)
     for questions, size in ((1, 50), (2, 8), (10, 8), (30, 3)):
         failures, sizes = np.zeros(questions), np.full(questions, float(size))
-        before = QuestionCounts.of(sizes - failures, failures).interval()
+        before = QuestionHitCounts.of(sizes - failures, failures).interval()
         while (failures < sizes).any():  # failures come one by one, wherever there is room
             failures[rng.choice(np.flatnonzero(failures < sizes))] += 1
-            after = QuestionCounts.of(sizes - failures, failures).interval()
+            after = QuestionHitCounts.of(sizes - failures, failures).interval()
             assert before is not None
             assert after is not None
             steps += 1
@@ -144,7 +144,7 @@ def monotone() -> tuple[int, int]:
 
 def narrowest() -> float:
     """Return the least width of the interval of a single question, over every number of failures in fifty responses."""
-    intervals = [QuestionCounts(((50 - count, count, 1),)).interval() for count in range(51)]
+    intervals = [QuestionHitCounts(((50 - count, count, 1),)).interval() for count in range(51)]
     return min(ends.high - ends.low for ends in intervals if ends is not None)
 
 

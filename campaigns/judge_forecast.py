@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
-from campaigns.judge_http import judged, plant, serving, write_run
+from campaigns.judge_http import judge_run, plant, serving, write_run
 from campaigns.runner_faults import bill
 from perf.result import print_result
 
@@ -89,7 +89,7 @@ def compare(world: ForecastCase, responses: int, folder: Path) -> Comparison:
         model = asyncio.run(resolve_model(base_url, 30.0))
         prices.write_text(json.dumps({model.name: {"input": 1.25, "output": 10}}))
         expected = forecast_judging(sources, model, world.settings, CallSettings(prices=prices))
-        judged(sources, base_url, folder / f"judged-{world.seed}", world.settings)
+        judge_run(sources, base_url, folder / f"judged-{world.seed}", world.settings)
         totals = bill(base_url)["totals"]
     return Comparison(expected, totals["paid"], Usage(totals["prompt_tokens"], totals["completion_tokens"]))
 

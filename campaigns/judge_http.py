@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from campaigns.world_oracle import plan_name
 from perf.result import print_result
-from perf.runner_throughput import CPU_GOAL, GOAL, LATENCY, Timing, timed
+from perf.runner_throughput import CPU_GOAL, GOAL, LATENCY, Timing, time_run
 
 from eclose.calls.client import CallSettings
 from eclose.core.judgment import Judgment
@@ -47,7 +47,7 @@ from eclose.judging.validation_file import read_validation
 from eclose.metrics.judge_against_people import DIRECT_LABELS
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
-from eclose.world.make.instances import make_item
+from eclose.world.make.instances import make_world_item
 from eclose.world.make.shapes import PROFILES, SHORT_PROFILES
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
     """Yield questions of each profile in turn, with a reliable response and responses that fail by the next plans."""
     turn = 0
     for number in count():
-        item = make_item(profiles[number % len(profiles)], seed, number // len(profiles))
+        item = make_world_item(profiles[number % len(profiles)], seed, number // len(profiles))
         plans = [FailurePlan()]
         for _ in FAILURE_PLANS:
             plans.append(FAILURE_PLANS[turn % len(FAILURE_PLANS)])
@@ -114,15 +114,15 @@ def write_run(folder: Path, planted: Iterable[Planted]) -> RunInputs:
     sources = RunInputs(folder / "instances.jsonl", folder / "responses.jsonl")
     jsonl.write_records(sources.instances, {case.instance.id: case.instance for case in cases}.values())
     jsonl.write_records(sources.responses, (case.broken.response for case in cases))
-    jsonl.write_records(folder / "planted.jsonl", map(settled, cases))
+    jsonl.write_records(folder / "planted.jsonl", map(settle_verdict, cases))
     return sources
 
 
-def settled(case: Planted) -> SettledVerdict:
+def settle_verdict(case: Planted) -> SettledVerdict:
     return SettledVerdict(case.broken.response.id, case.instance.id, case.broken.verdict, case.instance.benchmark)
 
 
-def judged(
+def judge_run(
     sources: RunInputs, base_url: str, out: Path, settings: JudgeSettings | None = None, *, refused: int = 0
 ) -> list[Judgment]:
     """Judge through runner and ledger; exactly ``refused`` records must be quarantined."""
@@ -144,7 +144,7 @@ class Differences(NamedTuple):
         return f"{self.labels} labels and {self.steps} steps differ, {self.unjudged} labels are unjudged"
 
 
-def differences(planted: Sequence[Planted], judgments: Sequence[Judgment]) -> Differences:
+def count_differences(planted: Sequence[Planted], judgments: Sequence[Judgment]) -> Differences:
     by_id = {judgment.response_id: judgment for judgment in judgments}
     assert by_id.keys() == {case.broken.response.id for case in planted}
     counts: Counter[str] = Counter()
@@ -167,9 +167,9 @@ def _labels(verdict: Verdict) -> list[bool | None]:
     return [getattr(verdict, name) for name in LABELS]
 
 
-def exact(folder: Path, sources: RunInputs, planted: Sequence[Planted]) -> Differences:
+def compare_exact_judge(folder: Path, sources: RunInputs, planted: Sequence[Planted]) -> Differences:
     with serving() as base_url:
-        differing = differences(planted, judged(sources, base_url, folder / "exact"))
+        differing = count_differences(planted, judge_run(sources, base_url, folder / "exact"))
     failing = Counter(plan_name(case.broken.plan) for case in planted)
     steps = sum(len(case.broken.steps) for case in planted)
     questions = len({case.instance.id for case in planted})
@@ -180,11 +180,11 @@ def exact(folder: Path, sources: RunInputs, planted: Sequence[Planted]) -> Diffe
     return differing
 
 
-def noisy(folder: Path, sources: RunInputs, noise: float) -> int:
+def count_covering(folder: Path, sources: RunInputs, noise: float) -> int:
     """Return how many of the five intervals cover p."""
     run_folder = folder / f"noise-{noise}"
     with serving("--judge-noise", str(noise), "--seed", str(NOISE.index(noise) + 1)) as base_url:
-        judged(sources, base_url, run_folder)
+        judge_run(sources, base_url, run_folder)
     for name in ("instances.jsonl", "responses.jsonl"):
         os.link(sources.responses.with_name(name), run_folder / name)
     verdicts = sources.responses.with_name("planted.jsonl")
@@ -212,7 +212,7 @@ def noisy(folder: Path, sources: RunInputs, noise: float) -> int:
     return covering
 
 
-def distinct(planted: Iterable[Planted], settings: JudgeSettings) -> list[Request]:
+def list_requests(planted: Iterable[Planted], settings: JudgeSettings) -> list[Request]:
     """List the distinct requests; one that several responses share, such as that about their evidence, counts once."""
     requests = (
         request for case in planted for request in build_judge_requests(case.instance, case.broken.response, settings)
@@ -220,7 +220,7 @@ def distinct(planted: Iterable[Planted], settings: JudgeSettings) -> list[Reques
     return list({json.dumps([request.messages, request.replica]): request for request in requests}.values())
 
 
-async def bare(base_url: str, requests: Sequence[Request]) -> int:
+async def send_bare(base_url: str, requests: Sequence[Request]) -> int:
     """Send the same requests with a plain client that stores nothing; return how many were answered."""
     waiting, finished = iter(requests), 0
     limits = httpx2.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY)
@@ -246,16 +246,16 @@ async def bare(base_url: str, requests: Sequence[Request]) -> int:
     return finished
 
 
-async def ours(sources: RunInputs, base_url: str, out: Path) -> int:
+async def judge_recorded(sources: RunInputs, base_url: str, out: Path) -> int:
     """Judge through runner, ledger and exports; return the number of replies."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
     result = await judge_responses(sources, base_url, out, calls=calls)
     return int(result.manifest.calls["replies"])
 
 
-def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[float, float]:
+def measure_overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[float, float]:
     """Return our throughput as a share of the bare loop's, and milliseconds of CPU a call beyond it."""
-    requests = distinct(planted, JudgeSettings())
+    requests = list_requests(planted, JudgeSettings())
     sources = write_run(folder / "timed", planted)
     plain: list[Timing] = []
     recorded: list[Timing] = []
@@ -263,10 +263,10 @@ def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[flo
     gc.collect()
     gc.freeze()
     with serving("--latency", str(LATENCY)) as base_url:
-        timed(bare(base_url, requests[:CONCURRENCY]), len(requests[:CONCURRENCY]))
+        time_run(send_bare(base_url, requests[:CONCURRENCY]), len(requests[:CONCURRENCY]))
         for number in range(rounds):
-            plain.append(timed(bare(base_url, requests), len(requests)))
-            recorded.append(timed(ours(sources, base_url, folder / f"timed-{number}"), len(requests)))
+            plain.append(time_run(send_bare(base_url, requests), len(requests)))
+            recorded.append(time_run(judge_recorded(sources, base_url, folder / f"timed-{number}"), len(requests)))
             print(
                 f"round {number + 1}: {len(requests):,} calls, bare loop {plain[-1]}; ours {recorded[-1]}", flush=True
             )
@@ -277,7 +277,7 @@ def overhead(folder: Path, planted: Sequence[Planted], rounds: int) -> tuple[flo
     return share, beyond
 
 
-def counted(work: Coroutine[None, None, int], expected: int) -> float:
+def count_functions(work: Coroutine[None, None, int], expected: int) -> float:
     """Count the functions called for each model call, Python's and C's, in every thread."""
     calls = count()
 
@@ -298,23 +298,23 @@ def counted(work: Coroutine[None, None, int], expected: int) -> float:
 
 def count_calls(folder: Path, planted: Sequence[Planted]) -> None:
     """Print the functions called for each model call, a measure that the load of the machine does not change."""
-    requests = distinct(planted, JudgeSettings())
+    requests = list_requests(planted, JudgeSettings())
     sources = write_run(folder / "counted", planted)
     with serving() as base_url:
-        # What is made once and kept is made here.
-        timed(bare(base_url, requests[:CONCURRENCY]), len(requests[:CONCURRENCY]))
-        timed(ours(sources, base_url, folder / "first"), len(requests))
-        plain = counted(bare(base_url, requests), len(requests))
-        recorded = counted(ours(sources, base_url, folder / "second"), len(requests))
+        # Warm up what is built once and cached.
+        time_run(send_bare(base_url, requests[:CONCURRENCY]), len(requests[:CONCURRENCY]))
+        time_run(judge_recorded(sources, base_url, folder / "first"), len(requests))
+        plain = count_functions(send_bare(base_url, requests), len(requests))
+        recorded = count_functions(judge_recorded(sources, base_url, folder / "second"), len(requests))
     print(f"functions called for each of {len(requests):,} calls: bare loop {plain:,.0f}, ours {recorded:,.0f}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--responses", type=int, default=3_000)
-    parser.add_argument("--timed", type=int, default=1_000, help="responses that are judged against the clock")
+    parser.add_argument("--timed", type=int, default=1_000, help="responses of the timed comparison")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--count", action="store_true", help="functions called for a call, and nothing else")
+    parser.add_argument("--count", action="store_true", help="only count the functions called for each model call")
     options = parser.parse_args()
     planted = list(
         islice(plant([*PROFILES, *SHORT_PROFILES], SEED), options.timed if options.count else options.responses)
@@ -325,10 +325,10 @@ def main() -> int:
             count_calls(folder, planted)
             return 0
         sources = write_run(folder / "run", planted)
-        differing = exact(folder, sources, planted)
+        differing = compare_exact_judge(folder, sources, planted)
         print("judge validate, share of responses on which the judge errs [95 %]")
-        covering = sum(noisy(folder, sources, noise) for noise in NOISE)
-        share, beyond = overhead(folder, planted[: options.timed], options.rounds)
+        covering = sum(count_covering(folder, sources, noise) for noise in NOISE)
+        share, beyond = measure_overhead(folder, planted[: options.timed], options.rounds)
     intervals = len(NOISE) * len(DIRECT_LABELS)
     wrong = differing.labels + differing.steps + differing.unjudged
     return print_result(

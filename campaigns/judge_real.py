@@ -54,22 +54,26 @@ if TYPE_CHECKING:
 SETS = {HUMAN: human_set, BROKEN: broken_set, ROSCOE: roscoe_set}
 LEDGER = "ledger.sqlite"
 DEADLINE = 3_600.0
-"""Seconds for one call: a small machine takes its time."""
+"""Timeout of a call in seconds; a small machine is slow."""
 SAY_EVERY = 60.0
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model-file", type=Path, help="a GGUF file to serve (default: SmolLM2-135M of its package)")
-    parser.add_argument("--base-url", help="a server that is running already, instead of one of our own")
+    parser.add_argument("--base-url", help="base URL of a running server (default: start one)")
     parser.add_argument("--per-set", type=int, default=2, help="responses of each set (default: 2; there are 60)")
     parser.add_argument("--max-tokens", type=int, default=768, help="longest reply (default: 768)")
-    parser.add_argument("--attempts", type=int, default=1, help="times a judge is asked that answers in no usable form")
+    parser.add_argument(
+        "--attempts", type=int, default=1, help="how often to ask when a reply does not match the schema (default: 1)"
+    )
     parser.add_argument("--joint", action="store_true", help="ask about all criteria of a response in one call")
-    parser.add_argument("--out", type=Path, help="where everything is kept (default: a folder that is thrown away)")
-    parser.add_argument("--threads", type=int, default=1, help="no more than cores that have nothing to do")
-    parser.add_argument("--parallel", type=int, default=1, help="calls under way at once (default: 1)")
-    parser.add_argument("--context", type=int, default=8_192, help="tokens for each of them (default: 8192)")
+    parser.add_argument("--out", type=Path, help="folder of all results (default: a temporary folder)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads of the server, at most the idle cores (default: 1)"
+    )
+    parser.add_argument("--parallel", type=int, default=1, help="calls in flight (default: 1)")
+    parser.add_argument("--context", type=int, default=8_192, help="context length of a call in tokens (default: 8192)")
     return parser.parse_args()
 
 
@@ -99,7 +103,7 @@ def serving(options: argparse.Namespace) -> Iterator[str]:
 
 
 @contextmanager
-def watched(runner: JobRunner[object], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
+def print_progress(runner: JobRunner[object], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
     """Print the progress once a minute within the context: a run takes hours."""
 
     async def say() -> None:
@@ -129,7 +133,12 @@ class Judging:
         began = time.perf_counter()
         sources = RunInputs(folder / INSTANCES, folder / RESPONSES)
         result = await judge_responses(
-            sources, self.url, folder, self.settings, self.calls, RunOptions(ledger=self.out / LEDGER, watch=watched)
+            sources,
+            self.url,
+            folder,
+            self.settings,
+            self.calls,
+            RunOptions(ledger=self.out / LEDGER, watch=print_progress),
         )
         seconds = time.perf_counter() - began
         print(f"{name}: {result.manifest.counts}")

@@ -26,7 +26,7 @@ from perf.result import print_result
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.coefficients import MISSING
 from eclose.stats.intervals import Z_95, Interval, wilson_interval
-from eclose.stats.rate_correction import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
+from eclose.stats.rate_correction import JudgeErrors, corrected_rate, rate_from_judge_errors, sampling_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +38,9 @@ NOISE = (0.02, 0.05, 0.10)
 RATES = (0.03, 0.10, 0.50, 0.90)
 SEED = 20_261
 GOAL = 0.92
-"""How often ours are to hold the truth, and the judge's own are not to, wherever its errors move the rate."""
+"""Least coverage of ours, which the judge's own must miss wherever its errors move the rate."""
 SHARED = 0.5
-"""How often a response has its question's label, or error, and not one of its own."""
+"""Share of responses that have their question's label, or error, instead of their own."""
 DRAWS = 1_000
 
 
@@ -147,7 +147,7 @@ def carried_over(rng: np.random.Generator, rate: float, noise: float) -> Interva
     """Correct an unlabelled run by a validation on other responses, half of which are hits."""
     validated, other = Design().run(rng, 0.5, noise), Design().run(rng, rate, noise)
     errors = JudgeErrors.of(validated.judge, validated.human, validated.question)
-    corrected = carried_over_rate(other.judge, other.question, errors, rng=rng, draws=DRAWS)
+    corrected = rate_from_judge_errors(other.judge, other.question, errors, rng=rng, draws=DRAWS)
     return {
         OURS: (rate, corrected.interval),
         JUDGE: (rate, wilson_interval(int(other.judge.sum()), RESPONSES)),

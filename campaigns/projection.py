@@ -29,7 +29,7 @@ from eclose.likelihood.render import Renderer
 from eclose.models.load_weights import load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.objective import Method, build_objective
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 SEQUENCES = {"SFT": 1, "CF-SFT": 3, "RM": 7, "E-Closure": 15}
 BACKBONES = ("Qwen3-8B", "Ministral-3-8B", "Qwen3-32B")
@@ -52,7 +52,7 @@ def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
     sums = np.zeros(3)
     for profile, weight in MIX.items():
         rows = []
-        for family in islice(make_families(profile, 11), families):
+        for family in islice(make_world_families(profile, 11), families):
             pack = FamilyScores(family, select_fixed_edit(family), renderer)
             scores = table.scores(pack)
             plain = sum(score.positions[-1] + 1 for score in scores)

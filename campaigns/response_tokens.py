@@ -28,7 +28,7 @@ from eclose.likelihood.render import Renderer
 from eclose.likelihood.spans import CountedTokens
 from eclose.models.load_weights import load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 small: Any = importlib.import_module("tests.training.small")
 
@@ -41,7 +41,7 @@ def layout_share(tokenizer: Any, profile: str, families: int = 20) -> float:
     """Return the share of a response's tokens that are numbers, answer label or end of turn."""
     renderer = Renderer(tokenizer, ResponsePrompt(0))
     full = content = 0
-    for family in islice(make_families(profile, 3), families):
+    for family in islice(make_world_families(profile, 3), families):
         for view in family.views:
             path = renderer.render(view.question, view.evidence, view.trace, view.answer)
             full += len(path.response_positions(CountedTokens.FULL))
@@ -49,9 +49,9 @@ def layout_share(tokenizer: Any, profile: str, families: int = 20) -> float:
     return 1 - content / full
 
 
-def trained(folder: str, method: str, tokens: CountedTokens) -> dict[str, float]:
+def train_and_measure(folder: str, method: str, tokens: CountedTokens) -> dict[str, float]:
     """Train a model, then measure held-out losses by both readings and the switch rates of all three edges."""
-    families = list(islice(make_families("short-easy", 5), TRAIN + HELD_OUT))
+    families = list(islice(make_world_families("short-easy", 5), TRAIN + HELD_OUT))
     settings = {"families_per_update": BATCH, "num_train_epochs": EPOCHS, "learning_rate": 3e-3, "logging_steps": 1_000}
     trainer = small.small_trainer(
         folder, families[:TRAIN], peft_config=None, method=method, response_tokens=tokens.value, **settings
@@ -85,7 +85,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for method in ("cf_sft", "rm", "e_closure"):
             for tokens in CountedTokens:
-                figures = trained(folder, method, tokens)
+                figures = train_and_measure(folder, method, tokens)
                 cells = [f"{figures[name]:.1f}" if name.startswith("SW") else f"{figures[name]:.4f}" for name in names]
                 print(f"| {method} | {tokens.value} | {' | '.join(cells)} |", flush=True)
                 changes = (abs(figures[f"full {name}"] - figures[f"content {name}"]) for name in MARGINS)

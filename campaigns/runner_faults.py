@@ -36,7 +36,7 @@ from perf.result import print_result
 from eclose.calls.client import CallSettings, open_connection
 from eclose.core.instance import Instance
 from eclose.models.interface import Decoding, Reply, Request
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger
@@ -45,7 +45,7 @@ from eclose.store.runs import write_results
 from eclose.store.runs.manifest import hash_file
 from eclose.store.runs.runner import JobRunner, RecordJob
 from eclose.store.runs.step import PipelineStep
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 from eclose.world.server.chat_requests import compute_request_key
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def jobs(model: Any) -> list[RecordJob[Draft, Draft]]:
     async def work(draft: Draft) -> Draft:
         messages = prompt.messages(draft.instance.question, draft.instance.evidence)
         history = "".join(f"\nSaid before: {text}" for text in draft.replies)
-        chat = [Message(role="system", content=messages[0]["content"] + history), *messages[1:]]
+        chat = [PromptMessage(role="system", content=messages[0]["content"] + history), *messages[1:]]
         reply = await model.complete(Request(tuple(chat), Decoding(max_tokens=1024)))
         return replace(draft, replies=(*draft.replies, reply.text))
 
@@ -100,7 +100,7 @@ def jobs(model: Any) -> list[RecordJob[Draft, Draft]]:
 
 async def run(rig: Rig) -> None:
     """Run as a command does: resume, then export."""
-    async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
+    async with Ledger.open(locate_ledger(rig.ledger), run=rig.stage.work_id) as ledger:
         settings = CallSettings(concurrency=CONCURRENCY, unpriced=True)
         async with open_connection(f"{rig.base_url}", ledger, settings) as connection:
             runner: JobRunner[Draft] = JobRunner(ledger, jobs(connection.model), lambda draft: draft.id, workers=24)
@@ -108,7 +108,7 @@ async def run(rig: Rig) -> None:
         await write_results.write_run_results(ledger, rig.stage, STAGES, runner.progress.received)
 
 
-def where(ledger: str) -> Path | str:
+def locate_ledger(ledger: str) -> Path | str:
     """Return the ledger as a path, unless it is a URL."""
     return ledger if "://" in ledger else Path(ledger)
 
@@ -268,9 +268,9 @@ def wait(pid: int, seconds: float | None) -> int:
 # --- what must hold --------------------------------------------------------------------------------------------------
 
 
-async def orphans(rig: Rig) -> Counter[str]:
+async def count_orphans(rig: Rig) -> Counter[str]:
     """Count the sends without a recorded reply, by their key on the server's bill."""
-    async with Ledger.open(where(rig.ledger), run=rig.stage.work_id) as ledger:
+    async with Ledger.open(locate_ledger(rig.ledger), run=rig.stage.work_id) as ledger:
         problems = [problem async for problem in ledger.verify()]
         assert not problems, problems
         return Counter(bill_key(intent.request) for intent in await ledger.list_orphans())
@@ -289,19 +289,19 @@ def bill_key(request: dict[str, Any]) -> str:
     )
 
 
-def exported(rig: Rig) -> str:
+def hash_results(rig: Rig) -> str:
     return hash_file(rig.stage.out)
 
 
 def check(rig: Rig, plain: Rig, bills: tuple[dict[str, Any], dict[str, Any]], killed: Counter[str]) -> list[str]:
     """Compare the killed run with the unbroken one; return the problems."""
     problems = []
-    if exported(rig) != exported(plain):
+    if hash_results(rig) != hash_results(plain):
         problems.append("the exports differ from those of the unbroken run")
     unbroken, bill = ({key: line["paid"] for key, line in bill["requests"].items()} for bill in bills)
     if set(bill) != set(unbroken):
         problems.append(f"{len(set(bill) ^ set(unbroken))} requests differ from those of the unbroken run")
-    listed = asyncio.run(orphans(rig))
+    listed = asyncio.run(count_orphans(rig))
     again = Counter({key: paid - 1 for key, paid in bill.items() if paid > 1})
     unlisted = again - listed
     if unlisted:
@@ -353,7 +353,7 @@ def bill(base_url: str, *, reset: bool = False) -> dict[str, Any]:
 
 def write_drafts(path: Path, count: int) -> None:
     """Write short questions of the world."""
-    items = islice(make_items("short-easy", 0), count)
+    items = islice(make_world_items("short-easy", 0), count)
     jsonl.write_records(path, (Draft(item.instance.id, item.instance) for item in items))
 
 

@@ -35,7 +35,7 @@ from tests.store.postgres import Server
 from eclose.store.ledger.ledger import Ledger, RunAccount
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import read_manifest
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 
 PROCESSES = 3
 CONCURRENCY = 8
@@ -53,7 +53,7 @@ class Rig:
         self.base_url = base_url
         self.server = server
         self.source = folder / "instances.jsonl"
-        jsonl.write_records(self.source, (item.instance for item in islice(make_items("short-easy", 0), count)))
+        jsonl.write_records(self.source, (item.instance for item in islice(make_world_items("short-easy", 0), count)))
         self.prices = folder / "prices.json"
         self.prices.write_text(json.dumps({"127.0.0.1/world": PER_TOKEN, "world": PER_TOKEN}))
 
@@ -113,7 +113,7 @@ class Rig:
         return (self.folder / out / "responses.jsonl").read_bytes()
 
 
-def alone(rig: Rig) -> tuple[int, bytes]:
+def run_alone(rig: Rig) -> tuple[int, bytes]:
     """Run the work in one process; return its cost and its result."""
     ledger = rig.server.fresh_database()
     process = rig.start(ledger, "alone", None)
@@ -125,7 +125,7 @@ def alone(rig: Rig) -> tuple[int, bytes]:
     return tokens, rig.result("alone")
 
 
-def with_budget(rig: Rig, cost: int, expected: bytes) -> list[str]:
+def run_with_budget(rig: Rig, cost: int, expected: bytes) -> list[str]:
     """Run with half of the budget that the work costs, then without a limit; return the problems."""
     ledger, cap = rig.server.fresh_database(), cost // 2
     ends = rig.together(ledger, "budget", cap / 1e6)
@@ -145,7 +145,7 @@ def with_budget(rig: Rig, cost: int, expected: bytes) -> list[str]:
     return problems
 
 
-def with_restarts(rig: Rig, expected: bytes, restarts: int) -> list[str]:
+def run_with_restarts(rig: Rig, expected: bytes, restarts: int) -> list[str]:
     """Run while the database is restarted; return the problems."""
     ledger = rig.server.fresh_database()
     began = time.monotonic()
@@ -185,10 +185,10 @@ def main() -> int:
         world, base_url = serve(0.1, jitter=0.1)
         try:
             rig = Rig(Path(folder), settings.records, base_url, server)
-            cost, expected = alone(rig)
+            cost, expected = run_alone(rig)
             print(f"alone: {cost:,} millionths for {rig.count} records", flush=True)
-            problems = with_budget(rig, cost, expected)
-            problems += with_restarts(rig, expected, settings.restarts)
+            problems = run_with_budget(rig, cost, expected)
+            problems += run_with_restarts(rig, expected, settings.restarts)
         finally:
             world.terminate()
             world.wait()

@@ -25,10 +25,15 @@ from eclose.benchmarks.load import scan_instances
 from eclose.cli.shared.output import print_table
 from eclose.core.family_gates import check_family
 from eclose.store.records.jsonl import unwrap_records
-from eclose.world.make.families import FamilyFunnel, make_families
-from eclose.world.make.instances import make_items
+from eclose.world.make.families import FamilyFunnel, make_world_families
+from eclose.world.make.instances import make_world_items
 from eclose.world.make.shapes import PROFILES
-from eclose.world.oracle.view_relations import closes, is_aligned, label_step_soundness, warrants_uniquely
+from eclose.world.oracle.view_relations import (
+    label_step_soundness,
+    trace_establishes_answer,
+    trace_pursues_question,
+    warrants_only_answer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,23 +55,23 @@ SLICES = {
 }
 
 
-def crossed(family: Family) -> bool:
+def crossed_pairs_fail(family: Family) -> bool:
     """Return whether matched pairs hold and crossed pairs fail, by the oracle's reading of the texts."""
     gold, question_view = family.gold, family.question_edit.view
     holds = (
-        is_aligned(gold.question, question_view.trace) is False
-        and is_aligned(question_view.question, gold.trace) is False
+        trace_pursues_question(gold.question, question_view.trace) is False
+        and trace_pursues_question(question_view.question, gold.trace) is False
     )
-    holds = holds and warrants_uniquely(question_view.question, question_view.evidence, question_view.answer) is True
+    holds = holds and warrants_only_answer(question_view.question, question_view.evidence, question_view.answer) is True
     for edit in family.evidence_edits:
         view, first = edit.view, edit.first_affected_step
         holds = (
             holds
-            and warrants_uniquely(gold.question, view.evidence, view.answer) is True
+            and warrants_only_answer(gold.question, view.evidence, view.answer) is True
             and label_step_soundness(view.evidence, gold.trace)[first] is False
             and label_step_soundness(gold.evidence, view.trace)[first] is False
-            and closes(gold.question, gold.trace, view.answer) is False
-            and closes(gold.question, view.trace, gold.answer) is False
+            and trace_establishes_answer(gold.question, gold.trace, view.answer) is False
+            and trace_establishes_answer(gold.question, view.trace, gold.answer) is False
         )
     return holds
 
@@ -79,7 +84,7 @@ def stream(total: int) -> tuple[float, bool]:
     """Make and check families of all profiles in turn; return the rate, and whether all pass in flat memory."""
     counts: Counter[str] = Counter()
     funnels = {name: FamilyFunnel() for name in PROFILES}
-    streams = [make_families(name, SEED, funnels[name]) for name in PROFILES]
+    streams = [make_world_families(name, SEED, funnels[name]) for name in PROFILES]
     making = 0.0
     half = 0
     for number in range(total):
@@ -87,7 +92,7 @@ def stream(total: int) -> tuple[float, bool]:
         family = next(streams[number % len(streams)])
         making += time.perf_counter() - start
         counts["gates"] += not check_family(family)
-        counts["crossed"] += crossed(family)
+        counts["crossed"] += crossed_pairs_fail(family)
         counts["edits"] += len(family.evidence_edits)
         if number in (total // 10, total // 2, total - 1):
             print(
@@ -134,7 +139,7 @@ def compare() -> None:
     """Print the world's profiles beside the real slices."""
     rows = []
     for name in PROFILES:
-        rows += describe(f"world {name}", (item.instance for item in islice(make_items(name, SEED), 400)))
+        rows += describe(f"world {name}", (item.instance for item in islice(make_world_items(name, SEED), 400)))
     folder = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
     for name, file in SLICES.items():
         if (folder / file).exists():

@@ -24,9 +24,9 @@ from eclose.core.judgment import Criterion, Judgment, StepJudgment
 from eclose.core.verdict import Verdict
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
 from eclose.world.language.values import NAME
-from eclose.world.make.instances import make_item
+from eclose.world.make.instances import make_world_item
 from eclose.world.make.shapes import PROFILES
-from eclose.world.oracle.judge import judge
+from eclose.world.oracle.judge import judge_by_oracle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ CEILING = 0.9
 
 ORACLE = "oracle"
 TRIVIAL_CRITERIA = (Criterion.ALIGNMENT, Criterion.CLOSURE, Criterion.CORRECTNESS)
-"""What the trivial judges are asked."""
+"""Criteria of the trivial judges."""
 
 _NAME = re.compile(rf"\b{NAME}")
 
@@ -53,7 +53,7 @@ class Scored(NamedTuple):
 
     planted: BrokenResponse
     answers: dict[tuple[str, Criterion], bool]
-    """What each judge says of each label."""
+    """Answer of each judge for each criterion."""
 
 
 @dataclass
@@ -144,7 +144,7 @@ def names_first_entity(instance: Instance, response: Response) -> bool:
 
 
 BEYOND = ("same words, for information", Criterion.CORRECTNESS)
-"""Correctness with a reference is a matter of words by nature; printed, and not held against the world."""
+"""Correctness with a reference is decided by words; printed, and not part of the goal."""
 
 JUDGES: dict[tuple[str, Criterion], Callable[[Instance, Response], bool]] = {
     ("answer strings", Criterion.CORRECTNESS): matches_reference,
@@ -202,10 +202,10 @@ def run() -> tuple[dict[str, Tally], list[Scored]]:
     for turn in count():
         if len(scored) >= BROKEN + RELIABLE:
             return tallies, scored
-        item = make_item(profiles[turn % 3], SEED, turn // 3)
+        item = make_world_item(profiles[turn % 3], SEED, turn // 3)
         for planted in responses(item, turn):
             start = perf_counter()
-            judged = judge(item.instance, planted.response)
+            judged = judge_by_oracle(item.instance, planted.response)
             seconds = perf_counter() - start
             tallies.setdefault(plan_name(planted.plan), Tally()).add(planted, judged, seconds)
             answers = {key: rule(item.instance, planted.response) for key, rule in JUDGES.items()}

@@ -10,7 +10,7 @@ from pages import generate
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
-from eclose.world.make.instances import WorldItem, make_item
+from eclose.world.make.instances import WorldItem, make_world_item
 
 TARGET = Path(__file__).parent / "world-examples.md"
 SEED = 7
@@ -65,7 +65,8 @@ def page() -> str:
         "and the labels are what the oracle reads out of the words.\n"
     )
     parts = [
-        example(n, make_item(profile, SEED, index), plan) for n, (profile, index, plan) in enumerate(SHOWN, start=1)
+        example(n, make_world_item(profile, SEED, index), plan)
+        for n, (profile, index, plan) in enumerate(SHOWN, start=1)
     ]
     return "\n".join([head, *parts])
 

@@ -24,7 +24,7 @@ from eclose.likelihood.render import Renderer
 from eclose.models.load_weights import load_tokenizer
 from eclose.store.records.jsonl import write_records
 from eclose.training import admission
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,23 +33,23 @@ FAMILIES = 150
 GOAL = 10.0
 
 
-def timed(work: Callable[[], admission.Admission]) -> tuple[float, admission.Admission]:
+def time_admission(work: Callable[[], admission.Admission]) -> tuple[float, admission.Admission]:
     start = process_time()
     result = work()
     return process_time() - start, result
 
 
-def ratio(profile: str, folder: Path) -> float:
+def measure_speedup(profile: str, folder: Path) -> float:
     """Return how many times faster a profile's families are admitted, and print the milliseconds of each."""
     path, record = folder / f"{profile}.jsonl", folder / f"{profile}.admission.json"
-    write_records(path, islice(make_families(profile, 7), FAMILIES))
+    write_records(path, islice(make_world_families(profile, 7), FAMILIES))
     tokenizer = load_tokenizer(packaged_weights())
-    ours, quick = timed(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
-    reread_seconds, reread = timed(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
+    ours, quick = time_admission(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
+    reread_seconds, reread = time_admission(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
     estimate = admission._LengthEstimate.surely_fits
     admission._LengthEstimate.surely_fits = lambda *_: False  # type: ignore[method-assign]
     try:
-        baseline, whole = timed(lambda: admission.admit_families(path, Renderer(tokenizer)))
+        baseline, whole = time_admission(lambda: admission.admit_families(path, Renderer(tokenizer)))
     finally:
         admission._LengthEstimate.surely_fits = estimate  # type: ignore[method-assign]
     if not quick.families.ids == reread.families.ids == whole.families.ids:
@@ -65,7 +65,7 @@ def ratio(profile: str, folder: Path) -> float:
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        value = min(ratio(profile, Path(folder)) for profile in ("2wiki", "hotpot", "musique"))
+        value = min(measure_speedup(profile, Path(folder)) for profile in ("2wiki", "hotpot", "musique"))
     holds = value >= GOAL
     return print_result(
         name="admission of families",

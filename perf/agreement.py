@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
-from eclose.metrics.agreement import AgreementRow, AnnotatedResponse, measure_agreement
+from eclose.metrics.agreement import AnnotatedResponse, AnnotatorAgreementRow, measure_annotator_agreement
 
 QUESTIONS, RESPONSES, STEPS = 866, 2_598, 12_733
 RESAMPLES = 2_000
@@ -32,7 +32,7 @@ def make_step(rng: np.random.Generator) -> StepJudgment:
     return StepJudgment(substantive=True, sound=False, failure=FAILURES[rng.integers(len(FAILURES))])
 
 
-def second_look(step: StepJudgment, rng: np.random.Generator) -> StepJudgment:
+def make_second_judgment(step: StepJudgment, rng: np.random.Generator) -> StepJudgment:
     """Return a second judgment of the step, which differs in a tenth of the cases at most."""
     return make_step(rng) if rng.random() < 0.1 else step
 
@@ -40,19 +40,19 @@ def second_look(step: StepJudgment, rng: np.random.Generator) -> StepJudgment:
 def make_pair(number: int, steps: int, rng: np.random.Generator) -> AnnotatedResponse:
     """Make a response with two judgments; every question has three responses."""
     first = [make_step(rng) for _ in range(steps)]
-    second = [second_look(step, rng) for step in first]
+    second = [make_second_judgment(step, rng) for step in first]
     labels = rng.random(4) < 0.9
     noisy = labels ^ (rng.random(4) < 0.03)
     return AnnotatedResponse(
         f"q{number % QUESTIONS}",
         (
-            judgment(f"r{number}", "A1", first, labels.tolist()),
-            judgment(f"r{number}", "A2", second, noisy.tolist()),
+            build_judgment(f"r{number}", "A1", first, labels.tolist()),
+            build_judgment(f"r{number}", "A2", second, noisy.tolist()),
         ),
     )
 
 
-def judgment(response_id: str, judge: str, steps: list[StepJudgment], labels: list[bool]) -> Judgment:
+def build_judgment(response_id: str, judge: str, steps: list[StepJudgment], labels: list[bool]) -> Judgment:
     """Build a judgment from its steps and the four labels of the whole response."""
     aligned, closed, complete, correct = labels
     return Judgment(response_id, judge, tuple(steps), aligned, closed, complete, correct)
@@ -64,17 +64,17 @@ def make_pairs(rng: np.random.Generator) -> list[AnnotatedResponse]:
     return [make_pair(number, shortest + (number < longer), rng) for number in range(RESPONSES)]
 
 
-def line(row: AgreementRow) -> str:
+def format_row(row: AnnotatorAgreementRow) -> str:
     """Format a row of the table, with a dash where a value is undefined."""
     interval = "[{:.3f}, {:.3f}]".format(*row.alpha.interval) if row.alpha.interval else "—"
-    specific = " / ".join(digits(value) for value in row.specific) if row.specific else "—"
+    specific = " / ".join(format_value(value) for value in row.specific) if row.specific else "—"
     return (
-        f"{row.judgment:22} {row.n:6,}  {digits(row.majority)}  {digits(row.raw.value)}  "
-        f"{digits(row.alpha.value)} {interval}  {specific}"
+        f"{row.judgment:22} {row.n:6,}  {format_value(row.majority)}  {format_value(row.raw.value)}  "
+        f"{format_value(row.alpha.value)} {interval}  {specific}"
     )
 
 
-def digits(value: float | None) -> str:
+def format_value(value: float | None) -> str:
     """Format a value with three decimals, or a dash for None."""
     return "—" if value is None else f"{value:.3f}"
 
@@ -83,11 +83,11 @@ def main() -> int:
     """Time the report and print whether the goal holds."""
     pairs = make_pairs(np.random.default_rng(0))
     start = perf_counter()
-    rows = measure_agreement(pairs, rng=np.random.default_rng(42), resamples=RESAMPLES)
+    rows = measure_annotator_agreement(pairs, rng=np.random.default_rng(42), resamples=RESAMPLES)
     seconds = perf_counter() - start
     print(f"{'judgment':22} {'n':>6}  maj.   raw    alpha [95 % CI]         specific")
     for row in rows:
-        print(line(row))
+        print(format_row(row))
     steps = next(row.n for row in rows if row.judgment == "Substantive status")
     print(f"{len(pairs):,} responses, {steps:,} steps, {RESAMPLES:,} resamples: {seconds:.2f} s")
     holds = seconds < GOAL and (len(pairs), steps) == (RESPONSES, STEPS)

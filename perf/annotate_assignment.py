@@ -57,7 +57,7 @@ class Run(NamedTuple):
     clock: float
 
 
-def timed(items: list[AssignmentItem], people: int, size: int) -> Run:
+def time_assignment(items: list[AssignmentItem], people: int, size: int) -> Run:
     """Assign the items once and measure both times."""
     names = [f"A{number}" for number in range(1, people + 1)]
     start, clock = process_time(), perf_counter()
@@ -65,7 +65,7 @@ def timed(items: list[AssignmentItem], people: int, size: int) -> Run:
     return Run(assignment, process_time() - start, perf_counter() - clock)
 
 
-def line(name: str, summary: AssignmentSummary, run: Run) -> str:
+def format_project(name: str, summary: AssignmentSummary, run: Run) -> str:
     """Format the counts and times of a project."""
     systems = summary.system_spreads.values()
     cells = AssignmentCountRange(min(spread.least for spread in systems), max(spread.most for spread in systems))
@@ -80,17 +80,17 @@ def line(name: str, summary: AssignmentSummary, run: Run) -> str:
 def main() -> int:
     """Assign all projects, check their counts, and print whether the goals hold."""
     paper = make_items(866, (3,))
-    runs = [timed(paper, 6, 2) for _ in range(ROUNDS)]
+    runs = [time_assignment(paper, 6, 2) for _ in range(ROUNDS)]
     best = min(runs, key=lambda run: run.seconds)
     summary = best.assignment.summary()
-    print(line("2,598 responses, two of six", summary, best))
+    print(format_project("2,598 responses, two of six", summary, best))
     holds = best.seconds < GOAL and all(run.assignment == best.assignment for run in runs)
     holds &= (summary.load_spread, summary.group_spread, summary.repeats) == ((866, 866), (173, 174), 0)
     holds &= set(summary.system_spreads.values()) == {AssignmentCountRange(288, 289)}
     for name, (questions, sizes, people, size) in OTHERS.items():
-        run = timed(make_items(questions, sizes), people, size)
+        run = time_assignment(make_items(questions, sizes), people, size)
         other = run.assignment.summary()
-        print(line(name, other, run), flush=True)
+        print(format_project(name, other, run), flush=True)
         holds &= run.seconds < LARGE_GOAL and other.load_spread.most - other.load_spread.least <= 1
         holds &= not other.repeats
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")

@@ -1,6 +1,6 @@
 """Response times of the annotation server under load: pages, drafts and submissions of simulated annotators.
 
-Everybody works as fast as they can read: they open a pass, change their mind on the way (a draft each time), submit,
+All users work without rest: they open a pass, change their mind on the way (a draft each time), submit,
 and go on. One of them adjudicates; the lead looks at the dashboard now and then. Scripts and styles are fetched with
 every page, since nothing may be kept.
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 GOAL = 0.150
 """Seconds, for 95 of 100 requests."""
 DISTINCT_QUESTIONS = 400
-"""Questions that are made anew; where there are more, they are the same again under other names."""
+"""Questions that differ; beyond this number they repeat under other ids."""
 MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.25}
 RATES = {
     "sound": ErrorRates(0.2, 0.03),
@@ -57,7 +57,7 @@ RATES = {
     "complete": ErrorRates(0.2, 0.03),
 }
 BACKGROUND_KINDS = ("dashboard", "static", "enter")
-"""What is told by itself: nobody waits for it while they label."""
+"""Kinds of requests that are printed but not part of the goal, as no annotator waits for them."""
 
 
 class WaitingLabeller(Labeller):
@@ -68,7 +68,7 @@ class WaitingLabeller(Labeller):
 
 
 def make_many(questions: int) -> World:
-    """Make the questions with three responses each; beyond ``DISTINCT_QUESTIONS`` they repeat under other ids."""
+    """Make questions with three responses each; beyond ``DISTINCT_QUESTIONS`` they repeat under other ids."""
     distinct = make_world(min(questions, DISTINCT_QUESTIONS), MIX)
     instances, responses = list(distinct.instances), list(distinct.responses)
     rounds = -(-questions // len(instances))
@@ -196,11 +196,13 @@ def table(timings: Sequence[RequestTiming]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    parser.add_argument("--users", type=int, default=8, help="one of them adjudicates")
-    parser.add_argument("--questions", type=int, default=400, help="three responses each")
-    parser.add_argument("--waiting", type=int, default=0, help="so many more wait for the adjudicator from the start")
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--warm-up", type=float, default=3.0)
+    parser.add_argument("--users", type=int, default=8, help="users in all, one of whom adjudicates")
+    parser.add_argument("--questions", type=int, default=400, help="questions, with three responses each")
+    parser.add_argument(
+        "--waiting", type=int, default=0, help="further responses that wait for the adjudicator from the start"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds that are measured")
+    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds before the measurement")
     parser.add_argument("--think", type=float, default=0.25, help="seconds before each draft and submission")
     parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine")
     options = parser.parse_args()

@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.stats.bootstrap import SettingTable, SettingWeights, bootstrap_settings, paired_hierarchical
-from eclose.stats.resampling import Strata
+from eclose.stats.bootstrap import SettingDraws, SettingScores, bootstrap_setting_means, paired_hierarchical_design
+from eclose.stats.resampling import StratifiedDesign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from eclose.stats.arrays import Floats, Indices
-    from eclose.stats.resampling import Replicates
+    from eclose.stats.resampling import BootstrapReplicates
 
 RESAMPLES = 5_000
 LOOPED = 100
@@ -96,13 +96,13 @@ def _setting_rate(by_seed: Floats, seeds: Indices, units: Indices, *, tuned: boo
     return float(np.mean([by_seed[seed][units].mean() for seed in seeds]))
 
 
-def as_weights(draws: list[list[Draw]]) -> SettingWeights:
+def as_weights(draws: list[list[Draw]]) -> SettingDraws:
     """Convert the loop's indices into the engine's counts."""
     questions = [
         [np.bincount(np.concatenate(drawn.questions), minlength=sum(DATASETS)) for drawn in drawn_backbones]
         for drawn_backbones in draws
     ]
-    return SettingWeights(
+    return SettingDraws(
         np.array([[drawn.backbone for drawn in drawn_backbones] for drawn_backbones in draws]),
         np.array(questions, float),
         np.array(
@@ -112,10 +112,10 @@ def as_weights(draws: list[list[Draw]]) -> SettingWeights:
     )
 
 
-def table_of(labels: Floats) -> SettingTable:
+def table_of(labels: Floats) -> SettingScores:
     """Arrange the labels as the engine takes them: backbones by seeds by questions by columns."""
     hits = labels.reshape(METHODS * METRICS, BACKBONES, SEEDS, -1).transpose(1, 2, 3, 0)
-    return SettingTable(hits, np.ones_like(hits))
+    return SettingScores(hits, np.ones_like(hits))
 
 
 def run_loop(labels: Floats) -> tuple[list[list[Draw]], Floats]:
@@ -125,10 +125,10 @@ def run_loop(labels: Floats) -> tuple[list[list[Draw]], Floats]:
     return draws, np.stack([looped_replicate(labels, drawn_backbones) for drawn_backbones in draws])
 
 
-def run_engine(table: SettingTable, strata: Strata) -> Replicates:
+def run_engine(table: SettingScores, strata: StratifiedDesign) -> BootstrapReplicates:
     """Run the engine over all resamples, drawing included."""
-    design = paired_hierarchical(strata, backbones=BACKBONES, seeds=SEEDS)
-    return bootstrap_settings(table, design, rng=np.random.default_rng(2), resamples=RESAMPLES)
+    design = paired_hierarchical_design(strata, backbones=BACKBONES, seeds=SEEDS)
+    return bootstrap_setting_means(table, design, rng=np.random.default_rng(2), resamples=RESAMPLES)
 
 
 def best_time(run: Callable[[], object]) -> float:
@@ -144,7 +144,7 @@ def best_time(run: Callable[[], object]) -> float:
 def main() -> int:
     """Measure both, check the engine against the loop, and print whether the goal holds."""
     labels = make_labels(np.random.default_rng(2027))
-    table, strata = table_of(labels), Strata(np.repeat(np.arange(len(DATASETS)), DATASETS))
+    table, strata = table_of(labels), StratifiedDesign(np.repeat(np.arange(len(DATASETS)), DATASETS))
     draws, looped = run_loop(labels)
     gap = float(np.abs(table.means(as_weights(draws), strata) - looped).max())
     per_resample = best_time(lambda: run_loop(labels)) / LOOPED

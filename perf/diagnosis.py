@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.diagnosis.diagnose import JudgedCase, diagnose_cases
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.oracle.judge import judge
+from eclose.world.make.instances import make_world_items
+from eclose.world.oracle.judge import judge_by_oracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +34,10 @@ GOAL = 30.0
 
 def judge_examples() -> Iterator[JudgedCase]:
     """Yield a few hundred different cases, each judged once."""
-    for item in islice(make_items("short-easy", 1), 60):
+    for item in islice(make_world_items("short-easy", 1), 60):
         for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
             if (broken := break_response(item, plan, "x")) is not None:
-                judgment = replace(judge(item.instance, broken.response), evidence_sufficient=True)
+                judgment = replace(judge_by_oracle(item.instance, broken.response), evidence_sufficient=True)
                 yield JudgedCase(item.instance, broken.response, judgment)
 
 
@@ -47,7 +47,7 @@ def make_cases() -> list[JudgedCase]:
     for number, case in enumerate(islice(cycle(list(judge_examples())), RESPONSES)):
         question = number % QUESTIONS
         instance = replace(case.instance, id=f"q{question}", benchmark=BENCHMARKS[question % 3])
-        source = Source(f"model-{number // QUESTIONS % MODELS}")
+        source = ResponseSource(f"model-{number // QUESTIONS % MODELS}")
         response = replace(case.response, id=f"r{number}", instance_id=instance.id, source=source)
         numbered.append(JudgedCase(instance, response, replace(case.judgment, response_id=response.id)))
     return numbered

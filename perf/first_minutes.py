@@ -30,7 +30,7 @@ READY = "data-ready"
 OFFLINE = ("unshare", "--net", "--map-root-user")
 
 
-def built(folder: Path) -> Path:
+def build_wheel(folder: Path) -> Path:
     """Build the wheel and return its path."""
     run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], folder)
     (wheel,) = folder.glob("eclose-*.whl")
@@ -40,20 +40,20 @@ def built(folder: Path) -> Path:
 def run(command: list[str | Path], folder: Path) -> str:
     """Run a command and return its output; exit where it fails."""
     process = subprocess.run(
-        list(map(str, command)), cwd=folder, env=bare(), capture_output=True, text=True, check=False
+        list(map(str, command)), cwd=folder, env=new_user_environment(), capture_output=True, text=True, check=False
     )
     if process.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}: {process.stdout}{process.stderr}")
     return process.stdout
 
 
-def bare() -> dict[str, str]:
+def new_user_environment() -> dict[str, str]:
     """Return the environment of a new user, without keys and settings."""
     left_out = ("ECLOSE_", "PYTHONPATH", "VIRTUAL_ENV")
     return {name: v for name, v in os.environ.items() if not name.startswith(left_out) and not name.endswith("_KEY")}
 
 
-def offline() -> list[str | Path]:
+def find_offline_command() -> list[str | Path]:
     """Return the command prefix that takes the network away, or an empty list where that is not allowed."""
     if shutil.which(OFFLINE[0]) is None:
         return []
@@ -61,7 +61,7 @@ def offline() -> list[str | Path]:
     return list(OFFLINE) if allowed else []
 
 
-def opened(page: Path, folder: Path) -> None:
+def open_report(page: Path, folder: Path) -> None:
     """Open the page in headless Chromium and require that every response is in its list."""
     browser = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
     profile = f"--user-data-dir={folder / 'browser'}"
@@ -73,13 +73,13 @@ def opened(page: Path, folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keep", type=Path, help="Copy the report there.")
+    parser.add_argument("--keep", type=Path, help="folder to copy the report to")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         wheel_folder, folder = Path(name) / "wheel", Path(name) / "user"
         wheel_folder.mkdir()
         folder.mkdir()
-        wheel, offline_prefix = built(wheel_folder), offline()
+        wheel, offline_prefix = build_wheel(wheel_folder), find_offline_command()
         network = "without a network" if offline_prefix else "with the network there, which it must not need"
         print(f"the demo runs {network}")
         programs = folder / "venv" / "bin"
@@ -88,7 +88,7 @@ def main() -> int:
             "virtual environment": lambda: run([sys.executable, "-m", "venv", "venv"], folder),
             "pip install": lambda: run([programs / "python", "-m", "pip", "install", "--quiet", wheel], folder),
             "eclose demo": lambda: run([*offline_prefix, programs / "eclose", "demo"], folder),
-            "open the report": lambda: opened(page, folder),
+            "open the report": lambda: open_report(page, folder),
         }
         seconds = {}
         for step, action in steps.items():

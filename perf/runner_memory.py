@@ -27,7 +27,7 @@ from perf.result import print_result
 
 from eclose.calls.client import CallSettings, connect_model
 from eclose.models.interface import FinishReason, Reply, Request, Usage
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
 from eclose.store.runs.runner import JobRunner, RecordJob
@@ -69,7 +69,7 @@ async def run(folder: Path) -> int:
         model = (await connect_model(Echo(), ledger, settings)).model
 
         async def ask(record: EchoRecord) -> EchoRecord:
-            reply = await model.complete(Request((Message(role="user", content=f"{record.text} {record.id}"),)))
+            reply = await model.complete(Request((PromptMessage(role="user", content=f"{record.text} {record.id}"),)))
             return EchoRecord(record.id, reply.text)
 
         job = RecordJob("ask", ask, EchoRecord)

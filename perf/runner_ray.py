@@ -51,7 +51,7 @@ SERVER = f"""
 import os, sys, time
 from eclose.world.server.faults import ServerBehaviour
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
-from eclose.world.server.app import run_server
+from eclose.world.server.app import run_model_server
 
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -61,7 +61,7 @@ def answer(request):
 
 registry = HandlerRegistry()
 registry.register(None, answer)
-run_server(registry, ServerBehaviour(latency={LATENCY}))
+run_model_server(registry, ServerBehaviour(latency={LATENCY}))
 """
 
 
@@ -141,7 +141,7 @@ def processor_seconds(process: psutil.Process) -> float:
 
 
 @contextmanager
-def served(log: Path) -> Iterator[str]:
+def serve_model(log: Path) -> Iterator[str]:
     """Start a model server in a process of its own and yield its base URL."""
     with subprocess.Popen([sys.executable, "-c", SERVER, str(log)], stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -152,7 +152,7 @@ def served(log: Path) -> Iterator[str]:
             server.wait(10)
 
 
-def measured(work: Work, folder: Path) -> dict[str, Any]:
+def run_driver(work: Work, folder: Path) -> dict[str, Any]:
     """Run a driver in a process of its own; return its figures with the server's bill."""
     settings = folder / "work.json"
     settings.write_text(json.dumps(work.__dict__))
@@ -187,7 +187,7 @@ def fullest_minute(log: Path, since: int) -> int:
 def measure(ledger: str, folder: Path) -> tuple[float, bool]:
     """Return how many times longer Ray took, and whether bill, limits and goal hold."""
     log = folder / "moments"
-    with served(log) as base_url:
+    with serve_model(log) as base_url:
         alone: list[dict[str, Any]] = []
         ray: list[dict[str, Any]] = []
         for turn in range(ROUNDS):  # by turns, since the load of a machine changes
@@ -195,9 +195,9 @@ def measure(ledger: str, folder: Path) -> tuple[float, bool]:
                 # Each asks questions of its own, so that none finds another's answers.
                 run = f"{name}-{turn + 1}"
                 items = write_items(folder / f"{run}.jsonl", RECORDS, run)
-                rows.append(measured(Work(ledger, run, base_url, items, alone=name == "alone"), folder))
+                rows.append(run_driver(Work(ledger, run, base_url, items, alone=name == "alone"), folder))
         items = write_items(folder / "paced.jsonl", PACED_RECORDS, "paced")
-        paced = measured(Work(ledger, "paced", base_url, items, PER_MINUTE), folder)
+        paced = run_driver(Work(ledger, "paced", base_url, items, PER_MINUTE), folder)
     exact = all(figures["paid"] == RECORDS for figures in alone + ray) and paced["paid"] == PACED_RECORDS
     fullest = fullest_minute(log, since=2 * ROUNDS * RECORDS)
     print(f"{fullest} requests in the fullest minute, of {PER_MINUTE} allowed")

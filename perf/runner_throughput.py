@@ -29,14 +29,14 @@ from campaigns.runner_faults import STAGES, Draft, jobs, serve
 from perf.result import print_result
 
 from eclose.calls.client import CallSettings, open_connection
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
 from eclose.store.runs.runner import JobRunner
 from eclose.store.runs.step import PipelineStep
 from eclose.store.runs.write_results import write_run_results
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -59,7 +59,7 @@ class Timing:
         return f"{self.seconds:.2f} s, {self.cpu:.2f} s of CPU"
 
 
-async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
+async def run_bare_loop(base_url: str, drafts: list[Draft], concurrency: int) -> int:
     """Ask about all drafts with a plain client: each worker takes a record and asks three times."""
     prompt = ResponsePrompt(demonstrations=0)
     waiting, finished = iter(drafts), 0
@@ -75,7 +75,7 @@ async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
                 for _ in STAGES:
                     messages = prompt.messages(draft.instance.question, draft.instance.evidence)
                     history = "".join(f"\nSaid before: {text}" for text in replies)
-                    request = [Message(role="system", content=messages[0]["content"] + history), *messages[1:]]
+                    request = [PromptMessage(role="system", content=messages[0]["content"] + history), *messages[1:]]
                     reply = await client.chat.completions.create(
                         model="world",
                         messages=request,  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ async def bare(base_url: str, drafts: list[Draft], concurrency: int) -> int:
     return finished
 
 
-async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> int:
+async def run_recorded(base_url: str, source: Path, folder: Path, concurrency: int) -> int:
     """Run the same drafts through ledger, limits, runner and exports."""
     stage = PipelineStep("throughput", {}, (source,), folder / "out.jsonl")
     async with Ledger.open(folder / "ledger.db", run=stage.work_id) as ledger:
@@ -102,7 +102,7 @@ async def ours(base_url: str, source: Path, folder: Path, concurrency: int) -> i
     return manifest.counts.accepted
 
 
-def timed(work: Awaitable[int], expected: int) -> Timing:
+def time_run(work: Awaitable[int], expected: int) -> Timing:
     """Measure wall time and CPU time of this process."""
 
     async def main() -> int:
@@ -121,22 +121,26 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    drafts = [Draft(item.instance.id, item.instance) for item in islice(make_items("short-easy", 0), options.records)]
+    drafts = [
+        Draft(item.instance.id, item.instance) for item in islice(make_world_items("short-easy", 0), options.records)
+    ]
     plain, recorded = [], []
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "drafts.jsonl"
         jsonl.write_records(source, drafts)
         server, base_url = serve(LATENCY, jitter=0.0)
         try:
-            timed(
-                bare(base_url, drafts[: options.concurrency], options.concurrency),
+            time_run(
+                run_bare_loop(base_url, drafts[: options.concurrency], options.concurrency),
                 min(options.concurrency, options.records),
             )
             for number in range(options.rounds):
                 round_folder = Path(folder) / str(number)
                 round_folder.mkdir()
-                plain.append(timed(bare(base_url, drafts, options.concurrency), len(drafts)))
-                recorded.append(timed(ours(base_url, source, round_folder, options.concurrency), len(drafts)))
+                plain.append(time_run(run_bare_loop(base_url, drafts, options.concurrency), len(drafts)))
+                recorded.append(
+                    time_run(run_recorded(base_url, source, round_folder, options.concurrency), len(drafts))
+                )
                 print(f"round {number + 1}: bare loop {plain[-1]}; ours {recorded[-1]}", flush=True)
         finally:
             server.terminate()

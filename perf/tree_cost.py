@@ -51,7 +51,7 @@ from eclose.likelihood.spans import SpanScore
 from eclose.models.load_weights import load_model, load_tokenizer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.training.objective import Method, build_objective
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 DEFAULT = ("wide:2wiki", "wide:hotpot", "wide:musique", "smollm2:2wiki")
 GOALS = {"wide": (7.0, 0.65), "smollm2": (6.5, 0.75)}
-"""At least so many times faster than fifteen sequences, and at most so much of CF-SFT."""
+"""Least speed-up over fifteen sequences, and largest share of the time of CF-SFT."""
 FAMILIES = 15
 ROUNDS = 3
 CLOSE = (2e-5, 5e-5)
@@ -111,7 +111,7 @@ def fewest_tokens(scores: Iterable[SpanScore]) -> int:
 def median_family(profile: str, renderer: Renderer) -> Work:
     """Return the family whose tree saves the median of ``FAMILIES`` families."""
     candidates = []
-    for family in islice(make_families(profile, 7), FAMILIES):
+    for family in islice(make_world_families(profile, 7), FAMILIES):
         pack = FamilyScores(family, family.evidence_edits[0], renderer)
         work = Work(E_CLOSURE.scores(pack), CF_SFT.scores(pack))
         candidates.append((sum(lengths(work.closure)) / len(work.tree.layout), work))
@@ -253,7 +253,7 @@ def peak_of(kind: str, scheme: str, work: Work, folder: str) -> int:
 
 def _report_peak(sender: Any, kind: str, scheme: str, work: Work, folder: str) -> None:
     model = build(kind, folder)
-    model(input_ids=torch.zeros(1, 8, dtype=torch.long), use_cache=False)  # what is set up once is not a step's
+    model(input_ids=torch.zeros(1, 8, dtype=torch.long), use_cache=False)  # one-time set-up is not part of a step
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     SCHEMES[scheme](model, work)
@@ -278,7 +278,7 @@ class Timing:
     cpu: float
 
 
-def timed(model: Any, work: Work, rounds: int) -> tuple[dict[str, Timing], dict[str, tuple[float, Tensor]]]:
+def time_schemes(model: Any, work: Work, rounds: int) -> tuple[dict[str, Timing], dict[str, tuple[float, Tensor]]]:
     """Measure seconds, loss and gradient of every scheme, in turn, so that a busy minute affects all of them.
 
     Fifteen sequences run once: they take longer than all else together, and long runs are steady.
@@ -306,7 +306,7 @@ def gradient(model: Any) -> Tensor:
     return torch.cat([part.grad.flatten() for part in model.parameters() if part.grad is not None])
 
 
-def equal(results: dict[str, tuple[float, Tensor]]) -> bool:
+def gradients_agree(results: dict[str, tuple[float, Tensor]]) -> bool:
     """Return whether tree and sequences agree on loss and gradient."""
     (loss, slope), (plain_loss, plain_slope) = results["tree"], results["fifteen"]
     gaps = abs(loss - plain_loss), float((slope - plain_slope).norm() / plain_slope.norm())
@@ -323,7 +323,7 @@ def compare(kind: str, profile: str, model: Any, work: Work, rounds: int) -> tup
         f"(fewest possible {least:,}); rows of logits {len(tree.readout.rows)}",
         flush=True,
     )
-    timings, results = timed(model, work, rounds)
+    timings, results = time_schemes(model, work, rounds)
     base = timings["SFT"].wall
     for scheme, timing in timings.items():
         print(f"  {scheme:8} {timing.wall:7.2f} s = {timing.wall / base:5.2f} SFT   (CPU {timing.cpu:7.2f} s)")
@@ -339,7 +339,7 @@ def compare(kind: str, profile: str, model: Any, work: Work, rounds: int) -> tup
         f"        {beside:.2f} of CF-SFT on the tree (by tokens {len(tree.layout) / shared:.2f}, CPU {cpu_beside:.2f})"
     )
     at_least, at_most = GOALS[kind]
-    agree = equal(results)
+    agree = gradients_agree(results)
     return faster, agree and len(tree.layout) == least and faster >= at_least and share <= at_most
 
 
@@ -348,7 +348,7 @@ def ratios(timings: dict[str, Timing], clock: str) -> tuple[float, float]:
     return fifteen / tree, tree / anchors
 
 
-def memory(kind: str, work: Work, folder: str) -> bool:
+def compare_memory(kind: str, work: Work, folder: str) -> bool:
     """Compare memory peaks of single steps; the tree is one step, so its baseline is CF-SFT as a batch of three."""
     peaks = {scheme: peak_of(kind, scheme, work, folder) for scheme in ("CF-SFT", "CF-SFT, a batch", "tree")}
     listing = ", ".join(f"{scheme} {peak / 2**20:,.0f} MiB" for scheme, peak in peaks.items())
@@ -391,7 +391,7 @@ def run(options: argparse.Namespace, renderer: Renderer, folder: str) -> tuple[f
         work = median_family(profile, renderer)
         work = work.renumbered() if kind == "wide" else work
         if not options.no_memory and kind not in models:
-            goals_held.append(memory(kind, work, folder))
+            goals_held.append(compare_memory(kind, work, folder))
         if kind not in models:
             models[kind] = build(kind, folder, options.threads)
         faster, holds = compare(kind, profile, models[kind], work, options.rounds)

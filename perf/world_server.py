@@ -24,7 +24,7 @@ GOAL = 500
 
 SERVER = """
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
-from eclose.world.server.app import run_server
+from eclose.world.server.app import run_model_server
 
 
 def answer(request):
@@ -33,7 +33,7 @@ def answer(request):
 
 registry = HandlerRegistry()
 registry.register("verdict", answer)
-run_server(registry)
+run_model_server(registry)
 """
 
 SCHEMA = {

@@ -21,8 +21,8 @@ import eclose
 from eclose.cli.main import app
 from eclose.demo import DemoRun
 from eclose.store.runs.runner import JobRunner
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -76,7 +76,7 @@ def measure() -> CallPath:
         finally:
             sys.setprofile(None)
 
-    with tempfile.TemporaryDirectory() as temporary, ServerThread(build_world_registry()) as server:
+    with tempfile.TemporaryDirectory() as temporary, ModelServerThread(build_world_handlers()) as server:
         folder = Path(temporary) / "run"
         DemoRun(folder, 1).write()
         for path in folder.glob("judgments*"):

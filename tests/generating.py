@@ -13,11 +13,11 @@ from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
 from eclose.generation import GenerateSettings
 from eclose.generation import generate_responses as run
-from eclose.protocol.response_prompt import parse_input
+from eclose.protocol.response_prompt import parse_question_message
 from eclose.store.records.jsonl import write_records
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def questions(path, count=12, ids=None):
     """A file of questions of the world."""
     from dataclasses import replace
 
-    made = [item.instance for item in islice(make_items("short-easy", 3), count)]
+    made = [item.instance for item in islice(make_world_items("short-easy", 3), count)]
     if ids is not None:
         made = [replace(instance, id=id_) for instance, id_ in zip(made, ids, strict=True)]
     write_records(path, made)
@@ -41,23 +41,23 @@ def questions(path, count=12, ids=None):
 
 def world(request: ChatRequest) -> ScriptedReply:
     """What the world itself says."""
-    return build_world_registry().handler(None)(request)
+    return build_world_handlers().handler(None)(request)
 
 
 def asked(request: ChatRequest) -> str:
     """The question of a request."""
-    found = parse_input(request.messages[-1]["content"])
+    found = parse_question_message(request.messages[-1]["content"])
     assert found is not None
     return found[0]
 
 
-def server(handler: Callable[[ChatRequest], ScriptedReply] = world, behaviour: Any = None) -> ServerThread:
+def server(handler: Callable[[ChatRequest], ScriptedReply] = world, behaviour: Any = None) -> ModelServerThread:
     registry = HandlerRegistry()
     registry.register(None, handler)
-    return ServerThread(registry, behaviour)
+    return ModelServerThread(registry, behaviour)
 
 
-def paid(server: ServerThread) -> int:
+def paid(server: ModelServerThread) -> int:
     return server.bill(keys=False)["totals"]["paid"]
 
 

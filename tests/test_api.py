@@ -16,9 +16,9 @@ from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.demo import DemoRun
 from eclose.store.records.jsonl import read_records, write_records
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 QUESTIONS = 30
 FREE = eclose.CallSettings(unpriced=True)
@@ -38,7 +38,7 @@ def files(folder, *names):
 
 @pytest.fixture(scope="session")
 def server():
-    with ServerThread(build_world_registry()) as thread:
+    with ModelServerThread(build_world_handlers()) as thread:
         yield thread.base_url
 
 
@@ -108,7 +108,7 @@ def test_generate_writes_what_the_command_writes(demo, tmp_path, server):
 
 def test_construct_writes_what_the_command_writes(tmp_path, server):
     sources = tmp_path / "sources.jsonl"
-    write_records(sources, [item.instance for item in islice(make_items("short-easy", 11), 4)])
+    write_records(sources, [item.instance for item in islice(make_world_items("short-easy", 11), 4)])
     eclose.construct(sources, constructor=server, verifier=server, out=tmp_path / "python", calls=FREE)
     flags = ("--constructor", server, "--verifier", server, "--no-price", "--out", tmp_path / "command")
     command("construct", sources, *flags)
@@ -248,6 +248,6 @@ def test_examples_of_the_interface_run(name, demo, server, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     copy_run(demo, tmp_path / "run")
     (tmp_path / "demo").symlink_to(demo)
-    write_records(tmp_path / "sources.jsonl", [item.instance for item in islice(make_items("short-easy", 11), 3)])
+    write_records(tmp_path / "sources.jsonl", [item.instance for item in islice(make_world_items("short-easy", 11), 3)])
     module = importlib.import_module(name)
     assert doctest.testmod(module, extraglobs={"eclose": eclose, "server": server}).failed == 0

@@ -16,7 +16,7 @@ from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol import disclosure
 from eclose.protocol.judging import build_judge_prompt
 from eclose.world.oracle import judge as oracle
-from eclose.world.oracle.view_relations import find_answers
+from eclose.world.oracle.view_relations import find_warranted_answers
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,9 @@ def test_every_system_answers_every_question_once(rows, every):
 
 def test_the_truth_is_what_the_oracle_reads(every):
     assert [
-        one.response.id for one in every if oracle.judge(one.instance, one.response).verdict != one.truth.verdict
+        one.response.id
+        for one in every
+        if oracle.judge_by_oracle(one.instance, one.response).verdict != one.truth.verdict
     ] == []
 
 
@@ -56,7 +58,7 @@ def test_every_kind_of_failure_is_in_it(every):
     found = {
         (step.failure, one.truth.verdict.correct)
         for one in every
-        for step in oracle.judge(one.instance, one.response).steps
+        for step in oracle.judge_by_oracle(one.instance, one.response).steps
         if one.truth.verdict.closed and one.truth.verdict.aligned
     }
     assert {code for code, right in found if code and right} == set(LocalFailure)
@@ -77,7 +79,9 @@ def test_the_candidate_looks_better_and_is_less_reliable(every):
 
 def test_retrieval_fails_now_and_then_and_the_passages_keep_their_places(rows):
     lacking = [
-        row[0].instance for row in rows if len(find_answers(row[0].instance.question, row[0].instance.evidence)) != 1
+        row[0].instance
+        for row in rows
+        if len(find_warranted_answers(row[0].instance.question, row[0].instance.evidence)) != 1
     ]
     assert 0.3 * RETRIEVAL_FAILURE_RATE < len(lacking) / len(rows) < 2 * RETRIEVAL_FAILURE_RATE
     for instance in lacking:

@@ -13,7 +13,7 @@ from tests.generating import FREE, asked, generate, paid, questions, server, wor
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
-from eclose.core.response import Response, Source
+from eclose.core.response import Response, ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, count_incomplete_responses, forecast_generation, plan_generation
 from eclose.models.adapter_effect import refuse_idle_adapter
@@ -521,26 +521,30 @@ def test_an_adapter_trained_with_default_settings_still_names_method_and_seed(tm
 
     folder = tiny.adapter(tmp_path / "trained" / "selected", 1)
     found = find_model(str(weights), adapter=folder, recipe=old_recipe(weights))
-    assert found.source == Source("tiny", "e_closure", 42)
+    assert found.source == ResponseSource("tiny", "e_closure", 42)
     named = find_model(str(weights), adapter=folder, recipe={**old_recipe(weights), "method": "sft", "seed": 0})
-    assert named.source == Source("tiny", "sft", 0)
+    assert named.source == ResponseSource("tiny", "sft", 0)
 
 
 def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
     from tests.models import tiny
 
     folder = tiny.adapter(tmp_path / "elsewhere", 1)
-    assert find_model(str(weights), adapter=folder).source == Source("tiny", "elsewhere", None)
+    assert find_model(str(weights), adapter=folder).source == ResponseSource("tiny", "elsewhere", None)
 
 
 @pytest.mark.parametrize(
     ("base_model", "recipe", "expected"),
     [
-        (None, {"model": "Qwen/Qwen3-8B"}, Source("Qwen/Qwen3-8B", "e_closure", 42)),
-        ("base", {"model": "Qwen/Qwen3-8B", "method": "cf_sft", "seed": 44}, Source("Qwen/Qwen3-8B", "cf_sft", 44)),
-        ("base", {"model": "/far/away/qwen3-8b"}, Source("qwen3-8b", "e_closure", 42)),
-        ("Qwen/Qwen3-8B", {}, Source("Qwen/Qwen3-8B", "tuned", None)),
-        (None, {}, Source("tuned")),
+        (None, {"model": "Qwen/Qwen3-8B"}, ResponseSource("Qwen/Qwen3-8B", "e_closure", 42)),
+        (
+            "base",
+            {"model": "Qwen/Qwen3-8B", "method": "cf_sft", "seed": 44},
+            ResponseSource("Qwen/Qwen3-8B", "cf_sft", 44),
+        ),
+        ("base", {"model": "/far/away/qwen3-8b"}, ResponseSource("qwen3-8b", "e_closure", 42)),
+        ("Qwen/Qwen3-8B", {}, ResponseSource("Qwen/Qwen3-8B", "tuned", None)),
+        (None, {}, ResponseSource("tuned")),
     ],
 )
 def test_a_served_adapter_is_known_by_its_backbone_method_and_seed(base_model, recipe, expected):
@@ -554,17 +558,17 @@ def test_a_served_adapter_has_the_source_of_the_same_adapter_loaded_here(tmp_pat
     served = find_model("tuned", base_url="http://10.0.0.5:8000/v1", base_model="tiny", recipe=recipe, environ={})
     assert served.source == find_model(str(weights), adapter=adapter, recipe=recipe).source
     plain = find_model("tiny", base_url="http://10.0.0.5:8000/v1", environ={})
-    assert plain.source == find_model(str(weights)).source == Source("tiny")
+    assert plain.source == find_model(str(weights)).source == ResponseSource("tiny")
 
 
 def test_a_provider_stays_in_the_name_of_its_model():
-    assert find_model("openai/gpt-x", environ={"OPENAI_API_KEY": "k"}).source == Source("openai/gpt-x")
-    assert find_model("vllm/Qwen/Qwen3-8B", environ={}).source == Source("Qwen/Qwen3-8B")
+    assert find_model("openai/gpt-x", environ={"OPENAI_API_KEY": "k"}).source == ResponseSource("openai/gpt-x")
+    assert find_model("vllm/Qwen/Qwen3-8B", environ={}).source == ResponseSource("Qwen/Qwen3-8B")
 
 
 def test_what_is_said_of_a_source_comes_first_and_decides_the_run(instances, tmp_path):
     with server() as model:
-        sources = Source("Qwen/Qwen3-8B", "sft", 43), Source("Qwen/Qwen3-8B", "sft", 44)
+        sources = ResponseSource("Qwen/Qwen3-8B", "sft", 43), ResponseSource("Qwen/Qwen3-8B", "sft", 44)
         found = [find_model("world", base_url=model.base_url, source=source, environ={}) for source in sources]
         generate(instances, model, tmp_path / "run", model=found[0])
         assert {one.source for one in responses(tmp_path / "run")} == {sources[0]}
@@ -602,7 +606,7 @@ def test_the_command_takes_a_served_adapters_source_from_its_recipe(instances, t
         out = tmp_path / f"out{number}"
         done = served(tuned_server, instances, out, "--adapter-recipe", where)
         assert done.exit_code == 0, done.output
-        assert {one.source for one in responses(out)} == {Source("Qwen/Qwen3-8B", "e_closure", 43)}
+        assert {one.source for one in responses(out)} == {ResponseSource("Qwen/Qwen3-8B", "e_closure", 43)}
         assert json.loads((out / "responses.jsonl.manifest.json").read_text())["settings"]["demonstrations"] == 0
         assert "training seed" not in done.output
     with pytest.raises(SettingError, match=r"training-seed: --training-seed says 44, the recipe of .* says 43"):
@@ -615,9 +619,9 @@ def test_the_command_takes_a_served_adapters_source_from_flags(instances, tmp_pa
     flags = ("--backbone", "Qwen/Qwen3-8B", "--method", "sft", "--training-seed", 0)
     done = served(tuned_server, instances, tmp_path / "a", *flags)
     assert done.exit_code == 0, done.output
-    assert {one.source for one in responses(tmp_path / "a")} == {Source("Qwen/Qwen3-8B", "sft", 0)}
+    assert {one.source for one in responses(tmp_path / "a")} == {ResponseSource("Qwen/Qwen3-8B", "sft", 0)}
     silent = served(tuned_server, instances, tmp_path / "b")
-    assert {one.source for one in responses(tmp_path / "b")} == {Source("plain", "tuned", None)}
+    assert {one.source for one in responses(tmp_path / "b")} == {ResponseSource("plain", "tuned", None)}
     assert "the training seed of tuned is not known" in silent.output
 
 

@@ -14,7 +14,7 @@ from eclose import testing
 from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Judgment, StepJudgment
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.demo import PEOPLE, DemoRun
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import (
@@ -36,7 +36,7 @@ INSTANCE = Instance("i", "Where?", (Passage("0", "", "Arica."),), "Arica", bench
 
 
 def case(*, number=0, answer="Arica", closed=True):
-    response = Response(f"r{number}", "i", Trace.of("x"), answer, Source("m"))
+    response = Response(f"r{number}", "i", Trace.of("x"), answer, ResponseSource("m"))
     labels = {"aligned": True, "closed": closed, "complete": True, "correct": True, "evidence_sufficient": True}
     return JudgedCase(INSTANCE, response, Judgment(f"r{number}", "judge", (StepJudgment(True, True),), **labels))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .error_model import Truth
 
 Forms: TypeAlias = dict[str, list[dict[str, str]]]
-"""What one person submitted, by pass."""
+"""Submitted entries of one person, by pass."""
 Pair: TypeAlias = tuple[str | None, str | None]
 
 
@@ -29,7 +29,7 @@ class Count(NamedTuple):
     n: int
     raw: float
     alpha: float | None
-    """None where one label is all that was given."""
+    """None where all labels are the same."""
 
 
 class SubjectForms(NamedTuple):
@@ -37,7 +37,7 @@ class SubjectForms(NamedTuple):
 
     first: list[Forms]
     last: Forms | None
-    """The adjudicator's."""
+    """Forms of the adjudicator."""
 
 
 def read(connection: Connection, kind: str) -> dict[str, SubjectForms]:

@@ -33,7 +33,7 @@ class Audit:
     doubled: int = 0
     took: int = 0
     unfinished: int = 0
-    """Tasks that nobody got to. None would mean that servers were killed that nobody used."""
+    """Tasks without a submission of every pass. Zero would mean that some kills met no load."""
     events: int = 0
     drafts: int = 0
     reopened: int = 0
@@ -79,7 +79,7 @@ def _compare(result: Audit, diary: Mapping[str, Any], rows: Mapping[tuple[str, s
             result.given_up += 1
             result.given_up_kept += recorded
         elif recorded or sent["status"] != 409 or row is None:
-            # Closed is right only where another form of the same pass was recorded, which nobody had an answer to.
+            # A refusal is right only where another form of the same pass was recorded without an answer.
             result.problems.append(
                 f"a form of pass {sent['name']} was answered with {sent['status']}, recorded: {recorded}"
             )
@@ -94,16 +94,16 @@ def _strange(rows: Mapping[tuple[str, str], Any], diaries: Mapping[str, Any]) ->
     }
     for (task, name), row in rows.items():
         if (task, name, row.key, json.dumps(json.loads(row.entries))) not in sent:
-            yield f"pass {name} of a task holds what nobody sent"
+            yield f"pass {name} of a task holds a form that was never sent"
 
 
 def _unwhole(connection: Connection) -> Iterator[str]:
     """Yield a problem for every submission that is recorded only in part."""
     for row in connection.execute(_CURSORS):
         if row.done != row.finished:
-            yield f"somebody has finished {row.finished} tasks, and is said to have finished {row.done}"
+            yield f"a person has finished {row.finished} tasks, and the cursor says {row.done}"
     if count := connection.execute(_UNCOMPARED).scalar_one():
-        yield f"{count} responses that two judged otherwise do not wait for an adjudicator"
+        yield f"{count} responses with different labels do not wait for an adjudicator"
     if count := connection.execute(_LEFT_OVER).scalar_one():
         yield f"{count} drafts of submitted passes were left"
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 PASSWORD = "nine lanterns beside a quiet harbour"
 LOST = (OSError, HTTPException)
-"""What a connection that breaks raises."""
+"""Errors of a broken connection."""
 
 _FORM_HEADERS = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 _NAMED = re.compile(r'<(?:script src|link rel="(?:icon|stylesheet)" href)="(/static/[^"]+)"')
@@ -43,9 +43,9 @@ class Form:
 
     action: str
     fields: dict[str, str] = field(default_factory=dict)
-    """Hidden ones, and choices that are made already."""
+    """Hidden fields, and choices made before."""
     choices: dict[str, list[str]] = field(default_factory=dict)
-    """What may be chosen, by the names of radio buttons."""
+    """Values by the name of the radio buttons."""
 
 
 class Reader(HTMLParser):

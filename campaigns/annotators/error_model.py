@@ -26,20 +26,20 @@ class Truth:
 
     @property
     def trouble(self) -> bool:
-        """Whether one of its steps does not hold."""
+        """Whether one of its steps is unsound."""
         return any(step.sound is False for step in self.step_labels)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:
-    """How often one decision goes wrong, by what is true."""
+    """Error rates of a decision, by its true value."""
 
     missed: float = 0.0
-    """Says yes where no holds."""
+    """Rate of yes where no is true."""
     alarms: float = 0.0
-    """Says no where yes holds."""
+    """Rate of no where yes is true."""
     in_trouble: float | None = None
-    """The same, in a response with an unsound step, if that is another."""
+    """Rate of no where yes is true, in a response with an unsound step; None where it is ``alarms``."""
 
     def look(self, holds: bool, rng: Random, *, trouble: bool = False) -> bool:
         if not holds:
@@ -52,18 +52,18 @@ EXACT = ErrorRates()
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAnnotator:
-    """How somebody decides. Without rates they are always right."""
+    """Annotator with error rates; without rates, always right."""
 
     name: str
     rates: Mapping[str, ErrorRates] = field(default_factory=dict)
-    """By the names of fields."""
+    """Error rates by the name of the field."""
     miscoded: float = 0.0
-    """How often another code is chosen than the right one."""
+    """Rate of wrong codes."""
     codes: Mapping[str, float] = field(default_factory=dict)
-    """How common each code is: who is mistaken, or finds fault where there is none, takes a common one."""
+    """Frequency of each code, by which a wrong code is drawn."""
 
     def steps(self, truth: Truth) -> list[dict[str, str]]:
-        """The entries of pass A."""
+        """Return the entries of pass A."""
         trouble = truth.trouble
         return [
             self._step(step, trouble, self._rng(truth.question, "A", number))
@@ -71,7 +71,7 @@ class SimulatedAnnotator:
         ]
 
     def whole(self, truth: Truth, name: str) -> list[dict[str, str]]:
-        """The one entry of pass B, C or D."""
+        """Return the single entry of pass B, C or D."""
         rng = self._rng(truth.question, name)
         holds = {field_name: bool(getattr(truth.verdict, field_name)) for field_name in _WHOLE[name]}
         return [
@@ -82,7 +82,7 @@ class SimulatedAnnotator:
         ]
 
     def screening(self, question: str, code: Ineligibility | None) -> list[dict[str, str]]:
-        """The one entry of a question."""
+        """Return the single entry of the screening of a question."""
         rng = self._rng(question, "S")
         if (eligible := self._yes("eligible", code is None, rng)) == YES:
             return [{"eligible": eligible}]
@@ -115,5 +115,5 @@ class SimulatedAnnotator:
         return str(rng.choices(others, [self.codes.get(str(code), 1.0) for code in others])[0])
 
     def _rng(self, *about: object) -> Random:
-        """The same person decides the same matter alike, whenever they are asked and by whichever machine."""
+        """Return a generator that depends on annotator and subject alone, so decisions repeat on any machine."""
         return Random(f"{self.name}/{'/'.join(map(str, about))}")

@@ -1,4 +1,4 @@
-"""Somebody who works: from the first page to the next task, through its passes, until nothing is left."""
+"""Labeller that drives the pages: from the first page through all passes of all tasks, until the queue is empty."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAKE = re.compile(r'<form method="post" action="/take">')
 
 
 class TruthIndex:
-    """All that is true, found by what a page shows."""
+    """Index of the truth by the texts that a page shows."""
 
     def __init__(self, truths: Iterable[Truth], ineligible: Mapping[str, Ineligibility] | None = None) -> None:
         self._by_trace: dict[tuple[str, str], Truth] = {}
@@ -33,7 +33,7 @@ class TruthIndex:
             self._by_answer[truth.question, trace, truth.answer] = truth
 
     def entries(self, annotator: SimulatedAnnotator, name: str, page: Reader, count: int) -> list[dict[str, str]]:
-        """What somebody says to a page: of a pass, with so many entries."""
+        """Return the annotator's entries for a page of this pass with ``count`` entries."""
         question, *words = page.words
         if name == "S":
             return annotator.screening(question, self._ineligible.get(question))
@@ -45,7 +45,7 @@ class TruthIndex:
 
 
 class Labeller:
-    """Does all that is given to one person."""
+    """Works off the queue of one person."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Labeller:
         self.submitted = 0
 
     def work(self) -> None:
-        """Until nothing waits, or it is time to stop."""
+        """Work until the queue is empty or ``until`` returns True."""
         for task in self._tasks():
             where: str | None = task
             while where is not None and where.startswith("/tasks/") and not self._until():
@@ -84,11 +84,11 @@ class Labeller:
                 return
 
     def wait_for_more(self) -> bool:
-        """Whether somebody for whom nothing waits looks in again later."""
+        """Return whether to look again later when the queue is empty."""
         return False
 
     def submit_pass(self, where: str) -> str | None:
-        """Open a pass, decide, submit; where the server sends one next."""
+        """Open a pass, decide and submit; return the path the server redirects to."""
         answer = self.browser.get(where, "page")
         assert answer.status == 200, answer
         page = Reader(answer.text)
@@ -99,7 +99,7 @@ class Labeller:
         return self.submit(form, entries)
 
     def decide(self, form: Form, page: Reader) -> list[dict[str, str]]:
-        """What the person says to a page; only what it has a control for."""
+        """Return the annotator's entries for the page and check that it has a control for each."""
         name = form.action.rsplit("/", 1)[1]
         count = max(int(field_name.partition(".")[0]) for field_name in form.choices)
         entries = self.truths.entries(self.annotator, name, page, count)
@@ -108,7 +108,7 @@ class Labeller:
         return entries
 
     def save_drafts(self, form: Form, entries: list[dict[str, str]]) -> None:
-        """Save on the way, as the page does while somebody decides."""
+        """Save drafts on the way, as the page does during decisions."""
         chosen = list(fields_of(entries).items())
         for number in range(self._drafts):
             self._pause()
@@ -129,10 +129,10 @@ class Labeller:
 
 
 def fields_of(entries: list[dict[str, str]]) -> dict[str, str]:
-    """Entries as the fields of a form."""
+    """Convert entries into the fields of a form."""
     return {f"{number}.{name}": value for number, entry in enumerate(entries, start=1) for name, value in entry.items()}
 
 
 def hidden_of(form: Form) -> dict[str, str]:
-    """What a form carries along; not what was chosen before."""
+    """Return the hidden fields of a form, without earlier choices."""
     return {name: value for name, value in form.fields.items() if name not in form.choices}

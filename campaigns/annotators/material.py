@@ -9,9 +9,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.core.instance import Instance
-from eclose.core.response import Response, Source
+from eclose.core.response import Response, ResponseSource
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
-from eclose.world.make.instances import WorldItem, make_items
+from eclose.world.make.instances import WorldItem, make_world_items
 
 from .error_model import Truth
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 SYSTEMS = ("one", "two", "three")
 PROFILES = {"2wiki": 278, "musique": 255, "hotpot": 333}
-"""The paper's questions after screening, by benchmark."""
+"""Questions of the paper after screening, by benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Questions, responses, and what is true of these."""
+    """Questions, responses, and the truth about the responses."""
 
     instances: Sequence[Instance]
     responses: Sequence[Response]
@@ -35,13 +35,13 @@ class World:
 def make_world(
     questions: int, mix: Mapping[tuple[FailurePlan, ...], float], *, systems: Sequence[str] = SYSTEMS, seed: int = 42
 ) -> World:
-    """Each question answered by each system, failing as the mix says; the rest is reliable."""
+    """Make a response of each system to each question, failing by the shares of ``mix``; the rest is reliable."""
     share = sum(PROFILES.values())
     counts = {name: round(questions * count / share) for name, count in PROFILES.items()}
     counts["hotpot"] += questions - sum(counts.values())
     instances, pairs = [], []
     for profile, count in counts.items():
-        for item in islice(make_items(profile, seed), count):
+        for item in islice(make_world_items(profile, seed), count):
             instances.append(item.instance)
             pairs += [_answered(item, system, mix) for system in systems]
     return World(instances, [response for response, _ in pairs], [truth for _, truth in pairs])
@@ -52,14 +52,16 @@ def _answered(item: WorldItem, system: str, mix: Mapping[tuple[FailurePlan, ...]
     tried = (break_response(item, plan, f"annotate/{system}") for plan in _plans(mix, rng))
     broken = next(candidate for candidate in tried if candidate is not None)
     name = f"{item.instance.id}/{system}"
-    response = Response.from_completion(name, item.instance.id, broken.response.completion or "", Source(system))
+    response = Response.from_completion(
+        name, item.instance.id, broken.response.completion or "", ResponseSource(system)
+    )
     assert len(response.trace.texts) == len(broken.steps)
     question, steps = item.instance.question, tuple(response.trace.texts)
     return response, Truth(name, question, steps, response.answer, broken.steps, broken.verdict)
 
 
 def _plans(mix: Mapping[tuple[FailurePlan, ...], float], rng: Random) -> Iterator[FailurePlan]:
-    """How a response is to fail, at best; not every question admits every failure."""
+    """Yield the plans to try in turn; not every question admits every failure."""
     roll = rng.random()
     for plans, share in mix.items():
         if roll < share:

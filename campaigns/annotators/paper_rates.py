@@ -19,7 +19,7 @@ from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.world.faulty.bad_sources import make_bad_source
 from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 
 from .error_model import ErrorRates, SimulatedAnnotator
 from .material import PROFILES
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A row of the paper's table."""
+    """Row of the paper's table."""
 
     n: int
     majority: float
@@ -55,7 +55,7 @@ TABLE = {
     "Eligibility": Row(1_300, 0.706, 0.910, 0.783),
     "Ineligibility reason": Row(322, 0.400, 0.792, 0.702),
 }
-"""How common the most frequent label is, is not told of the last two: worked out from raw agreement and alpha, and put
+"""The paper does not print the share of the most frequent label for the last two: derived from raw agreement and alpha,
 near the final counts."""
 ADJUDICATED, SCREENING_ADJUDICATED = 823, 184
 FIELDS = {
@@ -67,7 +67,7 @@ FIELDS = {
     "complete": "Completeness K",
 }
 SUSPICION = 3.0
-"""False alarms are so many times as frequent in a response with an unsound step: by the paper's counts, people differ
+"""Factor of false alarms in a response with an unsound step: by the paper's counts, people differ
 mostly on responses that fail anyway (595 differ in a step, 262 in local soundness)."""
 
 # Shares of the paper's table of violations, somewhat more local ones: here one step fails, where there several do.
@@ -90,7 +90,7 @@ MIX: dict[tuple[FailurePlan, ...], float] = {
     },
 }
 
-_SPOILERS = {
+_INELIGIBLE = {
     Ineligibility.MISSING_EVIDENCE: ("missing_passage", 65),
     Ineligibility.MISSING_LINK: ("broken_link", 165),
     Ineligibility.UNDERDETERMINED: ("second_answer", 15),
@@ -99,17 +99,19 @@ _SPOILERS = {
 }
 """The paper's counts of what was excluded."""
 _BEYOND = 10_000
-"""Items from here on are nobody else's."""
+"""First item of the ineligible questions, far beyond the others."""
 
 
-def spoilt(count: int, instances: Sequence[Instance], seed: int = 42) -> list[tuple[Instance, Ineligibility]]:
-    """So many questions that cannot be used, and why, in the paper's proportions; none of them among the others."""
+def make_ineligible_questions(
+    count: int, instances: Sequence[Instance], seed: int = 42
+) -> list[tuple[Instance, Ineligibility]]:
+    """Make ineligible questions with their codes, in the paper's proportions, none of them among ``instances``."""
     rng = Random(f"spoilt/{seed}")
     questions = {instance.question for instance in instances}
-    share = count / sum(counted for _, counted in _SPOILERS.values())
+    share = count / sum(counted for _, counted in _INELIGIBLE.values())
     pairs: list[tuple[Instance, Ineligibility]] = []
-    sources = [make_items(profile, seed, _BEYOND) for profile in PROFILES]
-    for code, (kind, counted) in _SPOILERS.items():
+    sources = [make_world_items(profile, seed, _BEYOND) for profile in PROFILES]
+    for code, (kind, counted) in _INELIGIBLE.items():
         candidates = (make_bad_source(item, kind, rng) for items in zip(*sources, strict=True) for item in items)
         fresh = (instance for instance in candidates if instance is not None and instance.question not in questions)
         for instance in islice(fresh, round(counted * share)):
@@ -119,7 +121,7 @@ def spoilt(count: int, instances: Sequence[Instance], seed: int = 42) -> list[tu
 
 
 def fit(no: float, alpha: float, share: float) -> ErrorRates:
-    """The rates with which two people reach this alpha, and call about this share no, where so much is no."""
+    """Fit the error rates with which two people reach this alpha and answer about this share with no."""
     missed, alarms = np.meshgrid(np.linspace(0, 0.5, 501), np.linspace(0, 0.08, 801))
     no_share = no * (1 - missed) + (1 - no) * alarms
     differ = 2 * (no * missed * (1 - missed) + (1 - no) * alarms * (1 - alarms))
@@ -128,8 +130,8 @@ def fit(no: float, alpha: float, share: float) -> ErrorRates:
     return ErrorRates(float(missed[best]), float(alarms[best]))
 
 
-def annotators_of(truths: Sequence[Truth]) -> SimulatedAnnotator:
-    """Somebody who errs as the paper's annotators seem to, on these responses."""
+def fit_annotator(truths: Sequence[Truth]) -> SimulatedAnnotator:
+    """Fit an annotator whose agreement on these responses is the paper's."""
     rates = {}
     for name, row in FIELDS.items():
         labels = [(label, truth.trouble) for truth in truths for label in _labels(truth, name)]
@@ -147,15 +149,15 @@ def annotators_of(truths: Sequence[Truth]) -> SimulatedAnnotator:
 
 
 def _suspicious(errors: ErrorRates, troubles: Sequence[bool]) -> ErrorRates:
-    """The same rate of false alarms, most of them where something is wrong."""
+    """Shift false alarms to responses with an unsound step, at the same overall rate."""
     calm = errors.alarms / (1 + (SUSPICION - 1) * sum(troubles) / len(troubles))
     return ErrorRates(errors.missed, calm, SUSPICION * calm)
 
 
-def screeners_of(ineligible: int, questions: int) -> SimulatedAnnotator:
-    """Somebody who errs as the paper's screeners seem to."""
+def fit_screener(ineligible: int, questions: int) -> SimulatedAnnotator:
+    """Fit a screener whose agreement is the paper's."""
     table = TABLE["Eligibility"]
-    codes = {str(code): counted / sum(n for _, n in _SPOILERS.values()) for code, (_, counted) in _SPOILERS.items()}
+    codes = {str(code): counted / sum(n for _, n in _INELIGIBLE.values()) for code, (_, counted) in _INELIGIBLE.items()}
     rates = {"eligible": fit(ineligible / questions, table.alpha, 1 - table.majority)}
     return SimulatedAnnotator("screener", rates, _miscoded("Ineligibility reason", list(codes.values())), codes)
 
@@ -169,7 +171,7 @@ def _labels(truth: Truth, name: str) -> list[bool]:
 
 
 def _miscoded(row: str, shares: Sequence[float]) -> float:
-    """How often a wrong code makes two agree as often as the paper's, in so common codes: 1 - alpha of chance's."""
+    """Return the rate of wrong codes at which two people reach the paper's alpha, for codes of these shares."""
     differ = (1 - TABLE[row].alpha) * (1 - sum(share**2 for share in shares))
     # Two differ where one errs, or both in two ways, which is rare.
     return float(1 - (1 - differ) ** 0.5)

@@ -1,4 +1,4 @@
-"""People who do not give up: where the connection breaks they try again, or open the browser anew and look."""
+"""Labellers that survive broken connections: they send the form again, or open the browser anew."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 DIARY = "diary.json"
 RATES = {"sound": ErrorRates(0.2, 0.02), "aligned": ErrorRates(0.2, 0.05)}
 GIVES_UP = 0.3
-"""How often somebody whose connection broke opens the browser anew instead of trying again."""
+"""Share of broken connections after which the browser is opened anew instead of retrying."""
 
 SAVES = 0.25
-"""How often a decision is followed by a draft."""
+"""Share of decisions that are followed by a draft."""
 
 
 @dataclass
 class SentForm:
-    """One form, however often it was sent."""
+    """Form that was sent once or more."""
 
     task: str
     name: str
@@ -41,39 +41,39 @@ class SentForm:
     entries: list[dict[str, str]]
     tries: int = 0
     status: int | None = None
-    """Of the last answer; None where there never was one."""
+    """Status of the last answer; None where none arrived."""
     receipt: str | None = None
 
 
 @dataclass
 class SubmissionDiary:
-    """What somebody remembers."""
+    """Notes of a labeller, for the audit."""
 
     sent: list[SentForm] = field(default_factory=list)
     drafts: int = 0
-    """That were acknowledged."""
+    """Acknowledged drafts."""
     reopened: int = 0
-    """Pages opened again after a draft, to see what is left of it."""
+    """Pages opened again after a draft, to check what is left of it."""
     draft_loss: float = 0.0
-    """Seconds before a break in which decisions were made that the page did not have afterwards, at most."""
+    """Longest time before a break whose decisions the page had lost afterwards, in seconds."""
     problems: list[str] = field(default_factory=list)
 
 
 class _Reopen(Exception):  # noqa: N818 - not an error
-    """Somebody opens the browser anew."""
+    """Raised to open the browser anew."""
 
 
 class RetryingLabeller(Labeller):
-    """Works on, whatever happens to the server."""
+    """Labeller that continues after the server was killed."""
 
     def __init__(self, browser: Browser, annotator: SimulatedAnnotator, truths: TruthIndex, **more: Any) -> None:
         super().__init__(browser, annotator, truths, **more)
         self.diary = SubmissionDiary()
         self._rng = Random(f"{annotator.name}/stubborn")
         self._chosen: dict[str, tuple[str, float]] = {}
-        """What was decided on the page at hand, and when."""
+        """Decisions on the current page, with their times."""
         self._saved: dict[str, str] = {}
-        """What the server has said it keeps of it."""
+        """Decisions that the server has acknowledged as a draft."""
         self._broke: float | None = None
 
     def work(self) -> None:
@@ -94,7 +94,7 @@ class RetryingLabeller(Labeller):
         return super().decide(form, page)
 
     def _look(self, form: Form) -> None:
-        """What the page still has of what was decided before the break, if it is the same page."""
+        """Compare the choices of the reopened page with the decisions before the break."""
         assert self._broke is not None
         page_choices = {name: value for name, value in form.fields.items() if name in form.choices}
         if self._at == form.action and self._chosen:
@@ -140,7 +140,7 @@ class RetryingLabeller(Labeller):
         return answer.location
 
     def _insist(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask until there is an answer, unless somebody would rather look where they are."""
+        """Repeat the request until there is an answer, or raise ``_Reopen`` in ``GIVES_UP`` of the cases."""
         gives_up = self._rng.random() < GIVES_UP
         while True:
             try:
@@ -155,7 +155,7 @@ class RetryingLabeller(Labeller):
 
 
 def work(origin: str, links: dict[str, str], world: World, folder: Path, seed: int) -> None:
-    """All of them at once, until this process is told to stop; then what they remember is written down."""
+    """Run all labellers at once until SIGTERM; then write their diaries."""
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     truths = TruthIndex(world.truths)
@@ -177,7 +177,7 @@ def work(origin: str, links: dict[str, str], world: World, folder: Path, seed: i
 
 
 def _come_in(browser: Browser, link: str, name: str) -> None:
-    """By the invitation, or by name and password where that was used in a moment that broke off."""
+    """Join by the invitation, or log in where a broken request has used it."""
     while True:
         try:
             if browser.get(link, "enter").status == 200:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def make_project(
     folder: Path, world: World, crew: setup.AnnotationCrew, *, database: str | None = None, name: str = "study"
 ) -> dict[str, str]:
-    """A project with everybody invited; the paths of their invitations by name."""
+    """Create a project and invite its crew; return the paths of the invitations by name."""
     settings = AnnotationProjectSettings(name)
     links: dict[str, str] = {}
 
@@ -51,7 +51,7 @@ serve_annotation(state, port=0, ready=lambda url: print(url, flush=True))
 
 
 class Server:
-    """The annotation server in a process of its own."""
+    """Annotation server in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-c", _SERVE, str(folder)]
@@ -63,13 +63,13 @@ class Server:
 
     @property
     def cpu(self) -> float:
-        """Seconds of processor time so far."""
+        """Processor time so far, in seconds."""
         times = self._seen.cpu_times()
         return float(times.user + times.system)
 
     @property
     def memory(self) -> float:
-        """MiB it holds now."""
+        """Resident memory in MiB."""
         return float(self._seen.memory_info().rss) / 2**20
 
     def stop(self) -> None:
@@ -84,18 +84,18 @@ class Server:
 
 
 def load_average() -> str:
-    """How busy the machine is with all that runs on it."""
+    """Describe the load of the machine."""
     return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
 def quiet(most: float, patience: float) -> None:
-    """Wait until the machine is quiet, for so many seconds at most."""
+    """Wait until the load is at most ``most``, for ``patience`` seconds at most."""
     deadline = time.monotonic() + patience
     while os.getloadavg()[0] > most and time.monotonic() < deadline:
         time.sleep(5)
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value that so large a share does not exceed; NaN of none."""
+    """Return the value that this share does not exceed; NaN without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")

@@ -62,13 +62,13 @@ class Edit:
     """One of ``CLASSES``."""
     question_id: str
     labels: dict[str, bool]
-    """What the broken response should get."""
+    """True labels of the broken response."""
     reason: str
     changes: tuple[Change, ...] = ()
     dropped: tuple[int, ...] = ()
     inserted: tuple[Insertion, ...] = ()
     answer: str | None = None
-    """None where it stays."""
+    """New answer; None where it stays."""
 
     @property
     def verdict(self) -> Verdict:

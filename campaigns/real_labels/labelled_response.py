@@ -32,7 +32,7 @@ class LabelledResponse:
     response: Response
     verdict: Verdict
     group: str
-    """What was done to it, or what is wrong with it: results are shown for each."""
+    """Edit or error of the response, by which results are grouped."""
 
     @property
     def settled(self) -> SettledVerdict:

@@ -15,7 +15,7 @@ from eclose.cli.shared.output import format_percent, format_percent_interval, pr
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import Verdict
 from eclose.judging.validation_file import Validation, build_validation, write_validation
-from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel, LabelRow
+from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel, LabelAgreementRow
 from eclose.store.runs.folder import VALIDATION
 from eclose.store.runs.manifest import Manifest
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 HUMAN, BROKEN, ROSCOE = "human", "broken", "roscoe"
 SEED = 20_261
 CHANCE = 0.025
-"""How rarely a judge at chance may be called better."""
+"""Significance level of "better than chance"."""
 SHUFFLES = 400
 TOLERATED = 0.05
-"""In how many of all shuffles it is: the nominal rate is half of that."""
+"""Largest share of shuffles called better than chance; the nominal rate is half of it."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def _say(validation: Validation, name: str) -> None:
     print_table(f"{validation.judge} on {name}: {validation.labelled} responses, in percent", head, rows)
 
 
-def _row(row: LabelRow) -> tuple[str, ...]:
+def _row(row: LabelAgreementRow) -> tuple[str, ...]:
     scores, balanced = row.scores, row.scores.balanced_accuracy
     table = Table(row.found, row.misses, row.false_alarms, row.n - row.found - row.misses - row.false_alarms)
     return (

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import LocalFailure
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.core.verdict import FailureClass, SettledVerdict
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
@@ -30,10 +30,10 @@ from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.step import PipelineStep
 from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
-from eclose.world.make.instances import WorldItem, make_items
+from eclose.world.make.instances import WorldItem, make_world_items
 from eclose.world.oracle import judge as oracle
-from eclose.world.roles.explanations import explain_answer, explain_target, find_quote
-from eclose.world.roles.judge import register_judge
+from eclose.world.roles.explanations import describe_established_answer, describe_pursued_target, find_supporting_quote
+from eclose.world.roles.judge import register_judge_handlers
 from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def make_demo_cases(questions: int = QUESTIONS, seed: int = SEED) -> Iterator[li
     share, remainder = divmod(questions, len(PROFILES))
     previous: Instance | None = None
     for index, profile in enumerate(PROFILES):
-        for item in islice(make_items(profile, seed), share + (index < remainder)):
+        for item in islice(make_world_items(profile, seed), share + (index < remainder)):
             instance = item.instance if previous is None else _retrieve(item, previous)
             yield [_make_case(item, instance, system) for system in SYSTEMS]
             previous = item.instance
@@ -137,10 +137,12 @@ def _make_case(item: WorldItem, instance: Instance, system: str) -> DemoCase:
     if cut_off:
         # Without its last line, which holds the answer.
         text = text[: text.rindex("\n", 0, -1)]
-    response = Response.from_completion(f"{instance.id}/{system}", instance.id, text, Source(system), cut_off=cut_off)
+    response = Response.from_completion(
+        f"{instance.id}/{system}", instance.id, text, ResponseSource(system), cut_off=cut_off
+    )
     # The planted verdict holds for a complete response to all passages; other responses are judged by the oracle.
     planted = not cut_off and instance is item.instance
-    verdict = broken.verdict if planted else oracle.judge(instance, response).verdict
+    verdict = broken.verdict if planted else oracle.judge_by_oracle(instance, response).verdict
     return DemoCase(
         instance, response, SettledVerdict(response.id, instance.id, verdict, instance.benchmark, response.source)
     )
@@ -167,7 +169,7 @@ class WorldJudge:
     def __init__(self, error_rate: float = JUDGE_ERROR_RATE, seed: int = SEED) -> None:
         self.identity = {"model": self.name, "errs": error_rate, "seed": seed}
         self._registry = HandlerRegistry()
-        register_judge(self._registry, noise=error_rate, seed=seed)
+        register_judge_handlers(self._registry, noise=error_rate, seed=seed)
 
     async def complete(self, request: Request) -> Reply:
         """Return the judgment as JSON in the requested schema; raise where the judge cannot read the texts."""
@@ -194,9 +196,9 @@ def _explain_labels(question: JudgeQuestion, request: Request, labels: Mapping[s
     material = parse_material(MATERIAL_TYPES[question], request.messages[-1]["content"])
     trace = Trace.of(*(step.text for step in material.steps))
     if question is JudgeQuestion.ALIGNMENT:
-        return {"pursued": explain_target(material.question, trace) or ""}
+        return {"pursued": describe_pursued_target(material.question, trace) or ""}
     if question is JudgeQuestion.CLOSURE:
-        return {"established": explain_answer(material.question, trace, material.answer)}
+        return {"established": describe_established_answer(material.question, trace, material.answer)}
     passages = [Passage(str(passage.index), passage.title, passage.text) for passage in material.evidence]
     steps = enumerate(labels["steps"].items())
     return {"steps": {number: _quote_support(step, passages, trace, index) for index, (number, step) in steps}}
@@ -209,7 +211,7 @@ def _quote_support(
     if step["support"] is None:
         return step
     index = step["support"]["passage"]
-    return {**step, "support": {"passage": index, "quote": find_quote(passages[index], trace, number)}}
+    return {**step, "support": {"passage": index, "quote": find_supporting_quote(passages[index], trace, number)}}
 
 
 def _without_progress(items: Iterable[T], _label: str, _total: int) -> Iterable[T]:
@@ -272,4 +274,4 @@ class DemoRun:
 
 def _rank_case(case: DemoCase) -> str:
     """Return the rank of a case in a fixed random order."""
-    return hash_rank("people", case.response.id)
+    return hash_sort_key("people", case.response.id)

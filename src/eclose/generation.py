@@ -36,7 +36,7 @@ from eclose.store.runs.step import PipelineStep
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.core.response import Source
+    from eclose.core.response import ResponseSource
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.store.ledger.ledger import Ledger
 
@@ -160,7 +160,7 @@ class GenerationRun(ModelRun[Instance]):
 
     def response(self, instance: Instance, reply: Reply) -> Response:
         """Return the response that a reply is parsed into."""
-        source: Source = self.model.source
+        source: ResponseSource = self.model.source
         return Response.from_completion(
             f"{instance.id}-{self._system}",
             instance.id,
@@ -235,7 +235,9 @@ def find_generator_model(
     return model
 
 
-def _labelled_source(source: Source, labels: SourceLabels, recipes: Mapping[str, dict[str, Any]]) -> Source:
+def _labelled_source(
+    source: ResponseSource, labels: SourceLabels, recipes: Mapping[str, dict[str, Any]]
+) -> ResponseSource:
     """Return the source with the caller's labels; raise where one contradicts a recipe."""
     if labels.training_seed is not None and (labels.method or source.method) is None:
         raise SettingError("--training-seed: an untrained model has none. Name the training method with --method.")

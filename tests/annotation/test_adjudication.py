@@ -13,7 +13,7 @@ from eclose.annotation.adjudication import (
     find_adjudication_triggers,
     settle_judgment,
 )
-from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
+from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, QuestionScreening, StepJudgment
 
 SOUND, EMPTY = StepJudgment(True, True), StepJudgment(False)
 UNSOUND = StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
@@ -72,7 +72,7 @@ def test_judgments_of_different_traces_are_no_pair():
 
 
 def test_questions_are_looked_at_again_for_their_eligibility_or_their_reason():
-    no = Screening("q", "S1", False, Ineligibility.MISSING_LINK)
+    no = QuestionScreening("q", "S1", False, Ineligibility.MISSING_LINK)
     assert compare_two_screenings(no, replace(no, judge="S2")) == ()
     assert compare_two_screenings(no, replace(no, code=Ineligibility.ILL_POSED)) == (AdjudicationTrigger.REASON,)
-    assert compare_two_screenings(no, Screening("q", "S2", True)) == (AdjudicationTrigger.ELIGIBILITY,)
+    assert compare_two_screenings(no, QuestionScreening("q", "S2", True)) == (AdjudicationTrigger.ELIGIBILITY,)

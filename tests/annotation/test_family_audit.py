@@ -13,7 +13,7 @@ from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.project import open_annotation_project
 from eclose.cli.main import app
 from eclose.errors import SettingError
-from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.auditing import AuditorMaterial
 from eclose.store.records.jsonl import write_records
 
 
@@ -33,7 +33,7 @@ def audit(tmp_path):
 def look(project, name, **other):
     person, seen = who(project, name), []
     while (sheet := next_sheet(project, person)) is not None:
-        assert (sheet.kind, sheet.form.name, type(sheet.material)) == (AnnotationTaskKind.FAMILY, "F", DisclosedFamily)
+        assert (sheet.kind, sheet.form.name, type(sheet.material)) == (AnnotationTaskKind.FAMILY, "F", AuditorMaterial)
         seen.append(sheet.material.question)
         assert submit(project, person, sheet, filled(sheet, **other)).receipt
     return seen

@@ -14,7 +14,7 @@ from eclose.annotation.forms import (
     next_open_pass,
 )
 from eclose.core.judgment import INELIGIBILITY_PRECEDENCE
-from eclose.protocol.prompts import load_text
+from eclose.protocol.prompts import load_prompt_text
 
 A, B, C, D = PASSES[AnnotationTaskKind.RESPONSE]
 (S,) = PASSES[AnnotationTaskKind.SCREENING]
@@ -93,4 +93,4 @@ def test_what_cannot_be_asked_is_not():
 def test_reasons_stand_in_the_order_of_precedence_and_guidelines_exist():
     assert S.fields[1].choices == INELIGIBILITY_PRECEDENCE
     for passes in PASSES.values():
-        assert all(load_text(one.guideline).text for one in passes)
+        assert all(load_prompt_text(one.guideline).text for one in passes)

@@ -11,7 +11,11 @@ from tests.annotation.projects import filled, make_project, next_sheet, submit, 
 from eclose.annotation import queues, submissions
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.submissions import SubmissionRefusal
-from eclose.protocol.annotator_material import AnswerMaterial, ReferenceMaterial, TraceMaterial
+from eclose.protocol.annotator_material import (
+    AnnotatorAnswerMaterial,
+    AnnotatorReferenceMaterial,
+    AnnotatorTraceMaterial,
+)
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 
 
@@ -37,7 +41,7 @@ def test_passes_show_one_thing_more_each_time(project):
         assert sheet.task == task
         assert submit(project, ann, sheet).refusal is None
         sheet = next_sheet(project, ann)
-    assert kinds == [SoundnessMaterial, TraceMaterial, AnswerMaterial, ReferenceMaterial]
+    assert kinds == [SoundnessMaterial, AnnotatorTraceMaterial, AnnotatorAnswerMaterial, AnnotatorReferenceMaterial]
     assert sheet.task != task
     assert open_sheet(project, ann, task) is None
 
@@ -151,7 +155,7 @@ def test_evidence_goes_out_of_sight_where_the_project_wants_it(tmp_path):
 def test_short_form_has_three_passes_and_no_steps(tmp_path):
     project = make_project(tmp_path / "study", kind=AnnotationTaskKind.SHORT)
     sheet = next_sheet(project, who(project, "ann"))
-    assert (sheet.passes, sheet.steps, type(sheet.material)) == (("B", "C", "D"), None, TraceMaterial)
+    assert (sheet.passes, sheet.steps, type(sheet.material)) == (("B", "C", "D"), None, AnnotatorTraceMaterial)
     project.close()
 
 

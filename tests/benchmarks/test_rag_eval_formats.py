@@ -10,7 +10,7 @@ from eclose.benchmarks import rag_eval_formats
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import scan_instances, scan_recorded_responses
 from eclose.core import parse_trace
-from eclose.core.response import IncompleteReason, Trace
+from eclose.core.response import MissingAnswerReason, Trace
 from eclose.errors import RecordError
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
@@ -67,7 +67,7 @@ def test_a_trace_may_be_there_without_a_response():
     response = convert({**RAGAS, "response": None, "reasoning": f"{PROSE}\nFinal answer: Lund"}).response
     assert (response.trace.texts, response.answer) == (STEPS, "Lund")
     response = convert({**RAGAS, "response": "", "reasoning": list(STEPS)}).response
-    assert (response.trace.texts, response.incomplete) == (STEPS, IncompleteReason.NO_ANSWER_LINE)
+    assert (response.trace.texts, response.incomplete) == (STEPS, MissingAnswerReason.NO_ANSWER_LINE)
 
 
 def test_prose_before_an_answer_line_is_cut_into_sentences():
@@ -202,7 +202,7 @@ def test_a_conversation_may_have_passages_and_a_response_beside_it():
 
 def test_a_conversation_that_ends_without_a_word_has_no_answer():
     response = convert({"user_input": TALK[:3]}).response
-    assert (response.trace.texts, response.incomplete) == (("I look it up.",), IncompleteReason.NO_ANSWER_LINE)
+    assert (response.trace.texts, response.incomplete) == (("I look it up.",), MissingAnswerReason.NO_ANSWER_LINE)
     assert convert({"user_input": [TALK[0]], "retrieved_contexts": ["one"]}).response is None
 
 

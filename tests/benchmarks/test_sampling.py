@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose.benchmarks.sampling import draw_instance_sample, instance_matches_filter, sample_instances
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError, SettingError
 from eclose.store.records.jsonl import ReadRecord
@@ -41,7 +41,7 @@ def test_neither_the_order_of_the_file_nor_repeats_matter(names, shuffler, data)
 
 def test_the_order_is_that_of_the_hash():
     instances = [make(str(number)) for number in range(200)]
-    by_hash = sorted(instances, key=lambda instance: hash_rank(42, "B", instance.id))
+    by_hash = sorted(instances, key=lambda instance: hash_sort_key(42, "B", instance.id))
     assert sample_instances(iter(instances), 50) == by_hash[:50]
 
 

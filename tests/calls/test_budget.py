@@ -28,8 +28,8 @@ from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, 
 from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage, estimate_tokens
 from eclose.store.ledger.ledger import Ledger, RunAccount
-from eclose.world.server.app import serve
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.app import open_model_server
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,10 +221,15 @@ def test_against_the_bill_of_the_world(tmp_path):
     """What the world charges is never more than the cap, nor than was counted as spent or as possibly billed."""
 
     async def main(cap: int, seed: int) -> None:
-        faults = {Fault.CUT: 0.2, Fault.MALFORMED: 0.1, Fault.RATE_LIMIT: 0.1, Fault.SERVER_ERROR: 0.1}
+        faults = {
+            ServerFault.CUT: 0.2,
+            ServerFault.MALFORMED: 0.1,
+            ServerFault.RATE_LIMIT: 0.1,
+            ServerFault.SERVER_ERROR: 0.1,
+        }
         behaviour = ServerBehaviour(faults=faults, seed=seed, retry_after=0.01, latency=0.01)
         async with (
-            serve(registry(), behaviour) as server,
+            open_model_server(registry(), behaviour) as server,
             endpoint(server.base_url) as model,
             Ledger.open(tmp_path / f"{seed}.db", run="a") as ledger,
         ):

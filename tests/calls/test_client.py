@@ -27,8 +27,8 @@ from eclose.models.token_counts import bound_usage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import JobRunner, RecordJob
-from eclose.world.server.app import ServerThread, serve
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.app import ModelServerThread, open_model_server
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ async def go(base_url, path, records, workers=32, **settings):
 
 
 def test_a_storm_of_429_fails_no_record_and_nobody_comes_back_too_early(tmp_path):
-    storm = ServerBehaviour(faults={Fault.RATE_LIMIT: 0.4}, retry_after=0.1, max_faults_per_key=5)
+    storm = ServerBehaviour(faults={ServerFault.RATE_LIMIT: 0.4}, retry_after=0.1, max_faults_per_key=5)
 
     async def main():
-        async with serve(registry(), storm) as server:
+        async with open_model_server(registry(), storm) as server:
             done, _, connection = await go(server.base_url, tmp_path / "l.db", questions(150))
             return done, server.bill(keys=False)["totals"], connection
 
@@ -78,7 +78,7 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     port = []
 
     async def first():
-        async with serve(registry(), ServerBehaviour(latency=0.02)) as server:
+        async with open_model_server(registry(), ServerBehaviour(latency=0.02)) as server:
             port.append(int(server.base_url.split(":")[2].split("/")[0]))
             url, asked = server.base_url, questions(800)
             running = asyncio.ensure_future(go(url, tmp_path / "l.db", asked, deadline=2.0, breaker_seconds=3.0))
@@ -94,7 +94,7 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     assert time.monotonic() - began < 30  # 3 s without a success, and what was under way
 
     async def again():
-        async with serve(registry(), port=port[0]) as server:
+        async with open_model_server(registry(), port=port[0]) as server:
             assert server.base_url == url
             done, _, _ = await go(url, tmp_path / "l.db", questions(800))
             return done, server.bill(keys=False)["totals"]["paid"]
@@ -104,7 +104,7 @@ def test_an_outage_stops_the_run_and_the_same_command_goes_on(tmp_path):
     assert 0 < paid < 800  # the rest was answered before
 
 
-@pytest.mark.parametrize("fault", [Fault.GZIP_PAGE, Fault.ENCODED, Fault.OVERSIZED])
+@pytest.mark.parametrize("fault", [ServerFault.GZIP_PAGE, ServerFault.ENCODED, ServerFault.OVERSIZED])
 def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
     """One request in ten meets it for ever: quarantined as transient, not in the ledger, and sent again by a retry."""
     trouble = ServerBehaviour(faults={fault: 0.02}, max_faults_per_key=5, oversized_bytes=200_000_000, seed=4)
@@ -116,12 +116,12 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
             return trouble.draw_fault(key, 1)
 
     async def main():
-        async with serve(registry(), Failing(oversized_bytes=200_000_000)) as server:
+        async with open_model_server(registry(), Failing(oversized_bytes=200_000_000)) as server:
             done, told, connection = await go(server.base_url, tmp_path / "l.db", questions(100))
             before = server.bill(keys=False)["totals"]
         async with Ledger.open(tmp_path / "l.db", run="a") as ledger:
             usage, reopened = await ledger.compute_usage(), await ledger.reopen_quarantined("ask")
-        async with serve(registry(), port=int(server.base_url.split(":")[2].split("/")[0])) as server:
+        async with open_model_server(registry(), port=int(server.base_url.split(":")[2].split("/")[0])) as server:
             again, _, _ = await go(server.base_url, tmp_path / "l.db", questions(100))
             sent = server.bill(keys=False)["totals"]["received"]
         return done, told, connection.model.failures, before, usage, reopened, again, sent
@@ -140,12 +140,12 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
 @pytest.mark.slow
 def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
     async def main():
-        async with serve(registry(), ServerBehaviour(latency=0.05)) as server:
+        async with open_model_server(registry(), ServerBehaviour(latency=0.05)) as server:
             wanted = {"concurrency": 64, "slow_start": False, "workers": 128}
             running = asyncio.ensure_future(go(server.base_url, tmp_path / "l.db", questions(3_000), **wanted))
             while server.bill(keys=False)["totals"]["paid"] < 200:
                 await asyncio.sleep(0.01)
-            server.outage = Fault.BAD_GATEWAY
+            server.outage = ServerFault.BAD_GATEWAY
             await asyncio.sleep(10)
             server.outage = None
             done, told, connection = await running
@@ -158,10 +158,10 @@ def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
 
 
 def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
-    slow = ServerBehaviour(faults={Fault.SLOW: 0.04}, slow_seconds=60, max_faults_per_key=99)
+    slow = ServerBehaviour(faults={ServerFault.SLOW: 0.04}, slow_seconds=60, max_faults_per_key=99)
 
     async def main():
-        async with serve(registry(), slow) as server:
+        async with open_model_server(registry(), slow) as server:
             began = time.monotonic()
             done, _, connection = await go(server.base_url, tmp_path / "l.db", questions(200), deadline=0.5)
             return done, connection.model.failures, server.bill(keys=False)["totals"]["paid"], time.monotonic() - began
@@ -228,7 +228,7 @@ def test_a_full_disk_stops_the_run_cleanly_and_a_larger_one_goes_on(tmp_path):
     records = [ReadRecord(f"line {n}", Question(f"q{n:04}", f"{n} {rng.randbytes(1500).hex()}")) for n in range(400)]
 
     async def main():
-        async with serve(registry()) as server:
+        async with open_model_server(registry()) as server:
             with pytest.raises(UserError, match="full"):
                 await go(server.base_url, disk / "l.db", records)
             before = server.bill(keys=False)["totals"]["paid"]
@@ -293,7 +293,7 @@ def test_kills_do_not_use_up_the_budget(tmp_path):
     """What a killed run had under way is asked again, and then counts at what it cost, not at the worst."""
     prices, ledger = tmp_path / "prices.json", tmp_path / "l.db"
     prices.write_text('{"world": {"input": 1, "output": 1}}')
-    with ServerThread(registry(), ServerBehaviour(latency=0.2)) as server:
+    with ModelServerThread(registry(), ServerBehaviour(latency=0.2)) as server:
         arguments = [sys.executable, "-c", CHILD, server.base_url, str(ledger), str(prices)]
 
         def child(budget, *, kill_at=None):

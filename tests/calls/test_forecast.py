@@ -21,18 +21,18 @@ from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, Usage
 from eclose.models.token_counts import bound_usage
-from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, reply_schema
-from eclose.protocol.prompts import Message
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
+from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, judge_reply_schema
+from eclose.protocol.prompts import PromptMessage
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.chat_requests import ChatRequest
-from eclose.world.server.forecast_habits import WORLD, count_words, register_world_habits
+from eclose.world.server.forecast_habits import WORLD, count_billed_words, register_world_writing_habits
 
 
 def asked(profile="short-easy", seed=8, count=6, **settings):
     return [
         request
-        for item in islice(make_items(profile, seed), count)
+        for item in islice(make_world_items(profile, seed), count)
         for request in build_judge_requests(item.instance, item.response, JudgeSettings(**settings))
     ]
 
@@ -46,7 +46,7 @@ def billed(request):
         "response_format": {"type": "json_schema", "json_schema": shape},
     }
     chat = ChatRequest.of(body)
-    reply = build_world_registry().handler(chat.schema_name)(chat)
+    reply = build_world_handlers().handler(chat.schema_name)(chat)
     jsonschema_rs.validate(dict(request.schema.schema), reply.content)
     return Usage(chat.prompt_tokens, len(reply.text.split()))
 
@@ -98,14 +98,14 @@ def test_every_step_more_is_an_entry_more():
     material = json.loads(soundness.messages[-1]["content"])
 
     def expected(steps, habits=bare):
-        schema = reply_schema(JudgeQuestion.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
+        schema = judge_reply_schema(JudgeQuestion.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
         return estimate_usage(
             replace(soundness, schema=ReplySchema(JudgeQuestion.SOUNDNESS, schema)), habits
         ).completion_tokens
 
     # {"steps": { … }} with a name and three fields of two words an entry; an empty object is one word.
     assert [expected(steps) for steps in (0, 1, 2, 5)] == [2, 8, 15, 36]
-    length = sum(count_words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
+    length = sum(count_billed_words(passage["text"]) for passage in material["evidence"]) / len(material["evidence"])
     quoted = replace(WORLD, supported=1.0)
     # Instead of null: {"passage": 1, "quote": " … "}.
     assert expected(4, quoted) == pytest.approx(expected(4) + 4 * (3 + length), abs=1)
@@ -114,11 +114,11 @@ def test_every_step_more_is_an_entry_more():
 def test_nobody_is_expected_to_write_more_than_allowed():
     request = asked(max_tokens=5)[1]
     assert estimate_usage(request, WORLD).completion_tokens == 5
-    plain = Request((Message(role="user", content="Say it."),), Decoding(max_tokens=9))
+    plain = Request((PromptMessage(role="user", content="Say it."),), Decoding(max_tokens=9))
     assert estimate_usage(plain, WORLD) == Usage(2, 9)
-    odd = replace(request, messages=(Message(role="user", content="no JSON"),))
+    odd = replace(request, messages=(PromptMessage(role="user", content="no JSON"),))
     assert estimate_usage(odd, WORLD).prompt_tokens == 2
-    assert estimate_usage(replace(odd, messages=(Message(role="user", content="[]"),)), WORLD).prompt_tokens == 1
+    assert estimate_usage(replace(odd, messages=(PromptMessage(role="user", content="[]"),)), WORLD).prompt_tokens == 1
 
 
 def test_a_forecast_adds_up_and_never_exceeds_its_bound():
@@ -140,7 +140,7 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
 
 
 def test_the_worlds_model_is_known_by_its_name_once_registered():
-    register_world_habits()
+    register_world_writing_habits()
     assert find_habits("127.0.0.1:8000/world") is WORLD
     assert find_habits("openai/gpt-x") is CHAT_MODEL_HABITS
     assert find_habits("openai/worldly") is CHAT_MODEL_HABITS

@@ -22,8 +22,8 @@ from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, 
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.world.server.app import serve
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.app import open_model_server
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -516,18 +516,18 @@ def test_a_storm_over_http(as_date, wait, some, all_of_them):
 def test_the_world_with_all_faults_at_once():
     """Everything that can be mended by trying again is; what cannot is reported; nothing is paid twice for a 429."""
     faults = {
-        Fault.RATE_LIMIT: 0.2,
-        Fault.SERVER_ERROR: 0.1,
-        Fault.UNAVAILABLE: 0.1,
-        Fault.BAD_GATEWAY: 0.1,
-        Fault.DROP: 0.1,
-        Fault.CUT: 0.1,
-        Fault.MALFORMED: 0.1,
+        ServerFault.RATE_LIMIT: 0.2,
+        ServerFault.SERVER_ERROR: 0.1,
+        ServerFault.UNAVAILABLE: 0.1,
+        ServerFault.BAD_GATEWAY: 0.1,
+        ServerFault.DROP: 0.1,
+        ServerFault.CUT: 0.1,
+        ServerFault.MALFORMED: 0.1,
     }
 
     async def main() -> None:
         behaviour = ServerBehaviour(faults=faults, seed=2, retry_after=0.05, max_faults_per_key=4, max_concurrency=12)
-        async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
+        async with open_model_server(registry(), behaviour) as server, endpoint(server.base_url) as model:
             asked = retrying(
                 model, RetryPolicy(first_wait=0.02, attempts=6), Limiter(RateLimits(start=8, cooldown=0.3))
             )
@@ -552,16 +552,16 @@ def test_the_world_with_all_faults_at_once():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.DROP])
+@pytest.mark.parametrize("fault", [ServerFault.UNAVAILABLE, ServerFault.DROP])
 def test_an_outage_over_http_stops_the_run_and_the_rest_is_done_later(fault):
     async def main() -> None:
         behaviour = ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=10_000)
-        async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
+        async with open_model_server(registry(), behaviour) as server, endpoint(server.base_url) as model:
             asked = retrying(model, RetryPolicy(first_wait=0.01, breaker_seconds=0), Limiter(RateLimits(start=8)))
             outcomes = await all_of(asked, 100)
             assert outcomes["stopped"] >= 95
             assert server.bill()["totals"]["received"] <= 20 + 7
-        async with serve(registry()) as server, endpoint(server.base_url) as model:
+        async with open_model_server(registry()) as server, endpoint(server.base_url) as model:
             assert await all_of(retrying(model), 100) == Counter({"fine": 100})
 
     run(main(), 60)

@@ -25,7 +25,7 @@ from eclose.store.ledger.reader import read_ledger_calls
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import RunStoppedError
 from eclose.store.runs.step import PipelineStep
-from eclose.world.server.app import ServerThread
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.faults import ServerBehaviour
 
 RECORDS = [Instance(f"q{number}", f"Question {number}?", ()) for number in range(8)]
@@ -82,7 +82,7 @@ def ask(folder, seen, names, calls, **flags):
 def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
     seen, again = [], []
     calls = CallSettings(unpriced=True)
-    with ServerThread(registry()) as server:
+    with ModelServerThread(registry()) as server:
         done, told = ask(tmp_path, seen, ["world/a", "world/b"], calls, base_url=server.base_url)
         assert server.bill(keys=False)["totals"]["paid"] == 16
     assert done.manifest.counts.accepted == 8
@@ -98,7 +98,7 @@ def test_each_model_is_asked_and_a_replay_asks_nobody(tmp_path):
 
 
 def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
-    with ServerThread(registry()) as server:
+    with ModelServerThread(registry()) as server:
         _, told = ask(tmp_path, [], ["world/a", "world/a"], CallSettings(unpriced=True), base_url=server.base_url)
         # The same question to the same model is one call.
         assert server.bill(keys=False)["totals"]["paid"] == 8
@@ -107,7 +107,7 @@ def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
 
 def test_all_share_one_budget(tmp_path):
     prices = tmp_path / "prices.json"
-    with ServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
+    with ModelServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
         names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
         prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
         # A call sets aside fifty tokens of a millionth each: with room for one, and none for two at a time.
@@ -122,7 +122,7 @@ def test_all_share_one_budget(tmp_path):
 
 def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where_it_is_gone(tmp_path):
     copy = tmp_path / "copy"
-    with ServerThread(registry()) as server:
+    with ModelServerThread(registry()) as server:
         named = [find_model("world", base_url=server.base_url)] * 2
         paid = []
 
@@ -143,7 +143,7 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
 def test_two_servers_are_two_models(tmp_path, monkeypatch):
     monkeypatch.delenv("ECLOSE_SERVER_NAME")
     seen = []
-    with ServerThread(registry()) as one, ServerThread(registry()) as other:
+    with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
         asyncio.run(run_models(pair_run(tmp_path, named, seen), CallSettings(unpriced=True)))
         assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
@@ -166,7 +166,7 @@ def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name
 
         return asyncio.run(run_models(run, calls, RunOptions(force=force, watch=watch)))
 
-    with ServerThread(registry()) as first, ServerThread(registry()) as second:
+    with ModelServerThread(registry()) as first, ModelServerThread(registry()) as second:
         named = [find_model("world", base_url=server.base_url) for server in (first, second)]
         moved = find_model("world", base_url=ServerAddress(second.base_url, server_name(first.base_url)))
         with pytest.raises(RunStoppedError):
@@ -199,7 +199,7 @@ class Stopping(Counter):
 
 
 def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):
-    with ServerThread(registry()) as one, ServerThread(registry()) as other:
+    with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
         named = [find_model("world", base_url=server.base_url) for server in (one, other)]
         with pytest.raises(SettingError, match="two different servers have this name"):
             asyncio.run(run_models(pair_run(tmp_path, named, []), CallSettings(unpriced=True)))
@@ -215,7 +215,7 @@ async def three_at_once(folder, url, base_url, calls):
 
 
 def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_path):
-    with ServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
+    with ModelServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
         calls = CallSettings(unpriced=True, concurrency=2)
         ended = asyncio.run(three_at_once(tmp_path, fresh_database(), server.base_url, calls))
         bill = server.bill()
@@ -226,7 +226,7 @@ def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_pa
 
 def test_processes_on_one_ledger_keep_one_budget(tmp_path):
     prices, url = tmp_path / "prices.json", fresh_database()
-    with ServerThread(registry(), ServerBehaviour(latency=0.05)) as server:
+    with ModelServerThread(registry(), ServerBehaviour(latency=0.05)) as server:
         names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
         prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
         calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
@@ -244,7 +244,7 @@ def test_processes_on_one_ledger_keep_one_budget(tmp_path):
 
 def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
     url, calls = fresh_database(), CallSettings(unpriced=True)
-    with ServerThread(registry()) as server:
+    with ModelServerThread(registry()) as server:
         models = [find_model(name, base_url=server.base_url) for name in ("world/a", "world/b")]
         for out in ("first.jsonl", "second.jsonl"):
             asyncio.run(run_models(pair_run(tmp_path, models, [], out), calls, RunOptions(ledger=url)))

@@ -70,7 +70,7 @@ def test_a_form_that_was_recorded_and_refused_is_a_problem_and_one_beside_it_is_
 
 def test_what_nobody_sent_is_found(study):
     submitted(study)
-    assert audited(study).problems == ["pass A of a task holds what nobody sent"]
+    assert audited(study).problems == ["pass A of a task holds a form that was never sent"]
 
 
 def test_half_of_a_submission_is_found(study):
@@ -78,7 +78,7 @@ def test_half_of_a_submission_is_found(study):
     assert audited(study, *sent).problems == []
     with study.writing() as connection:
         connection.execute(text("UPDATE annotate_cursors SET done = 0"))
-    assert audited(study, *sent).problems == ["somebody has finished 1 tasks, and is said to have finished 0"]
+    assert audited(study, *sent).problems == ["a person has finished 1 tasks, and the cursor says 0"]
 
 
 def test_the_head_outside_is_whole_at_every_moment(tmp_path):

@@ -16,11 +16,11 @@ from campaigns.annotators.browser import Reader
 from campaigns.annotators.error_model import ErrorRates, SimulatedAnnotator, Truth
 from campaigns.annotators.labeller import TruthIndex
 from campaigns.annotators.material import make_world
-from campaigns.annotators.paper_rates import MIX, TABLE, annotators_of, fit, spoilt
+from campaigns.annotators.paper_rates import MIX, TABLE, fit, fit_annotator, make_ineligible_questions
 
 from eclose.core.judgment import Ineligibility, LocalFailure, StepJudgment
 from eclose.core.verdict import Verdict
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 
 SCRIPT = Path(__file__).parents[2] / "campaigns" / "annotate_paper.py"
 
@@ -132,14 +132,14 @@ def test_failures_are_about_as_common_as_in_the_paper_and_rates_follow_from_them
     assert len(world.responses) == len(world.truths) == 120
     assert len({item.id for item in world.responses}) == 120
     assert 0.1 < sum(item.trouble for item in world.truths) / 120 < 0.4
-    annotator = annotators_of(world.truths)
+    annotator = fit_annotator(world.truths)
     assert all(0 <= errors.missed <= 0.5 and 0 <= errors.alarms < 0.1 for errors in annotator.rates.values())
     assert annotator.rates["sound"].in_trouble == pytest.approx(3 * annotator.rates["sound"].alarms)
 
 
 def test_questions_that_cannot_be_used_are_none_of_the_others():
-    instances = [item.instance for item in islice(make_items("2wiki", 42), 5)]
-    pairs = spoilt(13, instances)
+    instances = [item.instance for item in islice(make_world_items("2wiki", 42), 5)]
+    pairs = make_ineligible_questions(13, instances)
     assert {code for _, code in pairs} >= {Ineligibility.MISSING_LINK, Ineligibility.ILL_POSED}
     assert not {item.question for item, _ in pairs} & {item.question for item in instances}
     assert len({item.id for item, _ in pairs}) == len(pairs)

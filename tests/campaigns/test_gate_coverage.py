@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from campaigns import gate_coverage
-from eclose.stats.clustered_rates import QuestionCounts
+from eclose.stats.clustered_rates import QuestionHitCounts
 
 
 def test_single_responses_are_enumerated_exactly():
@@ -33,7 +33,7 @@ def test_limits_of_many_samples_are_those_of_each():
     failures[0] = sizes
     upper = gate_coverage._limits(failures, sizes)
     for row, limit in zip(failures, upper, strict=True):
-        interval = QuestionCounts.of(sizes - row, row).interval()
+        interval = QuestionHitCounts.of(sizes - row, row).interval()
         assert 1 - interval.low >= limit - 1e-9
     assert upper[0] == 1
 

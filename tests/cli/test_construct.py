@@ -14,9 +14,9 @@ from tests.cli.test_generate import local_server
 
 from eclose.benchmarks.load import scan_instances
 from eclose.store.records import jsonl
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.faults import ServerBehaviour
 
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.rejected.jsonl")
@@ -24,7 +24,7 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "families.jsonl.r
 
 @pytest.fixture
 def sources(tmp_path):
-    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_items(name, 11), 6)]
+    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 11), 6)]
     jsonl.write_records(tmp_path / "sources.jsonl", made)
     return tmp_path / "sources.jsonl"
 
@@ -41,7 +41,7 @@ def ran(*words, code=0):
 
 
 def test_one_command_and_what_it_says(sources, tmp_path):
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         said = ran(sources, server.base_url, tmp_path / "run")
         again = ran(sources, server.base_url, tmp_path / "run")
         guess = ran(sources, server.base_url, tmp_path / "other", "--dry-run")
@@ -61,10 +61,10 @@ def test_one_command_and_what_it_says(sources, tmp_path):
 
 @pytest.mark.slow
 def test_killed_again_and_again_it_comes_to_the_same_bytes(sources, tmp_path):
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         ran(sources, server.base_url, tmp_path / "unbroken")
     faults = ServerBehaviour(latency=0.02, faults={"rate_limit": 0.05, "server_error": 0.02})
-    with ServerThread(build_world_registry(), faults) as server:
+    with ModelServerThread(build_world_handlers(), faults) as server:
         words = command(sources, server.base_url, tmp_path / "run")
         killed = 0
         for seconds in (2.5, 3.0, 3.5):

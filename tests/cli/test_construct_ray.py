@@ -9,9 +9,9 @@ from tests.cli.test_construct import FILES, ran
 from tests.store.postgres import fresh_database
 
 from eclose.store.records import jsonl
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 pytestmark = pytest.mark.slow
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 def test_workers_on_one_ledger_build_what_one_process_builds(tmp_path):
     pytest.importorskip("ray")
     ledger = fresh_database()
-    made = [item.instance for item in islice(make_items("short-easy", 4), 10)]
+    made = [item.instance for item in islice(make_world_items("short-easy", 4), 10)]
     jsonl.write_records(tmp_path / "sources.jsonl", made)
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         ran(tmp_path / "sources.jsonl", server.base_url, tmp_path / "one")
         paid = server.bill(keys=False)["totals"]["paid"]
         on_ray = ("--engine", "ray", "--workers", 2, "--ledger", ledger)

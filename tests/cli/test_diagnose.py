@@ -12,9 +12,9 @@ from eclose.cli.main import app
 from eclose.core.verdict import SettledVerdict
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 
 def command(*arguments, code=0):
@@ -27,8 +27,8 @@ def command(*arguments, code=0):
 def judged(tmp_path_factory):
     """Two runs over the same questions by one judge, the first of them validated; and the second judged otherwise."""
     folder = tmp_path_factory.mktemp("runs")
-    items = list(islice(make_items("short-easy", 3), 20))
-    with ServerThread(build_world_registry(judge_noise=0.1)) as server:
+    items = list(islice(make_world_items("short-easy", 3), 20))
+    with ModelServerThread(build_world_handlers(judge_noise=0.1)) as server:
         for name, plans in {
             "one": (FailurePlan(), FAILURE_PLANS[0]),
             "two": (FAILURE_PLANS[1], FAILURE_PLANS[2]),

@@ -11,9 +11,9 @@ from tests.store.postgres import fresh_database
 
 from eclose.store.ledger.database import WriterLock
 from eclose.store.records import jsonl
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 pytestmark = pytest.mark.slow
 
@@ -28,14 +28,14 @@ def generate(*arguments, code=0):
 @pytest.fixture
 def questions(tmp_path):
     path = tmp_path / "questions.jsonl"
-    jsonl.write_records(path, (item.instance for item in islice(make_items("short-easy", 1), 60)))
+    jsonl.write_records(path, (item.instance for item in islice(make_world_items("short-easy", 1), 60)))
     return path
 
 
 def test_workers_on_one_ledger_write_what_one_process_writes(tmp_path, questions):
     pytest.importorskip("ray")
     ledger = fresh_database()
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         asked = (questions, "--model", server.base_url, "--no-price", "--demonstrations", 0)
         generate(*asked, "--out", tmp_path / "one")
         on_ray = (*asked, "--out", tmp_path / "many", "--engine", "ray", "--workers", 2, "--ledger", ledger)
@@ -63,7 +63,7 @@ def test_workers_on_one_ledger_write_what_one_process_writes(tmp_path, questions
 )
 def test_what_workers_cannot_do_is_refused(tmp_path, questions, flags, problem):
     pytest.importorskip("ray")
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         asked = (questions, "--model", server.base_url, "--no-price", "--out", tmp_path / "r", "--engine", "ray")
         arguments = (*asked, *flags)
         assert problem in " ".join(generate(*arguments, code=2).split())
@@ -72,7 +72,7 @@ def test_what_workers_cannot_do_is_refused(tmp_path, questions, flags, problem):
 def test_workers_keep_one_budget_and_the_same_command_waits_for_its_turn(tmp_path, questions):
     pytest.importorskip("ray")
     (tmp_path / "p.json").write_text('{"world": {"input": 1, "output": 1}}')
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         asked = (questions, "--model", server.base_url, "--demonstrations", 0, "--max-new-tokens", 256)
         on_ray = (*asked, "--engine", "ray", "--ledger", fresh_database(), "--out", tmp_path / "r")
         held = WriterLock(tmp_path / "r" / "responses.jsonl", "the same command")

@@ -20,9 +20,9 @@ from eclose import testing
 from eclose.cli.main import app
 from eclose.core.family import Family
 from eclose.store.records import jsonl
-from eclose.world.make.families import make_families
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.families import make_world_families
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -95,7 +95,7 @@ def test_the_lines_of_the_readme_run(tmp_path, monkeypatch):
         "reference": "Lund",
     }
     monkeypatch.chdir(tmp_path)
-    with ServerThread(build_world_registry()) as model:
+    with ModelServerThread(build_world_handlers()) as model:
         code = code.replace('judge="openai/gpt-x", budget=10', f"judge={model.base_url!r}, calls=free")
         exec(compile(code, "README.md", "exec"), {"rows": [row], "free": eclose.CallSettings(unpriced=True)})
     assert (tmp_path / "report" / "report.html").exists()
@@ -128,7 +128,7 @@ def test_every_python_block_is_run():
 def test_the_lines_that_read_a_dataset_run(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     (code,) = code_blocks("docs/guides/construct.md")
-    families = list(islice(make_families("short-easy", 5), 3))
+    families = list(islice(make_world_families("short-easy", 5), 3))
     jsonl.write_records(tmp_path / "run" / "families.train.jsonl", families)
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(
@@ -153,7 +153,7 @@ def test_the_lines_that_assert_run(tmp_path, monkeypatch):
 def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
     _, code = code_blocks("docs/guides/diagnose.md")
     monkeypatch.chdir(tmp_path)
-    with ServerThread(build_world_registry()) as model:
+    with ModelServerThread(build_world_handlers()) as model:
         code = code.replace('judge="openai/gpt-x", budget=1', f"judge={model.base_url!r}, calls=free")
         exec(compile(code, "diagnose.md", "exec"), {"free": eclose.CallSettings(unpriced=True)})
     # The world cannot read passages about a bridge in Lund; what matters here is that the lines run to their end.

@@ -17,11 +17,11 @@ from eclose.core.verdict import SettledVerdict
 from eclose.diagnosis.report.number_format import format_signed_percent
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 
 def command(*arguments, code=0):
@@ -41,7 +41,7 @@ def judged(tmp_path_factory):
     run = tmp_path_factory.mktemp("run")
     planted = [
         (item.instance, made)
-        for item in islice(make_items("short-easy", 3), 12)
+        for item in islice(make_world_items("short-easy", 3), 12)
         for plan in (FailurePlan(), FailurePlan(None, FAILURE_PLANS[11].broken), *FAILURE_PLANS[:4])
         if (made := break_response(item, plan, f"{plan}")) is not None
     ]
@@ -52,7 +52,7 @@ def judged(tmp_path_factory):
         SettledVerdict(made.response.id, instance.id, made.verdict, "world") for instance, made in unique.values()
     ]
     jsonl.write_records(run / "people.jsonl", verdicts)
-    with ServerThread(build_world_registry(judge_noise=0.1)) as server:
+    with ModelServerThread(build_world_handlers(judge_noise=0.1)) as server:
         command("judge", run, "--judge", server.base_url, "--no-price")
     return run, verdicts
 
@@ -82,17 +82,19 @@ def test_a_judge_is_held_against_people(judged):
     assert 0 < disagreement < 0.3 * len(verdicts)
 
 
-@pytest.mark.parametrize("fault", [Fault.GZIP_PAGE, Fault.ENCODED, Fault.OVERSIZED])
+@pytest.mark.parametrize("fault", [ServerFault.GZIP_PAGE, ServerFault.ENCODED, ServerFault.OVERSIZED])
 def test_trouble_on_the_way_gives_no_label_and_no_reply(judged, tmp_path, fault):
     """A proxy that compresses or pours: the run stops with 75, and the same command judges everything."""
     run, verdicts = judged
     words = ["judge", run, "--no-price", "--out", tmp_path]
-    with ServerThread(build_world_registry(), ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=99)) as server:
+    with ModelServerThread(
+        build_world_handlers(), ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=99)
+    ) as server:
         port, url = int(server.base_url.split(":")[2].split("/")[0]), server.base_url
         stopped = CliRunner().invoke(app, [*map(str, words), "--judge", url, "--breaker-seconds", "1"])
         assert isinstance(stopped.exception, ServiceDown)
     assert not (tmp_path / "judgments.jsonl").exists()
-    with ServerThread(build_world_registry(), port=port) as server:
+    with ModelServerThread(build_world_handlers(), port=port) as server:
         whole = command(*words, "--judge", url, "--dry-run")
         command(*words, "--judge", url)
         assert f" {server.bill(keys=False)['totals']['paid']} calls" in whole  # nothing was kept as an answer
@@ -162,7 +164,7 @@ def test_a_folder_that_was_not_judged_is_told(tmp_path):
 
 def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_flips(judged, tmp_path):
     run, verdicts = judged
-    with ServerThread(build_world_registry(judge_noise=0.1)) as server:
+    with ModelServerThread(build_world_handlers(judge_noise=0.1)) as server:
         words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path, "--joint", "--repeat", 3]
         told = command(*words, "--dry-run")
         assert f"{3 * len(verdicts)} calls" in told
@@ -177,7 +179,7 @@ def test_a_judge_that_is_asked_three_times_in_one_call_each_tells_how_often_it_f
 
 def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_path):
     run, verdicts = judged
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
     words = ("--verdicts", run / "people.jsonl", "--resamples", 200, "--out", tmp_path / "v.json")
     output = command("judge", "validate", run, *words, "--against", tmp_path, "--against", run)
@@ -201,7 +203,7 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
 
 def unreadable_judge():
     """The world's judge, but every reply about steps has a property that was not asked for."""
-    registry, world = HandlerRegistry(), build_world_registry()
+    registry, world = HandlerRegistry(), build_world_handlers()
 
     def spoiled(request):
         return ScriptedReply({**world.handler("judge_soundness")(request).content, "comment": "hm"})
@@ -214,7 +216,7 @@ def unreadable_judge():
 def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(judged, tmp_path):
     run, verdicts = judged
     count = len(verdicts)
-    with ServerThread(unreadable_judge()) as server:
+    with ModelServerThread(unreadable_judge()) as server:
         words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path]
         output = command(*words, code=3)
         # Done before: the same is said of it again.
@@ -236,7 +238,7 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
 
 def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_path):
     run, _ = judged
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path]
         assert "Not judged" not in command(*words)
         # What was not to be judged is listed, and is no reason to fail.

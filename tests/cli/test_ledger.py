@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 from eclose.calls.cache import compute_call_key, encode_answer
 from eclose.cli.main import app
-from eclose.core.judgment import Judgment, reason_kind
+from eclose.core.judgment import Judgment, missing_reason_kind
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, Usage, identify_request
 from eclose.store.ledger.ledger import CallIntent, Ledger, RecordOutcome
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 
 def command(*arguments, code=0):
@@ -35,7 +35,8 @@ def command(*arguments, code=0):
 def run(request, tmp_path):
     """A run's folder, and where its ledger is as commands are told."""
     made = [
-        (item.instance, break_response(item, FailurePlan(), "r")) for item in islice(make_items("short-easy", 3), 6)
+        (item.instance, break_response(item, FailurePlan(), "r"))
+        for item in islice(make_world_items("short-easy", 3), 6)
     ]
     jsonl.write_records(tmp_path / "instances.jsonl", [instance for instance, _ in made])
     jsonl.write_records(tmp_path / "responses.jsonl", [planted.response for _, planted in made])
@@ -53,14 +54,14 @@ def port(server):
 
 def test_refused_replies_are_read_pruned_and_asked_again(run):
     folder, ledger = run
-    with ServerThread(
-        build_world_registry(), ServerBehaviour(faults={Fault.WRONG_SHAPE: 0.5}, max_faults_per_key=99)
+    with ModelServerThread(
+        build_world_handlers(), ServerBehaviour(faults={ServerFault.WRONG_SHAPE: 0.5}, max_faults_per_key=99)
     ) as server:
         judge(folder, ledger, server)
         calls = server.bill(keys=False)["totals"]["paid"]
         taken = port(server)
     before = list(jsonl.read_records(folder / "judgments.jsonl", Judgment))
-    assert any("invalid" in map(reason_kind, judgment.unjudged.values()) for judgment in before)
+    assert any("invalid" in map(missing_reason_kind, judgment.unjudged.values()) for judgment in before)
 
     refused = [
         json.loads(line)
@@ -88,7 +89,7 @@ def test_refused_replies_are_read_pruned_and_asked_again(run):
     assert "--force" in command("ledger", "prune", ledger, "--kind", "invalid")
     left = {json.loads(line)["key"] for line in command("ledger", "show", ledger, "--json", "--limit", 0).splitlines()}
     assert len(left) == calls - len(refused)
-    with ServerThread(build_world_registry(), port=taken) as server:
+    with ModelServerThread(build_world_handlers(), port=taken) as server:
         judge(folder, ledger, server, "--force")
         totals = server.bill(keys=False)["totals"]
     assert 0 < totals["paid"] <= len(refused)  # what was answered well is not asked again

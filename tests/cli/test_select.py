@@ -18,7 +18,7 @@ from eclose.cli.main import app
 from eclose.cli.select import _show_progress
 from eclose.models.local.transformers_model import TransformersModel
 from eclose.store.records.jsonl import write_records
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 runner = CliRunner()
 
@@ -34,7 +34,7 @@ def weights(tmp_path_factory):
 @pytest.fixture
 def families(tmp_path):
     path = tmp_path / "dev.jsonl"
-    write_records(path, islice(make_families("2wiki", 5), 2))
+    write_records(path, islice(make_world_families("2wiki", 5), 2))
     return path
 
 

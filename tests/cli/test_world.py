@@ -120,8 +120,10 @@ def world(tmp_path):
 
 def test_each_item_is_made_once(tmp_path, monkeypatch):
     made = []
-    original = eclose.world.make.instances.make_item
-    monkeypatch.setattr(eclose.world.make.instances, "make_item", lambda *place: made.append(place) or original(*place))
+    original = eclose.world.make.instances.make_world_item
+    monkeypatch.setattr(
+        eclose.world.make.instances, "make_world_item", lambda *place: made.append(place) or original(*place)
+    )
     run("make", "--questions", 4, "--out", tmp_path)
     assert len(made) == 4
     (tmp_path / "planted.jsonl").unlink()

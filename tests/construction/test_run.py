@@ -31,10 +31,10 @@ from eclose.errors import SettingError, UserError
 from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
 from eclose.store.records.jsonl import ReadRecord
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 from eclose.world.oracle.family_conditions import find_family_defects
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 FREE = CallSettings(unpriced=True)
 FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md")
@@ -43,7 +43,7 @@ FILES = ("families.jsonl", "train.jsonl", "development.jsonl", "README.md")
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Four questions of each of two profiles; one without a reference, one that another asks too."""
-    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_items(name, 3), 4)]
+    made = [item.instance for name in ("short-easy", "short-hard") for item in islice(make_world_items(name, 3), 4)]
     bare = replace(made[0], id="bare", question="Who wrote it?", reference_answer=None, aliases=())
     twin = replace(made[1], id="zz-twin")
     path = tmp_path_factory.mktemp("sources") / "sources.jsonl"
@@ -53,7 +53,7 @@ def sources(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server():
-    with ServerThread(build_world_registry()) as running:
+    with ModelServerThread(build_world_handlers()) as running:
         yield running
 
 
@@ -144,7 +144,7 @@ def test_without_the_second_check_nobody_is_asked_twice(sources, server, tmp_pat
 
 
 def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp_path):
-    source = next(make_items("short-easy", 3)).instance
+    source = next(make_world_items("short-easy", 3)).instance
     jsonl.write_records(tmp_path / "wrong.jsonl", [replace(source, reference_answer="Nobody At All", aliases=())])
     done = built(tmp_path / "wrong.jsonl", server, tmp_path / "run")
     assert done.manifest.counts.accepted == 0
@@ -156,7 +156,7 @@ def test_what_is_refused_is_kept_with_stage_reason_and_what_was_said(server, tmp
 
 
 def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
-    made = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_items(name, 8), 16)]
+    made = [item.instance for name in ("short-easy", "2wiki") for item in islice(make_world_items(name, 8), 16)]
     jsonl.write_records(tmp_path / "all.jsonl", made)
     jsonl.write_records(tmp_path / "some.jsonl", [*made[:6], *made[16:22]])
     built(tmp_path / "some.jsonl", server, tmp_path / "pilot")
@@ -252,7 +252,7 @@ def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
     """As appendix B.1 processes a part of its sample: by the order of `data sample`, not by id."""
     from eclose.benchmarks.sampling import sample_instances
 
-    items = [item.instance for item in islice(make_items("short-easy", 3), 12)]
+    items = [item.instance for item in islice(make_world_items("short-easy", 3), 12)]
     jsonl.write_records(tmp_path / "a.jsonl", items)
     model = find_model("world", base_url="http://127.0.0.1:9/v1", environ={})
     plan = ConstructionRun.of(

@@ -12,7 +12,7 @@ from eclose.construction.split import dataset_of_benchmark, select_development_i
 from eclose.core.family import Family
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import read_manifest
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 def named(dataset, count):
@@ -49,7 +49,7 @@ def run(tmp_path):
     families = [
         replace(family, source=replace(family.source, benchmark=benchmark))
         for profile, benchmark in (("short-easy", "one"), ("short-hard", None))
-        for family in islice(make_families(profile, 5), 12)
+        for family in islice(make_world_families(profile, 5), 12)
     ]
     jsonl.write_records(tmp_path / "families.jsonl", families)
     return tmp_path

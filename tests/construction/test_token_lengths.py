@@ -9,12 +9,12 @@ from tests.tiny_models import tokenizer
 
 from eclose.construction.token_lengths import make_estimating_counter, make_path_counter, make_tokenizer_counter
 from eclose.likelihood.render import Renderer
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 @pytest.fixture(scope="module")
 def families():
-    return [family for profile in ("2wiki", "hotpot") for family in islice(make_families(profile, 7), 4)]
+    return [family for profile in ("2wiki", "hotpot") for family in islice(make_world_families(profile, 7), 4)]
 
 
 def longest(family):

@@ -19,9 +19,9 @@ from eclose.cli.main import app
 from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +30,10 @@ pytestmark = pytest.mark.slow
 def run(tmp_path_factory):
     """A run over eight short sources, and a model."""
     folder = tmp_path_factory.mktemp("construct")
-    jsonl.write_records(folder / "sources.jsonl", (item.instance for item in islice(make_items("short-easy", 6), 8)))
-    with ServerThread(build_world_registry()) as server:
+    jsonl.write_records(
+        folder / "sources.jsonl", (item.instance for item in islice(make_world_items("short-easy", 6), 8))
+    )
+    with ModelServerThread(build_world_handlers()) as server:
         world = find_model("world", base_url=server.base_url, environ={})
         models = asyncio.run(resolve_construction_models(world, world))
         asyncio.run(

@@ -9,7 +9,7 @@ import pytest
 from eclose import EvidenceEdit, Family, Instance, Passage, QuestionEdit, Trace, View, ViewKind
 from eclose.core.edit_selection import draw_edit, select_fixed_edit
 from eclose.errors import UserError
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 def view(kind, text, answer):
@@ -88,7 +88,7 @@ def test_a_single_edit_is_always_taken():
 
 
 def test_families_of_the_world_have_one_fixed_edit_in_either_order():
-    for one in islice(make_families("2wiki", 3), 10):
+    for one in islice(make_world_families("2wiki", 3), 10):
         turned = replace(one, evidence_edits=one.evidence_edits[::-1])
         assert select_fixed_edit(one) == select_fixed_edit(turned)
 

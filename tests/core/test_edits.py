@@ -237,7 +237,9 @@ GAPS = st.sampled_from([" ", ", ", ". ", "-", "'s ", "", "\n", "–", "”", "\u
 TEXTS = st.lists(st.tuples(WORDS, GAPS), min_size=1, max_size=12).map(
     lambda parts: "".join(word + gap for word, gap in parts)
 )
-REPLACEMENTS = st.lists(st.builds(TextReplacement, WORDS, st.one_of(WORDS, st.text(min_size=1, max_size=5))), max_size=3)
+REPLACEMENTS = st.lists(
+    st.builds(TextReplacement, WORDS, st.one_of(WORDS, st.text(min_size=1, max_size=5))), max_size=3
+)
 
 
 @given(TEXTS, REPLACEMENTS, st.lists(WORDS, max_size=1))

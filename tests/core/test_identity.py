@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.identity import canonical_json, content_hash, hash_rank, hash_split
+from eclose.core.identity import canonical_json, content_hash, hash_sort_key, split_by_hash
 
 PAPER = {"2WikiMultiHopQA": 1_276, "MuSiQue": 559, "HotpotQA": 1_017}
 
 
 def split(items, **settings):
-    return hash_split(items, stratum=lambda item: item[0], identity=lambda item: item[1], **settings)
+    return split_by_hash(items, stratum=lambda item: item[0], identity=lambda item: item[1], **settings)
 
 
 def families(sizes=PAPER):
@@ -32,7 +32,7 @@ def test_what_is_not_json_has_no_hash():
 
 
 def test_half_a_character_still_has_a_place():
-    assert hash_rank("\ud800") != hash_rank("\ud801")
+    assert hash_sort_key("\ud800") != hash_sort_key("\ud801")
 
 
 def test_the_papers_split():
@@ -49,7 +49,7 @@ def test_the_split_does_not_depend_on_the_order():
 
 def test_the_split_follows_the_hash_order():
     parts = split(families({"x": 40}))
-    ranked = sorted(families({"x": 40}), key=lambda item: hash_rank("eclose-split-v1", "x", item[1]))
+    ranked = sorted(families({"x": 40}), key=lambda item: hash_sort_key("eclose-split-v1", "x", item[1]))
     assert parts.development == ranked[:4]
     assert parts.train == ranked[4:]
 

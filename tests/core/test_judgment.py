@@ -11,8 +11,8 @@ from eclose.core.judgment import (
     NEVER_ASKED,
     WHOLE_TRACE,
     Criterion,
+    missing_reason_kind,
     primary_ineligibility,
-    reason_kind,
 )
 
 SOUND, UNSOUND = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
@@ -78,5 +78,5 @@ def test_labels_go_by_their_criterion():
 
 
 def test_the_kind_of_a_reason_stands_before_its_details():
-    assert reason_kind("invalid: 'a' is missing: really") == "invalid"
-    assert {reason_kind(reason) for reason in NEVER_ASKED} == NEVER_ASKED
+    assert missing_reason_kind("invalid: 'a' is missing: really") == "invalid"
+    assert {missing_reason_kind(reason) for reason in NEVER_ASKED} == NEVER_ASKED

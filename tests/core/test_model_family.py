@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.model_family import same_family
+from eclose.core.model_family import same_model_family
 
 KIN = [
     ("openai/gpt-5-mini", "gpt-4o-2024-08-06"),
@@ -54,23 +54,23 @@ STRANGERS = [
 
 @pytest.mark.parametrize(("judge", "source"), KIN)
 def test_kin(judge, source):
-    assert same_family(judge, source)
-    assert same_family(source, judge)
+    assert same_model_family(judge, source)
+    assert same_model_family(source, judge)
 
 
 @pytest.mark.parametrize(("judge", "source"), STRANGERS)
 def test_strangers(judge, source):
-    assert not same_family(judge, source)
-    assert not same_family(source, judge)
+    assert not same_model_family(judge, source)
+    assert not same_model_family(source, judge)
 
 
 @pytest.mark.parametrize("source", [None, "", "  "])
 def test_who_is_unknown_is_no_kin(source):
-    assert same_family("gpt-4o", source) is False
+    assert same_model_family("gpt-4o", source) is False
 
 
 @given(st.text(min_size=1).filter(str.strip), st.text())
 def test_everybody_is_kin_to_itself_and_kinship_goes_both_ways(one, other):
-    assert same_family(one, one)
+    assert same_model_family(one, one)
     if other.strip():
-        assert same_family(one, other) == same_family(other, one)
+        assert same_model_family(one, other) == same_model_family(other, one)

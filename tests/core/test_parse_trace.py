@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from eclose.core import parse_trace
 from eclose.core.instance import Instance, Passage
 from eclose.core.parse_trace import (
-    add_observations,
+    add_observation_passages,
     parse_agent_log,
+    parse_agent_trajectory,
     parse_response,
-    parse_text,
+    parse_response_text,
     parse_trace_and_answer,
-    parse_trajectory,
 )
-from eclose.core.response import IncompleteReason, Source, Trace
+from eclose.core.response import MissingAnswerReason, ResponseSource, Trace
 from eclose.errors import RecordError
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
@@ -40,62 +40,62 @@ LOG = "Thought: who?\nAction: search[x]\nObservation: Ada built it.\nAnswer: no\
     ],
 )
 def test_a_text_that_says_which_part_is_the_answer(text, answer):
-    found = parse_text(text)
+    found = parse_response_text(text)
     assert (found.trace.texts, found.answer, found.answer_lines, found.notes) == (STEPS, answer, 1, ())
 
 
 def test_the_first_answer_line_counts_and_a_final_one_before_any_other():
-    found = parse_text("One.\nFinal answer: a\nTwo.\nFinal answer: b")
+    found = parse_response_text("One.\nFinal answer: a\nTwo.\nFinal answer: b")
     assert (found.answer, found.answer_lines, found.notes) == ("a", 2, (parse_trace.TEXT_BEHIND,))
-    assert parse_text("One.\nAnswer: a\nTwo.\nFinal answer: b").answer == "b"
+    assert parse_response_text("One.\nAnswer: a\nTwo.\nFinal answer: b").answer == "b"
 
 
 def test_an_answer_may_stand_below_its_line():
-    found = parse_text("One.\n**Final answer:**\n\nLund,\nSweden\n")
+    found = parse_response_text("One.\n**Final answer:**\n\nLund,\nSweden\n")
     assert (found.answer, found.notes) == ("Lund,\nSweden", (parse_trace.ANSWER_BELOW,))
-    assert parse_response("q", "One.\nFinal answer:\n").incomplete is IncompleteReason.EMPTY_ANSWER
+    assert parse_response("q", "One.\nFinal answer:\n").incomplete is MissingAnswerReason.EMPTY_ANSWER
 
 
 @pytest.mark.parametrize(
     "last", ["So the answer is: Lund.", "The final answer is Lund", "Therefore, the answer is **Lund**."]
 )
 def test_a_last_sentence_may_name_the_answer_and_that_is_noted(last):
-    found = parse_text(f"{PROSE} {last}")
+    found = parse_response_text(f"{PROSE} {last}")
     assert (found.trace.texts, found.answer, found.answer_lines) == (STEPS, "Lund", 1)
     assert found.notes == (parse_trace.ANSWER_SENTENCE,)
 
 
 @pytest.mark.parametrize("text", ["Lund", "The answer is Lund.", "She was born in Lund."])
 def test_one_sentence_is_an_answer_alone(text):
-    found = parse_text(text)
+    found = parse_response_text(text)
     assert (found.trace, found.answer, found.answer_lines, found.notes) == (Trace(()), text, 0, ())
 
 
 @pytest.mark.parametrize("text", [PROSE, NUMBERED.strip(), f"The answer is Lund. {PROSE}"])
 def test_several_sentences_without_an_answer_line_are_all_answer_and_that_is_noted(text):
-    found = parse_text(text)
+    found = parse_response_text(text)
     assert (found.trace, found.answer, found.answer_lines) == (Trace(()), text, 0)
     assert found.notes == (parse_trace.ALL_ANSWER,)
 
 
 def test_what_is_said_comes_before_what_was_thought():
-    found = parse_text(f"<think>Hm. So what?</think>\n{NUMBERED}Final answer: Lund")
+    found = parse_response_text(f"<think>Hm. So what?</think>\n{NUMBERED}Final answer: Lund")
     assert (found.trace.texts, found.notes) == (STEPS, (parse_trace.THINKING_LEFT_OUT,))
 
 
 def test_thinking_without_a_word_after_it_has_no_answer():
-    assert parse_text(f"<think>{PROSE}</think>\n").answer is None
+    assert parse_response_text(f"<think>{PROSE}</think>\n").answer is None
 
 
 def test_of_a_log_the_last_answer_line_counts():
-    found = parse_text(f"{LOG}Final Answer: Ada")
+    found = parse_response_text(f"{LOG}Final Answer: Ada")
     assert (found.trace.texts, found.answer) == (("who?", "Ada."), "Ada")
     assert found.observations == ("Ada built it.",)
-    assert parse_text(f"{LOG}Answer: Ada").answer == "Ada"
+    assert parse_response_text(f"{LOG}Answer: Ada").answer == "Ada"
 
 
 def test_a_log_without_an_answer_has_none():
-    found = parse_text("Thought: who?\nObservation: Ada built it.")
+    found = parse_response_text("Thought: who?\nObservation: Ada built it.")
     assert (found.trace.texts, found.answer, found.answer_lines) == (("who?",), None, 0)
 
 
@@ -121,8 +121,8 @@ def test_a_trace_of_its_own_in_any_shape(trace):
 
 
 def test_id_and_source_may_be_given():
-    response = parse_response("q1", PROSE, "Lund", id="r1", source=Source("m"))
-    assert (response.id, response.source) == ("r1", Source("m"))
+    response = parse_response("q1", PROSE, "Lund", id="r1", source=ResponseSource("m"))
+    assert (response.id, response.source) == ("r1", ResponseSource("m"))
 
 
 def test_a_text_that_holds_both_is_kept():
@@ -141,7 +141,7 @@ def test_a_blank_trace_is_none():
         parse_trace_and_answer("  ", PROSE)
         == parse_trace_and_answer([], PROSE)
         == parse_trace_and_answer([{"text": " "}], PROSE)
-        == parse_text(PROSE)
+        == parse_response_text(PROSE)
     )
 
 
@@ -198,19 +198,19 @@ def test_a_log_comes_back_with_its_instance():
 
 def test_evidence_that_is_known_makes_no_other_instance():
     instance = Instance("q1", "Who?", (Passage("0", "", "Ada built it."),))
-    assert add_observations(instance, ["Ada\nbuilt it."]) is instance
-    assert add_observations(Instance("", "Who?", ()), ["a", "a "]).evidence == (
+    assert add_observation_passages(instance, ["Ada\nbuilt it."]) is instance
+    assert add_observation_passages(Instance("", "Who?", ()), ["a", "a "]).evidence == (
         Passage("observation-1", "Observation 1 of the agent", "a "),
     )
 
 
 def test_a_trajectory_goes_on_in_its_last_message():
     items = [{"type": "ai", "content": "Let me see."}, {"type": "tool", "content": "Ada built it."}]
-    found = parse_trajectory(items, "So it was Ada.\nFinal answer: Ada")
+    found = parse_agent_trajectory(items, "So it was Ada.\nFinal answer: Ada")
     assert (found.trace.texts, found.answer) == (("Let me see.", "So it was Ada."), "Ada")
-    assert parse_trajectory(items, "It was Ada. Yes.").answer == "It was Ada. Yes."
-    assert parse_trajectory(items, " ").answer is None
-    bare = parse_trajectory(items[1:], "It was Ada. Yes.")
+    assert parse_agent_trajectory(items, "It was Ada. Yes.").answer == "It was Ada. Yes."
+    assert parse_agent_trajectory(items, " ").answer is None
+    bare = parse_agent_trajectory(items[1:], "It was Ada. Yes.")
     assert (bare.trace, bare.observations, bare.notes) == (Trace(()), ("Ada built it.",), (parse_trace.ALL_ANSWER,))
 
 
@@ -220,6 +220,6 @@ LINES = ["Ada.", "she left", "Answer: x", "Final answer:", "1. One.", "Thought: 
 @given(st.lists(st.sampled_from([*LINES, "</think>", "So the answer is y."]), max_size=8))
 def test_every_text_can_be_read_and_nothing_is_made_up(lines):
     text = "\n".join(lines)
-    found = parse_text(text)
+    found = parse_response_text(text)
     for piece in (*found.trace.texts, *found.observations, found.answer or ""):
         assert " ".join(piece.split()) in " ".join(text.split())

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose import Response, Trace, parse_completion
-from eclose.core.response import IncompleteReason, Source
+from eclose.core.response import MissingAnswerReason, ResponseSource
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_the_first_answer_line_splits(text, steps, answer):
 @pytest.mark.parametrize(
     ("text", "why", "lines"),
     [
-        ("1. A.\n2. B", IncompleteReason.NO_ANSWER_LINE, 0),
-        ("", IncompleteReason.EMPTY, 0),
-        (" \n", IncompleteReason.EMPTY, 0),
-        ("1. A.\nFinal answer:", IncompleteReason.EMPTY_ANSWER, 1),
-        ("1. A.\nFinal answer:   \nFinal answer: late", IncompleteReason.EMPTY_ANSWER, 2),
+        ("1. A.\n2. B", MissingAnswerReason.NO_ANSWER_LINE, 0),
+        ("", MissingAnswerReason.EMPTY, 0),
+        (" \n", MissingAnswerReason.EMPTY, 0),
+        ("1. A.\nFinal answer:", MissingAnswerReason.EMPTY_ANSWER, 1),
+        ("1. A.\nFinal answer:   \nFinal answer: late", MissingAnswerReason.EMPTY_ANSWER, 2),
     ],
 )
 def test_without_an_answer_a_generation_is_incomplete(text, why, lines):
@@ -47,14 +47,14 @@ def test_without_an_answer_a_generation_is_incomplete(text, why, lines):
 @pytest.mark.parametrize(
     ("text", "steps", "answer", "why"),
     [
-        ("1. A.\n2. B", ("A.",), None, IncompleteReason.CUT_OFF),
-        ("1. A", (), None, IncompleteReason.CUT_OFF),
-        ("1. A.\nFinal answer: New Yo", ("A.",), None, IncompleteReason.CUT_OFF),
-        ("1. A.\rFinal answer: New Yo", ("A.",), None, IncompleteReason.CUT_OFF),
+        ("1. A.\n2. B", ("A.",), None, MissingAnswerReason.CUT_OFF),
+        ("1. A", (), None, MissingAnswerReason.CUT_OFF),
+        ("1. A.\nFinal answer: New Yo", ("A.",), None, MissingAnswerReason.CUT_OFF),
+        ("1. A.\rFinal answer: New Yo", ("A.",), None, MissingAnswerReason.CUT_OFF),
         ("1. A.\nFinal answer: New York\n", ("A.",), "New York", None),
         ("1. A.\nFinal answer: New York\n\nThis fol", ("A.",), "New York", None),
-        ("1. A.\nFinal answer:\nNew Yo", ("A.",), None, IncompleteReason.EMPTY_ANSWER),
-        ("", (), None, IncompleteReason.EMPTY),
+        ("1. A.\nFinal answer:\nNew Yo", ("A.",), None, MissingAnswerReason.EMPTY_ANSWER),
+        ("", (), None, MissingAnswerReason.EMPTY),
     ],
 )
 def test_the_last_line_of_what_was_cut_off_is_not_trusted(text, steps, answer, why):
@@ -65,7 +65,7 @@ def test_the_last_line_of_what_was_cut_off_is_not_trusted(text, steps, answer, w
 
 
 def test_a_response_without_its_completion_may_still_be_incomplete():
-    assert Response("r", "q", Trace.of("A."), None, answer_lines=0).incomplete is IncompleteReason.NO_ANSWER_LINE
+    assert Response("r", "q", Trace.of("A."), None, answer_lines=0).incomplete is MissingAnswerReason.NO_ANSWER_LINE
 
 
 def test_further_answer_lines_are_counted():
@@ -109,6 +109,6 @@ def test_any_text_can_be_read(text):
 
 
 def test_a_response_keeps_its_completion():
-    response = Response.from_completion("r1", "q1", "1. A.\nFinal answer: x", Source("m"))
+    response = Response.from_completion("r1", "q1", "1. A.\nFinal answer: x", ResponseSource("m"))
     assert (response.answer, response.answer_lines, response.completion) == ("x", 1, "1. A.\nFinal answer: x")
-    assert response.source == Source("m")
+    assert response.source == ResponseSource("m")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.segmentation import TraceShape, segment_text, segment_texts, split_sentences
+from eclose.core.segmentation import TraceLayout, segment_trace, segment_trace_parts, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_nothing_is_lost_or_made_up(text):
 
 
 def test_numbered_lines_are_steps_as_they_are_and_a_line_without_a_number_goes_on():
-    found = segment_text("1. Ana directed it. It is a film.\n   A good one.\n2. She was born in Arica.\n")
-    assert found.shape is TraceShape.LINES
+    found = segment_trace("1. Ana directed it. It is a film.\n   A good one.\n2. She was born in Arica.\n")
+    assert found.shape is TraceLayout.LINES
     assert found.trace.texts == ("Ana directed it. It is a film. A good one.", "She was born in Arica.")
 
 
@@ -53,17 +53,17 @@ def test_numbered_lines_are_steps_as_they_are_and_a_line_without_a_number_goes_o
     ["1) ", "- ", "* ", "• ", "Step 1: ", "(1) ", "Step 1 - ", "**Step 1:** ", "### Step 1: ", "a) ", "(b) ", "– "],
 )
 def test_other_lists_are_lists_too(mark):
-    found = segment_text(f"{mark}One.\n{mark}Two.")
-    assert (found.shape, found.trace.texts) == (TraceShape.LINES, ("One.", "Two."))
+    found = segment_trace(f"{mark}One.\n{mark}Two.")
+    assert (found.shape, found.trace.texts) == (TraceLayout.LINES, ("One.", "Two."))
 
 
 def test_words_before_a_list_are_a_step_of_their_own():
-    assert segment_text("Let us see.\n1. One.\n2. Two.").trace.texts == ("Let us see.", "One.", "Two.")
+    assert segment_trace("Let us see.\n1. One.\n2. Two.").trace.texts == ("Let us see.", "One.", "Two.")
 
 
 def test_prose_is_cut_into_sentences():
-    found = segment_text("Blue Harbour was directed by Ana Ruiz. She was born in Arica.\n\nSo the answer is Arica.")
-    assert found.shape is TraceShape.PROSE
+    found = segment_trace("Blue Harbour was directed by Ana Ruiz. She was born in Arica.\n\nSo the answer is Arica.")
+    assert found.shape is TraceLayout.PROSE
     assert len(found.trace) == 3
 
 
@@ -77,8 +77,8 @@ Action 2: search[Ana Ruiz]
 Observation 2: Ana Ruiz was born in Arica.
 Thought 3: So it is Arica.
 Final Answer: Arica"""
-    found = segment_text(log)
-    assert found.shape is TraceShape.AGENT
+    found = segment_trace(log)
+    assert found.shape is TraceLayout.AGENT
     assert found.trace.texts == (
         "I must find the director.",
         "Then her birthplace.",
@@ -92,41 +92,41 @@ Final Answer: Arica"""
 
 
 def test_no_trace_is_no_trace():
-    assert segment_text(" \n ").shape is TraceShape.EMPTY
-    assert len(segment_text("").trace) == 0
+    assert segment_trace(" \n ").shape is TraceLayout.EMPTY
+    assert len(segment_trace("").trace) == 0
 
 
 def test_numbers_that_count_from_one_make_a_list_however_long_its_items_are():
-    found = segment_text("1. Ada\n   built it\n   long ago.\n   So they say.\n2. She left.\n   Then.\n   And then.")
-    assert found.shape is TraceShape.LINES
+    found = segment_trace("1. Ada\n   built it\n   long ago.\n   So they say.\n2. She left.\n   Then.\n   And then.")
+    assert found.shape is TraceLayout.LINES
     assert found.trace.texts == ("Ada built it long ago. So they say.", "She left. Then. And then.")
 
 
 @pytest.mark.parametrize("text", ["1. Ada built it.", "1. Ada built it.\n"])
 def test_a_list_may_have_one_item(text):
-    assert segment_text(text).trace.texts == ("Ada built it.",)
+    assert segment_trace(text).trace.texts == ("Ada built it.",)
 
 
 @pytest.mark.parametrize(
     "text", ["In 1843\n1. FC Köln did not exist.", "7. That is so.", "1926 was warm.", "- 3 is less."]
 )
 def test_one_number_does_not_make_a_list(text):
-    assert segment_text(text).shape is TraceShape.PROSE
+    assert segment_trace(text).shape is TraceLayout.PROSE
 
 
 def test_a_paragraph_behind_a_list_is_no_part_of_its_last_item():
     text = "1. Ada built it.\n\n   In 1843.\n2. She left.\n\nSo it is hers. That is all."
-    assert segment_text(text).trace.texts == ("Ada built it. In 1843.", "She left.", "So it is hers.", "That is all.")
+    assert segment_trace(text).trace.texts == ("Ada built it. In 1843.", "She left.", "So it is hers.", "That is all.")
 
 
 def test_a_list_that_begins_with_its_paragraphs_keeps_them():
     text = "Let us see. What is known?\n\n1. One.\n\nAn aside.\n\n2. Two."
-    assert segment_text(text).trace.texts == ("Let us see.", "What is known?", "One.", "An aside.", "Two.")
+    assert segment_trace(text).trace.texts == ("Let us see.", "What is known?", "One.", "An aside.", "Two.")
 
 
 def test_lines_that_break_in_mid_sentence_are_joined():
     text = "Ada Rowe built the bridge,\nand it stands. She was\nborn in Lund\nSo the answer is Lund"
-    assert segment_text(text).trace.texts == (
+    assert segment_trace(text).trace.texts == (
         "Ada Rowe built the bridge, and it stands.",
         "She was born in Lund",
         "So the answer is Lund",
@@ -134,34 +134,34 @@ def test_lines_that_break_in_mid_sentence_are_joined():
 
 
 def test_what_stands_before_the_first_label_of_a_log_was_thought():
-    found = segment_text(
+    found = segment_trace(
         "I must search.\nAction: search[x]\nAction Input: y\nObservation: Ada built\n\nit.\nAnswer: Ada"
     )
     assert (found.trace.texts, found.observations) == (("I must search.",), ("Ada built\nit.",))
 
 
 def test_labels_of_a_log_may_be_adorned_and_its_question_is_no_thought():
-    found = segment_text(
+    found = segment_trace(
         "Question: Who?\n**Thought 1:** Ada\ndid it. Or not.\n**Observation 1**: Ada.\nObservation 2:\n"
     )
     assert (found.trace.texts, found.observations) == (("Ada did it.", "Or not."), ("Ada.",))
 
 
 def test_an_observation_alone_is_a_word_like_any_other():
-    assert segment_text("Observation: it rained. It was wet.").shape is TraceShape.PROSE
+    assert segment_trace("Observation: it rained. It was wet.").shape is TraceLayout.PROSE
 
 
 def test_a_list_of_texts_is_a_trace_as_it_is():
-    found = segment_texts(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
-    assert (found.shape, found.trace.texts) == (TraceShape.LINES, ("Ada built it. She did.", "She was born in Lund."))
-    assert segment_texts(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
-    assert segment_texts(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
-    assert segment_texts([" ", ""]).shape is segment_texts([]).shape is TraceShape.EMPTY
+    found = segment_trace_parts(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
+    assert (found.shape, found.trace.texts) == (TraceLayout.LINES, ("Ada built it. She did.", "She was born in Lund."))
+    assert segment_trace_parts(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
+    assert segment_trace_parts(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
+    assert segment_trace_parts([" ", ""]).shape is segment_trace_parts([]).shape is TraceLayout.EMPTY
 
 
 def test_a_list_of_texts_may_be_a_log():
-    found = segment_texts(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
-    assert (found.shape, found.trace.texts, found.observations) == (TraceShape.AGENT, ("who?", "Ada."), ("Ada.",))
+    found = segment_trace_parts(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
+    assert (found.shape, found.trace.texts, found.observations) == (TraceLayout.AGENT, ("who?", "Ada."), ("Ada.",))
 
 
 lines = st.sampled_from(
@@ -183,7 +183,7 @@ lines = st.sampled_from(
 @given(st.lists(lines, max_size=12).map("\n".join))
 def test_every_step_is_a_piece_of_the_text_and_only_markers_are_missing(text):
     left = " ".join(text.split())
-    for step in segment_text(text).trace.texts:
+    for step in segment_trace(text).trace.texts:
         before, found, left = left.partition(" ".join(step.split()))
         assert found
         assert before.strip() in {"", "1.", "2)", "-", "Step 1:", "b)"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eclose.core.show_invisible import reveal_invisible
+from eclose.core.show_invisible import reveal_invisible_chars
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from eclose.core.show_invisible import reveal_invisible
     ],
 )
 def test_characters_that_act_unseen_are_named(text, shown):
-    assert reveal_invisible(text) == shown
+    assert reveal_invisible_chars(text) == shown

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.growth import grows_in_proportion
 
-from eclose.core.text_match import TextSpan, find_spellings, find_verbatim, is_whole, same_spelling
+from eclose.core.text_match import (
+    TextSpan,
+    equal_up_to_spelling,
+    find_exact_spans,
+    find_respelled_spans,
+    is_whole_word_span,
+)
 
 # The word in braces is whole in its text.
 WHOLE = [
@@ -35,16 +41,16 @@ def place_of(marked):
 
 @pytest.mark.parametrize("marked", WHOLE)
 def test_whole(marked):
-    assert is_whole(*place_of(marked))
+    assert is_whole_word_span(*place_of(marked))
 
 
 @pytest.mark.parametrize("marked", PART)
 def test_part(marked):
-    assert not is_whole(*place_of(marked))
+    assert not is_whole_word_span(*place_of(marked))
 
 
 def test_overlapping_places_are_all_found():
-    assert list(find_verbatim("aaa", "aa")) == [TextSpan(0, 2), TextSpan(1, 3)]
+    assert list(find_exact_spans("aaa", "aa")) == [TextSpan(0, 2), TextSpan(1, 3)]
     assert TextSpan(0, 2).overlaps(TextSpan(1, 3))
     assert not TextSpan(0, 2).overlaps(TextSpan(2, 3))
 
@@ -98,30 +104,30 @@ SPELLED = [
 
 @pytest.mark.parametrize("old, text, expected", SPELLED, ids=[f"{old} in {text}" for old, text, _ in SPELLED])
 def test_spelled(old, text, expected):
-    assert [text[place.start : place.end] for place in find_spellings(text, old)] == expected
+    assert [text[place.start : place.end] for place in find_respelled_spans(text, old)] == expected
 
 
 def test_same_spelled():
-    assert same_spelling("U.S.", "US")
-    assert same_spelling("3 May 1930", "1930-05-03")
-    assert not same_spelling("3 May 1930", "3 May 1931")
-    assert not same_spelling("?", "!")
+    assert equal_up_to_spelling("U.S.", "US")
+    assert equal_up_to_spelling("3 May 1930", "1930-05-03")
+    assert not equal_up_to_spelling("3 May 1930", "3 May 1931")
+    assert not equal_up_to_spelling("?", "!")
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=30))
 def test_a_text_is_found_in_its_own_normal_forms(text):
     forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
-    assert same_spelling(*forms) or not list(find_spellings(text, text))
+    assert equal_up_to_spelling(*forms) or not list(find_respelled_spans(text, text))
 
 
 @given(st.text(max_size=60), st.text(max_size=4))
 def test_places_lie_in_the_text_and_follow_each_other(text, old):
-    places = list(find_spellings(text, old))
+    places = list(find_respelled_spans(text, old))
     assert all(0 <= place.start < place.end <= len(text) for place in places)
     assert places == sorted(places)
 
 
 def test_a_long_text_takes_time_in_proportion():
     assert grows_in_proportion(
-        lambda text: list(find_spellings(text, "Ada Ada Ada Bo")), "Ada Ada 1930–31 e\u0301 ", 2_000
+        lambda text: list(find_respelled_spans(text, "Ada Ada Ada Bo")), "Ada Ada 1930–31 e\u0301 ", 2_000
     )

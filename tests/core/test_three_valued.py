@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from eclose.core.three_valued import conjunction, implication, negation
+from eclose.core.three_valued import three_valued_and, three_valued_implies, three_valued_not
 
 LABELS = (True, False, None)
 
@@ -21,19 +21,19 @@ def settled(outcomes):
 
 @pytest.mark.parametrize("label", LABELS)
 def test_negation_is_what_every_completion_says(label):
-    assert negation(label) is settled(not x for (x,) in completions(label))
+    assert three_valued_not(label) is settled(not x for (x,) in completions(label))
 
 
 @pytest.mark.parametrize("labels", list(product(LABELS, repeat=3)))
 def test_conjunction_is_what_every_completion_says(labels):
-    assert conjunction(labels) is settled(all(world) for world in completions(*labels))
+    assert three_valued_and(labels) is settled(all(world) for world in completions(*labels))
 
 
 @pytest.mark.parametrize(("condition", "consequence"), list(product(LABELS, repeat=2)))
 def test_implication_is_what_every_completion_says(condition, consequence):
     expected = settled(not a or b for a, b in completions(condition, consequence))
-    assert implication(condition, consequence) is expected
+    assert three_valued_implies(condition, consequence) is expected
 
 
 def test_nothing_to_check_holds():
-    assert conjunction(()) is True
+    assert three_valued_and(()) is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.diagnosis.compare import (
     RESPONSE_CLASSES,
@@ -27,7 +27,7 @@ TRR, LGG = Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE
 
 def rows(*verdicts, benchmark="b", model=None, prefix="r"):
     """One response to each question, in order."""
-    source = None if model is None else Source(model)
+    source = None if model is None else ResponseSource(model)
     return [
         SettledVerdict(f"{prefix}{number}", f"q{number}", verdict, benchmark, source)
         for number, verdict in enumerate(verdicts)
@@ -166,7 +166,7 @@ def test_every_change_of_class_is_counted_once():
 
 
 def of_model(name, verdict, model, question="q"):
-    return SettledVerdict(name, question, verdict, "b", None if model is None else Source(model))
+    return SettledVerdict(name, question, verdict, "b", None if model is None else ResponseSource(model))
 
 
 def test_partners_are_of_one_id_or_of_one_source_and_never_of_one_place():

@@ -11,7 +11,7 @@ import pytest
 
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.diagnosis.diagnose import (
     EvidenceSufficiency,
     JudgedCase,
@@ -23,8 +23,8 @@ from eclose.diagnosis.diagnose import (
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.oracle.judge import judge
+from eclose.world.make.instances import make_world_items
+from eclose.world.oracle.judge import judge_by_oracle
 
 INSTANCE = Instance("i", "Where?", (Passage("0", "", "Arica."),), "Arica", benchmark="b")
 HOLDS, FAILS = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.INVALID_INFERENCE)
@@ -32,7 +32,7 @@ HOLDS, FAILS = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.
 
 def case(*, steps=(HOLDS,), number=0, answer="Arica", **labels):
     values = {"aligned": True, "closed": True, "complete": True, "correct": True, "evidence_sufficient": True, **labels}
-    response = Response(f"r{number}", "i", Trace.of(*("x" for _ in steps)), answer, Source("m"))
+    response = Response(f"r{number}", "i", Trace.of(*("x" for _ in steps)), answer, ResponseSource("m"))
     return JudgedCase(INSTANCE, response, Judgment(f"r{number}", "judge", steps, **values))
 
 
@@ -43,11 +43,13 @@ def diagnosed(*cases, resamples=20):
 def test_everything_planted_is_counted():
     cases = []
     planted: Counter[object] = Counter()
-    for item in islice(make_items("2wiki", 1), 10):
+    for item in islice(make_world_items("2wiki", 1), 10):
         for plan in (FailurePlan(), *Random(item.seed).sample(FAILURE_PLANS, 6)):
             if (response_case := break_response(item, plan, "x")) is not None:
                 cases.append(
-                    JudgedCase(item.instance, response_case.response, judge(item.instance, response_case.response))
+                    JudgedCase(
+                        item.instance, response_case.response, judge_by_oracle(item.instance, response_case.response)
+                    )
                 )
                 planted[
                     response_case.verdict.locally_sound, response_case.verdict.aligned, response_case.verdict.closed
@@ -80,7 +82,7 @@ def test_rates_are_given_for_sufficient_and_insufficient_evidence_apart():
 def of(model, benchmark, number, **labels):
     response_case = case(number=number, **labels)
     instance = replace(INSTANCE, id=f"i{number}", benchmark=benchmark)
-    response = replace(response_case.response, instance_id=instance.id, source=Source(model))
+    response = replace(response_case.response, instance_id=instance.id, source=ResponseSource(model))
     return replace(response_case, instance=instance, response=response)
 
 

@@ -11,7 +11,15 @@ import pytest
 
 from eclose.calls.client import CallSettings, open_connection
 from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import EVIDENCE, NO_ANSWER, NO_REFERENCE, NO_TRACE, REFERENCE_FREE, Criterion, reason_kind
+from eclose.core.judgment import (
+    EVIDENCE,
+    NO_ANSWER,
+    NO_REFERENCE,
+    NO_TRACE,
+    REFERENCE_FREE,
+    Criterion,
+    missing_reason_kind,
+)
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
 from eclose.judging.judge_response import judge_response
@@ -21,10 +29,10 @@ from eclose.models.openai.failures import CallFailure, FailureKind
 from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import serve
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import open_model_server
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 INSTANCE = Instance("i", "Where was the director born?", (Passage("0", "Ana", "Ana Ruiz was born in Arica."),), "Arica")
 RESPONSE = Response("r", "i", Trace.of("Ana Ruiz was born in Arica."), "Arica")
@@ -32,11 +40,11 @@ RESPONSE = Response("r", "i", Trace.of("Ana Ruiz was born in Arica."), "Arica")
 
 def kinds(judgment):
     """Why labels are missing, without the details."""
-    return {criterion: reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
+    return {criterion: missing_reason_kind(reason) for criterion, reason in judgment.unjudged.items()}
 
 
 def planted(count):
-    for item in islice(make_items("2wiki", 3), count):
+    for item in islice(make_world_items("2wiki", 3), count):
         for plan in (FailurePlan(), *FAILURE_PLANS):
             if (made := break_response(item, plan, "x")) is not None:
                 yield item.instance, made
@@ -45,7 +53,7 @@ def planted(count):
 async def judge_all(path, cases, behaviour=None, settings=None, noise=0.0):
     calls = CallSettings(unpriced=True, concurrency=32)
     async with (
-        serve(build_world_registry(judge_noise=noise), behaviour) as server,
+        open_model_server(build_world_handlers(judge_noise=noise), behaviour) as server,
         Ledger.open(path, run="a") as ledger,
         open_connection(server.base_url, ledger, calls) as connection,
     ):
@@ -171,7 +179,7 @@ def test_what_cannot_be_judged_is_not_asked(instance, response, settings, unjudg
 
 
 def test_a_judge_of_malformed_replies_leaves_labels_open_and_makes_none_up(tmp_path):
-    spoiled = ServerBehaviour(faults={Fault.WRONG_SHAPE: 0.3, Fault.REFUSAL: 0.2}, max_faults_per_key=99)
+    spoiled = ServerBehaviour(faults={ServerFault.WRONG_SHAPE: 0.3, ServerFault.REFUSAL: 0.2}, max_faults_per_key=99)
     cases = list(islice(planted(2), 20))
     judgments, _ = asyncio.run(judge_all(tmp_path / "l.db", cases, spoiled, JudgeSettings(attempts=1)))
     exact, _ = asyncio.run(judge_all(tmp_path / "m.db", cases))

@@ -16,7 +16,7 @@ from eclose.calls.client import CallSettings
 from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, Judgment
-from eclose.core.response import Response, Source
+from eclose.core.response import Response, ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.judging.find_inputs import RunInputs, find_run_inputs
@@ -25,9 +25,9 @@ from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import read_manifest
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import HandlerRegistry
 
 
@@ -35,7 +35,7 @@ from eclose.world.server.chat_requests import HandlerRegistry
 def planted():
     return [
         (item.instance, made)
-        for item in islice(make_items("short-easy", 3), 4)
+        for item in islice(make_world_items("short-easy", 3), 4)
         for plan in (FailurePlan(), *FAILURE_PLANS[:6])
         if (made := break_response(item, plan, "x")) is not None
     ]
@@ -62,7 +62,7 @@ def judgments(folder):
 
 
 def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, planted):
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         first = command(run, "--judge", server.base_url, "--no-price")
         bill = server.bill(keys=False)["totals"]["paid"]
         again = command(run, "--judge", server.base_url, "--no-price")
@@ -79,7 +79,7 @@ def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, 
 def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
     stray = Response("stray", "nowhere", planted[0][1].response.trace, "x")
     jsonl.write_records(run / "responses.jsonl", [*(made.response for _, made in planted), stray])
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", code=3)
     assert "no such question 1" in result.output
     line = json.loads((run / "judgments.jsonl.quarantined.jsonl").read_text())
@@ -88,7 +88,7 @@ def test_what_answers_no_known_question_is_quarantined_and_told(run, planted):
 
 
 def test_reference_free_judges_are_shown_no_reference(run, planted):
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         command(run, "--judge", server.base_url, "--no-price", "--reference-free")
     for judgment in judgments(run):
         assert set(judgment.unjudged) == {Criterion.COMPLETENESS, Criterion.CORRECTNESS}
@@ -96,7 +96,7 @@ def test_reference_free_judges_are_shown_no_reference(run, planted):
 
 
 def test_a_dry_run_counts_the_calls_and_sends_nothing(run, planted):
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", "--dry-run")
         assert server.bill(keys=False)["totals"]["paid"] == 0
         command(run, "--judge", server.base_url, "--no-price")
@@ -135,9 +135,9 @@ def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
 
 
 def test_generated_responses_are_judged_in_their_folder(tmp_path):
-    questions = [item.instance for item in islice(make_items("short-easy", 5), 3)]
+    questions = [item.instance for item in islice(make_world_items("short-easy", 5), 3)]
     jsonl.write_records(tmp_path / "q.jsonl", questions)
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         result = CliRunner().invoke(
             app,
             [
@@ -159,7 +159,7 @@ def test_generated_responses_are_judged_in_their_folder(tmp_path):
 
 
 def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
-    sources = [Source("openai/gpt-4o"), Source("qwen/qwen3-8b"), None]
+    sources = [ResponseSource("openai/gpt-4o"), ResponseSource("qwen/qwen3-8b"), None]
     answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
     jsonl.write_records(tmp_path / "r.jsonl", answers)
     given = RunInputs(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
@@ -169,9 +169,9 @@ def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
 
 def test_the_command_tells_of_a_judge_that_judges_its_own(run, planted):
     jsonl.write_records(
-        run / "responses.jsonl", (replace(made.response, source=Source("world-1")) for _, made in planted)
+        run / "responses.jsonl", (replace(made.response, source=ResponseSource("world-1")) for _, made in planted)
     )
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         told = command(run, "--judge", "world", "--base-url", server.base_url, "--no-price")
     assert "is of the model family of world-1, which it judges" in told.output
 
@@ -187,7 +187,7 @@ def test_two_questions_with_one_id_are_refused_before_anything_is_asked(run, pla
         run / "instances.jsonl", [*{instance.id: instance for instance, _ in planted}.values(), *CAPITALS]
     )
     jsonl.write_records(run / "responses.jsonl", [Response("r", "1", planted[0][1].response.trace, "Lima")])
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         with pytest.raises(RecordError, match=r"the id '1' was used in line 5 for other content.*give every question"):
             asyncio.run(
                 judge_responses(find_run_inputs(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
@@ -200,7 +200,7 @@ def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_t
     again = json.dumps(json.loads((run / "instances.jsonl").read_text().splitlines()[0]), indent=None)
     with (run / "instances.jsonl").open("a") as file:
         file.write(f"{again}\n{{\n")
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         result = command(run, "--judge", server.base_url, "--no-price", code=3)
     told = (
         "questions of instances.jsonl: 6 received = 4 accepted + 1 rejected (duplicate 1) + 1 quarantined (not JSON 1)"
@@ -214,7 +214,7 @@ def test_the_same_question_twice_and_lines_that_cannot_be_read_are_counted_and_t
 def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
     given = tmp_path / "ragas.jsonl"
     given.write_text(json.dumps(RAGAS) + "\n{\n" + json.dumps({**RAGAS, "response": ""}) + "\n")
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         result = command(given, "--judge", server.base_url, "--no-price", "--out", tmp_path / "run", code=3)
     lost = "3 received = 1 accepted + 1 rejected (no response 1) + 1 quarantined (not JSON 1)"
     assert f"responses in ragas.jsonl: {lost}" in result.output
@@ -226,7 +226,7 @@ def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
 
 def judged_while(run, change):
     """Judge a run while another program changes its files, at the tenth call."""
-    world, calls = build_world_registry(), 0
+    world, calls = build_world_handlers(), 0
 
     class Meanwhile(HandlerRegistry):
         def handler(self, schema_name):
@@ -236,7 +236,7 @@ def judged_while(run, change):
                 change()
             return world.handler(schema_name)
 
-    with ServerThread(Meanwhile()) as server:
+    with ModelServerThread(Meanwhile()) as server:
         sources = find_run_inputs(run, run)
         return asyncio.run(judge_responses(sources, server.base_url, run, calls=CallSettings(unpriced=True)))
 
@@ -251,7 +251,7 @@ def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_
     assert not (run / "judgments.jsonl").exists()
     assert not (run / "judgments.jsonl.manifest.json").exists()
     (run / name).write_bytes(before)
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         command(run, "--judge", server.base_url, "--no-price")
     assert read_judged_cases(run).stale == ()
     by_id = {judgment.response_id: judgment for judgment in judgments(run)}
@@ -260,7 +260,7 @@ def test_an_input_that_is_replaced_during_the_run_is_refused_and_judged_when_it_
 
 def test_a_run_goes_on_under_another_path_to_its_input(run, planted, monkeypatch):
     (run / "responses.jsonl").write_bytes((run / "responses.jsonl").read_bytes() + b"{\n")
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         monkeypatch.chdir(run)
         command(".", "--judge", server.base_url, "--no-price", code=3)
         bill = server.bill(keys=False)["totals"]["paid"]
@@ -277,7 +277,7 @@ def test_an_interrupted_run_says_how_far_it_came(run, planted):
     count = len(planted)
     with pytest.raises(UserError, match=rf"none of {count} responses is judged.*eclose judge"):
         read_judged_cases(run)
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         command(run, "--judge", server.base_url, "--no-price")
     (run / "judgments.jsonl").unlink()
     with sqlite3.connect(run / "ledger.sqlite") as ledger:

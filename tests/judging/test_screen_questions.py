@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 
 from eclose.benchmarks.common_questions import load_eligibility_test
 from eclose.cli.main import app
-from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
+from eclose.core.judgment import NO_REFERENCE, Ineligibility, QuestionScreening
 from eclose.judging.screen_questions import screen_question
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
 from eclose.store.runs.runner import RecordRejection
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 
 
 class Judge:
@@ -34,7 +34,7 @@ class Judge:
         return Reply(json.dumps(self.told), FinishReason.STOP, Usage(1, 1))
 
 
-INSTANCE = next(make_items("short-easy", 1)).instance
+INSTANCE = next(make_world_items("short-easy", 1)).instance
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,9 @@ INSTANCE = next(make_items("short-easy", 1)).instance
     ],
 )
 def test_what_a_judge_says_is_kept(told, found):
-    assert asyncio.run(screen_question(INSTANCE, Judge(**told))) == Screening(INSTANCE.id, "house/judge", *found)
+    assert asyncio.run(screen_question(INSTANCE, Judge(**told))) == QuestionScreening(
+        INSTANCE.id, "house/judge", *found
+    )
 
 
 @pytest.mark.parametrize("told", [{"eligible": True, "code": "N1"}, {"eligible": False, "code": None}])
@@ -62,13 +64,13 @@ def test_without_a_reference_there_is_nothing_to_screen():
 
 
 def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
-    good = [item.instance for item in islice(make_items("short-easy", 2), 6)]
+    good = [item.instance for item in islice(make_world_items("short-easy", 2), 6)]
     stripped = replace(good[0], id="stripped", evidence=good[0].evidence[-1:], support_ids=None)
     wrong = replace(good[1], id="wrong", reference_answer="Atlantis", aliases=())
     jsonl.write_records(
         tmp_path / "q.jsonl", [*good, stripped, wrong, replace(good[2], id="bare", reference_answer=None)]
     )
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         judged = ["screen", tmp_path / "q.jsonl", "--judge", server.base_url, "--no-price", "-o", tmp_path / "run"]
         result = CliRunner().invoke(app, list(map(str, judged)))
         assert result.exit_code == 0, (result.output, result.exception)
@@ -76,7 +78,7 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
         assert CliRunner().invoke(app, list(map(str, made))).exit_code == 0
     assert "6 questions eligible, 2 not (N" in result.output
     assert f"{NO_REFERENCE} 1" in result.output
-    by_id = {one.id: one for one in jsonl.read_records(tmp_path / "run" / "screening.jsonl", Screening)}
+    by_id = {one.id: one for one in jsonl.read_records(tmp_path / "run" / "screening.jsonl", QuestionScreening)}
     assert by_id["wrong"].code == Ineligibility.INCOMPATIBLE_REFERENCE
     pool = ["data", "intersect", tmp_path / "gen", "--eligible", tmp_path / "run" / "screening.jsonl"]
     result = CliRunner().invoke(app, [*map(str, pool), "--out", str(tmp_path / "pool.jsonl")])
@@ -85,14 +87,16 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
 
 
 def test_a_question_without_a_label_is_not_in_the_pool(tmp_path):
-    jsonl.write_records(tmp_path / "s.jsonl", [Screening("a", "j", True), Screening("b", "j", reason="refusal")])
+    jsonl.write_records(
+        tmp_path / "s.jsonl", [QuestionScreening("a", "j", True), QuestionScreening("b", "j", reason="refusal")]
+    )
     eligible = load_eligibility_test(tmp_path / "s.jsonl")
     assert [eligible(name) for name in "abc"] == [True, False, False]
 
 
 def test_a_dry_run_tells_what_screening_would_take_and_asks_nobody(tmp_path):
     instances = tmp_path / "i.jsonl"
-    jsonl.write_records(instances, [item.instance for item in islice(make_items("short-easy", 1), 5)])
+    jsonl.write_records(instances, [item.instance for item in islice(make_world_items("short-easy", 1), 5)])
     words = ["screen", instances, "--judge", "openai/gpt-x", "--no-price", "--out", tmp_path / "run", "--dry-run"]
     result = CliRunner().invoke(app, [*map(str, words)], env={"OPENAI_API_KEY": "none"})
     assert result.exit_code == 0, (result.output, result.exception)

@@ -31,9 +31,9 @@ from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, Ju
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 from eclose.world.roles import judge as world_judging
-from eclose.world.roles.request_handlers import build_world_registry
+from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.chat_requests import ChatRequest
 
 SETTINGS = JudgeSettings().identity
@@ -222,7 +222,7 @@ class InProcess:
     name = "world/judge"
 
     def __init__(self, noise, seed):
-        self.registry = build_world_registry(seed=seed, judge_noise=noise)
+        self.registry = build_world_handlers(seed=seed, judge_noise=noise)
 
     async def complete(self, request):
         schema = {"name": request.schema.name, "schema": dict(request.schema.schema), "strict": True}
@@ -242,7 +242,7 @@ class InProcess:
 def planted():
     """Responses to thirty questions, each with what was planted."""
     made = []
-    for index, item in enumerate(islice(make_items("2wiki", 11), 30)):
+    for index, item in enumerate(islice(make_world_items("2wiki", 11), 30)):
         plans = [plan for number, plan in enumerate((FailurePlan(), *FAILURE_PLANS)) if (number + index) % 2 == 0]
         made += [(item.instance, one) for plan in plans if (one := break_response(item, plan, repr(plan))) is not None]
     return made

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the train extra")
 transformers = pytest.importorskip("transformers", reason="needs the train extra")
 
 from eclose.likelihood.attention import register_attention
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,4 +44,4 @@ def other_tokenizer(request):
 @pytest.fixture(scope="session")
 def families():
     """Two families of every profile."""
-    return [family for profile in ("2wiki", "hotpot") for family in islice(make_families(profile, 5), 2)]
+    return [family for profile in ("2wiki", "hotpot") for family in islice(make_world_families(profile, 5), 2)]

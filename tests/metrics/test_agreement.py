@@ -5,13 +5,13 @@ import krippendorff
 import numpy as np
 import pytest
 
-from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
+from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, QuestionScreening, StepJudgment
 from eclose.errors import RecordError
 from eclose.metrics.agreement import (
     AnnotatedResponse,
     ScreenedQuestion,
-    measure_agreement,
-    measure_screening,
+    measure_annotator_agreement,
+    measure_screening_agreement,
 )
 
 NAMES = [
@@ -45,7 +45,10 @@ def annotated(question_id, first, second):
 
 
 def report(pairs, seed=42, resamples=200):
-    return {row.judgment: row for row in measure_agreement(pairs, rng=np.random.default_rng(seed), resamples=resamples)}
+    return {
+        row.judgment: row
+        for row in measure_annotator_agreement(pairs, rng=np.random.default_rng(seed), resamples=resamples)
+    }
 
 
 L1, L2 = LocalFailure.UNSUPPORTED_CONTENT, LocalFailure.INVALID_INFERENCE
@@ -369,13 +372,13 @@ N1, N2 = Ineligibility.MISSING_EVIDENCE, Ineligibility.MISSING_LINK
 def screened(dataset, *code):
     """True, or the reason of a no."""
     agreement_rows = [
-        Screening("q", f"S{n}", entry is True, None if entry is True else entry) for n, entry in enumerate(code)
+        QuestionScreening("q", f"S{n}", entry is True, None if entry is True else entry) for n, entry in enumerate(code)
     ]
     return ScreenedQuestion(dataset, tuple(agreement_rows))
 
 
 def screen(cases, resamples=200):
-    return measure_screening(cases, rng=np.random.default_rng(42), resamples=resamples)
+    return measure_screening_agreement(cases, rng=np.random.default_rng(42), resamples=resamples)
 
 
 def test_screening_by_hand():
@@ -399,7 +402,7 @@ def test_screening_by_hand():
 
 
 def test_a_screening_without_a_label_or_a_reason_is_compared_with_nothing():
-    open_ = Screening("q", "S1")
+    open_ = QuestionScreening("q", "S1")
     agreement_rows = screen([ScreenedQuestion("a", (open_, open_)), screened("a", None, N1)])
     assert (agreement_rows.overall.eligibility.n, agreement_rows.overall.both_no, agreement_rows.overall.reason.n) == (
         1,
@@ -438,6 +441,8 @@ def test_reasons_are_resampled_among_what_both_refuse():
     """Whatever is eligible does not move the interval of the reasons by a digit."""
     refused = [screened("a", N1, N1), screened("a", N2, N2), screened("a", N1, N2), screened("a", N2, N2)]
     rng = [np.random.default_rng(1) for _ in range(2)]
-    alone = measure_screening(refused, rng=rng[0], resamples=300).overall.reason
-    among = measure_screening([*refused, *[screened("a", True, True)] * 50], rng=rng[1], resamples=300).overall.reason
+    alone = measure_screening_agreement(refused, rng=rng[0], resamples=300).overall.reason
+    among = measure_screening_agreement(
+        [*refused, *[screened("a", True, True)] * 50], rng=rng[1], resamples=300
+    ).overall.reason
     assert alone == among

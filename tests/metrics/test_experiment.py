@@ -3,12 +3,18 @@ from itertools import product
 import numpy as np
 import pytest
 
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
-from eclose.metrics.experiment import UNTUNED, Experiment, average_settings, compute_setting_rates, get_method
+from eclose.metrics.experiment import (
+    UNTUNED,
+    ExperimentArrays,
+    average_setting_rates,
+    compute_setting_rates,
+    get_response_method,
+)
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate
-from eclose.stats.rates import mean
+from eclose.stats.rates import mean_or_none
 
 BENCHMARKS = {"2wiki": 3, "musique": 2, "hotpot": 4}
 BACKBONES = ("qwen", "llama")
@@ -30,7 +36,7 @@ def experiment_rows(seed, unknown=0.1):
         return None if rng.random() < unknown else bool(rng.random() < 0.6)
 
     rows = [
-        row(benchmark, number, Source(model, method, training), **{name: label() for name in names})
+        row(benchmark, number, ResponseSource(model, method, training), **{name: label() for name in names})
         for model, (method, training), (benchmark, size) in product(BACKBONES, RUNS, BENCHMARKS.items())
         for number in range(size)
     ]
@@ -38,13 +44,13 @@ def experiment_rows(seed, unknown=0.1):
 
 
 def test_the_untuned_model_is_called_by_its_name():
-    assert get_method(row()) == UNTUNED
-    assert get_method(row(source=Source("qwen"))) == UNTUNED
-    assert get_method(row(source=Source("qwen", "SFT"))) == "SFT"
+    assert get_response_method(row()) == UNTUNED
+    assert get_response_method(row(source=ResponseSource("qwen"))) == UNTUNED
+    assert get_response_method(row(source=ResponseSource("qwen", "SFT"))) == "SFT"
 
 
 def test_setting_means_by_hand():
-    sources = {"42": Source("qwen", "SFT", 42), "43": Source("qwen", "SFT", 43)}
+    sources = {"42": ResponseSource("qwen", "SFT", 42), "43": ResponseSource("qwen", "SFT", 43)}
     rows = [
         # 2wiki, seed 42: 1 of 2; seed 43: 1 of 1. The setting is (1/2 + 1)/2 = 3/4.
         row("2wiki", 0, sources["42"], correct=True),
@@ -62,7 +68,7 @@ def test_setting_means_by_hand():
         ("SFT", "hotpot", "qwen"): 0.25,
     }
     # Settings weigh the same: (3/4 + 1/4)/2. Local soundness was never judged.
-    assert average_settings(rows, [Metric.ACCURACY, Metric.LOCAL_SOUNDNESS_RATE]) == {
+    assert average_setting_rates(rows, [Metric.ACCURACY, Metric.LOCAL_SOUNDNESS_RATE]) == {
         "SFT": {Metric.ACCURACY: 0.5, Metric.LOCAL_SOUNDNESS_RATE: None}
     }
 
@@ -70,15 +76,15 @@ def test_setting_means_by_hand():
 def test_rows_without_source_or_benchmark_are_one_setting():
     rows = [row(None, 0, correct=True), row(None, 1, correct=False)]
     assert compute_setting_rates(rows, Metric.ACCURACY) == {(UNTUNED, "", ""): 0.5}
-    assert average_settings([]) == {}
+    assert average_setting_rates([]) == {}
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_experiments_values_are_the_equal_setting_means(seed):
     rows = experiment_rows(seed, unknown=0.1 * (seed % 3))
-    experiment = Experiment.of(rows, tuple(Metric))
+    experiment = ExperimentArrays.of(rows, tuple(Metric))
     replicates = experiment.bootstrap(rng=np.random.default_rng(seed), resamples=3)
-    means = average_settings(rows, tuple(Metric))
+    means = average_setting_rates(rows, tuple(Metric))
     assert set(experiment.methods) == {UNTUNED, "SFT", "E-Closure"} == set(means)
     for method, metric in product(experiment.methods, Metric):
         value = replicates.estimate(experiment.column(method, metric)).value
@@ -93,11 +99,13 @@ def repeated(items, times):
 def test_replicates_are_the_means_of_the_drawn_rows():
     """The whole of D.2 on verdicts: pick rows as drawn, take rates, average; no arrays of weights."""
     rows = experiment_rows(7, unknown=0.05)
-    experiment = Experiment.of(rows)
+    experiment = ExperimentArrays.of(rows)
     replicates = experiment.bootstrap(rng=np.random.default_rng(2027), resamples=25)
     blocks = list(experiment.design.draw(np.random.default_rng(2027), 25))
     assert len(blocks) == 1
-    by_place = {(r.source.model, get_method(r), r.source.seed, r.benchmark, r.instance_id): r.verdict for r in rows}
+    by_place = {
+        (r.source.model, get_response_method(r), r.source.seed, r.benchmark, r.instance_id): r.verdict for r in rows
+    }
     # Names in the order of first appearance, as the experiment numbers them.
     models = list(dict.fromkeys(r.source.model for r in rows))
     questions = list(dict.fromkeys((r.benchmark, r.instance_id) for r in rows))
@@ -115,15 +123,15 @@ def test_replicates_are_the_means_of_the_drawn_rows():
                 for benchmark, size in BENCHMARKS.items():
                     inside = [question for question in drawn if question[0] == benchmark]
                     assert len(inside) == size
-                    settings.append(mean(rate_of(metric, models[backbone], method, s, inside) for s in seeds))
+                    settings.append(mean_or_none(rate_of(metric, models[backbone], method, s, inside) for s in seeds))
             value = replicates.draws[resample, experiment.column(method, metric)]
-            expected = mean(settings)
+            expected = mean_or_none(settings)
             assert np.isnan(value) if expected is None else value == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_order_of_rows_changes_no_value():
     rows = experiment_rows(3)
-    first, turned = Experiment.of(rows), Experiment.of(rows[::-1])
+    first, turned = ExperimentArrays.of(rows), ExperimentArrays.of(rows[::-1])
     for experiment in (first, turned):
         assert sorted(experiment.methods) == ["Backbone", "E-Closure", "SFT"]
     values = [
@@ -139,8 +147,8 @@ def test_the_order_of_rows_changes_no_value():
 
 
 def test_an_experiment_of_untuned_models_alone_has_one_place_for_seeds():
-    rows = [row("2wiki", number, Source("qwen"), correct=number > 0) for number in range(4)]
-    experiment = Experiment.of(rows, (Metric.ACCURACY,))
+    rows = [row("2wiki", number, ResponseSource("qwen"), correct=number > 0) for number in range(4)]
+    experiment = ExperimentArrays.of(rows, (Metric.ACCURACY,))
     assert experiment.design.seeds == 1
     assert experiment.bootstrap(rng=np.random.default_rng(0), resamples=10).values == pytest.approx([3 / 4])
 
@@ -149,12 +157,12 @@ def test_the_paired_gain_of_a_method_over_itself_is_nothing():
     rows = experiment_rows(4, unknown=0)
     twin = [
         SettledVerdict(
-            r.response_id, r.instance_id, r.verdict, r.benchmark, Source(r.source.model, "Twin", r.source.seed)
+            r.response_id, r.instance_id, r.verdict, r.benchmark, ResponseSource(r.source.model, "Twin", r.source.seed)
         )
         for r in rows
-        if get_method(r) == "SFT"
+        if get_response_method(r) == "SFT"
     ]
-    experiment = Experiment.of([*rows, *twin])
+    experiment = ExperimentArrays.of([*rows, *twin])
     replicates = experiment.bootstrap(rng=np.random.default_rng(0), resamples=50)
     columns = experiment.column("Twin", Metric.GAP_RATE), experiment.column("SFT", Metric.GAP_RATE)
     assert replicates.difference(*columns) == (0.0, (0.0, 0.0), 0)
@@ -163,7 +171,7 @@ def test_the_paired_gain_of_a_method_over_itself_is_nothing():
 
 def refused(rows):
     with pytest.raises(UserError) as error:
-        Experiment.of(rows)
+        ExperimentArrays.of(rows)
     return str(error.value)
 
 
@@ -182,7 +190,7 @@ def test_an_experiment_with_two_answers_in_one_place_is_refused():
     assert "1 of 162 cells have none or several" in refused([*rows, tuned])
     # A trained response without a seed would stand in the places of all seeds.
     both = SettledVerdict(
-        "r", tuned.instance_id, Verdict(), tuned.benchmark, Source(tuned.source.model, tuned.source.method)
+        "r", tuned.instance_id, Verdict(), tuned.benchmark, ResponseSource(tuned.source.model, tuned.source.method)
     )
     assert f"{tuned.source.method} on {tuned.source.model}: 1 response has no training seed" in refused([*rows, both])
 
@@ -193,15 +201,23 @@ def test_an_experiment_without_rows_is_refused():
 
 def test_a_trained_method_without_a_seed_is_refused_by_name():
     """A response of an adapter whose seed is not known must not stand for every seed."""
-    sources = (Source("qwen"), Source("qwen", "SFT", 42), Source("qwen", "SFT", 43), Source("qwen", "E-Closure"))
+    sources = (
+        ResponseSource("qwen"),
+        ResponseSource("qwen", "SFT", 42),
+        ResponseSource("qwen", "SFT", 43),
+        ResponseSource("qwen", "E-Closure"),
+    )
     rows = [row("2wiki", number, source, correct=True) for source in sources for number in range(3)]
     with pytest.raises(UserError, match=r"E-Closure on qwen: 3 responses have no training seed"):
-        Experiment.of(rows)
-    assert Experiment.of([entry for entry in rows if get_method(entry) != "E-Closure"]).methods == [UNTUNED, "SFT"]
+        ExperimentArrays.of(rows)
+    assert ExperimentArrays.of([entry for entry in rows if get_response_method(entry) != "E-Closure"]).methods == [
+        UNTUNED,
+        "SFT",
+    ]
 
 
 def test_seeds_are_not_averaged_with_responses_that_name_none():
-    rows = [row("2wiki", 0, Source("qwen", "SFT", seed), correct=True) for seed in (42, None)]
+    rows = [row("2wiki", 0, ResponseSource("qwen", "SFT", seed), correct=True) for seed in (42, None)]
     with pytest.raises(UserError, match=r"SFT on qwen: 1 response has no training seed"):
         compute_setting_rates(rows, Metric.ACCURACY)
     assert compute_setting_rates(rows[1:], Metric.ACCURACY) == {("SFT", "2wiki", "qwen"): 1.0}

@@ -9,11 +9,11 @@ from eclose.core.verdict import Verdict
 from eclose.metrics.judge_against_people import (
     DIRECT_LABELS,
     LABEL_METRICS,
-    AgreementScores,
+    JudgeAgreementScores,
     JudgedLabel,
     ValidationCase,
     count_judge_errors,
-    encode_hits,
+    encode_rate_hits,
     validate_judge,
 )
 from eclose.metrics.judges_compared import TwoJudgesCase, compare_judges
@@ -39,7 +39,7 @@ def test_the_rate_of_a_label_is_that_of_results():
     for label, metric in LABEL_METRICS.items():
         validation = [compute_rate(metric, [compared_case]) for compared_case in verdicts]
         assert [compared_case.hits if compared_case.n else -1 for compared_case in validation] == list(
-            encode_hits(label, verdicts)
+            encode_rate_hits(label, verdicts)
         )
 
 
@@ -87,7 +87,7 @@ def test_a_small_validation_by_hand(label, labelled, n, counts, scores):
     row = report(SMALL).overall.rows[label]
     assert (row.labelled, row.n, row.unjudged) == (labelled, n, labelled - n)
     assert (row.found, row.misses, row.false_alarms) == counts
-    validation = [getattr(row.scores, field.name).value for field in fields(AgreementScores)]
+    validation = [getattr(row.scores, field.name).value for field in fields(JudgeAgreementScores)]
     assert validation == pytest.approx(scores, abs=1e-15)
     assert row.disagreement.value == pytest.approx(1 - row.scores.agreement.value, abs=1e-15)
 
@@ -194,7 +194,7 @@ def test_every_score_is_scikit_learns(seed, dataset):
         assert row.n == len(human)
         assert row.labelled == sum(compared_case is not None for compared_case, _ in pairs)
         failure = {"pos_label": label is LGG, "zero_division": np.nan}
-        expected = AgreementScores(
+        expected = JudgeAgreementScores(
             oracle.accuracy_score(human, judge),
             oracle.f1_score(human, judge, **failure),
             oracle.precision_score(human, judge, **failure),
@@ -203,7 +203,7 @@ def test_every_score_is_scikit_learns(seed, dataset):
             oracle.cohen_kappa_score(human, judge),
             np.mean(human) - np.mean(judge) if label is not LGG else np.mean(judge) - np.mean(human),
         )
-        for field in fields(AgreementScores):
+        for field in fields(JudgeAgreementScores):
             value = getattr(row.scores, field.name).value
             assert value == pytest.approx(getattr(expected, field.name), abs=1e-12), field.name
 
@@ -290,5 +290,5 @@ def test_errors_for_other_runs_count_hits_of_each_rate():
 
 
 def test_labels_as_codes():
-    assert encode_hits(LGG, [verdict("11011"), verdict("0----"), verdict("1----")]).tolist() == [1, 0, -1]
+    assert encode_rate_hits(LGG, [verdict("11011"), verdict("0----"), verdict("1----")]).tolist() == [1, 0, -1]
     assert DIRECT_LABELS == (L, A, C, K, ACC)

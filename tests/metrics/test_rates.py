@@ -6,7 +6,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate, compute_rates, count_composition, make_indicators
+from eclose.metrics.rates import (
+    MAIN_METRICS,
+    Metric,
+    compute_rate,
+    compute_rates,
+    count_response_composition,
+    make_metric_indicators,
+)
 from eclose.stats.rates import Rate
 
 LABELS = (True, False, None)
@@ -126,7 +133,7 @@ def test_order_and_copies_do_not_matter(some, random):
 
 @given(verdicts)
 def test_indicators_add_up_to_the_rates(some):
-    hits, counted = make_indicators(some, tuple(Metric))
+    hits, counted = make_metric_indicators(some, tuple(Metric))
     for column, result in enumerate(compute_rates(some).values()):
         assert (hits[:, column].sum(), counted[:, column].sum()) == (result.hits, result.n)
     assert np.all(hits <= counted)
@@ -134,14 +141,14 @@ def test_indicators_add_up_to_the_rates(some):
 
 def test_indicators_are_the_main_metrics_of_each_response_in_order():
     gap = Verdict(locally_sound=True, aligned=True, closed=False, complete=True, correct=False)
-    hits, counted = make_indicators([gap, Verdict(correct=True), gap])
+    hits, counted = make_metric_indicators([gap, Verdict(correct=True), gap])
     # Acc, LSR, GSR, TRR, LGG
     np.testing.assert_array_equal(hits, [[0, 1, 0, 0, 1], [1, 0, 0, 0, 0], [0, 1, 0, 0, 1]])
     np.testing.assert_array_equal(counted, [[1, 1, 1, 1, 1], [1, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
 
 
 def test_indicators_of_nothing_keep_their_columns():
-    assert make_indicators([]).hits.shape == (0, len(MAIN_METRICS))
+    assert make_metric_indicators([]).hits.shape == (0, len(MAIN_METRICS))
 
 
 def test_rates_of_chosen_metrics():
@@ -151,7 +158,7 @@ def test_rates_of_chosen_metrics():
 
 @given(verdicts, st.randoms(use_true_random=False))
 def test_a_composition_has_the_order_of_the_definitions(some, random):
-    counts = count_composition(random.sample(some, len(some)))
+    counts = count_response_composition(random.sample(some, len(some)))
     assert list(counts.groups) == [group for group in (*TraceGroup, None) if group in counts.groups]
     for failures in (counts.failures, counts.gap_failures):
         assert list(failures) == [failure for failure in FailureClass if failure in failures]
@@ -159,7 +166,7 @@ def test_a_composition_has_the_order_of_the_definitions(some, random):
 
 @given(verdicts)
 def test_every_response_is_in_one_group_and_every_insufficient_one_in_one_class(some):
-    counts = count_composition(some)
+    counts = count_response_composition(some)
     assert sum(counts.groups.values()) == len(some)
     assert sum(counts.failures.values()) == sum(verdict.globally_sufficient is False for verdict in some)
     assert sum(counts.gap_failures.values()) == counts.groups.get(TraceGroup.GAP, 0)
@@ -167,7 +174,7 @@ def test_every_response_is_in_one_group_and_every_insufficient_one_in_one_class(
 
 
 def test_a_composition_by_hand():
-    counts = count_composition(
+    counts = count_response_composition(
         [
             Verdict(True, True, False, True, False),
             Verdict(True, True, False, True, False),

@@ -1,14 +1,14 @@
 import pytest
 
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
-from eclose.metrics.rates import Metric, compute_rates, count_composition
+from eclose.metrics.rates import Metric, compute_rates, count_response_composition
 from eclose.metrics.summary import GROUPINGS, summarize_verdicts
-from eclose.stats.clustered_rates import QuestionCounts
+from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import wilson_interval
 
-QWEN, TUNED = Source("qwen"), Source("qwen", "SFT", 42)
+QWEN, TUNED = ResponseSource("qwen"), ResponseSource("qwen", "SFT", 42)
 ROWS = [
     SettledVerdict("r1", "q1", Verdict(True, True, True, True, True), "2wiki", QWEN),
     SettledVerdict("r2", "q1", Verdict(True, True, False, True, False), "2wiki", TUNED),
@@ -24,7 +24,7 @@ def test_all_responses_together():
     verdicts = [row.verdict for row in ROWS]
     assert (summary.group, summary.responses, summary.questions) == ((), 5, 4)
     assert summary.rates == compute_rates(verdicts)
-    assert summary.composition == count_composition(verdicts)
+    assert summary.composition == count_response_composition(verdicts)
     for metric, estimate in summary.estimates.items():
         assert estimate.value == pytest.approx(summary.rates[metric].value)
     assert list(summary.estimates) == list(Metric)
@@ -65,7 +65,7 @@ def test_intervals_are_over_questions():
     assert summary.estimates[Metric.ACCURACY].interval == pytest.approx(
         single.estimates[Metric.ACCURACY].interval, abs=0.01
     )
-    assert summary.counts[Metric.ACCURACY] == QuestionCounts(((0, 4, 1), (4, 0, 9)))
+    assert summary.counts[Metric.ACCURACY] == QuestionHitCounts(((0, 4, 1), (4, 0, 9)))
 
 
 def test_one_question_never_gives_certainty():

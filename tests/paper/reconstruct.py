@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def settled(
     labels: Iterable[Verdict], *, benchmark: str, model: str, method: str, seed: str = "Fixed"
 ) -> list[SettledVerdict]:
     """Verdicts as rows of a results table; the untuned backbone has neither method nor seed."""
-    source = Source(model, None if method == "Backbone" else method, None if seed == "Fixed" else int(seed))
+    source = ResponseSource(model, None if method == "Backbone" else method, None if seed == "Fixed" else int(seed))
     return [
         SettledVerdict(f"{model}/{method}/{seed}/{benchmark}/{i}", f"{benchmark}/{i}", verdict, benchmark, source)
         for i, verdict in enumerate(labels)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eclose.core.dependency_edges import Direction, Edge, margin_weights
-from eclose.metrics.experiment import Experiment
+from eclose.metrics.experiment import ExperimentArrays
 from eclose.metrics.rates import MAIN_METRICS, Metric
 from eclose.stats.coefficients import pair_alpha
 
@@ -28,7 +28,7 @@ def test_main_comparison_has_all_responses() -> None:
 
 def test_what_the_bootstrap_resamples_has_the_same_means() -> None:
     """The paired design of appendix D.2 starts from the averages of the main comparison."""
-    laid_out = Experiment.of(experiment.rows())
+    laid_out = ExperimentArrays.of(experiment.rows())
     values = laid_out.bootstrap(rng=np.random.default_rng(2027), resamples=1).values
     for method in METHODS:
         for metric in MAIN_METRICS:

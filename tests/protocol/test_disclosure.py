@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.protocol import disclosure
-from eclose.protocol.judging import JOINT_PARTS, MATERIAL_TYPES, JudgeQuestion, build_judge_prompt, restrict_material
+from eclose.protocol.judging import (
+    JOINT_PARTS,
+    MATERIAL_TYPES,
+    JudgeQuestion,
+    build_judge_prompt,
+    restrict_joint_material,
+)
 from eclose.protocol.material_json import parse_material
 
 INSTANCE = Instance(
@@ -41,7 +47,7 @@ ALLOWED = {
         {"QUESTION", "TITLE", "EVIDENCE", "REFERENCE", "ALIAS"},
     ),
     JudgeQuestion.JOINT: (
-        disclosure.disclose_jointly(INSTANCE, RESPONSE, reference_free=False),
+        disclosure.disclose_for_joint_judging(INSTANCE, RESPONSE, reference_free=False),
         {"QUESTION", "TITLE", "EVIDENCE", "STEP", "ANSWER", "REFERENCE", "ALIAS"},
     ),
 }
@@ -85,7 +91,7 @@ def test_no_text_gets_out_of_its_place(question, title, text, step, answer):
         disclosure.disclose_for_soundness(instance, response),
         disclosure.disclose_for_closure(instance, response),
         disclosure.disclose_for_completeness(instance, response),
-        disclosure.disclose_jointly(instance, response, reference_free=False),
+        disclosure.disclose_for_joint_judging(instance, response, reference_free=False),
     ):
         user = build_judge_prompt(material).messages[-1]
         assert user["role"] == "user"
@@ -114,11 +120,11 @@ def test_one_call_for_all_shows_each_part_what_a_call_of_its_own_would():
     everything, _ = ALLOWED[JudgeQuestion.JOINT]
     for part in JOINT_PARTS:
         alone, _ = ALLOWED[part]
-        assert restrict_material(everything, part) == alone
+        assert restrict_joint_material(everything, part) == alone
 
 
 def test_one_call_for_some_asks_about_those_alone():
-    free = disclosure.disclose_jointly(INSTANCE, RESPONSE, reference_free=True)
+    free = disclosure.disclose_for_joint_judging(INSTANCE, RESPONSE, reference_free=True)
     some = build_judge_prompt(free, [JudgeQuestion.SOUNDNESS, JudgeQuestion.CLOSURE])
     text = "\n".join(message["content"] for message in some.messages)
     assert list(some.schema["properties"]) == ["soundness", "closure"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jsonschema_rs
 import pytest
 
-from eclose.core.judgment import LocalFailure, StepJudgment, Support
-from eclose.protocol.disclosure import JointMaterial, SoundnessMaterial
-from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, encode_step, parse_steps
+from eclose.core.judgment import LocalFailure, StepJudgment, StepSupport
+from eclose.protocol.disclosure import JointJudgeMaterial, SoundnessMaterial
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, encode_step_judgment, parse_step_judgments
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 from eclose.protocol.structured import UnreadableReplyError
 
@@ -35,17 +35,17 @@ WRONG = entry("L1")
 WHOLE = {"1": PLAN, "2": FACT, "3": WRONG}
 JUDGED = (
     StepJudgment(substantive=False),
-    StepJudgment(True, True, None, Support(0, "directed by Ana Ruiz"), "It says so."),
+    StepJudgment(True, True, None, StepSupport(0, "directed by Ana Ruiz"), "It says so."),
     StepJudgment(True, False, LocalFailure.UNSUPPORTED_CONTENT),
 )
 
 
 def test_steps_are_joined_by_id_in_whatever_order_they_come():
-    assert parse_steps(SHOWN, {"steps": dict(reversed(WHOLE.items()))}) == JUDGED
+    assert parse_step_judgments(SHOWN, {"steps": dict(reversed(WHOLE.items()))}) == JUDGED
 
 
 def test_what_is_told_is_what_is_read():
-    assert {str(number): encode_step(step) for number, step in enumerate(JUDGED, 1)} == WHOLE
+    assert {str(number): encode_step_judgment(step) for number, step in enumerate(JUDGED, 1)} == WHOLE
 
 
 def test_the_shape_has_room_for_exactly_the_steps_that_were_shown():
@@ -63,7 +63,7 @@ def test_the_shape_has_room_for_exactly_the_steps_that_were_shown():
 
 
 def test_a_joint_shape_is_as_strict_about_steps():
-    everything = JointMaterial(SHOWN.question, SHOWN.evidence, SHOWN.steps, "Lima", "Arica", ())
+    everything = JointJudgeMaterial(SHOWN.question, SHOWN.evidence, SHOWN.steps, "Lima", "Arica", ())
     shape = jsonschema_rs.validator_for(dict(build_judge_prompt(everything, (JudgeQuestion.SOUNDNESS,)).schema))
     assert shape.is_valid({"soundness": {"steps": WHOLE}})
     assert not shape.is_valid({"soundness": {"steps": {"1": PLAN}}})
@@ -87,12 +87,12 @@ def test_a_joint_shape_is_as_strict_about_steps():
 )
 def test_what_is_no_judgement_of_these_steps_is_refused(kind, steps):
     with pytest.raises(UnreadableReplyError) as refused:
-        parse_steps(SHOWN, {"steps": steps})
+        parse_step_judgments(SHOWN, {"steps": steps})
     assert refused.value.kind == kind
 
 
 def test_white_space_apart_a_quote_is_verbatim():
-    found = parse_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "directed  by Ana\n Ruiz.")}})
-    assert found[1].support == Support(0, "directed  by Ana\n Ruiz.")
-    title = parse_steps(SHOWN, {"steps": WHOLE | {"2": quoting(0, "Blue Harbour")}})
+    found = parse_step_judgments(SHOWN, {"steps": WHOLE | {"2": quoting(0, "directed  by Ana\n Ruiz.")}})
+    assert found[1].support == StepSupport(0, "directed  by Ana\n Ruiz.")
+    title = parse_step_judgments(SHOWN, {"steps": WHOLE | {"2": quoting(0, "Blue Harbour")}})
     assert title[1].support is not None

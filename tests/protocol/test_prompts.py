@@ -2,12 +2,18 @@
 
 import pytest
 
-from eclose.protocol.prompts import PromptText, Reader, actual_hashes, load_text, locked_hashes
+from eclose.protocol.prompts import (
+    PromptText,
+    GuidelineReader,
+    actual_prompt_hashes,
+    load_prompt_text,
+    locked_prompt_hashes,
+)
 
 
 def test_no_text_changes_without_its_lock():
     """A changed text needs its new hash in texts/lock.json and a line in the changelog, in the same commit."""
-    assert actual_hashes() == locked_hashes()
+    assert actual_prompt_hashes() == locked_prompt_hashes()
 
 
 def test_rendering_fills_every_placeholder_once():
@@ -29,20 +35,20 @@ def test_each_reader_is_told_what_is_meant_for_them():
     text = PromptText(
         "t", "Both. [[models: Only\n\nmodels.]] Both.\n\n[[people: People.]]\n\n- Both[[people:  too]].\n"
     )
-    assert text.text_for(Reader.MODELS) == "Both. Only\n\nmodels. Both.\n\n- Both.\n"
-    assert text.text_for(Reader.PEOPLE) == "Both. Both.\n\nPeople.\n\n- Both too.\n"
+    assert text.text_for(GuidelineReader.MODELS) == "Both. Only\n\nmodels. Both.\n\n- Both.\n"
+    assert text.text_for(GuidelineReader.PEOPLE) == "Both. Both.\n\nPeople.\n\n- Both too.\n"
 
 
 @pytest.mark.parametrize("text", ["[[models: open", "closed]]", "[[robots: who?]]"])
 def test_a_part_for_no_reader_is_refused(text):
     with pytest.raises(ValueError, match=r"robots|not closed"):
-        PromptText("t", text).text_for(Reader.MODELS)
+        PromptText("t", text).text_for(GuidelineReader.MODELS)
 
 
-@pytest.mark.parametrize("name", [name for name in actual_hashes() if name.endswith(".md")])
+@pytest.mark.parametrize("name", [name for name in actual_prompt_hashes() if name.endswith(".md")])
 def test_every_text_reads_well_for_both(name):
-    for reader in Reader:
-        text = load_text(name).text_for(reader)
+    for reader in GuidelineReader:
+        text = load_prompt_text(name).text_for(reader)
         assert not any("  " in line.strip() or line != line.rstrip() for line in text.splitlines())
         assert "[[" not in text
         assert "\n\n\n" not in text
@@ -52,10 +58,10 @@ def test_every_text_reads_well_for_both(name):
 def test_rules_of_the_paper_that_both_are_told():
     """Appendix A.3.2, where an earlier text was silent or wider."""
     said = {
-        name: load_text(f"judge_{name}.md")
+        name: load_prompt_text(f"judge_{name}.md")
         for name in ("soundness", "alignment", "closure", "completeness", "correctness")
     }
-    for reader in Reader:
+    for reader in GuidelineReader:
         told = {name: text.text_for(reader) for name, text in said.items()}
         assert "tautology" in told["soundness"]
         assert "leave them uncombined" in told["alignment"]

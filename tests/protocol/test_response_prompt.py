@@ -9,7 +9,7 @@ from eclose.protocol.response_prompt import (
     ResponsePrompt,
     format_completion,
     load_demonstrations,
-    parse_input,
+    parse_question_message,
     serialize_evidence,
 )
 
@@ -57,14 +57,14 @@ def test_a_filled_in_question_is_not_a_template():
 @pytest.mark.parametrize("example", load_demonstrations())
 def test_an_input_reads_back(order, example):
     content = ResponsePrompt(0, order).messages(example.question, example.evidence)[-1]["content"]
-    assert parse_input(content) == (example.question, example.evidence)
+    assert parse_question_message(content) == (example.question, example.evidence)
 
 
 @pytest.mark.parametrize(
     "content", ["", "Hello", "Question: Who?", "Passages:\n\n[0] T\nx", "Question: a\n\nQuestion: b\n\n[0] T\nx"]
 )
 def test_what_is_not_an_input_is_not_read_as_one(content):
-    assert parse_input(content) is None
+    assert parse_question_message(content) is None
 
 
 def test_the_hash_tells_prompts_apart_and_nothing_else():

@@ -1,17 +1,17 @@
 import numpy as np
 
-from eclose.stats.arrays import encode_labels, ratio, sum_by_group, to_scalar
+from eclose.stats.arrays import divide_or_nan, encode_labels, float_or_none, sum_by_group
 
 
 def test_ratio_divides_and_leaves_what_has_no_denominator_undefined():
-    quotient = ratio(np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([2.0, 0.0]))
+    quotient = divide_or_nan(np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([2.0, 0.0]))
     np.testing.assert_array_equal(quotient, [[0.5, np.nan], [1.5, np.nan]])
 
 
 def test_scalar_turns_undefined_into_none():
-    assert to_scalar(np.float64("nan")) is None
-    assert to_scalar(np.float64(0.0)) == 0.0
-    assert type(to_scalar(np.float64(0.5))) is float
+    assert float_or_none(np.float64("nan")) is None
+    assert float_or_none(np.float64(0.0)) == 0.0
+    assert type(float_or_none(np.float64(0.5))) is float
 
 
 def test_codes_number_labels_in_order_of_first_appearance():

@@ -8,29 +8,29 @@ from hypothesis import strategies as st
 from eclose.stats import coefficients as stat
 from eclose.stats import resampling
 from eclose.stats.bootstrap import (
-    SettingTable,
+    SettingScores,
     bootstrap_rates,
-    bootstrap_settings,
+    bootstrap_setting_means,
     bootstrap_tables,
-    paired_hierarchical,
-    pooled_questions_and_seeds,
-    shared_questions,
-    weighted_rates,
+    bootstrap_weighted_rates,
+    paired_hierarchical_design,
+    pooled_questions_design,
+    shared_questions_design,
 )
 from eclose.stats.ranking import (
     ScoredResponses,
     assign_folds,
     resampled_aurocs,
+    resampled_held_out_rates,
     resampled_recalls,
-    resampled_transfer_rates,
 )
-from eclose.stats.resampling import Strata, bootstrap
+from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 from . import loops
 
 CLOSE = {"rtol": 0, "atol": 1e-12}
 RESAMPLES = 40
-DATASETS = Strata(np.array([0, 1, 0, 2, 1, 1, 0, 2, 2, 1]))
+DATASETS = StratifiedDesign(np.array([0, 1, 0, 2, 1, 1, 0, 2, 2, 1]))
 
 seeds = pytest.mark.parametrize("seed", range(4))
 
@@ -59,7 +59,9 @@ def test_rates_resampled_by_cluster(seed, strata):
     cluster = np.concatenate([np.arange(10), rng(seed).integers(10, size=20)])
     hits, counted = marks(seed, 30, 3)
     replicates = bootstrap_rates(hits, counted, cluster, rng=rng(seed), resamples=RESAMPLES, strata=strata)
-    for values, row in zip(replicates.draws, loops.drawn(strata or Strata.single(10), seed, RESAMPLES), strict=True):
+    for values, row in zip(
+        replicates.draws, loops.drawn(strata or StratifiedDesign.single(10), seed, RESAMPLES), strict=True
+    ):
         cases = cases_of(cluster, loops.expanded(row))
         expected = [loops.pooled_rate(hits[:, column], counted[:, column], cases) for column in range(3)]
         np.testing.assert_allclose(values, expected, **CLOSE)
@@ -72,10 +74,12 @@ def test_rates_resampled_by_cluster(seed, strata):
 def test_tables_resampled_by_cluster(seed, strata):
     cluster = np.concatenate([np.arange(10), rng(seed).integers(10, size=40)])
     first, second = rng(seed).integers(2, size=(2, 50))
-    tables = stat.pair_tables(first, second, 2)
+    tables = stat.judge_pair_tables(first, second, 2)
     statistics = [stat.raw_agreement, stat.specific_agreement(0), stat.failure_rate_difference]
     replicates = bootstrap_tables(tables, cluster, statistics, rng=rng(seed), resamples=RESAMPLES, strata=strata)
-    for values, row in zip(replicates.draws, loops.drawn(strata or Strata.single(10), seed, RESAMPLES), strict=True):
+    for values, row in zip(
+        replicates.draws, loops.drawn(strata or StratifiedDesign.single(10), seed, RESAMPLES), strict=True
+    ):
         pairs = [(first[case], second[case]) for case in cases_of(cluster, loops.expanded(row))]
         zeros = [sum(pair[judge] == 0 for pair in pairs) for judge in (0, 1)]
         expected = [
@@ -96,7 +100,7 @@ def test_a_groups_own_interval_draws_only_questions_of_the_group():
     )
     np.testing.assert_array_equal(numbered.draws, renumbered.draws)
     assert numbered.estimate().undefined == 0
-    tables = stat.pair_tables(np.array([0, 1]), np.array([0, 0]), 2)
+    tables = stat.judge_pair_tables(np.array([0, 1]), np.array([0, 0]), 2)
     replicates = bootstrap_tables(tables, np.array([2, 50]), [stat.raw_agreement], rng=rng(0), resamples=200)
     assert replicates.estimate().undefined == 0
     assert set(replicates.draws[:, 0]) == {0.0, 0.5, 1.0}
@@ -104,9 +108,11 @@ def test_a_groups_own_interval_draws_only_questions_of_the_group():
 
 def test_strata_draw_all_their_clusters_those_without_a_case_too():
     hits = np.ones((1, 1))
-    replicates = bootstrap_rates(hits, hits, np.array([0]), rng=rng(0), resamples=200, strata=Strata.single(2))
+    replicates = bootstrap_rates(
+        hits, hits, np.array([0]), rng=rng(0), resamples=200, strata=StratifiedDesign.single(2)
+    )
     # Cluster 0 is missing from a quarter of the resamples of two.
-    missing = int((loops.drawn(Strata.single(2), 0, 200)[:, 0] == 0).sum())
+    missing = int((loops.drawn(StratifiedDesign.single(2), 0, 200)[:, 0] == 0).sum())
     assert 20 < missing < 80
     assert replicates.estimate() == (1.0, (1.0, 1.0), missing)
 
@@ -115,7 +121,7 @@ def test_unknown_labels_leave_a_rate_undefined_rather_than_zero():
     # Two questions; the second was never judged.
     hits, counted = np.array([[1.0], [0.0]]), np.array([[1.0], [0.0]])
     replicates = bootstrap_rates(hits, counted, np.array([0, 1]), rng=rng(0), resamples=200)
-    only_unknown = loops.drawn(Strata.single(2), 0, 200)[:, 1] == 2
+    only_unknown = loops.drawn(StratifiedDesign.single(2), 0, 200)[:, 1] == 2
     np.testing.assert_array_equal(np.isnan(replicates.draws[:, 0]), only_unknown)
     assert replicates.estimate() == (1.0, (1.0, 1.0), int(only_unknown.sum()))
     nothing = bootstrap_rates(hits * 0, counted * 0, np.array([0, 1]), rng=rng(0), resamples=10)
@@ -162,7 +168,7 @@ def test_the_order_of_cases_and_their_copies_do_not_matter(cases, random):
 def test_weighted_rates_combine_stratum_means(seed):
     hits = (rng(seed).random((10, 4)) < 0.8).astype(float)
     shares = np.array([1276.0, 559.0, 1017.0])
-    replicates = weighted_rates(hits, DATASETS, shares, rng=rng(seed), resamples=RESAMPLES)
+    replicates = bootstrap_weighted_rates(hits, DATASETS, shares, rng=rng(seed), resamples=RESAMPLES)
 
     def combined(units, column):
         means = []
@@ -178,8 +184,8 @@ def test_weighted_rates_combine_stratum_means(seed):
 
 def test_a_weighted_rate_by_hand():
     # Strata of 1 and 2 units with rates 1 and 1/2, weighing 1 and 3: 1/4 + 3/8.
-    hits, strata = np.array([[1.0], [1.0], [0.0]]), Strata(np.array([0, 1, 1]))
-    replicates = weighted_rates(hits, strata, np.array([1.0, 3.0]), rng=rng(0), resamples=100)
+    hits, strata = np.array([[1.0], [1.0], [0.0]]), StratifiedDesign(np.array([0, 1, 1]))
+    replicates = bootstrap_weighted_rates(hits, strata, np.array([1.0, 3.0]), rng=rng(0), resamples=100)
     assert replicates.values[0] == pytest.approx(5 / 8)
     assert {Fraction(value).limit_denominator(100) for value in replicates.draws[:, 0]} == {
         Fraction(1, 4),
@@ -191,9 +197,9 @@ def test_a_weighted_rate_by_hand():
 # Hierarchies of backbones, questions and seeds.
 
 DESIGNS = {
-    "paired hierarchical": paired_hierarchical(DATASETS, backbones=3, seeds=3),
-    "shared questions": shared_questions(DATASETS, backbones=3, seeds=3),
-    "pooled questions and seeds": pooled_questions_and_seeds(10, seeds=3),
+    "paired hierarchical": paired_hierarchical_design(DATASETS, backbones=3, seeds=3),
+    "shared questions": shared_questions_design(DATASETS, backbones=3, seeds=3),
+    "pooled questions and seeds": pooled_questions_design(10, seeds=3),
 }
 designs = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
 
@@ -203,7 +209,7 @@ designs = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
 def test_settings_are_the_loop_fed_with_the_same_draws(seed, design):
     hits, counted = marks(seed, design.backbones, 3, 10, 2)
     stratum = design.datasets.stratum
-    replicates = bootstrap_settings(SettingTable(hits, counted), design, rng=rng(seed), resamples=RESAMPLES)
+    replicates = bootstrap_setting_means(SettingScores(hits, counted), design, rng=rng(seed), resamples=RESAMPLES)
     weights = loops.drawn_settings(design, seed, RESAMPLES)
     for resample, values in enumerate(replicates.draws):
         np.testing.assert_allclose(values, loops.setting_mean(hits, counted, stratum, weights, resample), **CLOSE)
@@ -213,10 +219,10 @@ def test_settings_are_the_loop_fed_with_the_same_draws(seed, design):
 
 @designs
 def test_settings_do_not_depend_on_the_block_size(monkeypatch, design):
-    table = SettingTable(*marks(0, design.backbones, 3, 10, 2))
-    expected = bootstrap_settings(table, design, rng=rng(0), resamples=20)
+    table = SettingScores(*marks(0, design.backbones, 3, 10, 2))
+    expected = bootstrap_setting_means(table, design, rng=rng(0), resamples=20)
     monkeypatch.setattr(resampling, "BLOCK", 7)
-    again = bootstrap_settings(table, design, rng=rng(0), resamples=20)
+    again = bootstrap_setting_means(table, design, rng=rng(0), resamples=20)
     np.testing.assert_allclose(again.draws, expected.draws, **CLOSE)
 
 
@@ -250,7 +256,7 @@ OPPOSED = np.array([1.0, -1.0, 0.0])
 def settings_of(cells, design=DESIGNS["paired hierarchical"]):
     """The bootstrap of a table given as a function of backbone, seed, question and column."""
     values = np.broadcast_to(cells, (3, 3, 10, 2))
-    return bootstrap_settings(SettingTable(values, np.ones_like(values)), design, rng=rng(8), resamples=100)
+    return bootstrap_setting_means(SettingScores(values, np.ones_like(values)), design, rng=rng(8), resamples=100)
 
 
 def test_methods_share_their_draws():
@@ -293,7 +299,7 @@ def test_an_undefined_rate_matters_only_where_its_seed_is_drawn():
     counted = hits.copy()
     counted[:, 2] = hits[:, 2] = 0
     design = DESIGNS["pooled questions and seeds"]
-    replicates = bootstrap_settings(SettingTable(hits, counted), design, rng=rng(0), resamples=200)
+    replicates = bootstrap_setting_means(SettingScores(hits, counted), design, rng=rng(0), resamples=200)
     hit_by_it = loops.drawn_settings(design, 0, 200).seeds[:, 0, 2] > 0
     assert 0 < hit_by_it.sum() < 200
     np.testing.assert_array_equal(np.isnan(replicates.draws[:, 0]), hit_by_it)
@@ -316,11 +322,11 @@ def test_detectors_are_refitted_in_every_resample(seed):
             [
                 resampled_aurocs(of_responses, scored),
                 resampled_recalls(of_responses, scored),
-                resampled_transfer_rates(of_responses, scored, fold),
+                resampled_held_out_rates(of_responses, scored, fold),
             ]
         )
 
-    design = Strata.single(20)
+    design = StratifiedDesign.single(20)
     replicates = bootstrap(design, evaluate, rng=rng(seed), resamples=RESAMPLES)
     for values, row in zip(replicates.draws, loops.drawn(design, seed, RESAMPLES), strict=True):
         cases = cases_of(question, loops.expanded(row))

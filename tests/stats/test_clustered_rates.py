@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from eclose.stats.clustered_rates import QuestionCounts, clustered_rate
+from eclose.stats.clustered_rates import QuestionHitCounts, clustered_rate
 from eclose.stats.coefficients import MISSING
 
 X = MISSING
@@ -17,7 +17,7 @@ X = MISSING
 def interval(failures, sizes):
     """The interval of the rate of successes, with so many failures in each question."""
     failures, sizes = np.array(failures, float), np.array(sizes, float)
-    return QuestionCounts.of(sizes - failures, failures).interval()
+    return QuestionHitCounts.of(sizes - failures, failures).interval()
 
 
 def width(ends):
@@ -35,7 +35,7 @@ def test_single_cases_have_the_limits_of_clopper_and_pearson(hits, n):
 
 def test_a_rate_of_nothing_is_undefined():
     assert clustered_rate(np.array([X, X]), np.array([0, 1])) == (None, None, 0)
-    empty = QuestionCounts.of(np.zeros(3), np.zeros(3))
+    empty = QuestionHitCounts.of(np.zeros(3), np.zeros(3))
     assert (empty.value, empty.interval(), empty.repeated(2), empty.cases) == (None, None, None, 0)
 
 
@@ -114,12 +114,12 @@ def test_the_order_of_cases_does_not_matter():
 
 
 def test_a_higher_level_gives_a_wider_interval():
-    counts = QuestionCounts.of(np.array([3.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.0]))
+    counts = QuestionHitCounts.of(np.array([3.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.0]))
     assert width(counts.interval(0.99)) > width(counts.interval()) > width(counts.interval(0.8))
 
 
 def test_counts_add_up_and_take_single_cases():
-    counts = QuestionCounts.of(np.array([3.0, 0.0, 3.0, 1.0]), np.array([1.0, 0.0, 1.0, 0.0]))
+    counts = QuestionHitCounts.of(np.array([3.0, 0.0, 3.0, 1.0]), np.array([1.0, 0.0, 1.0, 0.0]))
     assert (counts.questions, counts.hits, counts.cases) == (3, 7, 9)
     more = counts.with_single(misses=5)
     assert (more.questions, more.hits, more.cases) == (8, 7, 14)
@@ -128,8 +128,8 @@ def test_counts_add_up_and_take_single_cases():
 
 
 def test_more_questions_of_the_same_kind_give_a_narrower_interval():
-    counts = QuestionCounts.of(np.array([8.0] * 27 + [2.0] * 3), np.array([0.0] * 27 + [6.0] * 3))
-    four = QuestionCounts(tuple((hits, misses, 4 * n) for hits, misses, n in counts.rows))
+    counts = QuestionHitCounts.of(np.array([8.0] * 27 + [2.0] * 3), np.array([0.0] * 27 + [6.0] * 3))
+    four = QuestionHitCounts(tuple((hits, misses, 4 * n) for hits, misses, n in counts.rows))
     assert counts.repeated(4) == pytest.approx(four.interval(), abs=2e-3)
     assert counts.repeated(1) == pytest.approx(counts.interval(), abs=2e-3)
-    assert QuestionCounts(((1, 0, 5),)).repeated(2).high == 1
+    assert QuestionHitCounts(((1, 0, 5),)).repeated(2).high == 1

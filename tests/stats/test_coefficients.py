@@ -51,7 +51,7 @@ def two_judges(seed, categories=2, cases=80):
 
 
 def table_of(first, second, categories=2):
-    return stat.pair_tables(first, second, categories).sum(axis=0)
+    return stat.judge_pair_tables(first, second, categories).sum(axis=0)
 
 
 # A table worked out by hand: the first judge says 0, 0, 0, 1 x 7; they agree on one 0 and six 1s.
@@ -177,7 +177,7 @@ def test_ac1_counted_case_by_case(seed, categories):
 
 
 def test_a_case_either_judge_skipped_counts_nowhere():
-    tables = stat.pair_tables(np.array([0, -1, 1, -1]), np.array([1, 1, -1, -1]), 2)
+    tables = stat.judge_pair_tables(np.array([0, -1, 1, -1]), np.array([1, 1, -1, -1]), 2)
     np.testing.assert_array_equal(tables[0], [[0, 1], [0, 0]])
     assert tables[1:].sum() == 0
 

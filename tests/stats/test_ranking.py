@@ -10,15 +10,15 @@ from eclose.stats.ranking import (
     ScoredResponses,
     assign_folds,
     auroc,
-    cross_fit,
+    cross_fit_thresholds,
     fit_thresholds,
     recall_at_retention,
     resampled_aurocs,
+    resampled_held_out_rates,
     resampled_recalls,
-    resampled_transfer_rates,
     threshold_at_retention,
 )
-from eclose.stats.resampling import Strata
+from eclose.stats.resampling import StratifiedDesign
 
 from . import loops
 
@@ -105,7 +105,7 @@ def test_other_retentions(seed, retention, spared):
 @seeds
 def test_weights_are_the_expanded_resample(seed):
     scored = random_scored(seed, size=30, levels=6)
-    weights = loops.drawn(Strata.single(30), seed, 25)
+    weights = loops.drawn(StratifiedDesign.single(30), seed, 25)
     results = (
         resampled_aurocs(weights, scored),
         fit_thresholds(weights, scored.scores, scored.reliable),
@@ -127,12 +127,12 @@ def test_refitted_folds_are_the_expanded_resample(seed):
     # Three responses a question; folds are dealt to questions and stay as they are.
     question = np.repeat(np.arange(15), 3)
     fold = assign_folds(np.arange(15) % 2, rng=np.random.default_rng(seed))[question]
-    weights = loops.drawn(Strata.single(15), seed, 20)[:, question]
-    for row, values in zip(weights, resampled_transfer_rates(weights, scored, fold), strict=True):
+    weights = loops.drawn(StratifiedDesign.single(15), seed, 20)[:, question]
+    for row, values in zip(weights, resampled_held_out_rates(weights, scored, fold), strict=True):
         rows = loops.expanded(row)
         expected = loops.cross_fitted(scored.scores[rows], scored.failed[rows], scored.reliable[rows], fold[rows])
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
-    transfer = cross_fit(scored, fold)
+    transfer = cross_fit_thresholds(scored, fold)
     assert transfer == pytest.approx(loops.cross_fitted(scored.scores, scored.failed, scored.reliable, fold), abs=1e-12)
 
 
@@ -140,13 +140,13 @@ def test_cross_fitting_by_hand():
     # Fold 0 holds a reliable 2, fold 1 a reliable 5 and failed 1 and 3. Calibrated on fold 1, 2 < 5 is flagged;
     # calibrated on fold 0, of 5, 1 and 3 only 1 < 2 is. One of two reliable, one of two failed.
     scored = ScoredResponses(np.array([2.0, 5.0, 1.0, 3.0]), np.array([0, 0, 1, 1], bool), np.array([1, 1, 0, 0], bool))
-    assert cross_fit(scored, np.array([0, 1, 1, 1])) == (0.5, 0.5)
+    assert cross_fit_thresholds(scored, np.array([0, 1, 1, 1])) == (0.5, 0.5)
 
 
 def test_a_fold_that_cannot_be_calibrated_leaves_the_rates_undefined():
     # All reliable responses are in fold 0, so nothing calibrates it; the failed one in fold 1 is judged.
     scored = ScoredResponses(np.array([2.0, 5.0, 1.0]), np.array([0, 0, 1], bool), np.array([1, 1, 0], bool))
-    assert cross_fit(scored, np.array([0, 0, 1])) == (None, 1.0)
+    assert cross_fit_thresholds(scored, np.array([0, 0, 1])) == (None, 1.0)
 
 
 def test_folds_share_each_stratum_evenly():

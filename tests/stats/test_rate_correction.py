@@ -8,7 +8,7 @@ from scipy.stats import norm, t
 
 from eclose.stats.coefficients import MISSING
 from eclose.stats.intervals import wilson_interval
-from eclose.stats.rate_correction import JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
+from eclose.stats.rate_correction import JudgeErrors, corrected_rate, rate_from_judge_errors, sampling_weights
 
 X = MISSING
 
@@ -223,7 +223,7 @@ def test_errors_are_kept_question_by_question():
 
 def test_a_rate_carried_over_by_hand():
     judge = np.repeat(codes(1, 0, X), [45, 55, 25])
-    rate = carried_over_rate(judge, alone(judge), errors(estimate=8, sampled=1), rng=rng())
+    rate = rate_from_judge_errors(judge, alone(judge), errors(estimate=8, sampled=1), rng=rng())
     # (45/100 - 1/10)/(8/10 - 1/10)
     assert rate.value == pytest.approx(1 / 2, abs=1e-15)
     assert (rate.judged, rate.unjudged, rate.labelled, rate.judge, rate.human) == (100, 25, 20, 0.45, 0.5)
@@ -233,7 +233,7 @@ def test_a_rate_carried_over_by_hand():
 
 def test_draws_of_a_rate_carried_over_are_those_of_three_proportions():
     judge = np.repeat(codes(1, 0), [300, 700])
-    rate = carried_over_rate(judge, alone(judge), errors(27, 4, hits=30, others=60), rng=rng(), draws=200_000)
+    rate = rate_from_judge_errors(judge, alone(judge), errors(27, 4, hits=30, others=60), rng=rng(), draws=200_000)
     draw = rng(1)
     estimate, sampled = draw.beta(27.5, 3.5, 400_000), draw.beta(4.5, 56.5, 400_000)
     drawn = np.clip((draw.beta(300.5, 700.5, 400_000) - sampled) / (estimate - sampled), 0, 1)
@@ -244,20 +244,20 @@ def test_draws_of_a_rate_carried_over_are_those_of_three_proportions():
 @pytest.mark.parametrize("share,value", [(0.02, 0), (0.95, 1)])
 def test_a_rate_carried_over_stays_a_rate(share, value):
     judge = (np.arange(100) < 100 * share).astype(np.intp)
-    rate = carried_over_rate(judge, alone(judge), errors(estimate=8, sampled=1), rng=rng())
+    rate = rate_from_judge_errors(judge, alone(judge), errors(estimate=8, sampled=1), rng=rng())
     assert rate.value == value
     assert 0 <= rate.interval.low <= value <= rate.interval.high <= 1
 
 
 @pytest.mark.parametrize("with_label", [errors(5, 5), errors(2, 6), errors(0, 1, hits=0), errors(1, 0, others=0)])
 def test_a_judge_that_tells_nothing_corrects_nothing(with_label):
-    rate = carried_over_rate(codes(1, 0, 1), codes(0, 1, 2), with_label, rng=rng())
+    rate = rate_from_judge_errors(codes(1, 0, 1), codes(0, 1, 2), with_label, rng=rng())
     assert (rate.value, rate.interval) == (None, None)
 
 
 def test_a_judge_that_hardly_tells_leaves_nearly_everything_open():
     judge = np.tile(codes(1, 0), 100)
-    low, high = carried_over_rate(judge, alone(judge), errors(6, 4), rng=rng()).interval
+    low, high = rate_from_judge_errors(judge, alone(judge), errors(6, 4), rng=rng()).interval
     assert low < 0.01
     assert high > 0.99
 

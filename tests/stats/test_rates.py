@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose.stats.intervals import wilson_interval
-from eclose.stats.rates import Rate, mean, sample_sd
+from eclose.stats.rates import Rate, mean_or_none, sample_sd_or_none
 
 labels = st.lists(st.sampled_from([True, False, None]), max_size=30)
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20)
@@ -69,22 +69,22 @@ def test_a_rate_by_hand():
 
 
 def test_mean_is_undefined_when_one_value_is():
-    assert mean([0.25, None]) is None
-    assert mean([None]) is None
-    assert mean([]) is None
+    assert mean_or_none([0.25, None]) is None
+    assert mean_or_none([None]) is None
+    assert mean_or_none([]) is None
 
 
 @given(numbers)
 def test_mean_and_sd_are_the_standard_librarys(values):
-    assert mean(values) == pytest.approx(statistics.fmean(values), rel=1e-12, abs=1e-12)
-    assert sample_sd(values) == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-9)
+    assert mean_or_none(values) == pytest.approx(statistics.fmean(values), rel=1e-12, abs=1e-12)
+    assert sample_sd_or_none(values) == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-9)
 
 
 def test_mean_takes_any_iterable_once():
-    assert mean(value for value in (1.0, 2.0)) == 1.5
-    assert mean([nan]) != 0
+    assert mean_or_none(value for value in (1.0, 2.0)) == 1.5
+    assert mean_or_none([nan]) != 0
 
 
 def test_sd_of_one_value_is_undefined():
-    assert sample_sd([3.0]) is None
-    assert sample_sd(value for value in (1.0, 3.0)) == pytest.approx(2**0.5)
+    assert sample_sd_or_none([3.0]) is None
+    assert sample_sd_or_none(value for value in (1.0, 3.0)) == pytest.approx(2**0.5)

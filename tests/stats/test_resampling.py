@@ -4,18 +4,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eclose.stats import resampling
-from eclose.stats.bootstrap import paired_hierarchical, shared_questions
+from eclose.stats.bootstrap import paired_hierarchical_design, shared_questions_design
 from eclose.stats.intervals import percentile_interval
-from eclose.stats.resampling import Replicates, Strata, block_sizes, bootstrap, draw_counts
+from eclose.stats.resampling import (
+    BootstrapReplicates,
+    StratifiedDesign,
+    bootstrap,
+    draw_resample_counts,
+    resample_block_sizes,
+)
 
 from . import loops
 
-STRATA = Strata(np.array([0, 2, 1, 0, 2, 2, 0, 2]))
+STRATA = StratifiedDesign(np.array([0, 2, 1, 0, 2, 2, 0, 2]))
 
 
 @pytest.mark.parametrize("block", [1, 3, 7, 1_000])
 def test_draws_do_not_depend_on_the_block_size(monkeypatch, block):
-    hierarchies = [design(STRATA, backbones=3, seeds=3) for design in (paired_hierarchical, shared_questions)]
+    hierarchies = [
+        design(STRATA, backbones=3, seeds=3) for design in (paired_hierarchical_design, shared_questions_design)
+    ]
     expected = loops.drawn(STRATA, 42, 20)
     expected_settings = [loops.drawn_settings(design, 42, 20) for design in hierarchies]
     monkeypatch.setattr(resampling, "BLOCK", block)
@@ -31,39 +39,39 @@ def test_the_same_seed_draws_the_same():
 
 
 def test_a_stratum_keeps_its_draws_whatever_the_size_of_the_others():
-    other = Strata(np.array([0, 0, 0, 1, 1, 1, 1]))
+    other = StratifiedDesign(np.array([0, 0, 0, 1, 1, 1, 1]))
     np.testing.assert_array_equal(loops.drawn(STRATA, 1, 20)[:, [0, 3, 6]], loops.drawn(other, 1, 20)[:, :3])
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=20), st.integers(0, 2**32))
 def test_each_stratum_is_drawn_as_often_as_it_is_large(numbers, seed):
     stratum = np.unique(numbers, return_inverse=True)[1]
-    weights = loops.drawn(Strata(stratum), seed, 12)
+    weights = loops.drawn(StratifiedDesign(stratum), seed, 12)
     for number in range(stratum.max() + 1):
         np.testing.assert_array_equal(weights[:, stratum == number].sum(axis=1), (stratum == number).sum())
 
 
 def test_counts_are_counts_of_uniform_draws():
-    counts = draw_counts(np.random.default_rng(3), 5, 4)
+    counts = draw_resample_counts(np.random.default_rng(3), 5, 4)
     drawn = np.random.default_rng(3).integers(4, size=(5, 4))
     np.testing.assert_array_equal(counts, [[(row == unit).sum() for unit in range(4)] for row in drawn])
 
 
 def test_every_unit_is_drawn_once_on_average():
     # Each weight has variance 7/8 or less; the mean of 4,000 is within five standard errors of 1.
-    means = loops.drawn(Strata.single(8), 0, 4_000).mean(axis=0)
+    means = loops.drawn(StratifiedDesign.single(8), 0, 4_000).mean(axis=0)
     assert np.abs(means - 1).max() < 5 * (7 / 8 / 4_000) ** 0.5
 
 
 def test_members_and_original():
     assert [units.tolist() for units in STRATA.members] == [[0, 3, 6], [2], [1, 4, 5, 7]]
     np.testing.assert_array_equal(STRATA.original(), np.ones((1, 8)))
-    assert Strata.single(0).members == []
+    assert StratifiedDesign.single(0).members == []
 
 
 @pytest.mark.parametrize("resamples,sizes", [(0, []), (1, [1]), (256, [256]), (600, [256, 256, 88])])
 def test_blocks_add_up(resamples, sizes):
-    assert list(block_sizes(resamples)) == sizes
+    assert list(resample_block_sizes(resamples)) == sizes
 
 
 def test_bootstrap_evaluates_the_sample_and_each_resample_alike():
@@ -77,7 +85,7 @@ def test_bootstrap_evaluates_the_sample_and_each_resample_alike():
 def test_estimates_carry_value_interval_and_what_was_undefined():
     draws = np.random.default_rng(0).normal(size=(50, 2))
     draws[:3, 1] = np.nan
-    replicates = Replicates(np.array([0.5, np.nan]), draws)
+    replicates = BootstrapReplicates(np.array([0.5, np.nan]), draws)
     first, second = replicates.estimates(level=0.9)
     assert first == (0.5, percentile_interval(draws[:, 0], 0.9), 0)
     assert second == (None, percentile_interval(draws[3:, 1], 0.9), 3)
@@ -86,6 +94,6 @@ def test_estimates_carry_value_interval_and_what_was_undefined():
 
 def test_a_difference_is_paired_and_undefined_where_either_side_is():
     draws = np.array([[1.0, 0.5], [np.nan, 0.5], [3.0, np.nan], [2.0, 4.0]])
-    difference = Replicates(np.array([2.0, 0.5]), draws).difference(0, 1)
+    difference = BootstrapReplicates(np.array([2.0, 0.5]), draws).difference(0, 1)
     assert difference == (1.5, percentile_interval(np.array([0.5, -2.0])), 2)
-    assert Replicates(np.array([2.0, 0.5]), draws).difference(1, 1, level=0.5) == (0.0, (0.0, 0.0), 1)
+    assert BootstrapReplicates(np.array([2.0, 0.5]), draws).difference(1, 1, level=0.5) == (0.0, (0.0, 0.0), 1)

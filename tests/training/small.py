@@ -8,10 +8,10 @@ from tests.likelihood.models import build
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from eclose.protocol.prompts import load_text
+from eclose.protocol.prompts import load_prompt_text
 from eclose.training.config import EClosureConfig
 from eclose.training.trainer import EClosureTrainer
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 VOCABULARY = 1_500
 _TEMPLATE = (
@@ -23,7 +23,7 @@ _TEMPLATE = (
 
 @cache
 def _families():
-    made = islice(make_families("short-easy", 5), 40)
+    made = islice(make_world_families("short-easy", 5), 40)
     return tuple(sorted(made, key=lambda family: sum(len(passage.text) for passage in family.gold.evidence)))
 
 
@@ -51,7 +51,7 @@ def small_tokenizer():
     )
     tokenizer.train_from_iterator(texts, trainer)
     # One token for the system message, which would be most of the tokens here.
-    tokenizer.add_tokens([AddedToken(load_text("response_system.md").render(), normalized=False)])
+    tokenizer.add_tokens([AddedToken(load_prompt_text("response_system.md").render(), normalized=False)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token="<|im_end|>",

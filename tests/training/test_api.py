@@ -16,7 +16,7 @@ from tests.training.small import short_families, small_model, small_tokenizer
 import eclose
 from eclose.cli.main import app
 from eclose.store.records.jsonl import write_records
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 def command(*words, codes=(0,)):
@@ -58,7 +58,7 @@ def test_select_writes_what_the_command_writes(tmp_path):
     weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
     tiny.model().save_pretrained(weights)
     tiny.tokenizer().save_pretrained(weights)
-    write_records(families, islice(make_families("2wiki", 5), 2))
+    write_records(families, islice(make_world_families("2wiki", 5), 2))
     recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
     for name in ("python", "command"):
         for step in (4, 8):
@@ -76,7 +76,7 @@ def test_switch_test_writes_what_the_command_writes(tmp_path):
     weights, families = tmp_path / "tiny", tmp_path / "families.jsonl"
     model().save_pretrained(weights)
     tokenizer().save_pretrained(weights)
-    write_records(families, islice(make_families("2wiki", 5), 2))
+    write_records(families, islice(make_world_families("2wiki", 5), 2))
     settings = eclose.SwitchSettings(model=str(weights), demonstrations=0)
     result = eclose.switch_test(families, settings=settings, out=tmp_path / "python.jsonl")
     output = command("switch", families, "--model", weights, "--demonstrations", 0, "--out", tmp_path / "command.jsonl")

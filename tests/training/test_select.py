@@ -12,7 +12,7 @@ from eclose.core.family import ViewKind
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, Usage
 from eclose.models.local.chat_template import PromptTooLongError
-from eclose.protocol.response_prompt import PromptOrder, format_completion, parse_input
+from eclose.protocol.response_prompt import PromptOrder, format_completion, parse_question_message
 from eclose.stats.rates import Rate
 from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints
 from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, build_questions
@@ -25,10 +25,10 @@ from eclose.training.select import (
     read_origin,
     select_checkpoint,
 )
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 GOLD, EVIDENCE, QUESTION = ViewKind
-FAMILIES = list(islice(make_families("2wiki", 5), 4))
+FAMILIES = list(islice(make_world_families("2wiki", 5), 4))
 SETTINGS = SelectionSettings(TrainingOrigin("some/model"), "transformers")
 
 
@@ -56,7 +56,7 @@ class Model:
 
     def say(self, request):
         assert request.decoding.temperature == 0
-        question, passages = parse_input(request.messages[-1]["content"])
+        question, passages = parse_question_message(request.messages[-1]["content"])
         for number, family in enumerate(FAMILIES):
             for kind, view in views(family).items():
                 texts = [" ".join(passage.text.split()) for passage in view.evidence]

@@ -27,7 +27,7 @@ from eclose.training.switch_test import (
     score_switches,
     summarise_switches,
 )
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 S, T, C = Edge
 O, R = Direction  # noqa: E741 - the paper's letter
@@ -40,10 +40,10 @@ def families():
     """Two with two evidence edits, the one that is tested first or second in the file; and two more."""
 
     def placed(number):
-        edited = (one for one in make_families("2wiki", 5) if len(one.evidence_edits) == 2)
+        edited = (one for one in make_world_families("2wiki", 5) if len(one.evidence_edits) == 2)
         return next(one for one in edited if select_fixed_edit(one) is one.evidence_edits[number])
 
-    return [placed(0), placed(1), *islice(make_families("hotpot", 5), 2)]
+    return [placed(0), placed(1), *islice(make_world_families("hotpot", 5), 2)]
 
 
 def values(**margins):
@@ -414,11 +414,13 @@ def test_reading_results_needs_no_torch():
 def test_rows_written_before_sources_were_kept_can_still_be_read(families, tmp_path):
     from dataclasses import asdict
 
-    from eclose.core.response import Source
+    from eclose.core.response import ResponseSource
     from eclose.store.records.jsonl import read_records
 
     fields = asdict(
-        FamilySwitch.of(families[0], select_fixed_edit(families[0]), values(), "runs/a", Source("qwen", "sft", 43))
+        FamilySwitch.of(
+            families[0], select_fixed_edit(families[0]), values(), "runs/a", ResponseSource("qwen", "sft", 43)
+        )
     )
     assert (fields["model"], fields["method"], fields["seed"]) == ("qwen", "sft", 43)
     old = {name: value for name, value in fields.items() if name not in ("model", "method", "seed")}

@@ -11,7 +11,7 @@ from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import encode_json_line
 from eclose.training.row_formats import EditChoice
 from eclose.training.trl_rows import make_preference_rows, make_sft_rows
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 PROMPT = ResponsePrompt()
 
@@ -21,7 +21,7 @@ def family():
     """One with two evidence edits, of which the first in the file is not the first in order."""
     return next(
         candidate
-        for candidate in make_families("2wiki", 5)
+        for candidate in make_world_families("2wiki", 5)
         if len(candidate.evidence_edits) == 2 and select_fixed_edit(candidate) is not candidate.evidence_edits[0]
     )
 
@@ -100,7 +100,7 @@ def test_what_is_exported_is_what_is_rendered():
     from eclose.likelihood.render import Renderer
 
     renderer = Renderer(tokenizer())
-    for family in islice(make_families("hotpot", 2), 2):
+    for family in islice(make_world_families("hotpot", 2), 2):
         row = written(next(iter(make_sft_rows(family, PROMPT))))
         text = renderer.tokenizer.apply_chat_template(
             row["prompt"], tokenize=False, add_generation_prompt=True, **row["chat_template_kwargs"]

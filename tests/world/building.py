@@ -25,8 +25,8 @@ from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family
 from eclose.models.interface import FinishReason, Reply, Usage
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.world.roles.constructor import register_constructor
-from eclose.world.roles.verifier import register_verifier
+from eclose.world.roles.constructor import register_constructor_handlers
+from eclose.world.roles.verifier import register_verifier_handlers
 from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 
@@ -58,8 +58,8 @@ class InProcess:
 
 def world_model(*, defect=None, constructor_noise=0.0, verifier_noise=0.0, seed=0):
     registry = HandlerRegistry()
-    register_constructor(registry, noise=constructor_noise, seed=seed, defect=defect)
-    register_verifier(registry, noise=verifier_noise, seed=seed)
+    register_constructor_handlers(registry, noise=constructor_noise, seed=seed, defect=defect)
+    register_verifier_handlers(registry, noise=verifier_noise, seed=seed)
     return InProcess(registry)
 
 

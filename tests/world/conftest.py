@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.world.make.instances import WorldItem, make_item
+from eclose.world.make.instances import WorldItem, make_world_item
 from eclose.world.make.shapes import PROFILES
 
 EACH = 40
@@ -12,4 +12,4 @@ EACH = 40
 
 @pytest.fixture(scope="session")
 def items() -> list[WorldItem]:
-    return [make_item(profile, 11, index) for profile in PROFILES for index in range(EACH)]
+    return [make_world_item(profile, 11, index) for profile in PROFILES for index in range(EACH)]

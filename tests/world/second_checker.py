@@ -31,7 +31,7 @@ from tests.world.second.story import ABSTAIN, Listener, Story
 from tests.world.second.tables import ABSTENTIONS, ALIAS, EMPTY_WORDS, RELATIONS, UNITS
 
 from eclose.core.judgment import LocalFailure
-from eclose.core.three_valued import Label, conjunction, implication
+from eclose.core.three_valued import Label, three_valued_and, three_valued_implies
 from eclose.core.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def check_fully(instance: Instance, response: Response) -> Check:
         else:
             steps.append(auditor.step(said))
             claims += said
-    sound = conjunction(implication(step.substantive, step.sound) for step in steps)
+    sound = three_valued_and(three_valued_implies(step.substantive, step.sound) for step in steps)
     # Where there is only an answer, nothing can be said of a trace.
     judged = goal if readable and response.trace.texts else None
     aligned, closed, complete = _whole(instance, response, claims, judged) if judged else (None, None, None)
@@ -193,7 +193,7 @@ class Auditor:
         for sound, failure in found:
             if sound is False:
                 return StepCheck(True, False, failure)
-        return StepCheck(True, conjunction(sound for sound, _ in found))
+        return StepCheck(True, three_valued_and(sound for sound, _ in found))
 
     def _heard(self, claim: Claim) -> tuple[Label, LocalFailure | None]:
         failure = self._fault(claim)

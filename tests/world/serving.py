@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 
-from eclose.world.server.app import ModelServer, serve
+from eclose.world.server.app import ModelServer, open_model_server
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ def run_with(
 ) -> None:
     async def main() -> None:
         async with (
-            serve(registry(text), behaviour) as server,
+            open_model_server(registry(text), behaviour) as server,
             openai.AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0, timeout=timeout) as client,
         ):
             await body(client, server)
@@ -70,7 +70,7 @@ async def ask(client: openai.AsyncOpenAI, text: str = "hello there", **extra: An
     return await client.chat.completions.create(model="world", messages=[{"role": "user", "content": text}], **extra)
 
 
-def always(fault: Fault, **settings: Any) -> ServerBehaviour:
+def always(fault: ServerFault, **settings: Any) -> ServerBehaviour:
     return ServerBehaviour(faults={fault: 1.0}, **settings)
 
 

@@ -18,9 +18,9 @@ from eclose.core.judgment import LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, break_response
-from eclose.world.make.families import make_families
-from eclose.world.make.instances import WorldItem, make_item
-from eclose.world.oracle.judge import judge
+from eclose.world.make.families import make_world_families
+from eclose.world.make.instances import WorldItem, make_world_item
+from eclose.world.oracle.judge import judge_by_oracle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def responses(item: WorldItem, seed: str) -> Iterator[tuple[Response, BrokenResp
 def all_responses(seed: int) -> Iterator[tuple[Instance, Response, BrokenResponse | None]]:
     for index in count():
         for profile in PROFILES:
-            item = make_item(profile, seed, index)
+            item = make_world_item(profile, seed, index)
             for response, broken in responses(item, f"second-{seed}"):
                 yield item.instance, response, broken
 
@@ -87,7 +87,7 @@ def test_agrees_with_the_oracle_on_two_thousand_responses() -> None:
     decided, unsound, disagreements = 0, set(), []
     for instance, response, made in islice(all_responses(seed=2024), 2_000):
         mine = check_fully(instance, response)
-        judged = judge(instance, response)
+        judged = judge_by_oracle(instance, response)
         theirs = labels_of(judged.verdict, judged.steps)
         planted = labels_of(made.verdict, made.steps) if made else Check(RELIABLE, mine.steps)
         if not mine == theirs == planted:
@@ -120,7 +120,7 @@ def test_agrees_on_traces_nobody_planned() -> None:
     total, disagreements = 0, []
     for index in range(30):
         for profile in PROFILES:
-            item, rng = make_item(profile, 77, index), Random(f"shaken {profile} {index}")
+            item, rng = make_world_item(profile, 77, index), Random(f"shaken {profile} {index}")
             originals = [response for response, _ in responses(item, "shaken")]
             for _ in range(10):
                 disagreements += disagreement(item.instance, shaken(item, rng.choice(originals), rng, originals))
@@ -152,11 +152,11 @@ def test_agrees_on_traces_about_the_wrong_names() -> None:
     total, apart = 0, []
     for index in range(60):
         for profile in PROFILES:
-            item, rng = make_item(profile, 78, index), Random(f"renamed {profile} {index}")
+            item, rng = make_world_item(profile, 78, index), Random(f"renamed {profile} {index}")
             originals = [response for response, _ in responses(item, "renamed")]
             for _ in range(10):
                 response = renamed(item, rng.choice(originals), rng, originals)
-                mine, judged = check_fully(item.instance, response), judge(item.instance, response)
+                mine, judged = check_fully(item.instance, response), judge_by_oracle(item.instance, response)
                 theirs = labels_of(judged.verdict, judged.steps)
                 full = in_full(item.instance, response, second=mine, oracle=theirs)
                 assert mine.steps == theirs.steps, full
@@ -169,7 +169,7 @@ def test_agrees_on_traces_about_the_wrong_names() -> None:
 
 def disagreement(instance: Instance, response: Response) -> list[str]:
     """What the two say, if it is not the same."""
-    mine, judged = check_fully(instance, response), judge(instance, response)
+    mine, judged = check_fully(instance, response), judge_by_oracle(instance, response)
     theirs = labels_of(judged.verdict, judged.steps)
     return [] if mine == theirs else [in_full(instance, response, second=mine, oracle=theirs)]
 
@@ -179,7 +179,7 @@ def disagreement(instance: Instance, response: Response) -> list[str]:
 
 @pytest.fixture(scope="module")
 def families() -> list[Family]:
-    return [family for profile in PROFILES for family in islice(make_families(profile, 2024), FAMILIES)]
+    return [family for profile in PROFILES for family in islice(make_world_families(profile, 2024), FAMILIES)]
 
 
 def asked(question: View, evidence: View, trace: View, answer: View) -> tuple[Instance, Response]:
@@ -466,7 +466,7 @@ def changed_name(item: WorldItem, rng: Random) -> Response:
 def test_a_changed_fact_changes_the_verdict() -> None:
     unsound = 0
     for index in range(40):
-        item = make_item(PROFILES[index % 3], 5, index)
+        item = make_world_item(PROFILES[index % 3], 5, index)
         assert check(item.instance, item.response) == RELIABLE
         labels = check(item.instance, changed_name(item, Random(index)))
         assert labels != RELIABLE
@@ -477,7 +477,7 @@ def test_a_changed_fact_changes_the_verdict() -> None:
 
 def test_a_changed_passage_changes_the_verdict() -> None:
     for index in range(40):
-        item = make_item(PROFILES[index % 3], 6, index)
+        item = make_world_item(PROFILES[index % 3], 6, index)
         for passage_id in item.instance.support_ids or ():
             rest = tuple(passage for passage in item.instance.evidence if passage.id != passage_id)
             assert check(replace(item.instance, evidence=rest), item.response).locally_sound is False

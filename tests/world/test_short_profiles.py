@@ -13,12 +13,12 @@ from eclose.core.response import Response
 from eclose.core.verdict import Verdict
 from eclose.store.records.jsonl import encode_json_line
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
-from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, read_question
-from eclose.world.make.families import FamilyFunnel, make_families
-from eclose.world.make.instances import find_profile, make_item
+from eclose.world.language.questions import ComparisonQuestion, LookupQuestion, SameValueQuestion, parse_question
+from eclose.world.make.families import FamilyFunnel, make_world_families
+from eclose.world.make.instances import find_benchmark_profile, make_world_item
 from eclose.world.make.shapes import PROFILES, SHORT_PROFILES
-from eclose.world.oracle.evidence import read_evidence
-from eclose.world.oracle.judge import judge
+from eclose.world.oracle.evidence import parse_evidence_facts
+from eclose.world.oracle.judge import judge_by_oracle
 
 COUNT = 100
 SEED = 2026
@@ -32,7 +32,9 @@ def funnels():
 
 @pytest.fixture(scope="module")
 def families(funnels):
-    return {profile: list(islice(make_families(profile, SEED, funnels[profile]), COUNT)) for profile in SHORT_PROFILES}
+    return {
+        profile: list(islice(make_world_families(profile, SEED, funnels[profile]), COUNT)) for profile in SHORT_PROFILES
+    }
 
 
 @pytest.mark.parametrize("profile", SHORT_PROFILES)
@@ -68,7 +70,7 @@ def test_every_gate_passes_and_every_view_is_reliable(profile, families):
         assert check_family(family) == ()
         for view in family.views:
             instance = Instance("i", view.question, view.evidence, view.answer)
-            judgment = judge(instance, Response("r", "i", view.trace, view.answer))
+            judgment = judge_by_oracle(instance, Response("r", "i", view.trace, view.answer))
             assert judgment.verdict == Verdict(*[True] * 5), view
             assert judgment.unjudged == {}
 
@@ -94,7 +96,7 @@ def test_easy_answers_are_copied(families):
 
 
 def test_hard_answers_are_derived_or_far_away(families):
-    targets = [(family, read_question(family.gold.question)) for family in families["short-hard"]]
+    targets = [(family, parse_question(family.gold.question)) for family in families["short-hard"]]
     lookups = [family for family, target in targets if isinstance(target, LookupQuestion)]
     assert len(lookups) <= 0.33 * COUNT
     assert all(family.source.hops >= 3 for family in lookups)
@@ -102,9 +104,9 @@ def test_hard_answers_are_derived_or_far_away(families):
 
 
 def test_hard_answers_cannot_be_guessed(families):
-    targets = [(family.gold.answer, read_question(family.gold.question)) for family in families["short-hard"]]
-    firsts = [answer == target.options[0] for answer, target in targets if isinstance(target, ChoiceQuestion)]
-    yes = [answer == "yes" for answer, target in targets if isinstance(target, AgreementQuestion)]
+    targets = [(family.gold.answer, parse_question(family.gold.question)) for family in families["short-hard"]]
+    firsts = [answer == target.options[0] for answer, target in targets if isinstance(target, ComparisonQuestion)]
+    yes = [answer == "yes" for answer, target in targets if isinstance(target, SameValueQuestion)]
     for guesses in (firsts, yes):
         assert 0.2 <= sum(guesses) / len(guesses) <= 0.8
 
@@ -113,11 +115,11 @@ def test_yes_and_no_are_told_from_passages_that_look_alike():
     """Whatever the answer, one of the others has what the first has: counting how often a value is said is no way."""
     counts = Counter()
     for index in range(60):
-        item = make_item("short-hard", SEED, index)
-        if not isinstance(item.target, AgreementQuestion):
+        item = make_world_item("short-hard", SEED, index)
+        if not isinstance(item.target, SameValueQuestion):
             continue
         first, _ = item.target.phrases()
-        (way,) = read_evidence(item.instance.evidence).derive(first)
+        (way,) = parse_evidence_facts(item.instance.evidence).derive(first)
         holders = [entity for entity in item.entities if entity.value(item.target.relation) == way.value]
         counts[item.solution.answer, len(holders)] += 1
     assert set(counts) == {("yes", 2), ("no", 2)}
@@ -128,7 +130,7 @@ def test_what_is_not_needed_is_about_rivals(profile, families):
     kinds = {"bridge", "comparison", "bridge_comparison", "yes_no", "span"}
     for family in families[profile]:
         if family.source.kind in kinds:
-            readings = read_evidence(family.gold.evidence).readings
+            readings = parse_evidence_facts(family.gold.evidence).readings
             support = set(map(int, family.gold.support_ids))
             needed = {reading.kind for index, reading in enumerate(readings) if index in support}
             assert {reading.kind for reading in readings} == needed
@@ -137,20 +139,20 @@ def test_what_is_not_needed_is_about_rivals(profile, families):
 @pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_every_planted_label_is_recovered(profile):
     for index in range(8):
-        item = make_item(profile, 23, index)
+        item = make_world_item(profile, 23, index)
         for plan in FAILURE_PLANS:
             broken = break_response(item, plan, "short")
             if broken is not None:
-                assert judge(item.instance, broken.response).verdict == broken.verdict
+                assert judge_by_oracle(item.instance, broken.response).verdict == broken.verdict
 
 
 @pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
-    again = list(islice(make_families(profile, SEED), 10))
+    again = list(islice(make_world_families(profile, SEED), 10))
     assert [encode_json_line(family) for family in again] == [
         encode_json_line(family) for family in families[profile][:10]
     ]
-    (later,) = islice(make_families(profile, SEED, start=3), 1)
+    (later,) = islice(make_world_families(profile, SEED, start=3), 1)
     assert later.id == f"family-world-{profile}-{SEED}-3"
     assert later in families[profile]
 
@@ -158,7 +160,7 @@ def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
 @pytest.mark.parametrize("profile", SHORT_PROFILES)
 def test_training_and_held_out_numbers_share_no_question(profile):
     seen, held_out = (
-        {make_item(profile, SEED, index).instance.question for index in numbers}
+        {make_world_item(profile, SEED, index).instance.question for index in numbers}
         for numbers in (range(300), range(10_000, 10_100))
     )
     assert len(seen) >= 298
@@ -167,4 +169,4 @@ def test_training_and_held_out_numbers_share_no_question(profile):
 
 def test_the_command_line_knows_every_profile():
     assert {name.value for name in ProfileName} == {*PROFILES, *SHORT_PROFILES}
-    assert [find_profile(name).name for name in ProfileName] == [name.value for name in ProfileName]
+    assert [find_benchmark_profile(name).name for name in ProfileName] == [name.value for name in ProfileName]

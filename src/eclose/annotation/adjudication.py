@@ -17,7 +17,7 @@ from eclose.core.three_valued import Label
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.core.judgment import Screening, StepJudgment
+    from eclose.core.judgment import QuestionScreening, StepJudgment
 
 
 class AdjudicationTrigger(StrEnum):
@@ -73,7 +73,7 @@ def _step_differences(step: StepJudgment, other: StepJudgment) -> Iterator[Adjud
         yield AdjudicationTrigger.FAILURE
 
 
-def compare_two_screenings(first: Screening, second: Screening) -> tuple[AdjudicationTrigger, ...]:
+def compare_two_screenings(first: QuestionScreening, second: QuestionScreening) -> tuple[AdjudicationTrigger, ...]:
     """Return why a question needs adjudication; empty where both screenings agree."""
     if first.eligible is not second.eligible:
         return (AdjudicationTrigger.ELIGIBILITY,)

@@ -18,8 +18,8 @@ from eclose.annotation.adjudication import (
     settle_judgment,
 )
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.core.judgment import Judgment, Screening
-from eclose.core.response import Source
+from eclose.core.judgment import Judgment, QuestionScreening
+from eclose.core.response import ResponseSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ class Annotation:
     reference_seen_before: bool = False
     """Whether this adjudicator knew the reference from another response to the question."""
     benchmark: str | None = None
-    source: Source | None = None
+    source: ResponseSource | None = None
 
     @property
     def final(self) -> Judgment:
@@ -67,14 +67,14 @@ class ScreeningAnnotation:
     asked: int
     """Number of screeners assigned to the question."""
     annotator: str | None = None
-    screening: Screening | None = None
+    screening: QuestionScreening | None = None
     """The screening as first submitted, on which agreement is measured."""
-    amended: Screening | None = None
+    amended: QuestionScreening | None = None
     adjudicates: bool = False
     benchmark: str | None = None
 
     @property
-    def final(self) -> Screening:
+    def final(self) -> QuestionScreening:
         """The screening with amendments. Only of finished annotations."""
         screening = self.amended or self.screening
         assert screening is not None
@@ -94,7 +94,7 @@ class ResponseAnnotations:
     """Finished annotations without the adjudicator's, sorted by annotator."""
     adjudication: Annotation | None = None
     benchmark: str | None = None
-    source: Source | None = None
+    source: ResponseSource | None = None
 
     @property
     def first_judgments(self) -> tuple[Judgment, ...]:
@@ -156,7 +156,7 @@ class QuestionAnnotations:
     benchmark: str | None = None
 
     @property
-    def first_screenings(self) -> tuple[Screening, ...]:
+    def first_screenings(self) -> tuple[QuestionScreening, ...]:
         """Screenings before amendments, on which agreement is measured."""
         return tuple(row.screening for row in self.annotations if row.screening is not None)
 
@@ -168,7 +168,7 @@ class QuestionAnnotations:
         return find_screening_disputes([row.final for row in self.annotations])
 
     @cached_property
-    def final(self) -> Screening | None:
+    def final(self) -> QuestionScreening | None:
         """The final screening; None while screenings or the adjudication are missing."""
         if len(self.annotations) < self.required:
             return None
@@ -197,7 +197,7 @@ class AnnotationSet(NamedTuple):
 
 
 Record = TypeVar("Record", Annotation, ScreeningAnnotation)
-Label = TypeVar("Label", Judgment, Screening)
+Label = TypeVar("Label", Judgment, QuestionScreening)
 
 
 def group_annotations(rows: Iterable[Annotation], screenings: Iterable[ScreeningAnnotation] = ()) -> AnnotationSet:
@@ -248,7 +248,7 @@ def _open_reason(finished: int, required: int) -> str:
     return WAITING if finished >= required else f"{finished} of {required} have finished"
 
 
-def find_screening_disputes(screenings: Sequence[Screening]) -> tuple[AdjudicationTrigger, ...]:
+def find_screening_disputes(screenings: Sequence[QuestionScreening]) -> tuple[AdjudicationTrigger, ...]:
     """Return why a question with several screenings needs adjudication; empty where all agree."""
     first, *others = screenings
     triggers = {trigger for other in others for trigger in compare_two_screenings(first, other)}

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import YES
 from eclose.annotation.read_annotations import read_family_audits
-from eclose.protocol.auditing import MARKS, PARTS, AuditForm, DisclosedFamily
+from eclose.protocol.auditing import MARKS, PARTS, AuditorMaterial, FamilyAuditForm
 from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ FormIds = tuple[str, ...]
 """Ids of the forms of one family, one per auditor, the adjudicator's last."""
 
 
-def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
+def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds, AuditorMaterial]]) -> int:
     """Add families as auditors see them; return their number."""
     rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(family))} for ids, family in families]
     if rows:
@@ -37,15 +37,15 @@ def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds,
     return len(rows)
 
 
-def read_audit_forms(connection: Connection) -> dict[int, list[AuditForm]]:
+def read_audit_forms(connection: Connection) -> dict[int, list[FamilyAuditForm]]:
     """Return the finished forms by the number of their auditor: 1, 2, ... in the order of invitation.
 
     The adjudicator has the number after the last auditor.
     """
     # By id, the order of invitation: the audit key numbers its forms in the same order.
     numbers = {name: number for number, name in enumerate(connection.execute(_AUDITORS).scalars(), start=1)}
-    families = {row.key: parse_dataclass(DisclosedFamily, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
-    forms: dict[int, list[AuditForm]] = {number: [] for number in numbers.values()}
+    families = {row.key: parse_dataclass(AuditorMaterial, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
+    forms: dict[int, list[FamilyAuditForm]] = {number: [] for number in numbers.values()}
     for ids, audits, adjudication in read_family_audits(connection):
         family = families[json.dumps(ids)]
         # Form ids are ordered by auditor, the adjudicator's last.
@@ -57,12 +57,12 @@ def read_audit_forms(connection: Connection) -> dict[int, list[AuditForm]]:
     return {number: sorted(group, key=lambda form: form.id) for number, group in forms.items()}
 
 
-def _form(form_id: str, family: DisclosedFamily, entry: Entry) -> AuditForm:
+def _form(form_id: str, family: AuditorMaterial, entry: Entry) -> FamilyAuditForm:
     marks_by_part: dict[str, Any] = {}
     for view, (part, marks) in PARTS.items():
         names = {name: name.removeprefix(f"{part}.") for name in MARKS[view]}
         marks_by_part[part] = marks(**{short: entry[name] == YES for name, short in names.items()})
-    return AuditForm(form_id, family, **marks_by_part)
+    return FamilyAuditForm(form_id, family, **marks_by_part)
 
 
 _ADD = text("INSERT INTO annotate_families (key, shown) VALUES (:key, :shown)")

@@ -14,7 +14,7 @@ from eclose.core.judgment import (
     Ineligibility,
     Judgment,
     LocalFailure,
-    Screening,
+    QuestionScreening,
     StepJudgment,
 )
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 
-def screening_from_form(question_id: str, judge: str, entry: Entry) -> Screening:
+def screening_from_form(question_id: str, judge: str, entry: Entry) -> QuestionScreening:
     """Return the screening of a question from the entry of pass S."""
     code = entry.get("code")
-    return Screening(question_id, judge, _label(entry, "eligible"), None if code is None else Ineligibility(code))
+    return QuestionScreening(
+        question_id, judge, _label(entry, "eligible"), None if code is None else Ineligibility(code)
+    )
 
 
 def judgment_from_form(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import text
 
 from eclose.core.instance import Instance, Passage
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
@@ -120,10 +120,10 @@ def _read_response(row: Row[Any]) -> Response:
     )
 
 
-def decode_response_source(origin: Mapping[str, Any]) -> Source | None:
+def decode_response_source(origin: Mapping[str, Any]) -> ResponseSource | None:
     """Return the source of a response from its stored origin; None where the model is unknown."""
     model = origin.get("model")
-    return None if model is None else Source(model, origin.get("method"), origin.get("seed"))
+    return None if model is None else ResponseSource(model, origin.get("method"), origin.get("seed"))
 
 
 _PARTS = {"question": ("reference", "origin"), "response": ("answer", "origin")}

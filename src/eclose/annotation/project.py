@@ -18,7 +18,7 @@ from eclose.annotation import audit_log
 from eclose.annotation.forms import PASSES, AnnotationTaskKind
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError, UserError
-from eclose.protocol.prompts import load_text
+from eclose.protocol.prompts import load_prompt_text
 from eclose.store.ledger.database import (
     WRITE_OPTION,
     apply_migrations,
@@ -174,4 +174,4 @@ def guideline_hashes() -> dict[str, str]:
     """Return the hashes of the guidelines that people follow, by file name."""
     # Each guideline once; several passes share a text.
     names = sorted({form.guideline for kind in AnnotationTaskKind for form in PASSES[kind]})
-    return {name: load_text(name).hash for name in names}
+    return {name: load_prompt_text(name).hash for name in names}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eclose.annotation.project import AnnotationProjectSettings
     from eclose.core.instance import Instance
     from eclose.core.response import Response
-    from eclose.protocol.auditing import DisclosedFamily
+    from eclose.protocol.auditing import AuditorMaterial
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def add_project_material(
     return counts
 
 
-def add_audit_material(connection: Connection, families: Iterable[tuple[FormIds, DisclosedFamily]]) -> int:
+def add_audit_material(connection: Connection, families: Iterable[tuple[FormIds, AuditorMaterial]]) -> int:
     """Add the families of an audit and return their number."""
     count = add_audit_families(connection, families)
     audit_log.append_audit_event(connection, LEAD, "filled", detail={"families": count})

@@ -31,7 +31,7 @@ from eclose.annotation.forms import (
 )
 from eclose.annotation.queues import TaskProgress
 from eclose.protocol.annotator_material import AnnotatorMaterial
-from eclose.protocol.prompts import Reader, load_text
+from eclose.protocol.prompts import GuidelineReader, load_prompt_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +130,7 @@ def build_task_page(
         ),
         draft=draft,
         key=secrets.token_urlsafe(16),
-        guideline=load_text(form.guideline).text_for(Reader.PEOPLE),
+        guideline=load_prompt_text(form.guideline).text_for(GuidelineReader.PEOPLE),
         progress=queues.read_task_progress(connection, person),
         others=_other_entries(connection, project, row, form),
     )

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import TextClause, text
 
-from eclose.protocol.annotator_material import AnswerMaterial, ReferenceMaterial, TraceMaterial
-from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.annotator_material import (
+    AnnotatorAnswerMaterial,
+    AnnotatorReferenceMaterial,
+    AnnotatorTraceMaterial,
+)
+from eclose.protocol.auditing import AuditorMaterial
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 from eclose.store.records.jsonl import parse_dataclass
@@ -87,21 +91,21 @@ def _soundness(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> Soundne
     return SoundnessMaterial(json.loads(row.question), evidence, steps)
 
 
-def _trace(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> TraceMaterial:
-    return TraceMaterial(json.loads(row.question), evidence, _block(row))
+def _trace(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnnotatorTraceMaterial:
+    return AnnotatorTraceMaterial(json.loads(row.question), evidence, _block(row))
 
 
-def _with_answer(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnswerMaterial:
-    return AnswerMaterial(json.loads(row.question), evidence, _block(row), _answer(row))
+def _with_answer(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnnotatorAnswerMaterial:
+    return AnnotatorAnswerMaterial(json.loads(row.question), evidence, _block(row), _answer(row))
 
 
-def _with_reference(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> ReferenceMaterial:
+def _with_reference(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnnotatorReferenceMaterial:
     reference, aliases = json.loads(row.reference), tuple(json.loads(row.aliases))
-    return ReferenceMaterial(json.loads(row.question), evidence, _block(row), _answer(row), reference, aliases)
+    return AnnotatorReferenceMaterial(json.loads(row.question), evidence, _block(row), _answer(row), reference, aliases)
 
 
-def _family(row: Row[Any], _evidence: tuple[DisclosedPassage, ...]) -> DisclosedFamily:
-    return parse_dataclass(DisclosedFamily, json.loads(row.shown))
+def _family(row: Row[Any], _evidence: tuple[DisclosedPassage, ...]) -> AuditorMaterial:
+    return parse_dataclass(AuditorMaterial, json.loads(row.shown))
 
 
 def _block(row: Row[Any]) -> str:

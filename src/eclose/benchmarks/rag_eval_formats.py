@@ -118,7 +118,7 @@ def convert_tool_record(record: JsonObject, layout: RecordLayout) -> ConvertedRe
         reference_answer=conversion.read_reference_answer(row.reference, repairs),
     )
     if parsed is not None:
-        with_observations = parse_trace.add_observations(instance, parsed.observations)
+        with_observations = parse_trace.add_observation_passages(instance, parsed.observations)
         if with_observations is not instance:
             instance = with_observations
             repairs.append(parse_trace.OBSERVATIONS_ADDED)
@@ -181,13 +181,13 @@ def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
         if has_trace:
             parsed = parse_trace.parse_trace_and_answer(output.trace, answer)
             # The items have no thoughts here, so they add their observations alone.
-            observations = parse_trace.parse_trajectory(output.items or [], None).observations
+            observations = parse_trace.parse_agent_trajectory(output.items or [], None).observations
             return replace(parsed, observations=(*observations, *parsed.observations))
         if output.items is not None:
-            return parse_trace.parse_trajectory(output.items, answer)
+            return parse_trace.parse_agent_trajectory(output.items, answer)
     except RecordError as error:
         raise RecordError(re.sub(r"^trace\b", output.name, error.problem)) from error
-    return None if answer is None else parse_trace.parse_text(answer)
+    return None if answer is None else parse_trace.parse_response_text(answer)
 
 
 def _parse_row(record: JsonObject, columns: ToolColumnNames) -> NormalizedToolRow:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.models.interface import Request, Usage
 from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
-from eclose.protocol.structured import inline_definitions
+from eclose.protocol.structured import inline_schema_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +145,7 @@ class _ReplyLength:
 
     def count_tokens(self, schema: Mapping[str, Any]) -> float:
         """Return the tokens of the reply: its JSON skeleton and the texts in it."""
-        skeleton, texts = self._value(inline_definitions(schema), "")
+        skeleton, texts = self._value(inline_schema_definitions(schema), "")
         return self._habits.count(json.dumps(skeleton)) + texts
 
     def _value(self, schema: Mapping[str, Any], name: str) -> tuple[Any, float]:

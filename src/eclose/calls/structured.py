@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.models.interface import Decoding, ReplySchema, Request
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ async def ask_structured(
         try:
             reply = await model.complete(build_request(question, decoding, replica, attempt))
             return Answer(read(json.loads(reply.text)))  # the schema was checked by the endpoint
-        except UnreadableReplyError as error:
+        except InconsistentReplyError as error:
             kind, problem = error.kind, str(error)
         except CallFailure as failure:
             if failure.kind is FailureKind.TOO_LONG:

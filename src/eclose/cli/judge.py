@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eclose.judging.find_inputs import RunInputs
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.validation_file import Validation
-    from eclose.metrics.judge_against_people import GroupValidation, LabelRow
+    from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
     from eclose.metrics.judges_compared import JudgeComparison
     from eclose.models.resolve import ModelRef
     from eclose.stats.intervals import Estimate
@@ -199,9 +199,9 @@ async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSe
 def _describe_flips(result: RunResult) -> str:
     """Return ``the repetitions differ about L in 12 of 600 (2.0 %), …``."""
     from eclose.judging.validation_file import read_judgments
-    from eclose.metrics.repeat_consistency import count_flips
+    from eclose.metrics.repeat_consistency import count_label_flips
 
-    flips = count_flips(read_judgments(result.stage.out))
+    flips = count_label_flips(read_judgments(result.stage.out))
     parts = (
         f"{name} in {row.flipped:,} of {row.responses:,} ({format_percent(row.rate)} %)" for name, row in flips.items()
     )
@@ -298,7 +298,7 @@ def print_validation(validation: Validation) -> None:
         _print_groups("By dataset", "dataset", validation.datasets)
 
 
-def _agreement_row(row: LabelRow) -> tuple[str, ...]:
+def _agreement_row(row: LabelAgreementRow) -> tuple[str, ...]:
     scores = row.scores
     return (
         str(row.label),

@@ -21,7 +21,7 @@ from eclose.cli.shared.output import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.metrics.summary import GroupSummary
+    from eclose.metrics.summary import GroupRates
     from eclose.stats.rates import Rate
 
 FEW_QUESTIONS = 20
@@ -79,7 +79,7 @@ def metrics(
     _print_inconsistent(result.inconsistent)
 
 
-def _print_overall(summary: GroupSummary) -> None:
+def _print_overall(summary: GroupRates) -> None:
     from eclose.metrics.rates import CONDITIONAL_METRICS
 
     unjudged = any(rate.unjudged for rate in summary.rates.values())
@@ -103,7 +103,7 @@ def _print_overall(summary: GroupSummary) -> None:
         print_line(f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %.")
 
 
-def _print_composition(summary: GroupSummary) -> None:
+def _print_composition(summary: GroupRates) -> None:
     parts = summary.composition
     groups = [[group.value if group else "not decided", str(count)] for group, count in parts.groups.items()]
     typer.echo()
@@ -117,7 +117,7 @@ def _print_composition(summary: GroupSummary) -> None:
         print_table("Globally insufficient, by the first broken link", ["failure", "n", "in the gap"], failures)
 
 
-def _print_groups(by: Sequence[str], summaries: Sequence[GroupSummary]) -> None:
+def _print_groups(by: Sequence[str], summaries: Sequence[GroupRates]) -> None:
     from eclose.metrics.rates import MAIN_METRICS, Metric
 
     columns = (*MAIN_METRICS, Metric.GAP_SHARE, Metric.GAP_RISK)

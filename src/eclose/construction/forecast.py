@@ -23,9 +23,9 @@ from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import (
     REPLY_SCHEMAS,
     ConstructionRole,
-    SeedScreen,
+    SourceScreenMaterial,
     build_construction_prompt,
-    render_instructions,
+    render_role_instructions,
 )
 from eclose.protocol.material_json import disclose_passages
 from eclose.store.runs.folder import FAMILIES
@@ -162,7 +162,9 @@ def _guess(
     for source in sources:
         count += 1
         assert source.reference_answer is not None
-        seed = SeedScreen(source.question, disclose_passages(source.evidence), source.reference_answer, source.aliases)
+        seed = SourceScreenMaterial(
+            source.question, disclose_passages(source.evidence), source.reference_answer, source.aliases
+        )
         material += estimate_expected_tokens(build_construction_prompt(seed).messages[-1]["content"])
     calls = list(_calls(plan.settings))
     usages = [(call, _usage(call, count, material)) for call in calls]
@@ -202,7 +204,7 @@ def _calls(settings: ConstructSettings) -> Iterator[_Call]:
 
 def _usage(call: _Call, count: int, material: int) -> Usage:
     without_trace = call.role in (ConstructionRole.SCREEN_SEED, ConstructionRole.CONSTRUCT_TARGET)
-    instructions = estimate_expected_tokens(render_instructions(call.role))
+    instructions = estimate_expected_tokens(render_role_instructions(call.role))
     schema = estimate_expected_tokens(json.dumps(REPLY_SCHEMAS[call.role]))
     fixed = instructions + schema + (0 if without_trace else _TRACE_TOKENS)
     # Instructions and schema are sent with every call; ``material`` is the sum over all sources, each sent once per

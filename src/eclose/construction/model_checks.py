@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def verify_source(source: Instance, reference: str, team: ConstructionTeam) -> CheckResult:
     """Check whether a family can be built from a source (seed screen)."""
     # Retained if |E| >= 2, E warrants the reference, D warrants it uniquely, and D without E does not (appendix B.2).
-    seed = material.SeedScreen(source.question, disclose_passages(source.evidence), reference, source.aliases)
+    seed = material.SourceScreenMaterial(source.question, disclose_passages(source.evidence), reference, source.aliases)
     finding = await team.judge(ConstructionRole.SCREEN_SEED, seed)
     return finding if isinstance(finding, CandidateRejection) else (finding,)
 
@@ -35,7 +35,7 @@ async def verify_source(source: Instance, reference: str, team: ConstructionTeam
 async def verify_target_response(gold: View, team: ConstructionTeam) -> CheckResult:
     """Check whether the original response is sound, aligned, closed and grounded; the reference is withheld."""
     # V* = L and A and C and R_E (appendix B.3).
-    check = material.TargetCheck(
+    check = material.TargetCheckMaterial(
         gold.question,
         disclose_passages(gold.evidence),
         find_passage_indices(gold.evidence, gold.support_ids),
@@ -51,13 +51,13 @@ async def verify_evidence_edit(gold: View, edit: EvidenceEdit, team: Constructio
     view, edited = edit.view, disclose_passages(edit.view.evidence)[edit.passage_index]
     question, evidence = gold.question, disclose_passages(gold.evidence)
     # The screen sees no trace, so it is the cheaper call and comes first.
-    screen = material.EvidenceScreen(question, evidence, edited, gold.answer, view.answer)
+    screen = material.EvidenceScreenMaterial(question, evidence, edited, gold.answer, view.answer)
     screened = await team.judge(ConstructionRole.SCREEN_EVIDENCE, screen)
     if isinstance(screened, CandidateRejection):
         return screened
     # Steps before the first affected one must hold in both contexts, that step only in its own, and closure must fail
     # for the crossed pairs of trace and answer (appendix B.4).
-    check = material.EvidenceCheck(
+    check = material.EvidenceCheckMaterial(
         question,
         evidence,
         edited,
@@ -75,13 +75,13 @@ async def verify_question_edit(gold: View, edit: QuestionEdit, team: Constructio
     """Check whether another question to the same evidence switches the trace."""
     evidence, view = disclose_passages(gold.evidence), edit.view
     # Neither answer may satisfy the other question (appendix B.5).
-    screen = material.QuestionScreen(gold.question, view.question, evidence, gold.answer, view.answer)
+    screen = material.QuestionScreenMaterial(gold.question, view.question, evidence, gold.answer, view.answer)
     screened = await team.judge(ConstructionRole.SCREEN_QUESTION, screen)
     if isinstance(screened, CandidateRejection):
         return screened
     # Both traces must align with their own question and with no other (appendix B.5). No pair tests closure here,
     # because question and trace change together.
-    check = material.QuestionCheck(
+    check = material.QuestionCheckMaterial(
         gold.question,
         view.question,
         evidence,

@@ -19,7 +19,7 @@ from eclose.core.family import FamilyFinding
 from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.models.interface import ChatModel
 from eclose.protocol.acceptance import SOUNDNESS, find_objections
-from eclose.protocol.construction import ConstructionRole, TargetCheck, build_construction_prompt
+from eclose.protocol.construction import ConstructionRole, TargetCheckMaterial, build_construction_prompt
 from eclose.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class ConstructionTeam:
         self, role: ConstructionRole, material: ConstructionMaterial, *, steps: int | None = None
     ) -> FamilyFinding | CandidateRejection:
         """Return the verifier's finding if no judgement objects, a setback otherwise."""
-        support = material.support if isinstance(material, TargetCheck) else ()
+        support = material.support if isinstance(material, TargetCheckMaterial) else ()
         answer = await ask_structured(
             self.verifier,
             build_construction_prompt(material),

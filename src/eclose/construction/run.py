@@ -34,7 +34,7 @@ from eclose.construction.stages import (
 from eclose.construction.token_lengths import identify_tokenizer, make_path_counter
 from eclose.core.family import Family
 from eclose.core.instance import Instance
-from eclose.core.model_family import same_family
+from eclose.core.model_family import same_model_family
 from eclose.errors import SettingError, UserError
 from eclose.models.resolve import ModelRef, find_model, resolve_model
 from eclose.store.records.jsonl import ReadRecord
@@ -103,7 +103,7 @@ class ConstructionModels:
     def same_family_checkers(self) -> tuple[str, ...]:
         """Names of the checking models that belong to the constructor's model family."""
         checks = dict.fromkeys((self.verifier.name, self.reverifier.name))
-        return tuple(name for name in checks if same_family(name, self.constructor.name))
+        return tuple(name for name in checks if same_model_family(name, self.constructor.name))
 
 
 async def resolve_construction_models(

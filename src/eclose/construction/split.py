@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.core.identity import SPLIT_SALT, hash_split
+from eclose.core.identity import SPLIT_SALT, split_by_hash
 from eclose.errors import UserError
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import ReadRecord
@@ -36,7 +36,7 @@ def dataset_of_benchmark(benchmark: str | None) -> str:
 
 def select_development_ids(sources: Iterable[tuple[str, str]]) -> frozenset[str]:
     """Return the source ids for development, from pairs of dataset and source id."""
-    split = hash_split(sources, stratum=lambda source: source[0], identity=lambda source: source[1])
+    split = split_by_hash(sources, stratum=lambda source: source[0], identity=lambda source: source[1])
     return frozenset(source_id for _, source_id in split.development)
 
 

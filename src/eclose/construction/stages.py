@@ -80,7 +80,9 @@ async def build_target_response(draft: FamilyDraft, team: ConstructionTeam) -> F
     support = find_passage_indices(source.evidence, draft.support_ids)
 
     async def attempt(number: int, objection: str | None) -> AttemptResult:
-        brief = material.TargetBrief(source.question, disclose_passages(source.evidence), support, reference, objection)
+        brief = material.TargetWritingMaterial(
+            source.question, disclose_passages(source.evidence), support, reference, objection
+        )
         gold = await team.construct(brief, lambda reply: parse_gold_view(source, draft.support_ids, reply), number)
         if isinstance(gold, CandidateRejection):
             return (gold,)
@@ -98,7 +100,7 @@ async def build_evidence_edits(draft: FamilyDraft, team: ConstructionTeam) -> Fa
     gold = _gold(draft)
 
     async def attempt(number: int, objection: str | None) -> AttemptResult:
-        brief = material.EvidenceBrief(**_brief(gold), wanted=team.settings.edits, objection=objection)
+        brief = material.EvidenceEditMaterial(**_brief(gold), wanted=team.settings.edits, objection=objection)
         candidates = await team.construct(
             brief, lambda reply: [_parse_edit(gold, variation) for variation in reply["variations"]], number
         )
@@ -159,7 +161,7 @@ async def build_question_edit(draft: FamilyDraft, team: ConstructionTeam) -> Fam
     gold = _gold(draft)
 
     async def attempt(number: int, objection: str | None) -> AttemptResult:
-        brief = material.QuestionBrief(**_brief(gold), objection=objection)
+        brief = material.QuestionEditMaterial(**_brief(gold), objection=objection)
         edit = await team.construct(brief, lambda reply: parse_question_edit(gold, reply), number)
         if isinstance(edit, CandidateRejection):
             return (edit,)

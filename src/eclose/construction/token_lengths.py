@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import content_hash
 from eclose.models.token_counts import estimate_tokens
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 from eclose.store.runs.manifest import hash_files
 
@@ -32,7 +32,7 @@ _TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "special_tokens", "chat_temp
 class PathTokenCounter:
     """Counter of the tokens of paths under a prompt."""
 
-    conversation: Callable[[Sequence[Message]], int]
+    conversation: Callable[[Sequence[PromptMessage]], int]
     """Counts the tokens of messages up to the reply."""
     reply: Callable[[str], int]
     """Counts the tokens of a reply, with the end of its turn."""
@@ -65,7 +65,7 @@ def make_tokenizer_counter(tokenizer: Any) -> PathTokenCounter:
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def conversation(messages: Sequence[Message]) -> int:
+    def conversation(messages: Sequence[PromptMessage]) -> int:
         return count(render_conversation(tokenizer, messages))
 
     return PathTokenCounter(conversation, lambda text: count(text) + 1)  # one token ends the turn

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from eclose.core.identity import canonical_json, hash_rank
+from eclose.core.identity import canonical_json, hash_sort_key
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def draw_edit(family: Family, seed: int, epoch: int) -> EvidenceEdit:
     """Return an edit drawn uniformly, as a pure function of seed, epoch and family id."""
     edits = _sort_edits(family)
     # The first part is a salt: without it the draw would correlate with a data order ranked by the same parts.
-    return edits[int(hash_rank("evidence edit", seed, epoch, family.id), 16) % len(edits)]
+    return edits[int(hash_sort_key("evidence edit", seed, epoch, family.id), 16) % len(edits)]
 
 
 def _sort_edits(family: Family) -> list[EvidenceEdit]:

@@ -13,7 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from eclose.core.instance import Passage
-from eclose.core.text_match import TextSpan, find_spellings, find_verbatim, is_whole, same_spelling
+from eclose.core.text_match import (
+    TextSpan,
+    equal_up_to_spelling,
+    find_exact_spans,
+    find_respelled_spans,
+    is_whole_word_span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +103,7 @@ def edit_text(text: str, replacements: Sequence[TextReplacement], keep: Sequence
     """
     if failures := tuple(_check_request(replacements, keep)):
         return RefusedEdit(failures)
-    protected = [span for part in keep for span in find_verbatim(text, part)]
+    protected = [span for part in keep for span in find_exact_spans(text, part)]
     # All spans are located in the old text before anything is replaced: only so can two names be swapped.
     spans = {replacement: _find_replaceable(text, replacement.old, protected) for replacement in replacements}
     chosen = sorted(
@@ -123,7 +129,7 @@ def edit_passage(
     failures = [*_check_values(replacements), *_check_title(passage.title, replacements, keep)]
     if isinstance(edited, RefusedEdit):
         return RefusedEdit((*edited.failures, *failures))
-    protected = [_shift(span, edited.changes) for part in keep_in_text for span in find_verbatim(passage.text, part)]
+    protected = [_shift(span, edited.changes) for part in keep_in_text for span in find_exact_spans(passage.text, part)]
     for replacement in replacements:
         for span in find_leftover_values(edited, replacement.old):
             if not any(span.is_within(other) for other in protected):
@@ -142,7 +148,7 @@ def find_leftover_values(edited: EditedText, old: str) -> tuple[TextSpan, ...]:
     """
     inserted = [change.after for change in edited.changes]
     return tuple(
-        span for span in find_spellings(edited.text, old) if not any(span.is_within(other) for other in inserted)
+        span for span in find_respelled_spans(edited.text, old) if not any(span.is_within(other) for other in inserted)
     )
 
 
@@ -166,18 +172,20 @@ def _check_request(replacements: Sequence[TextReplacement], keep: Sequence[str])
         yield EditFailure(EditProblem.EMPTY, "a text to keep is blank")
 
 
-def _check_presence(text: str, spans: dict[TextReplacement, list[TextSpan]], keep: Sequence[str]) -> Iterator[EditFailure]:
+def _check_presence(
+    text: str, spans: dict[TextReplacement, list[TextSpan]], keep: Sequence[str]
+) -> Iterator[EditFailure]:
     """Yield old texts that have no replaceable occurrence, with the reason, and texts to keep that are missing."""
     for replacement, candidates in spans.items():
         old = replacement.old
         if _drop_nested(candidates, spans):
             continue
         if old not in text:
-            hint = next((f", but {_quote(text, span)} does" for span in find_spellings(text, old)), "")
+            hint = next((f", but {_quote(text, span)} does" for span in find_respelled_spans(text, old)), "")
             yield EditFailure(EditProblem.NOT_FOUND, f"{old!r} does not occur in the text{hint}")
         elif candidates:
             yield EditFailure(EditProblem.OVERLAP, f"{old!r} occurs only inside longer words to replace")
-        elif any(is_whole(text, span) for span in find_verbatim(text, old)):
+        elif any(is_whole_word_span(text, span) for span in find_exact_spans(text, old)):
             yield EditFailure(EditProblem.ALL_KEPT, f"{old!r} occurs only inside texts to keep")
         else:
             yield EditFailure(EditProblem.INSIDE_A_WORD, f"{old!r} is only part of a longer word")
@@ -200,7 +208,7 @@ def _check_overlaps(text: str, chosen: list[TextSpan], protected: list[TextSpan]
 def _check_boundaries(edited: EditedText) -> Iterator[EditFailure]:
     """Yield inserted words that merge with their neighbours into a longer word."""
     for change in edited.changes:
-        if not is_whole(edited.text, change.after):
+        if not is_whole_word_span(edited.text, change.after):
             merged = _quote(edited.text, change.after)
             yield EditFailure(EditProblem.RUNS_TOGETHER, f"{merged} runs together with the text beside it")
 
@@ -208,14 +216,14 @@ def _check_boundaries(edited: EditedText) -> Iterator[EditFailure]:
 def _check_values(replacements: Sequence[TextReplacement]) -> Iterator[EditFailure]:
     """Yield replacements that only respell a value."""
     for old, new in ((replacement.old, replacement.new) for replacement in replacements):
-        if old != new and same_spelling(old, new):
+        if old != new and equal_up_to_spelling(old, new):
             yield EditFailure(EditProblem.UNCHANGED, f"{new!r} is {old!r} in another spelling")
 
 
 def _check_title(title: str, replacements: Sequence[TextReplacement], keep: Sequence[str]) -> Iterator[EditFailure]:
-    protected = [span for part in keep if part for span in find_verbatim(title, part)]
+    protected = [span for part in keep if part for span in find_exact_spans(title, part)]
     for replacement in replacements:
-        spans = find_spellings(title, replacement.old)
+        spans = find_respelled_spans(title, replacement.old)
         if any(not any(span.is_within(other) for other in protected) for span in spans):
             yield EditFailure(EditProblem.IN_TITLE, f"{replacement.old!r} occurs in the title {title!r}")
 
@@ -225,7 +233,7 @@ def _check_title(title: str, replacements: Sequence[TextReplacement], keep: Sequ
 
 def _find_replaceable(text: str, old: str, protected: list[TextSpan]) -> list[TextSpan]:
     """Return the spans where the old text is a whole word outside the protected spans."""
-    spans = (span for span in find_verbatim(text, old) if is_whole(text, span))
+    spans = (span for span in find_exact_spans(text, old) if is_whole_word_span(text, span))
     return [span for span in spans if not any(span.is_within(other) for other in protected)]
 
 

@@ -93,7 +93,9 @@ def check_original_response(source: Instance, gold: View, where: str = "gold") -
         yield FamilyGateFailure(FamilyGate.WELL_FORMED, where, "fewer than two supporting passages")
     for number, node in enumerate(gold.proof, start=1):
         if not node.passage_ids and not node.premises:
-            yield FamilyGateFailure(FamilyGate.WELL_FORMED, where, f"step {number} rests on no passage and no earlier step")
+            yield FamilyGateFailure(
+                FamilyGate.WELL_FORMED, where, f"step {number} rests on no passage and no earlier step"
+            )
     if gold.question != source.question or gold.evidence != source.evidence:
         yield FamilyGateFailure(FamilyGate.GOLD_INPUT, where, "question or evidence differs from the source")
     if not match_any_answer(gold.answer, source.accepted_answers):
@@ -129,7 +131,9 @@ def check_question_edit(
     if normalize_answer(view.question) == normalize_answer(gold.question):
         yield FamilyGateFailure(FamilyGate.QUESTION_CHANGED, where, "the question asks the same in the same words")
     if _leaks_answer(view, gold):
-        yield FamilyGateFailure(FamilyGate.NO_ANSWER_LEAK, where, f"the edited question names its answer {view.answer!r}")
+        yield FamilyGateFailure(
+            FamilyGate.NO_ANSWER_LEAK, where, f"the edited question names its answer {view.answer!r}"
+        )
     yield from _check_changed_answer(source, gold, view, where)
 
 
@@ -207,7 +211,9 @@ def _check_edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterato
         yield FamilyGateFailure(FamilyGate.SINGLE_EDITED_PASSAGE, where, f"{len(changed)} passages differ")
     for before, after in changed:
         if before is None or after is None or (before.id, before.title) != (after.id, after.title):
-            yield FamilyGateFailure(FamilyGate.UNEDITED_IDENTICAL, where, "an id, a title or the number of passages changed")
+            yield FamilyGateFailure(
+                FamilyGate.UNEDITED_IDENTICAL, where, "an id, a title or the number of passages changed"
+            )
         elif before.id != edit.passage_id:
             yield FamilyGateFailure(
                 FamilyGate.UNEDITED_IDENTICAL,
@@ -215,7 +221,9 @@ def _check_edited_passage(gold: View, edit: EvidenceEdit, where: str) -> Iterato
                 f"passage {before.id} differs, but {edit.passage_id} was edited",
             )
     if edit.passage_id not in gold.support_ids:
-        yield FamilyGateFailure(FamilyGate.EDIT_IN_SUPPORT, where, f"passage {edit.passage_id} is not a supporting passage")
+        yield FamilyGateFailure(
+            FamilyGate.EDIT_IN_SUPPORT, where, f"passage {edit.passage_id} is not a supporting passage"
+        )
 
 
 def _check_divergence(gold: View, edit: EvidenceEdit, where: str) -> Iterator[FamilyGateFailure]:
@@ -234,4 +242,6 @@ def _check_changed_answer(source: Instance, gold: View, view: View, where: str) 
     """Yield a failure where the edited answer matches the original answer or an alias."""
     # Aliases count as the original answer: an edit that leads to one of them has not changed the answer.
     if match_any_answer(view.answer, (gold.answer, *source.accepted_answers)):
-        yield FamilyGateFailure(FamilyGate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias")
+        yield FamilyGateFailure(
+            FamilyGate.ANSWER_CHANGED, where, f"{view.answer!r} still matches {gold.answer!r} or an alias"
+        )

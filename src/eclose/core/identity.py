@@ -40,26 +40,26 @@ def hash_canonical_bytes(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def hash_rank(*parts: str | int) -> str:
+def hash_sort_key(*parts: str | int) -> str:
     """Return a sort key that depends on the parts alone: the same on every machine and in every run."""
     return hashlib.sha256(canonical_bytes(parts)).hexdigest()
 
 
-class Split(NamedTuple, Generic[T]):
+class HashSplit(NamedTuple, Generic[T]):
     """Two disjoint parts of a collection, each in hash order within its stratum."""
 
     train: list[T]
     development: list[T]
 
 
-def hash_split(
+def split_by_hash(
     items: Iterable[T],
     *,
     stratum: Callable[[T], str],
     identity: Callable[[T], str],
     fraction: Fraction | float = Fraction(1, 10),
     salt: str = SPLIT_SALT,
-) -> Split[T]:
+) -> HashSplit[T]:
     """Rank the items of each stratum by SHA-256 and take the first tenth for development (appendix B.6).
 
     The size of each part is rounded to the nearest integer, halves up. The order of the input has no influence, and
@@ -68,10 +68,10 @@ def hash_split(
     strata: defaultdict[str, list[T]] = defaultdict(list)
     for item in items:
         strata[stratum(item)].append(item)
-    split: Split[T] = Split([], [])
+    split: HashSplit[T] = HashSplit([], [])
     for name, members in sorted(strata.items()):
         # The identity breaks ties, so two items of one hash keep an order that is independent of the input.
-        members.sort(key=lambda item: (hash_rank(salt, name, identity(item)), identity(item)))
+        members.sort(key=lambda item: (hash_sort_key(salt, name, identity(item)), identity(item)))
         # Exact fractions, so that halves round up whatever the size.
         size = floor(Fraction(fraction) * len(members) + Fraction(1, 2))
         split.development.extend(members[:size])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from eclose.core.three_valued import Label, conjunction, implication
+from eclose.core.three_valued import Label, three_valued_and, three_valued_implies
 from eclose.core.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def primary_ineligibility(codes: Iterable[Ineligibility]) -> Ineligibility | Non
 
 
 @dataclass(frozen=True, slots=True)
-class Screening:
+class QuestionScreening:
     """The screening of a question by one judge, who has seen no response to it."""
 
     id: str
@@ -76,7 +76,7 @@ class Screening:
 
 
 @dataclass(frozen=True, slots=True)
-class Support:
+class StepSupport:
     """The support of a step: a passage, and a quotation from it."""
 
     passage_index: int
@@ -97,7 +97,7 @@ class StepJudgment:
     sound: Label = None
     """None for a step that is not substantive."""
     failure: LocalFailure | None = None
-    support: Support | None = None
+    support: StepSupport | None = None
     reason: str | None = None
     """Reason in the judge's words."""
 
@@ -117,7 +117,7 @@ MAX_UNJUDGED_SHARE = 0.2
 """Largest share of responses without a label for which a rate is still reported."""
 
 
-def reason_kind(reason: str) -> str:
+def missing_reason_kind(reason: str) -> str:
     """Return the kind of a reason for a missing label, without the details after the colon."""
     return reason.partition(": ")[0]
 
@@ -184,7 +184,7 @@ class Judgment:
         if Criterion.LOCAL_SOUNDNESS in self.unjudged:
             return None
         # The product over substantive steps in the definition of L (section 3.1); an empty product is 1.
-        return conjunction(implication(step.substantive, step.sound) for step in self.steps)
+        return three_valued_and(three_valued_implies(step.substantive, step.sound) for step in self.steps)
 
     @property
     def verdict(self) -> Verdict:

@@ -49,7 +49,7 @@ _VERSION = re.compile(
 _QUANTISED = re.compile(r"(?<![a-z0-9])i?q\d(?:_[a-z0-9]+)*$")
 
 
-def same_family(judge_name: str, source: str | None) -> bool:
+def same_model_family(judge_name: str, source: str | None) -> bool:
     """Return whether a judge and the model whose responses it judges are of one family; False for an unknown source.
 
     >>> same_family("openai/gpt-5-mini", "azure/gpt-4o-2024-08-06")

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
-from eclose.core.response import Response, Source, Trace, parse_completion
-from eclose.core.segmentation import SegmentedTrace, TraceShape, segment_text, segment_texts
+from eclose.core.response import Response, ResponseSource, Trace, parse_completion
+from eclose.core.segmentation import SegmentedTrace, TraceLayout, segment_trace, segment_trace_parts
 from eclose.errors import RecordError
 
 TraceInput: TypeAlias = str | Sequence[str | Mapping[str, object]]
@@ -62,7 +62,7 @@ def parse_response(
     answer: str | None = None,
     *,
     id: str | None = None,  # noqa: A002
-    source: Source | None = None,
+    source: ResponseSource | None = None,
 ) -> Response:
     """Build a response from a trace in any layout and its answer.
 
@@ -102,7 +102,7 @@ def parse_agent_log(
     answer: str | None = None,
     *,
     id: str | None = None,  # noqa: A002
-    source: Source | None = None,
+    source: ResponseSource | None = None,
 ) -> tuple[Instance, Response]:
     """Build an instance and a response from the log of an agent.
 
@@ -126,7 +126,7 @@ def parse_agent_log(
     ('Ada was born in Lund.', ('I need her birthplace.',))
     """
     parsed = parse_trace_and_answer(trace, answer)
-    complete = add_observations(instance, parsed.observations)
+    complete = add_observation_passages(instance, parsed.observations)
     return complete, build_response(parsed, complete.id, trace, answer, id=id, source=source)
 
 
@@ -135,7 +135,7 @@ def build_response(
     instance_id: str,
     *texts: object,
     id: str | None = None,  # noqa: A002
-    source: Source | None = None,
+    source: ResponseSource | None = None,
 ) -> Response:
     """Return the response, with an id derived from the original texts unless one is passed."""
     originals = [text for text in texts if text is not None]
@@ -154,7 +154,7 @@ def build_response(
     )
 
 
-def add_observations(instance: Instance, observations: Sequence[str]) -> Instance:
+def add_observation_passages(instance: Instance, observations: Sequence[str]) -> Instance:
     """Return the instance with new observations as its last passages.
 
     Other evidence makes another instance, so a hash of the observations is appended to the id. Observations that repeat
@@ -177,15 +177,15 @@ def add_observations(instance: Instance, observations: Sequence[str]) -> Instanc
 def parse_trace_and_answer(trace: TraceInput, answer: str | None = None) -> ParsedResponse:
     """Parse a trace and an answer, or a text that holds both."""
     if answer is None and isinstance(trace, str):
-        return parse_text(trace)
+        return parse_response_text(trace)
     segmented, note = _segment_trace(trace)
     notes = (note,) if note else ()
     if answer is None:
         return ParsedResponse(segmented.trace, None, 0, segmented.observations, notes)
-    if segmented.shape is TraceShape.EMPTY:
-        return parse_text(answer)
+    if segmented.shape is TraceLayout.EMPTY:
+        return parse_response_text(answer)
     split = _split(answer)
-    repeated = segment_text(split.before).trace
+    repeated = segment_trace(split.before).trace
     if repeated.steps and repeated != segmented.trace:
         raise RecordError(
             "trace: there is a trace here, and another before the answer line of the response. Keep one of them."
@@ -195,7 +195,7 @@ def parse_trace_and_answer(trace: TraceInput, answer: str | None = None) -> Pars
     )
 
 
-def parse_trajectory(items: Sequence[str | Mapping[str, object]], last: str | None) -> ParsedResponse:
+def parse_agent_trajectory(items: Sequence[str | Mapping[str, object]], last: str | None) -> ParsedResponse:
     """Parse the messages and observations of an agent in order, and its last message.
 
     Reasoning before the answer line of the last message continues the trace.
@@ -204,38 +204,38 @@ def parse_trajectory(items: Sequence[str | Mapping[str, object]], last: str | No
     if last is None or not last.strip():
         return ParsedResponse(segmented.trace, None, 0, segmented.observations)
     if not segmented.trace.steps:
-        parsed = parse_text(last)
+        parsed = parse_response_text(last)
         return replace(parsed, observations=(*segmented.observations, *parsed.observations))
     split = _split(last)
-    closing = segment_text(split.before)
+    closing = segment_trace(split.before)
     trace = Trace((*segmented.trace.steps, *closing.trace.steps))
     observations = (*segmented.observations, *closing.observations)
     return ParsedResponse(trace, split.answer, max(1, split.lines), observations, split.notes)
 
 
-def parse_text(text: str) -> ParsedResponse:
+def parse_response_text(text: str) -> ParsedResponse:
     """Parse a text that holds a trace and an answer, or an answer alone."""
     thinking, reply = _split_thinking(text)
     split = _split(reply)
-    segmented = segment_text(split.before)
+    segmented = segment_trace(split.before)
     if split.lines:
         notes = split.notes
-        # A reasoning model that writes a trace in its reply stands by that trace, not by its thinking.
+        # Where the reply holds a trace, that trace is submitted and the thinking is not.
         if thinking and segmented.trace.steps:
             notes = (*notes, THINKING_LEFT_OUT)
         elif thinking:
-            segmented = segment_text(thinking)
+            segmented = segment_trace(thinking)
         return ParsedResponse(segmented.trace, split.answer, split.lines, segmented.observations, notes)
     if thinking:
-        segmented = segment_text(thinking)
+        segmented = segment_trace(thinking)
         return ParsedResponse(segmented.trace, reply.strip() or None, 1, segmented.observations)
     return _parse_unmarked(reply)
 
 
 def _parse_unmarked(text: str) -> ParsedResponse:
     """Parse a text without an answer line: the log of an agent, a last sentence that names the answer, or an answer."""
-    segmented = segment_text(text)
-    if segmented.shape is TraceShape.AGENT:
+    segmented = segment_trace(text)
+    if segmented.shape is TraceLayout.AGENT:
         return ParsedResponse(segmented.trace, None, 0, segmented.observations)
     *before, last = segmented.trace.texts or ("",)
     if before and (match := _NAMED_ANSWER.match(last)):
@@ -263,7 +263,7 @@ def _split(text: str) -> _Split:
     if not marked:
         return _Split("", text.strip() or None, 0)
     # The first answer line is submitted, as in the paper. In a log, observations may contain others before the last.
-    index = marked[-1] if segment_text(text).shape is TraceShape.AGENT else marked[0]
+    index = marked[-1] if segment_trace(text).shape is TraceLayout.AGENT else marked[0]
     line = _PLAIN_ANSWER.sub(r"\1final \2", lines[index])
     answer, below = parse_completion(line).answer, "\n".join(lines[index + 1 :]).strip()
     notes = (TEXT_BEHIND if answer else ANSWER_BELOW,) if below else ()
@@ -281,13 +281,13 @@ def _segment_trace(trace: TraceInput) -> tuple[SegmentedTrace, str | None]:
     if isinstance(trace, str):
         text = _drop_thinking_tags(trace)
         split = _split(text)
-        return (segment_text(split.before), ANSWER_IN_TRACE) if split.lines else (segment_text(text), None)
+        return (segment_trace(split.before), ANSWER_IN_TRACE) if split.lines else (segment_trace(text), None)
     if all(isinstance(item, str) for item in trace):
-        return segment_texts([str(item) for item in trace]), None
+        return segment_trace_parts([str(item) for item in trace]), None
     parts = [_segment_item(item, number) for number, item in enumerate(trace)]
     steps = Trace(tuple(step for part in parts for step in part.trace.steps))
     observations = tuple(text for part in parts for text in part.observations)
-    shape = TraceShape.AGENT if observations else TraceShape.LINES if steps.steps else TraceShape.EMPTY
+    shape = TraceLayout.AGENT if observations else TraceLayout.LINES if steps.steps else TraceLayout.EMPTY
     return SegmentedTrace(shape, steps, observations), None
 
 
@@ -299,7 +299,7 @@ def _drop_thinking_tags(text: str) -> str:
 def _segment_item(item: object, number: int) -> SegmentedTrace:
     """Segment one item: a step stays one step, thoughts and messages are split, observations are evidence."""
     if isinstance(item, str):
-        return segment_texts([item])
+        return segment_trace_parts([item])
     if not isinstance(item, Mapping):
         raise RecordError(f"trace[{number}]: is not a text; {_SHAPE}")
     role = str(item.get("role") or item.get("type") or "").lower()
@@ -312,12 +312,12 @@ def _segment_item(item: object, number: int) -> SegmentedTrace:
     if thought is None and observation is None and step is None:
         # A message that only calls a tool has no text and is not a step.
         if role in _MODEL_ROLES or item.get("action") is not None:
-            return SegmentedTrace(TraceShape.EMPTY, Trace(()))
+            return SegmentedTrace(TraceLayout.EMPTY, Trace(()))
         raise RecordError(f"trace[{number}]: has no text; {_SHAPE}")
-    message = segment_text(step or "") if role in _MODEL_ROLES else segment_texts([step or ""])
-    steps = (*segment_text(thought or "").trace.steps, *message.trace.steps)
+    message = segment_trace(step or "") if role in _MODEL_ROLES else segment_trace_parts([step or ""])
+    steps = (*segment_trace(thought or "").trace.steps, *message.trace.steps)
     observations = (observation.strip(),) if observation and observation.strip() else ()
-    return SegmentedTrace(TraceShape.AGENT, Trace(steps), observations)
+    return SegmentedTrace(TraceLayout.AGENT, Trace(steps), observations)
 
 
 def _get_text(item: Mapping[str, object], keys: Sequence[str], number: int) -> str | None:

@@ -67,20 +67,20 @@ class Trace:
         return len(self.steps)
 
 
-class IncompleteReason(StrEnum):
+class MissingAnswerReason(StrEnum):
     """The first reason that applies for which a completion has no submitted answer."""
 
     EMPTY = "empty"
     """The completion is blank."""
     EMPTY_ANSWER = "empty_answer"
-    """The answer line is blank behind its marker."""
+    """The answer line is blank after its marker."""
     CUT_OFF = "cut_off"
     """The limit of new tokens was reached before the answer line was complete."""
     NO_ANSWER_LINE = "no_answer_line"
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class ParsedCompletion:
     """A parsed completion."""
 
     text: str
@@ -93,25 +93,27 @@ class Completion:
     """Whether the limit of new tokens was reached."""
 
     @property
-    def incomplete(self) -> IncompleteReason | None:
+    def incomplete(self) -> MissingAnswerReason | None:
         """Why the answer is missing; None where it is present."""
         return _why_incomplete(self.text, self.answer, self.answer_lines, self.cut_off)
 
 
-def _why_incomplete(text: str | None, answer: str | None, answer_lines: int, cut_off: bool) -> IncompleteReason | None:
+def _why_incomplete(
+    text: str | None, answer: str | None, answer_lines: int, cut_off: bool
+) -> MissingAnswerReason | None:
     if answer is not None:
         return None
     if text is not None and not text.strip():
-        return IncompleteReason.EMPTY
+        return MissingAnswerReason.EMPTY
     if answer_lines:
-        return IncompleteReason.EMPTY_ANSWER
-    return IncompleteReason.CUT_OFF if cut_off else IncompleteReason.NO_ANSWER_LINE
+        return MissingAnswerReason.EMPTY_ANSWER
+    return MissingAnswerReason.CUT_OFF if cut_off else MissingAnswerReason.NO_ANSWER_LINE
 
 
-def parse_completion(text: str, *, cut_off: bool = False) -> Completion:
+def parse_completion(text: str, *, cut_off: bool = False) -> ParsedCompletion:
     """Split a completion at its first ``Final answer:`` line.
 
-    The lines before it are the trace, and the text behind its marker is the submitted answer. Later text belongs to
+    The lines before it are the trace, and the text after its marker is the submitted answer. Later text belongs to
     neither and stays in ``Completion.text``.
 
     Args:
@@ -131,9 +133,9 @@ def parse_completion(text: str, *, cut_off: bool = False) -> Completion:
         lines.pop()
     matches = [(number, match) for number, line in enumerate(lines) if (match := _ANSWER_LINE.match(line))]
     if not matches:
-        return Completion(text, Trace.from_lines("\n".join(lines)), answer=None, answer_lines=0, cut_off=cut_off)
+        return ParsedCompletion(text, Trace.from_lines("\n".join(lines)), answer=None, answer_lines=0, cut_off=cut_off)
     number, first = matches[0]
-    return Completion(
+    return ParsedCompletion(
         text,
         Trace.from_lines("\n".join(lines[:number])),
         answer=_extract_answer(first) or None,
@@ -146,13 +148,13 @@ def _extract_answer(answer_line: re.Match[str]) -> str:
     """Return the answer on its line, without emphasis that was opened before the marker."""
     opening, closing, answer = answer_line["emphasis"], answer_line["inner"], answer_line["answer"].strip()
     if opening and not closing:
-        # "**Final answer:** Paris" closes behind the colon, "**Final answer: Paris**" behind the answer.
+        # "**Final answer:** Paris" closes after the colon, "**Final answer: Paris**" after the answer.
         answer = answer[len(opening) :] if answer.startswith(opening) else answer.removesuffix(opening)
     return answer.strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ResponseSource:
     """The origin of a response: a model, how it was adapted, and the seed of that training."""
 
     model: str
@@ -176,7 +178,7 @@ class Response:
     trace: Trace
     answer: str | None
     """None for an incomplete generation."""
-    source: Source | None = None
+    source: ResponseSource | None = None
     completion: str | None = None
     """Raw text of the model; None where only trace and answer are known."""
     answer_lines: int = 1
@@ -185,7 +187,7 @@ class Response:
     """Whether the completion reached the limit of new tokens."""
 
     @property
-    def incomplete(self) -> IncompleteReason | None:
+    def incomplete(self) -> MissingAnswerReason | None:
         """Why the answer is missing; None where it is present."""
         return _why_incomplete(self.completion, self.answer, self.answer_lines, self.cut_off)
 
@@ -195,7 +197,7 @@ class Response:
         id: str,  # noqa: A002
         instance_id: str,
         text: str,
-        source: Source | None = None,
+        source: ResponseSource | None = None,
         *,
         cut_off: bool = False,
     ) -> Response:

@@ -178,7 +178,7 @@ def _is_closed(closing: str, text: str) -> bool:
     return False
 
 
-class TraceShape(StrEnum):
+class TraceLayout(StrEnum):
     """The layouts of a trace."""
 
     LINES = "lines"
@@ -194,7 +194,7 @@ class TraceShape(StrEnum):
 class SegmentedTrace:
     """The steps of a trace, and the evidence inside it."""
 
-    shape: TraceShape
+    shape: TraceLayout
     trace: Trace
     observations: tuple[str, ...] = ()
     """Outputs of an agent's tools, which are evidence rather than reasoning."""
@@ -215,7 +215,7 @@ _LINE_BREAK = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _UNFINISHED = re.compile(r"[^\W_][,;]?$|[,;–—-]$")
 
 
-def segment_text(text: str) -> SegmentedTrace:
+def segment_trace(text: str) -> SegmentedTrace:
     """Split a text into steps, by its layout.
 
     >>> segment_text("1. Ada built it.\\n2. She was born in Lund.").trace.texts
@@ -226,25 +226,25 @@ def segment_text(text: str) -> SegmentedTrace:
     lines = text.splitlines()
     filled = [line for line in lines if line.strip()]
     if not filled:
-        return SegmentedTrace(TraceShape.EMPTY, Trace(()))
+        return SegmentedTrace(TraceLayout.EMPTY, Trace(()))
     if _is_log(filled):
         return _segment_log(filled)
     if _is_list(filled):
-        return SegmentedTrace(TraceShape.LINES, Trace.of(*_split_items(lines)))
-    return SegmentedTrace(TraceShape.PROSE, Trace.of(*_split_prose(lines)))
+        return SegmentedTrace(TraceLayout.LINES, Trace.of(*_split_items(lines)))
+    return SegmentedTrace(TraceLayout.PROSE, Trace.of(*_split_prose(lines)))
 
 
-def segment_texts(texts: Sequence[str]) -> SegmentedTrace:
+def segment_trace_parts(texts: Sequence[str]) -> SegmentedTrace:
     """Take every text of a list as one step, without its number; join and segment the log of an agent."""
     steps = [_LINE_BREAK.sub(" ", text.strip()) for text in texts if text.strip()]
     if not steps:
-        return SegmentedTrace(TraceShape.EMPTY, Trace(()))
+        return SegmentedTrace(TraceLayout.EMPTY, Trace(()))
     if _is_log(steps):
-        return segment_text("\n".join(texts))
+        return segment_trace("\n".join(texts))
     # Markers are dropped only where all steps have one: a single "1)" may be part of the sentence.
     if all(map(_MARKER.match, steps)):
         steps = [_MARKER.sub("", step) for step in steps]
-    return SegmentedTrace(TraceShape.LINES, Trace.of(*steps))
+    return SegmentedTrace(TraceLayout.LINES, Trace.of(*steps))
 
 
 def _is_log(lines: Sequence[str]) -> bool:
@@ -309,4 +309,4 @@ def _segment_log(lines: Sequence[str]) -> SegmentedTrace:
             target[-1] = f"{target[-1]}\n{text.strip()}"
     steps = (sentence for thought in thoughts for sentence in _split_prose(thought.splitlines()))
     texts = tuple(text.strip() for text in observations if text.strip())
-    return SegmentedTrace(TraceShape.AGENT, Trace.of(*steps), texts)
+    return SegmentedTrace(TraceLayout.AGENT, Trace.of(*steps), texts)

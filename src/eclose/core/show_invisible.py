@@ -12,7 +12,7 @@ _INVISIBLE = re.compile(
 )
 
 
-def reveal_invisible(text: str) -> str:
+def reveal_invisible_chars(text: str) -> str:
     """Return the text with every invisible character replaced by its code point, such as ``⟨U+202E⟩``.
 
     >>> reveal_invisible("a\\u202eb")

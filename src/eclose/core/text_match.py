@@ -32,7 +32,7 @@ class TextSpan:
         return self.start < other.end and other.start < self.end
 
 
-def find_verbatim(text: str, part: str) -> Iterator[TextSpan]:
+def find_exact_spans(text: str, part: str) -> Iterator[TextSpan]:
     """Yield every span equal to the part, overlapping ones included."""
     start = text.find(part)
     while start >= 0:
@@ -59,7 +59,7 @@ _FLAGS = "".join(chr(code) for code in range(0x1F1E6, 0x1F200))
 _VIRAMA = 9
 
 
-def is_whole(text: str, span: TextSpan) -> bool:
+def is_whole_word_span(text: str, span: TextSpan) -> bool:
     """Return whether both ends of the span are word boundaries and split no composed character."""
     return not any(_splits_character(text, at) or _splits_word(text, at) for at in (span.start, span.end))
 
@@ -175,7 +175,7 @@ _DATE = re.compile(
 )
 
 
-def find_spellings(text: str, old: str) -> Iterator[TextSpan]:
+def find_respelled_spans(text: str, old: str) -> Iterator[TextSpan]:
     """Yield the spans that contain the words of the old text in any spelling, as whole words."""
     # Dates are parsed only where the old text has one: elsewhere "May 5" stays two words.
     dates = bool(_DATE.search(old))
@@ -194,7 +194,7 @@ def find_spellings(text: str, old: str) -> Iterator[TextSpan]:
                 break
 
 
-def same_spelling(first: str, second: str) -> bool:
+def equal_up_to_spelling(first: str, second: str) -> bool:
     """Return whether two texts differ in spelling alone; False where they have no words."""
     form = _reduce(first, dates=True)
     return bool(form) and form == _reduce(second, dates=True)

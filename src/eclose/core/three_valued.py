@@ -14,12 +14,12 @@ Label: TypeAlias = bool | None
 """True, false, or None for not judged."""
 
 
-def negation(label: Label) -> Label:
+def three_valued_not(label: Label) -> Label:
     """Return the opposite label; unknown stays unknown."""
     return None if label is None else not label
 
 
-def conjunction(labels: Iterable[Label]) -> Label:
+def three_valued_and(labels: Iterable[Label]) -> Label:
     """Return false where a label is false, else unknown where a label is unknown, else true; true for no labels."""
     unknown = False
     for label in labels:
@@ -30,6 +30,6 @@ def conjunction(labels: Iterable[Label]) -> Label:
     return None if unknown else True
 
 
-def implication(condition: Label, consequence: Label) -> Label:
+def three_valued_implies(condition: Label, consequence: Label) -> Label:
     """Return whether the condition implies the consequence; a false condition implies anything."""
-    return negation(conjunction((condition, negation(consequence))))
+    return three_valued_not(three_valued_and((condition, three_valued_not(consequence))))

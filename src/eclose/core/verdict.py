@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eclose.core.response import Source
-from eclose.core.three_valued import Label, conjunction, negation
+from eclose.core.response import ResponseSource
+from eclose.core.three_valued import Label, three_valued_and, three_valued_not
 
 
 class FailureClass(StrEnum):
@@ -67,17 +67,17 @@ class Verdict:
     @property
     def globally_sufficient(self) -> Label:
         """G: the trace pursues the question and establishes the answer."""
-        return conjunction((self.aligned, self.closed))
+        return three_valued_and((self.aligned, self.closed))
 
     @property
     def reliable(self) -> Label:
         """Whether the response is locally sound and globally sufficient; the mean over responses is TRR."""
-        return conjunction((self.locally_sound, self.globally_sufficient))
+        return three_valued_and((self.locally_sound, self.globally_sufficient))
 
     @property
     def in_gap(self) -> Label:
         """Whether the response is locally sound but globally insufficient."""
-        return conjunction((self.locally_sound, negation(self.globally_sufficient)))
+        return three_valued_and((self.locally_sound, three_valued_not(self.globally_sufficient)))
 
     @property
     def failure_class(self) -> FailureClass | None:
@@ -120,4 +120,4 @@ class SettledVerdict:
     instance_id: str
     verdict: Verdict
     benchmark: str | None = None
-    source: Source | None = None
+    source: ResponseSource | None = None

@@ -16,7 +16,7 @@ import numpy as np
 
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
-from eclose.metrics.rates import Metric, compute_rates, make_indicators
+from eclose.metrics.rates import Metric, compute_rates, make_metric_indicators
 from eclose.metrics.summary import UNKNOWN
 from eclose.stats.arrays import Floats, encode_labels, float_or_none, sum_by_group
 from eclose.stats.bootstrap import bootstrap_rates
@@ -249,7 +249,10 @@ def _strata(datasets: Sequence[str | None]) -> StratifiedDesign:
 def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, Floats]:
     """Return hits and denominators: responses of both runs by metrics of both, those of the run first."""
     width = len(Metric)
-    run_indicators, base_indicators = make_indicators(run, tuple(Metric)), make_indicators(base, tuple(Metric))
+    run_indicators, base_indicators = (
+        make_metric_indicators(run, tuple(Metric)),
+        make_metric_indicators(base, tuple(Metric)),
+    )
     hits, counted = (
         # Block matrix: a response has zeros in the columns of the other run.
         np.concatenate([np.pad(run_part, ((0, 0), (0, width))), np.pad(base_part, ((0, 0), (width, 0)))])

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import Criterion, Judgment, LocalFailure, reason_kind
-from eclose.core.model_family import same_family
+from eclose.core.judgment import Criterion, Judgment, LocalFailure, missing_reason_kind
+from eclose.core.model_family import same_model_family
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclose.errors import UserError
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase
-from eclose.metrics.repeat_consistency import FlipCounts, count_flips
-from eclose.metrics.summary import GROUPINGS, GroupSummary, summarize_verdicts
+from eclose.metrics.repeat_consistency import LabelFlipCounts, count_label_flips
+from eclose.metrics.summary import GROUPINGS, GroupRates, summarize_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,13 +64,13 @@ class Diagnosis:
     """All counts and rates of a set of responses."""
 
     judges: tuple[str, ...]
-    groups: tuple[GroupSummary, ...]
+    groups: tuple[GroupRates, ...]
     """All responses together, then by benchmark and model."""
-    by_model: tuple[GroupSummary, ...]
+    by_model: tuple[GroupRates, ...]
     """Each model over all datasets; empty where it would repeat ``groups``."""
-    by_dataset: tuple[GroupSummary, ...]
+    by_dataset: tuple[GroupRates, ...]
     """Each dataset over all models; empty where it would repeat ``groups``."""
-    by_evidence: Mapping[EvidenceSufficiency, GroupSummary]
+    by_evidence: Mapping[EvidenceSufficiency, GroupRates]
     joint: Mapping[tuple[Label, Label, Label], int]
     """Responses by their labels L, A and C."""
     local_failures: Mapping[LocalFailure, int]
@@ -85,13 +85,13 @@ class Diagnosis:
     """Responses that are reliable by every label, with a wrong answer."""
     unjudged: Mapping[Criterion, Mapping[str, int]]
     """Missing labels by criterion and reason."""
-    flips: Mapping[str, FlipCounts]
+    flips: Mapping[str, LabelFlipCounts]
     """Consistency of the judge by criterion and for ``evidence``; empty where it was asked once."""
     same_family_pairs: tuple[tuple[str, str], ...]
     """Pairs of a judge and a model of the same family whose responses it judged."""
 
     @property
-    def overall(self) -> GroupSummary:
+    def overall(self) -> GroupRates:
         """Summary of all responses together."""
         return self.groups[0]
 
@@ -106,7 +106,7 @@ class Diagnosis:
         return ViolatedLabelCounts(broken[0], broken[1], broken[2] + broken[3], both, broken[None])
 
     @property
-    def pairs(self) -> tuple[GroupSummary, ...]:
+    def pairs(self) -> tuple[GroupRates, ...]:
         """Summaries by dataset and model."""
         return self.groups[1:]
 
@@ -134,7 +134,7 @@ def diagnose_cases(cases: Sequence[JudgedCase]) -> Diagnosis:
         incorrect_but_sufficient=sum(_has_labels(row.verdict, correct=False, sufficient=True) for row in rows),
         inconsistent=sum(row.verdict.inconsistent for row in rows),
         unjudged=_unjudged(cases),
-        flips=count_flips(case.judgment for case in cases),
+        flips=count_label_flips(case.judgment for case in cases),
         same_family_pairs=_same_family_pairs(cases),
     )
 
@@ -142,7 +142,7 @@ def diagnose_cases(cases: Sequence[JudgedCase]) -> Diagnosis:
 _PAIR = ("benchmark", "model")
 
 
-def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[GroupRates]) -> tuple[GroupRates, ...]:
     """Return each model over all datasets, or each dataset over all models; empty where that repeats the groups."""
     position = _PAIR.index(name)
     values = sorted({pair.group[position] for pair in pairs})
@@ -165,10 +165,10 @@ def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[Gro
 def _same_family_pairs(cases: Sequence[JudgedCase]) -> tuple[tuple[str, str], ...]:
     """Return judges with the models of their own family, by name; a judge may favour its family."""
     pairs = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
-    return tuple(sorted((judge, model) for judge, model in pairs if same_family(judge, model)))
+    return tuple(sorted((judge, model) for judge, model in pairs if same_model_family(judge, model)))
 
 
-def _by_evidence(cases: Sequence[JudgedCase]) -> dict[EvidenceSufficiency, GroupSummary]:
+def _by_evidence(cases: Sequence[JudgedCase]) -> dict[EvidenceSufficiency, GroupRates]:
     """Return a summary for each kind of evidence that occurs."""
     summaries = {}
     for kind in EvidenceSufficiency:
@@ -200,7 +200,9 @@ def _has_labels(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
 def _unjudged(cases: Sequence[JudgedCase]) -> dict[Criterion, dict[str, int]]:
     """Count missing labels by criterion and kind of reason."""
     counts = Counter(
-        (criterion, reason_kind(reason)) for case in cases for criterion, reason in case.judgment.unjudged.items()
+        (criterion, missing_reason_kind(reason))
+        for case in cases
+        for criterion, reason in case.judgment.unjudged.items()
     )
     reasons: dict[Criterion, dict[str, int]] = {}
     for (criterion, reason), count in sorted(counts.items()):

@@ -24,13 +24,13 @@ from eclose.diagnosis.report.number_format import (
 )
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric
-from eclose.stats.clustered_rates import QuestionCounts
+from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import Estimate, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.metrics.summary import GroupSummary
+    from eclose.metrics.summary import GroupRates
     from eclose.stats.rate_correction import CorrectedRate
     from eclose.stats.rates import Rate
 
@@ -177,7 +177,7 @@ class GateBaseRun(NamedTuple):
 
 
 def check_gate_limits(
-    summary: GroupSummary,
+    summary: GroupRates,
     unjudged: Mapping[Criterion, Mapping[str, int]],
     limits: GateLimits,
     left_out: Sequence[tuple[str, str]] = (),
@@ -233,7 +233,7 @@ def _outcome(interval: Interval, limit: float, *, least: bool) -> GateOutcome:
 class _Rates(NamedTuple):
     """The rates of a run, ready to be checked."""
 
-    summary: GroupSummary
+    summary: GroupRates
     left_out: int
     corrected: Mapping[Metric, CorrectedRate]
 
@@ -311,7 +311,7 @@ def _unknown_share(judged: int, unjudged: int) -> float:
     """Return the upper limit of the share of responses without a label; 0 where none lacks one."""
     if not unjudged:
         return 0.0
-    share = QuestionCounts(()).with_single(hits=unjudged, misses=judged).interval()
+    share = QuestionHitCounts(()).with_single(hits=unjudged, misses=judged).interval()
     assert share is not None
     return share.high
 

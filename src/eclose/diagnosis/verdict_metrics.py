@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import RecordError, UserError
-from eclose.metrics.summary import INTERVAL_METHOD, GroupSummary, summarize_verdicts
+from eclose.metrics.summary import INTERVAL_METHOD, GroupRates, summarize_verdicts
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
 from eclose.store.records.seen_ids import SeenIds
@@ -22,8 +22,8 @@ class VerdictMetrics(NamedTuple):
 
     by: tuple[str, ...]
     """Columns the groups are formed by: benchmark, model, method or seed."""
-    overall: GroupSummary
-    groups: tuple[GroupSummary, ...]
+    overall: GroupRates
+    groups: tuple[GroupRates, ...]
     inconsistent: tuple[str, ...]
     """Ids of the responses that are reliable by every label and yet wrong."""
     stale: tuple[str, ...]
@@ -62,7 +62,7 @@ def _read_verdicts(path: Path) -> Iterator[SettledVerdict]:
         raise UserError(f"{path}: there is no verdict in this file. Check that this is the file you meant.")
 
 
-def metric_summary_to_json(summary: GroupSummary) -> dict[str, Any]:
+def metric_summary_to_json(summary: GroupRates) -> dict[str, Any]:
     """Return a summary as JSON values; undefined values are null."""
     parts = summary.composition
     return {

@@ -26,7 +26,13 @@ from eclose.core.judgment import (
 from eclose.core.response import Response
 from eclose.judging.settings import JudgeSettings
 from eclose.protocol import disclosure
-from eclose.protocol.judging import CRITERION_QUESTIONS, JOINT_PARTS, JudgeQuestion, build_judge_prompt, parse_steps
+from eclose.protocol.judging import (
+    CRITERION_QUESTIONS,
+    JOINT_PARTS,
+    JudgeQuestion,
+    build_judge_prompt,
+    parse_step_judgments,
+)
 from eclose.protocol.structured import UnreadableReplyError
 
 if TYPE_CHECKING:
@@ -121,9 +127,11 @@ class _Subject:
     settings: JudgeSettings
 
     @property
-    def material(self) -> disclosure.JointMaterial:
+    def material(self) -> disclosure.JointJudgeMaterial:
         """Material of the joint question."""
-        return disclosure.disclose_jointly(self.instance, self.response, reference_free=self.settings.reference_free)
+        return disclosure.disclose_for_joint_judging(
+            self.instance, self.response, reference_free=self.settings.reference_free
+        )
 
     @property
     def questions(self) -> list[JudgeQuestion]:
@@ -204,7 +212,7 @@ _DISCLOSURES: Mapping[JudgeQuestion, Callable[[Instance, Response], disclosure.J
 }
 
 
-def _parse_part(question: JudgeQuestion, material: disclosure.JointMaterial, reply: Mapping[str, Any]) -> Answer:
+def _parse_part(question: JudgeQuestion, material: disclosure.JointJudgeMaterial, reply: Mapping[str, Any]) -> Answer:
     try:
         return Answer(_parse_reply(question, material, reply))
     except UnreadableReplyError as error:
@@ -214,8 +222,8 @@ def _parse_part(question: JudgeQuestion, material: disclosure.JointMaterial, rep
 def _parse_reply(question: JudgeQuestion, material: disclosure.JudgeMaterial, reply: Mapping[str, Any]) -> Any:
     if question is not JudgeQuestion.SOUNDNESS:
         return reply
-    assert isinstance(material, disclosure.SoundnessMaterial | disclosure.JointMaterial)
-    return parse_steps(material, reply)
+    assert isinstance(material, disclosure.SoundnessMaterial | disclosure.JointJudgeMaterial)
+    return parse_step_judgments(material, reply)
 
 
 async def _gather(*calls: Awaitable[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from eclose.calls.forecast import UsageForecast, find_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
-from eclose.core.model_family import same_family
+from eclose.core.model_family import same_model_family
 from eclose.core.response import Response
 from eclose.errors import RecordError, SettingError
 from eclose.judged_cases import QUESTION_REMEDY
@@ -140,7 +140,7 @@ def find_same_family_models(inputs: RunInputs, judge_name: str) -> list[str]:
     """Return the models of the judge's family among those that wrote the responses, sorted by name."""
     responses = (record.value for record in scan_records(inputs.responses, Response))
     models = {response.source.model for response in responses if response is not None and response.source is not None}
-    return sorted(model for model in models if same_family(judge_name, model))
+    return sorted(model for model in models if same_model_family(judge_name, model))
 
 
 def forecast_judging(inputs: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> UsageForecast:

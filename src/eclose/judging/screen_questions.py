@@ -12,11 +12,11 @@ from eclose.calls.forecast import UsageForecast, find_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
 from eclose.calls.structured import ask_structured, build_request
 from eclose.core.instance import Instance
-from eclose.core.judgment import NO_REFERENCE, Ineligibility, Screening
+from eclose.core.judgment import NO_REFERENCE, Ineligibility, QuestionScreening
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import ModelRef, resolve_model
 from eclose.protocol.disclosure import disclose_for_eligibility
-from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, guideline_hash
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
 from eclose.protocol.structured import UnreadableReplyError
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import SCREENING
@@ -34,7 +34,7 @@ JOB = "screen"
 
 async def screen_question(
     instance: Instance, model: ChatModel, settings: JudgeSettings | None = None
-) -> Screening | RecordRejection:
+) -> QuestionScreening | RecordRejection:
     """Return the screening of a question; a rejection where it has no reference answer."""
     # Question, evidence and reference only, as for the human screeners (appendix A.3.1).
     material = disclose_for_eligibility(instance)
@@ -47,9 +47,9 @@ async def screen_question(
     )
     # No label, with the reason: the question stays countable and does not enter the pool of eligible ones.
     if answer.reason is not None:
-        return Screening(instance.id, model.name, reason=answer.reason)
+        return QuestionScreening(instance.id, model.name, reason=answer.reason)
     eligible, code, reason = answer.value
-    return Screening(instance.id, model.name, eligible, code, reason)
+    return QuestionScreening(instance.id, model.name, eligible, code, reason)
 
 
 def _parse_reply(reply: Mapping[str, Any]) -> tuple[bool, Ineligibility | None, str | None]:
@@ -76,7 +76,7 @@ async def screen_questions(
     judge = await resolve_model(model, calls.deadline)
     layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
     decoding = {"attempts": settings.attempts, **settings.decoding.plain}
-    guideline = guideline_hash(JudgeQuestion.ELIGIBILITY)
+    guideline = judge_guideline_hash(JudgeQuestion.ELIGIBILITY)
     # All that decides the replies: a run with other values is other work and needs another folder.
     identity = {**judge.identity, **decoding, "format": layout.value, "guideline": guideline}
     stage = PipelineStep("screen", identity, (instances,), out / SCREENING)
@@ -98,9 +98,9 @@ class ScreenRun(ModelRun[Instance]):
     @property
     def jobs(self) -> list[ModelJob]:
         """One job: the question about eligibility."""
-        return [ModelJob(JOB, self._screen, Screening)]
+        return [ModelJob(JOB, self._screen, QuestionScreening)]
 
-    async def _screen(self, instance: Instance, judge: ChatModel) -> Screening | RecordRejection:
+    async def _screen(self, instance: Instance, judge: ChatModel) -> QuestionScreening | RecordRejection:
         return await screen_question(instance, judge, self.settings)
 
     def open_records(self) -> SortedSpool[Instance]:

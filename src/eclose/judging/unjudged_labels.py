@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import EVIDENCE, NEVER_ASKED, Criterion, Judgment, reason_kind
+from eclose.core.judgment import EVIDENCE, NEVER_ASKED, Criterion, Judgment, missing_reason_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,7 +67,7 @@ def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabels]:
     details: dict[tuple[str, str], Counter[str]] = {}
     # Sorted, so that of two equally frequent details the same one is the example in every run.
     for (criterion, reason), count in sorted(reasons.items()):
-        kind = reason_kind(reason)
+        kind = missing_reason_kind(reason)
         details.setdefault((criterion, kind), Counter())[reason.removeprefix(kind).removeprefix(": ")] += count
     # Evidence first, then the criteria in the order of the paper.
     order = [EVIDENCE, *map(str, Criterion)]

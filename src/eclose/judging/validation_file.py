@@ -25,14 +25,20 @@ from eclose.metrics.judge_against_people import (
     JudgedLabel,
     ValidationCase,
     count_judge_errors,
-    encode_hits,
+    encode_rate_hits,
     validate_judge,
 )
 from eclose.metrics.judges_compared import JudgeComparison, TwoJudgesCase, compare_judges
 from eclose.metrics.summary import UNKNOWN
 from eclose.protocol.judging import CRITERION_QUESTIONS, JudgeQuestion
 from eclose.stats.arrays import Floats, Indices, encode_labels
-from eclose.stats.rate_correction import CorrectedRate, JudgeErrors, carried_over_rate, corrected_rate, sampling_weights
+from eclose.stats.rate_correction import (
+    CorrectedRate,
+    JudgeErrors,
+    corrected_rate,
+    rate_from_judge_errors,
+    sampling_weights,
+)
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
@@ -258,7 +264,9 @@ def _correct_labelled_run(
     human = [settled[id_].verdict if id_ in settled else Verdict() for id_ in run.judgments]
     weight = None if strata is None else _compute_weights(run, settled, strata)
     return {
-        label: corrected_rate(encode_hits(label, judged), encode_hits(label, human), question, rng=rng, weight=weight)
+        label: corrected_rate(
+            encode_rate_hits(label, judged), encode_rate_hits(label, human), question, rng=rng, weight=weight
+        )
         for label in JudgedLabel
     }
 
@@ -329,7 +337,7 @@ def correct_rates(
     question = _question_codes(run, {})
     judged = [judgment.verdict for judgment in run.judgments.values()]
     rates = {
-        label: carried_over_rate(encode_hits(label, judged), question, validation.errors[label], rng=rng)
+        label: rate_from_judge_errors(encode_rate_hits(label, judged), question, validation.errors[label], rng=rng)
         for label in JudgedLabel
     }
     return CorrectedRunRates(rates, carried_over=True)
@@ -340,7 +348,7 @@ def _refuse_other_labels(validation: Validation, run: JudgedRun) -> None:
     verdicts = [judgment.verdict for judgment in run.judgments.values()]
     for label, rate in validation.corrected.items():
         # The file has no labels, but rate and count give back the number of hits.
-        hits = encode_hits(label, verdicts)
+        hits = encode_rate_hits(label, verdicts)
         counts = tuple(int((hits == code).sum()) for code in (1, 0))
         hits_then = round((rate.judge or 0) * rate.judged)
         if counts != (hits_then, rate.judged - hits_then):

@@ -20,12 +20,12 @@ from eclose.errors import RecordError
 from eclose.stats import coefficients as stat
 from eclose.stats.arrays import Floats, Indices, encode_labels, sum_by_group
 from eclose.stats.intervals import Estimate
-from eclose.stats.resampling import Strata, bootstrap
+from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from eclose.core.judgment import Judgment, Screening, StepJudgment
+    from eclose.core.judgment import Judgment, QuestionScreening, StepJudgment
     from eclose.core.three_valued import Label
 
 
@@ -39,7 +39,7 @@ class AnnotatedResponse(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementRow:
+class AnnotatorAgreementRow:
     """Agreement on one judgment."""
 
     judgment: str
@@ -98,9 +98,9 @@ _RESPONSE_ROWS: dict[str, Callable[[Judgment], Label]] = {
 }
 
 
-def measure_agreement(
+def measure_annotator_agreement(
     cases: Sequence[AnnotatedResponse], *, rng: np.random.Generator, resamples: int = 2_000
-) -> list[AgreementRow]:
+) -> list[AnnotatorAgreementRow]:
     """Measure agreement on every judgment, derived labels included; all rows share the draws of questions.
 
     Rows about steps are omitted where no response was judged step by step.
@@ -169,7 +169,7 @@ class _Comparison(NamedTuple):
 
 def _rows(
     compared: Mapping[str, _Comparison], questions: int, rng: np.random.Generator, resamples: int
-) -> list[AgreementRow]:
+) -> list[AnnotatorAgreementRow]:
     """Return the rows of all judgments, with intervals from the same draws."""
 
     def evaluate(weights: Floats) -> Floats:
@@ -180,14 +180,14 @@ def _rows(
             columns += [stat.raw_agreement.over(drawn), stat.nominal_alpha.over(drawn)]
         return np.stack(columns, axis=1)
 
-    replicates = bootstrap(Strata.single(questions), evaluate, rng=rng, resamples=resamples)
+    replicates = bootstrap(StratifiedDesign.single(questions), evaluate, rng=rng, resamples=resamples)
     return [
         _row(name, comparison, replicates.estimate(2 * index), replicates.estimate(2 * index + 1))
         for index, (name, comparison) in enumerate(compared.items())
     ]
 
 
-def _row(name: str, comparison: _Comparison, raw: Estimate, alpha: Estimate) -> AgreementRow:
+def _row(name: str, comparison: _Comparison, raw: Estimate, alpha: Estimate) -> AnnotatorAgreementRow:
     """Return the row of one judgment."""
     # Point estimates use the sum over all questions.
     table = comparison.by_question.sum(axis=0)
@@ -197,7 +197,7 @@ def _row(name: str, comparison: _Comparison, raw: Estimate, alpha: Estimate) -> 
         majority = int(table[1].sum() >= table[0].sum())
         specific = (stat.specific_agreement(majority)(table), stat.specific_agreement(1 - majority)(table))
         ac1 = stat.gwet_ac1(table)
-    return AgreementRow(name, comparison.n, stat.majority_prevalence(table), raw, alpha, specific, ac1)
+    return AnnotatorAgreementRow(name, comparison.n, stat.majority_prevalence(table), raw, alpha, specific, ac1)
 
 
 # Screening: questions before any response.
@@ -207,7 +207,7 @@ class ScreenedQuestion(NamedTuple):
     """One question with the decisions of its screeners."""
 
     dataset: str
-    screenings: tuple[Screening, ...]
+    screenings: tuple[QuestionScreening, ...]
 
 
 ELIGIBILITY, REASON = "Binary eligibility", "Primary ineligibility reason"
@@ -217,14 +217,14 @@ _CODES = {code: index for index, code in enumerate(Ineligibility)}
 class ScreeningAgreement(NamedTuple):
     """Agreement of screeners on a set of questions."""
 
-    eligibility: AgreementRow
-    reason: AgreementRow
+    eligibility: AnnotatorAgreementRow
+    reason: AnnotatorAgreementRow
     """Agreement on the reason, among questions that both call ineligible."""
     both_no: int
     """Questions that two or more screeners call ineligible."""
 
 
-class ScreeningReport(NamedTuple):
+class ScreeningAgreementReport(NamedTuple):
     """Agreement of screeners, overall and by dataset."""
 
     overall: ScreeningAgreement
@@ -232,9 +232,9 @@ class ScreeningReport(NamedTuple):
     """By name of the dataset."""
 
 
-def measure_screening(
+def measure_screening_agreement(
     cases: Sequence[ScreenedQuestion], *, rng: np.random.Generator, resamples: int = 2_000
-) -> ScreeningReport:
+) -> ScreeningAgreementReport:
     """Measure agreement on eligibility, and on the reason among questions that both call ineligible.
 
     The reason resamples only these questions.
@@ -244,7 +244,7 @@ def measure_screening(
     by_dataset = {
         name: _measure_questions([case for case in cases if case.dataset == name], rng, resamples) for name in names
     }
-    return ScreeningReport(overall, by_dataset)
+    return ScreeningAgreementReport(overall, by_dataset)
 
 
 def _measure_questions(
@@ -261,14 +261,14 @@ def _measure_questions(
     return ScreeningAgreement(eligibility, reason, int(both_no.sum()))
 
 
-def _reason(screening: Screening) -> int:
+def _reason(screening: QuestionScreening) -> int:
     """Return the code of the reason of a question called ineligible."""
     return stat.MISSING if screening.eligible is not False or screening.code is None else _CODES[screening.code]
 
 
 def _question_row(
     name: str, labels: Indices, categories: int, rng: np.random.Generator, resamples: int
-) -> AgreementRow:
+) -> AnnotatorAgreementRow:
     """Return the row of one judgment in which each question is a case of its own."""
     questions = np.arange(len(labels))
     return _rows({name: _Comparison.of(questions, labels, categories, len(labels))}, len(labels), rng, resamples)[0]

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.errors import UserError
-from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate, make_indicators
+from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate, make_metric_indicators
 from eclose.stats.arrays import encode_labels
-from eclose.stats.bootstrap import Hierarchy, SettingTable, bootstrap_settings, paired_hierarchical
-from eclose.stats.rates import mean
-from eclose.stats.resampling import Replicates, Strata
+from eclose.stats.bootstrap import (
+    HierarchicalDesign,
+    SettingScores,
+    bootstrap_setting_means,
+    paired_hierarchical_design,
+)
+from eclose.stats.rates import mean_or_none
+from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,20 +33,20 @@ UNTUNED = "Backbone"
 """The name of an untuned model in place of a method."""
 
 
-def get_method(row: SettledVerdict) -> str:
+def get_response_method(row: SettledVerdict) -> str:
     """Return the method that produced the response."""
     return (row.source.method if row.source else None) or UNTUNED
 
 
 def _setting(row: SettledVerdict) -> tuple[str, str, str]:
     """Return method, benchmark and backbone of a response."""
-    return get_method(row), row.benchmark or "", row.source.model if row.source else ""
+    return get_response_method(row), row.benchmark or "", row.source.model if row.source else ""
 
 
 def _refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
     """Raise where responses of a trained method have no training seed, since they could belong to any seed."""
     missing = Counter(
-        (get_method(row), row.source.model)
+        (get_response_method(row), row.source.model)
         for row in rows
         if row.source is not None and row.source.method is not None and row.source.seed is None
     )
@@ -67,12 +72,12 @@ def compute_setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dic
     _refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
     return {
         # A seed counts once, however many responses of it were judged (appendix D.2).
-        setting: mean(compute_rate(metric, verdicts).value for verdicts in seeds.values())
+        setting: mean_or_none(compute_rate(metric, verdicts).value for verdicts in seeds.values())
         for setting, seeds in runs.items()
     }
 
 
-def average_settings(
+def average_setting_rates(
     rows: Sequence[SettledVerdict], metrics: Sequence[Metric] = MAIN_METRICS
 ) -> dict[str, dict[Metric, float | None]]:
     """Return the metrics of each method, with every setting of equal weight."""
@@ -83,21 +88,21 @@ def average_settings(
         for (method, _, _), value in compute_setting_rates(rows, metric).items():
             by_method[method].append(value)
         for method, settings in by_method.items():
-            means[method][metric] = mean(settings)
+            means[method][metric] = mean_or_none(settings)
     return dict(means)
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ExperimentArrays:
     """An experiment as arrays: every method answered the same questions with every backbone."""
 
     methods: list[str]
     metrics: tuple[Metric, ...]
-    table: SettingTable
-    design: Hierarchy
+    table: SettingScores
+    design: HierarchicalDesign
 
     @classmethod
-    def of(cls, rows: Sequence[SettledVerdict], metrics: tuple[Metric, ...] = MAIN_METRICS) -> Experiment:
+    def of(cls, rows: Sequence[SettledVerdict], metrics: tuple[Metric, ...] = MAIN_METRICS) -> ExperimentArrays:
         """Arrange the responses as arrays.
 
         Raises:
@@ -105,7 +110,7 @@ class Experiment:
         """
         if not rows:
             raise UserError("there is nothing to compare: no response has a verdict.")
-        method, methods = encode_labels([get_method(row) for row in rows])
+        method, methods = encode_labels([get_response_method(row) for row in rows])
         backbone, backbones = encode_labels([row.source.model if row.source else "" for row in rows])
         question, questions = encode_labels([(row.benchmark, row.instance_id) for row in rows])
         seeds = [row.source.seed if row.source else None for row in rows]
@@ -113,7 +118,7 @@ class Experiment:
         # The untuned backbone has no seed and fills all of them, so resampling seeds leaves it unchanged.
         seed_index: dict[int | None, int | slice] = {None: slice(None)}
         seed_index |= {seed: index for index, seed in enumerate(sorted({seed for seed in seeds if seed is not None}))}
-        table = make_indicators([row.verdict for row in rows], metrics)
+        table = make_metric_indicators([row.verdict for row in rows], metrics)
         # Axes: backbone, seed, question, method, metric. The last two become the columns of the setting table.
         shape = (len(backbones), max(len(seed_index) - 1, 1), len(questions), len(methods), len(metrics))
         hits, counted, responses = np.zeros(shape), np.zeros(shape), np.zeros(shape[:4], np.intp)
@@ -129,13 +134,13 @@ class Experiment:
             )
         columns = (*shape[:3], -1)
         stratum, _ = encode_labels([benchmark for benchmark, _ in questions])
-        design = paired_hierarchical(Strata(stratum), backbones=len(backbones), seeds=shape[1])
-        return cls(methods, metrics, SettingTable(hits.reshape(columns), counted.reshape(columns)), design)
+        design = paired_hierarchical_design(StratifiedDesign(stratum), backbones=len(backbones), seeds=shape[1])
+        return cls(methods, metrics, SettingScores(hits.reshape(columns), counted.reshape(columns)), design)
 
     def column(self, method: str, metric: Metric) -> int:
         """Return the column of a method's metric among the replicates."""
         return self.methods.index(method) * len(self.metrics) + self.metrics.index(metric)
 
-    def bootstrap(self, *, rng: np.random.Generator, resamples: int = 5_000) -> Replicates:
+    def bootstrap(self, *, rng: np.random.Generator, resamples: int = 5_000) -> BootstrapReplicates:
         """Return the metrics of every method with the paired hierarchical intervals of appendix D.2."""
-        return bootstrap_settings(self.table, self.design, rng=rng, resamples=resamples)
+        return bootstrap_setting_means(self.table, self.design, rng=rng, resamples=resamples)

@@ -19,7 +19,7 @@ from eclose.stats.arrays import Floats, Indices, encode_labels, sum_by_group
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rate_correction import JudgeErrors
-from eclose.stats.resampling import Replicates, Strata, bootstrap
+from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign, bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ class JudgedLabel(StrEnum):
 
 
 DIRECT_LABELS = tuple(JudgedLabel)[:5]
-"""The labels that a judge gives itself."""
+"""The labels that a judge gives directly; the other three are derived from them."""
 
 LABEL_METRICS: Mapping[JudgedLabel, Metric] = {
     JudgedLabel.LOCAL_SOUNDNESS: Metric.LOCAL_SOUNDNESS_RATE,
@@ -57,15 +57,15 @@ LABEL_METRICS: Mapping[JudgedLabel, Metric] = {
 """The rate that counts each label."""
 
 
-def encode_hits(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
+def encode_rate_hits(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
     """Return 1 for a response that the label's rate counts, 0 for one that it does not, ``MISSING`` for an unknown."""
     hits = (LABEL_METRICS[label].hit(verdict) for verdict in verdicts)
     return np.array([stat.MISSING if hit is None else int(hit) for hit in hits], np.intp)
 
 
-def encode_passes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
+def encode_label_passes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
     """Return 0 for a failure, 1 for a pass and ``MISSING``; a response in the gap is a failure."""
-    hits = encode_hits(label, verdicts)
+    hits = encode_rate_hits(label, verdicts)
     return np.where(hits == stat.MISSING, hits, 1 - hits) if label is JudgedLabel.GAP else hits
 
 
@@ -79,7 +79,7 @@ class ValidationCase(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementScores:
+class JudgeAgreementScores:
     """How well a judge reproduces people's labels; a failure is the event to be found."""
 
     agreement: Estimate
@@ -101,11 +101,11 @@ _STATISTICS = (
     stat.cohen_kappa,
     stat.failure_rate_difference,
 )
-"""In the order of the fields of ``AgreementScores``."""
+"""In the order of the fields of ``JudgeAgreementScores``."""
 
 
 @dataclass(frozen=True, slots=True)
-class LabelRow:
+class LabelAgreementRow:
     """Agreement of a judge with people on one label."""
 
     label: JudgedLabel
@@ -119,7 +119,7 @@ class LabelRow:
     """Failures that only people see."""
     false_alarms: int
     """Failures that only the judge sees."""
-    scores: AgreementScores
+    scores: JudgeAgreementScores
     disagreement: Estimate
     """Rate of misses and false alarms together, with the clustered interval, which holds where they are rare."""
 
@@ -165,7 +165,7 @@ class GroupValidation:
 
     responses: int
     questions: int
-    rows: Mapping[JudgedLabel, LabelRow]
+    rows: Mapping[JudgedLabel, LabelAgreementRow]
     mean_agreement: Estimate
     """Mean over the five labels that a judge gives; undefined where one of them is."""
     mean_failure_f1: Estimate
@@ -173,7 +173,7 @@ class GroupValidation:
     """Largest absolute difference of failure rates between judge and people over the same five labels."""
 
 
-class ValidationReport(NamedTuple):
+class JudgeAgreementReport(NamedTuple):
     """Agreement on all responses, and on each dataset."""
 
     overall: GroupValidation
@@ -182,21 +182,21 @@ class ValidationReport(NamedTuple):
 
 def validate_judge(
     cases: Sequence[ValidationCase], *, rng: np.random.Generator, resamples: int = 2_000
-) -> ValidationReport:
+) -> JudgeAgreementReport:
     """Compare a judge with people on every label, for all responses together and by dataset."""
-    layout = CaseLayout.of(cases)
+    layout = ValidationArrays.of(cases)
     judged = [case.judge for case in cases]
     # Group 0 is all responses, then one group per dataset.
-    groups = ScoreTables([layout.tables(judged, dataset) for dataset in (None, *layout.datasets)])
+    groups = AgreementTables([layout.tables(judged, dataset) for dataset in (None, *layout.datasets)])
     replicates = groups.bootstrap(layout.strata, rng, resamples)
     overall, *each = (
         _group(layout, dataset, groups, index, replicates) for index, dataset in enumerate((None, *layout.datasets))
     )
-    return ValidationReport(overall, dict(zip(layout.datasets, each, strict=True)))
+    return JudgeAgreementReport(overall, dict(zip(layout.datasets, each, strict=True)))
 
 
 @dataclass(frozen=True)
-class CaseLayout:
+class ValidationArrays:
     """Cases as arrays. Questions are numbered through all datasets."""
 
     cases: Sequence[ValidationCase]
@@ -206,7 +206,7 @@ class CaseLayout:
     datasets: list[str]
 
     @classmethod
-    def of(cls, cases: Sequence[ValidationCase]) -> CaseLayout:
+    def of(cls, cases: Sequence[ValidationCase]) -> ValidationArrays:
         """Number the questions and datasets of the cases."""
         # Ids are unique within a dataset only.
         question, questions = encode_labels([(case.dataset, case.question_id) for case in cases])
@@ -214,9 +214,9 @@ class CaseLayout:
         return cls(cases, question, dataset, datasets)
 
     @property
-    def strata(self) -> Strata:
+    def strata(self) -> StratifiedDesign:
         """Strata of questions: their datasets."""
-        return Strata(self.dataset)
+        return StratifiedDesign(self.dataset)
 
     def within(self, dataset: str | None) -> Indices:
         """Return the indices of the cases of a dataset; of all cases for None."""
@@ -230,19 +230,20 @@ class CaseLayout:
         human = [self.cases[index].human for index in chosen]
         verdicts = [judged[index] for index in chosen]
         tables = [
-            stat.pair_tables(encode_passes(label, human), encode_passes(label, verdicts), 2) for label in JudgedLabel
+            stat.judge_pair_tables(encode_label_passes(label, human), encode_label_passes(label, verdicts), 2)
+            for label in JudgedLabel
         ]
         # All questions keep a row, also those outside the dataset, so that the groups can share one matrix of weights.
         return sum_by_group(self.question[chosen], np.stack(tables, axis=1), len(self.dataset))
 
 
 @dataclass(frozen=True)
-class ScoreTables:
+class AgreementTables:
     """Tables of several groups, or judges, over the same questions; they share one set of draws."""
 
     groups: Sequence[Floats]
 
-    def bootstrap(self, strata: Strata, rng: np.random.Generator, resamples: int) -> Replicates:
+    def bootstrap(self, strata: StratifiedDesign, rng: np.random.Generator, resamples: int) -> BootstrapReplicates:
         """Evaluate all groups on the same draws of questions within datasets."""
         return bootstrap(strata, self._evaluate, rng=rng, resamples=resamples)
 
@@ -262,9 +263,9 @@ class ScoreTables:
         return (group + 1) * COLUMNS_PER_GROUP - 2 + statistic
 
     @classmethod
-    def scores(cls, label: JudgedLabel, estimate: Callable[[int], Estimate], group: int) -> AgreementScores:
+    def scores(cls, label: JudgedLabel, estimate: Callable[[int], Estimate], group: int) -> JudgeAgreementScores:
         """Return the scores of one label of a group; ``estimate`` maps a column to its estimate."""
-        return AgreementScores(*(estimate(cls.column(group, label, index)) for index in range(len(_STATISTICS))))
+        return JudgeAgreementScores(*(estimate(cls.column(group, label, index)) for index in range(len(_STATISTICS))))
 
 
 COLUMNS_PER_GROUP = len(JudgedLabel) * len(_STATISTICS) + 2
@@ -280,18 +281,18 @@ def _columns(tables: Floats) -> Floats:
 
 
 def _group(
-    layout: CaseLayout,
+    layout: ValidationArrays,
     dataset: str | None,
-    groups: ScoreTables,
+    groups: AgreementTables,
     index: int,
-    replicates: Replicates,
+    replicates: BootstrapReplicates,
 ) -> GroupValidation:
     """Return the validation of one group."""
     members = layout.within(dataset)
     cases, question = [layout.cases[case] for case in members], layout.question[members]
     totals = groups.groups[index].sum(axis=0)
     rows = {
-        label: _row(label, cases, question, table, ScoreTables.scores(label, replicates.estimate, index))
+        label: _row(label, cases, question, table, AgreementTables.scores(label, replicates.estimate, index))
         for label, table in zip(JudgedLabel, totals, strict=True)
     }
     # Undefined where one of the five labels is.
@@ -301,8 +302,8 @@ def _group(
         responses=len(members),
         questions=len(np.unique(question)),
         rows=rows,
-        mean_agreement=replicates.estimate(ScoreTables.mean_column(index, 0)),
-        mean_failure_f1=replicates.estimate(ScoreTables.mean_column(index, 1)),
+        mean_agreement=replicates.estimate(AgreementTables.mean_column(index, 0)),
+        mean_failure_f1=replicates.estimate(AgreementTables.mean_column(index, 1)),
         largest_failure_difference=max(defined) if len(defined) == len(DIRECT_LABELS) else None,
     )
 
@@ -312,14 +313,14 @@ def _row(
     cases: Sequence[ValidationCase],
     question: Indices,
     table: Floats,
-    scores: AgreementScores,
-) -> LabelRow:
+    scores: JudgeAgreementScores,
+) -> LabelAgreementRow:
     """Return the row of one label."""
-    human, judge = (encode_hits(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
+    human, judge = (encode_rate_hits(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
     both = (human != stat.MISSING) & (judge != stat.MISSING)
     # Rows are people, columns the judge, failure first.
     (shared, misses), (false_alarms, _) = table
-    return LabelRow(
+    return LabelAgreementRow(
         label,
         labelled=int((human != stat.MISSING).sum()),
         n=int(both.sum()),
@@ -337,5 +338,6 @@ def count_judge_errors(cases: Sequence[ValidationCase]) -> dict[JudgedLabel, Jud
     question, _ = encode_labels([(case.dataset, case.question_id) for case in cases])
     judged, human = [case.judge for case in cases], [case.human for case in cases]
     return {
-        label: JudgeErrors.of(encode_hits(label, judged), encode_hits(label, human), question) for label in JudgedLabel
+        label: JudgeErrors.of(encode_rate_hits(label, judged), encode_rate_hits(label, human), question)
+        for label in JudgedLabel
     }

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eclose.metrics import judge_against_people
-from eclose.metrics.judge_against_people import AgreementScores, JudgedLabel, ScoreTables
+from eclose.metrics.judge_against_people import AgreementTables, JudgeAgreementScores, JudgedLabel
 from eclose.stats.arrays import Floats, sum_by_group
-from eclose.stats.coefficients import MISSING, pair_tables
+from eclose.stats.coefficients import MISSING, judge_pair_tables
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class JudgeComparison:
 
     n: Mapping[JudgedLabel, int]
     """Responses that both judges and people labelled; only these are compared."""
-    first: Mapping[JudgedLabel, AgreementScores]
-    second: Mapping[JudgedLabel, AgreementScores]
-    difference: Mapping[JudgedLabel, AgreementScores]
+    first: Mapping[JudgedLabel, JudgeAgreementScores]
+    second: Mapping[JudgedLabel, JudgeAgreementScores]
+    difference: Mapping[JudgedLabel, JudgeAgreementScores]
     """The first minus the second, paired resample by resample."""
     mean_agreement: Estimate
     """Difference of the means over the five labels that a judge gives."""
@@ -47,11 +47,11 @@ def compare_judges(
     cases: Sequence[TwoJudgesCase], *, rng: np.random.Generator, resamples: int = 2_000
 ) -> JudgeComparison:
     """Compare two judges with the same people, on shared draws."""
-    layout = judge_against_people.CaseLayout.of(
+    layout = judge_against_people.ValidationArrays.of(
         [judge_against_people.ValidationCase(case.question_id, case.dataset, case.first, case.human) for case in cases]
     )
     tables = _tables_of_both(layout, cases)
-    replicates = ScoreTables(tables).bootstrap(layout.strata, rng, resamples)
+    replicates = AgreementTables(tables).bootstrap(layout.strata, rng, resamples)
 
     def difference(column: int) -> Estimate:
         # The columns of the second judge follow those of the first.
@@ -60,22 +60,24 @@ def compare_judges(
     counts = tables[0].sum(axis=(0, 2, 3))
     return JudgeComparison(
         n={label: int(count) for label, count in zip(JudgedLabel, counts, strict=True)},
-        first={label: ScoreTables.scores(label, replicates.estimate, 0) for label in JudgedLabel},
-        second={label: ScoreTables.scores(label, replicates.estimate, 1) for label in JudgedLabel},
-        difference={label: ScoreTables.scores(label, difference, 0) for label in JudgedLabel},
-        mean_agreement=difference(ScoreTables.mean_column(0, 0)),
-        mean_failure_f1=difference(ScoreTables.mean_column(0, 1)),
+        first={label: AgreementTables.scores(label, replicates.estimate, 0) for label in JudgedLabel},
+        second={label: AgreementTables.scores(label, replicates.estimate, 1) for label in JudgedLabel},
+        difference={label: AgreementTables.scores(label, difference, 0) for label in JudgedLabel},
+        mean_agreement=difference(AgreementTables.mean_column(0, 0)),
+        mean_failure_f1=difference(AgreementTables.mean_column(0, 1)),
     )
 
 
-def _tables_of_both(layout: judge_against_people.CaseLayout, cases: Sequence[TwoJudgesCase]) -> list[Floats]:
+def _tables_of_both(layout: judge_against_people.ValidationArrays, cases: Sequence[TwoJudgesCase]) -> list[Floats]:
     """Return the tables of each judge by question, from the responses that both judges labelled."""
     first, second, human = ([getattr(case, side) for case in cases] for side in ("first", "second", "human"))
     tables: list[list[Floats]] = [[], []]
     for label in JudgedLabel:
-        people, *judges = (judge_against_people.encode_passes(label, verdicts) for verdicts in (human, first, second))
+        people, *judges = (
+            judge_against_people.encode_label_passes(label, verdicts) for verdicts in (human, first, second)
+        )
         # A judge must not gain from cases that the other one left out.
         common = (judges[0] != MISSING) & (judges[1] != MISSING)
         for by_label, judge in zip(tables, judges, strict=True):
-            by_label.append(pair_tables(people, np.where(common, judge, MISSING), 2))
+            by_label.append(judge_pair_tables(people, np.where(common, judge, MISSING), 2))
     return [sum_by_group(layout.question, np.stack(by_label, axis=1), len(layout.dataset)) for by_label in tables]

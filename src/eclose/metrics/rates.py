@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from eclose.core.three_valued import Label, negation
+from eclose.core.three_valued import Label, three_valued_not
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.stats.arrays import Floats, encode_labels
 from eclose.stats.rates import Rate
@@ -80,8 +80,8 @@ _DEFINITIONS = {
     Metric.GLOBAL_SUFFICIENCY_RATE: _Definition(lambda v: v.globally_sufficient),
     Metric.TRACE_RELIABILITY_RATE: _Definition(lambda v: v.reliable),
     Metric.GAP_RATE: _Definition(lambda v: v.in_gap),
-    Metric.GAP_SHARE: _Definition(lambda v: v.in_gap, among=lambda v: negation(v.globally_sufficient)),
-    Metric.GAP_RISK: _Definition(lambda v: v.in_gap, among=lambda v: negation(v.correct)),
+    Metric.GAP_SHARE: _Definition(lambda v: v.in_gap, among=lambda v: three_valued_not(v.globally_sufficient)),
+    Metric.GAP_RISK: _Definition(lambda v: v.in_gap, among=lambda v: three_valued_not(v.correct)),
     Metric.GAP_AMONG_SOUND: _Definition(lambda v: v.in_gap, among=lambda v: v.locally_sound),
 }
 
@@ -145,29 +145,29 @@ def compute_rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple
     return {metric: _rate(metric, counted) for metric in metrics}
 
 
-class Indicators(NamedTuple):
+class MetricIndicators(NamedTuple):
     """Responses by metrics: 1 where a response is a hit, and 1 where it is in the denominator."""
 
     hits: Floats
     counted: Floats
 
 
-class CompletedIndicators(NamedTuple):
+class IndicatorBounds(NamedTuple):
     """Indicators of the judged responses, and with the unjudged labels completed in the two extreme ways."""
 
-    judged: Indicators
-    least: Indicators
+    judged: MetricIndicators
+    least: MetricIndicators
     """Every unjudged response is a miss where it can be one, else outside the denominator: the least rate."""
-    greatest: Indicators
+    greatest: MetricIndicators
     """Every unjudged response is a hit where it can be one, else outside the denominator: the greatest rate."""
 
 
-def make_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> Indicators:
+def make_metric_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> MetricIndicators:
     """Return the indicators that the rates are computed from."""
-    return complete_indicators(verdicts, metrics).judged
+    return make_indicator_bounds(verdicts, metrics).judged
 
 
-def complete_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> CompletedIndicators:
+def make_indicator_bounds(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> IndicatorBounds:
     """Return the indicators behind the rates and behind both ends of their bounds."""
     # Evaluate each distinct verdict once, then look its row up for every response.
     which, distinct = encode_labels(verdicts)
@@ -176,15 +176,15 @@ def complete_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric] =
     hit, counted, unjudged, never_hit, never_miss = np.moveaxis(columns, 2, 0)
     misses, extra_hits = unjudged * (1 - never_miss), unjudged * (1 - never_hit)
     tables = (
-        Indicators(hit, counted),
-        Indicators(hit, counted + misses),
-        Indicators(hit + extra_hits, counted + extra_hits),
+        MetricIndicators(hit, counted),
+        MetricIndicators(hit, counted + misses),
+        MetricIndicators(hit + extra_hits, counted + extra_hits),
     )
-    return CompletedIndicators(*(Indicators(table.hits[which], table.counted[which]) for table in tables))
+    return IndicatorBounds(*(MetricIndicators(table.hits[which], table.counted[which]) for table in tables))
 
 
 @dataclass(frozen=True, slots=True)
-class Composition:
+class ResponseComposition:
     """Counts of responses by trace group and by failure class.
 
     Each response is in one group, and each insufficient response in one failure class. In the order of the definitions;
@@ -201,7 +201,7 @@ class Composition:
     """Responses that are reliable by every label, with a wrong answer."""
 
 
-def count_composition(verdicts: Iterable[Verdict]) -> Composition:
+def count_response_composition(verdicts: Iterable[Verdict]) -> ResponseComposition:
     """Count trace groups and failure classes."""
     total = Counter(verdicts)
     groups: Counter[TraceGroup | None] = Counter()
@@ -215,7 +215,7 @@ def count_composition(verdicts: Iterable[Verdict]) -> Composition:
             if verdict.in_gap:
                 gap[failure] += count
     inconsistent = sum(count for verdict, count in total.items() if verdict.inconsistent)
-    return Composition(
+    return ResponseComposition(
         _in_order((*TraceGroup, None), groups),
         _in_order(FailureClass, failures),
         _in_order(FailureClass, gap),

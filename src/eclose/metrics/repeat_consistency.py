@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FlipCounts:
+class LabelFlipCounts:
     """Counts over the responses that got a label more than once."""
 
     responses: int
@@ -43,7 +43,7 @@ class FlipCounts:
         return self.differing / self.pairs if self.pairs else None
 
 
-def count_flips(judgments: Iterable[Judgment]) -> dict[str, FlipCounts]:
+def count_label_flips(judgments: Iterable[Judgment]) -> dict[str, LabelFlipCounts]:
     """Count flips by criterion and for ``evidence``; empty where no judge was asked twice."""
     votes: dict[str, list[tuple[Label, ...]]] = {}
     for judgment in judgments:
@@ -52,11 +52,11 @@ def count_flips(judgments: Iterable[Judgment]) -> dict[str, FlipCounts]:
     return {name: _count_flips(votes[name]) for name in (*Criterion, EVIDENCE) if name in votes}
 
 
-def _count_flips(votes: Iterable[tuple[Label, ...]]) -> FlipCounts:
+def _count_flips(votes: Iterable[tuple[Label, ...]]) -> LabelFlipCounts:
     """Count the flips of one label."""
     # Repetitions without a usable reply have no label.
     cast = ([label for label in labels if label is not None] for labels in votes)
     repeated = [labels for labels in cast if len(labels) > 1]
     # Labels are True or False here, so identity compares them.
     differs = [first is not second for labels in repeated for first, second in combinations(labels, 2)]
-    return FlipCounts(len(repeated), sum(len(set(labels)) > 1 for labels in repeated), len(differs), sum(differs))
+    return LabelFlipCounts(len(repeated), sum(len(set(labels)) > 1 for labels in repeated), len(differs), sum(differs))

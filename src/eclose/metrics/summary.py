@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.errors import SettingError
-from eclose.metrics.experiment import get_method
-from eclose.metrics.rates import Composition, Indicators, Metric, complete_indicators, compute_rates, count_composition
+from eclose.metrics.experiment import get_response_method
+from eclose.metrics.rates import (
+    Metric,
+    MetricIndicators,
+    ResponseComposition,
+    compute_rates,
+    count_response_composition,
+    make_indicator_bounds,
+)
 from eclose.stats.arrays import encode_labels, sum_by_group
-from eclose.stats.clustered_rates import QuestionCounts
+from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
 
@@ -25,7 +32,7 @@ UNKNOWN = "unknown"
 GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
     "benchmark": lambda row: row.benchmark or UNKNOWN,
     "model": lambda row: row.source.model if row.source else UNKNOWN,
-    "method": get_method,
+    "method": get_response_method,
     "seed": lambda row: str(row.source.seed) if row.source and row.source.seed is not None else UNKNOWN,
 }
 """The properties that verdicts can be grouped by."""
@@ -36,7 +43,7 @@ INTERVAL_METHOD = "Clopper-Pearson, clustered by question"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSummary:
+class GroupRates:
     """The rates of one group of responses."""
 
     group: tuple[str, ...]
@@ -48,12 +55,12 @@ class GroupSummary:
     """
     estimates: dict[Metric, Estimate]
     """Rates of the judged responses with the interval over questions; None where no response counts."""
-    composition: Composition
-    counts: dict[Metric, QuestionCounts]
+    composition: ResponseComposition
+    counts: dict[Metric, QuestionHitCounts]
     """Hits and misses by question, from which the intervals are computed."""
-    least: dict[Metric, QuestionCounts]
+    least: dict[Metric, QuestionHitCounts]
     """The same with the unjudged labels completed so that the rate is least."""
-    greatest: dict[Metric, QuestionCounts]
+    greatest: dict[Metric, QuestionHitCounts]
     """The same with the unjudged labels completed so that the rate is greatest."""
 
     def widest(self, metric: Metric, left_out: int = 0) -> Interval | None:
@@ -72,7 +79,7 @@ class GroupSummary:
         return Interval(min(span.low for span in spans), max(span.high for span in spans)) if spans else None
 
 
-def summarize_verdicts(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[GroupSummary]:
+def summarize_verdicts(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[GroupRates]:
     """Return the rates of all responses together, then of each group; intervals are over questions."""
     if unknown := [name for name in by if name not in GROUPINGS]:
         raise SettingError(f"cannot group by {unknown[0]!r}. Choose from: {', '.join(GROUPINGS)}.")
@@ -83,29 +90,29 @@ def summarize_verdicts(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -
     return [_summarize_group(group, members) for group, members in sorted(groups.items())]
 
 
-def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> GroupSummary:
+def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> GroupRates:
     """Return the summary of one group."""
     verdicts = [row.verdict for row in rows]
     # Question ids are unique within a benchmark only.
     question, questions = encode_labels([(row.benchmark, row.instance_id) for row in rows])
-    tables = complete_indicators(verdicts, tuple(Metric))
+    tables = make_indicator_bounds(verdicts, tuple(Metric))
     judged, least, greatest = (_count_by_question(table, question, len(questions)) for table in tables)
-    return GroupSummary(
+    return GroupRates(
         group,
         responses=len(rows),
         questions=len(questions),
         rates=compute_rates(verdicts),
         estimates={metric: counts.estimate() for metric, counts in judged.items()},
-        composition=count_composition(verdicts),
+        composition=count_response_composition(verdicts),
         counts=judged,
         least=least,
         greatest=greatest,
     )
 
 
-def _count_by_question(table: Indicators, question: Indices, questions: int) -> dict[Metric, QuestionCounts]:
+def _count_by_question(table: MetricIndicators, question: Indices, questions: int) -> dict[Metric, QuestionHitCounts]:
     """Return hits and misses by question of every metric."""
     # (questions, metrics) each; a question with several responses is one cluster of the interval.
     hits, counted = (sum_by_group(question, part, questions) for part in table)
     columns = zip(Metric, hits.T, counted.T, strict=True)
-    return {metric: QuestionCounts.of(hit, total - hit) for metric, hit, total in columns}
+    return {metric: QuestionHitCounts.of(hit, total - hit) for metric, hit, total in columns}

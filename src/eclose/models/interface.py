@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Protocol
 
-from eclose.core.identity import hash_rank
-from eclose.protocol.prompts import Message
+from eclose.core.identity import hash_sort_key
+from eclose.protocol.prompts import PromptMessage
 
 
 class FinishReason(StrEnum):
@@ -68,7 +68,7 @@ class CallKey:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a request is sent for. It travels with the request, and decides neither the reply nor the key."""
+    """What a request is sent for. It is passed on with the request and affects neither the reply nor the key."""
 
     step: str = ""
     """Name of the job."""
@@ -81,7 +81,7 @@ class CallContext:
 class Request:
     """Everything that decides a reply, except for the model."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     decoding: Decoding = field(default_factory=Decoding)
     schema: ReplySchema | None = None
     replica: int = 0
@@ -98,7 +98,7 @@ class Request:
         """Seed to send: the setting for the first draw, a derived seed of 31 bits for every replica and attempt."""
         # Sent unchanged, a fixed seed would make every repeat the same draw.
         seed, draw = self.decoding.seed, (self.replica, self.attempt)
-        return seed if seed is None or draw == (0, 0) else int(hash_rank(seed, *draw)[:8], 16) >> 1
+        return seed if seed is None or draw == (0, 0) else int(hash_sort_key(seed, *draw)[:8], 16) >> 1
 
 
 @dataclass(frozen=True, slots=True)

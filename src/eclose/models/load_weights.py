@@ -12,9 +12,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.errors import UserError
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def backbone_name(weights: str) -> str:
     return path.resolve().name if path.is_absolute() or path.exists() else weights
 
 
-def adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> Source:
+def adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> ResponseSource:
     """Return the source of an adapter's responses.
 
     Args:
@@ -51,11 +51,11 @@ def adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> Sourc
         name: What to call the method when there is no recipe. The seed is not known then.
     """
     if not recipe:
-        return Source(backbone, name)
+        return ResponseSource(backbone, name)
     method, seed = recipe.get("method"), recipe.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise UserError(f"recipe.json of {name}: seed is {seed!r}, which is not a whole number.")
-    return Source(backbone, str(method or DEFAULT_METHOD), DEFAULT_SEED if seed is None else seed)
+    return ResponseSource(backbone, str(method or DEFAULT_METHOD), DEFAULT_SEED if seed is None else seed)
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
@@ -67,7 +67,7 @@ def load_tokenizer(name: str, revision: str | None = None) -> Any:
     return _load_pretrained(AutoTokenizer, name, revision=revision, **_gguf(name), **correction)
 
 
-def render_conversation(tokenizer: Any, messages: Sequence[Message]) -> str:
+def render_conversation(tokenizer: Any, messages: Sequence[PromptMessage]) -> str:
     """Render a conversation up to the reply: no thinking, the opening of the reply included.
 
     Where a template refuses the system role or drops it, the system text opens the first user turn.
@@ -83,12 +83,12 @@ def render_conversation(tokenizer: Any, messages: Sequence[Message]) -> str:
     return text if system is None or system.strip() in text else _render(tokenizer, _merge_system(messages))
 
 
-def _merge_system(messages: Sequence[Message]) -> list[Message]:
+def _merge_system(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
     system, first, *others = messages
-    return [Message(role=first["role"], content=f"{system['content']}\n\n{first['content']}"), *others]
+    return [PromptMessage(role=first["role"], content=f"{system['content']}\n\n{first['content']}"), *others]
 
 
-def _render(tokenizer: Any, messages: Sequence[Message], *, opened: bool = True) -> str:
+def _render(tokenizer: Any, messages: Sequence[PromptMessage], *, opened: bool = True) -> str:
     if not tokenizer.chat_template:
         raise UserError(
             f"{tokenizer.name_or_path}: the tokenizer has no chat template. Choose a model tuned to follow turns, "
@@ -129,7 +129,7 @@ _REPLY = "Reply"
 
 def read_reply_turn(tokenizer: Any) -> ReplyTurn:
     """Return the text around a reply, from the chat template; the tokenizer's end token where the template has none."""
-    user, reply = Message(role="user", content=_WORD), Message(role="assistant", content=_REPLY)
+    user, reply = PromptMessage(role="user", content=_WORD), PromptMessage(role="assistant", content=_REPLY)
     prompt = _render(tokenizer, [user])
     conversation = _render(tokenizer, [user, reply], opened=False)
     # From the last occurrence on: a template may write the word elsewhere before the turn.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eclose.core.identity import content_hash
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.load_weights import ADAPTER_WEIGHTS, adapter_source, backbone_name, require_adapter
 from eclose.models.local.microbatch import open_microbatch
@@ -50,7 +50,7 @@ class ModelRef(Protocol):
         ...
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ResponseSource:
         """Source written into the responses of this model."""
         ...
 
@@ -78,7 +78,7 @@ class ServedModelRef:
     """Name of the base model on the same server, where the model is an adapter; else None."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """Content of the adapter's recipe.json; empty for other models and where it is unknown."""
-    known_source: Source | None = None
+    known_source: ResponseSource | None = None
     """Source of the responses as given by the user; None to derive it."""
 
     @property
@@ -87,12 +87,12 @@ class ServedModelRef:
         return self.route.name
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ResponseSource:
         """Source of the responses. It leaves out the host, so that it joins with the same weights served elsewhere."""
         if self.known_source is not None:
             return self.known_source
         if self.base is None and not self.recipe:
-            return Source(backbone_name(self.route.model) if self._is_own_server else self.name)
+            return ResponseSource(backbone_name(self.route.model) if self._is_own_server else self.name)
         backbone = self.recipe.get("model") or self.base or self.route.model
         return adapter_source(backbone_name(str(backbone)), self.recipe, self.route.model)
 
@@ -145,7 +145,7 @@ class LocalModelRef:
     """Commit of a hub name."""
     content: str
     """Hash of the weights; hash of the name where they are on the hub."""
-    known_source: Source | None = None
+    known_source: ResponseSource | None = None
     """Source of the responses as given by the user; None to derive it."""
     context: int | None = None
     """Largest number of tokens of prompt and reply together; None for the engine's default."""
@@ -164,12 +164,12 @@ class LocalModelRef:
         return self._base if self.adapter is None else f"{self._base}+{self.adapter.resolve().name}"
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ResponseSource:
         """Source of the responses; for an adapter with its training method and seed."""
         if self.known_source is not None:
             return self.known_source
         if self.adapter is None:
-            return Source(self._base)
+            return ResponseSource(self._base)
         return adapter_source(self._base, self.recipe, self.adapter.name)
 
     @property
@@ -218,7 +218,7 @@ def find_model(
     base_model: str | None = None,
     revision: str | None = None,
     dtype: str = "auto",
-    source: Source | None = None,
+    source: ResponseSource | None = None,
     environ: Mapping[str, str] | None = None,
     keyless: bool = False,
 ) -> ModelRef:

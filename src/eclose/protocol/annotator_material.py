@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.auditing import AuditorMaterial
 from eclose.protocol.disclosure import EligibilityMaterial, SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, disclose_passages
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceMaterial:
+class AnnotatorTraceMaterial:
     """Material of pass B: question and trace (q, r), and the evidence D unless hidden; no answer, no reference."""
 
     question: str
@@ -31,7 +31,7 @@ class TraceMaterial:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerMaterial:
+class AnnotatorAnswerMaterial:
     """Material of pass C: as in pass B, with the submitted answer; no reference."""
 
     question: str
@@ -42,7 +42,7 @@ class AnswerMaterial:
 
 
 @dataclass(frozen=True, slots=True)
-class ReferenceMaterial:
+class AnnotatorReferenceMaterial:
     """Material of pass D: as in pass C, with the reference."""
 
     question: str
@@ -54,29 +54,40 @@ class ReferenceMaterial:
 
 
 AnnotatorMaterial: TypeAlias = (
-    EligibilityMaterial | SoundnessMaterial | TraceMaterial | AnswerMaterial | ReferenceMaterial | DisclosedFamily
+    EligibilityMaterial
+    | SoundnessMaterial
+    | AnnotatorTraceMaterial
+    | AnnotatorAnswerMaterial
+    | AnnotatorReferenceMaterial
+    | AuditorMaterial
 )
 """Material of any annotation task. Screening and pass A use the same values as judging models; see ``disclosure``."""
 
 
-def disclose_trace(instance: Instance, response: Response, *, hide_evidence: bool = False) -> TraceMaterial:
+def disclose_trace_to_annotator(
+    instance: Instance, response: Response, *, hide_evidence: bool = False
+) -> AnnotatorTraceMaterial:
     """Return the material of pass B."""
-    return TraceMaterial(instance.question, _disclose_evidence(instance, hide=hide_evidence), _join_steps(response))
+    return AnnotatorTraceMaterial(
+        instance.question, _disclose_evidence(instance, hide=hide_evidence), _join_steps(response)
+    )
 
 
-def disclose_answer(instance: Instance, response: Response, *, hide_evidence: bool = False) -> AnswerMaterial:
+def disclose_answer_to_annotator(
+    instance: Instance, response: Response, *, hide_evidence: bool = False
+) -> AnnotatorAnswerMaterial:
     """Return the material of pass C."""
     evidence = _disclose_evidence(instance, hide=hide_evidence)
-    return AnswerMaterial(instance.question, evidence, _join_steps(response), response.answer)
+    return AnnotatorAnswerMaterial(instance.question, evidence, _join_steps(response), response.answer)
 
 
-def disclose_reference(
+def disclose_reference_to_annotator(
     instance: Instance, response: Response, *, hide_evidence: bool = False
-) -> ReferenceMaterial | None:
+) -> AnnotatorReferenceMaterial | None:
     """Return the material of pass D; None for a question without a reference."""
     if instance.reference_answer is None:
         return None
-    return ReferenceMaterial(
+    return AnnotatorReferenceMaterial(
         instance.question,
         _disclose_evidence(instance, hide=hide_evidence),
         _join_steps(response),

@@ -1,6 +1,6 @@
 """The form by which people audit a counterfactual family (appendix B.6).
 
-A form contains a ``DisclosedFamily`` and no other facts. It reveals neither builder nor source of the family, nor the
+A form contains a ``AuditorMaterial`` and no other facts. It reveals neither builder nor source of the family, nor the
 judgements of models about it.
 """
 
@@ -21,7 +21,7 @@ GUIDELINE = "audit_family.md"
 
 
 @dataclass(frozen=True, slots=True)
-class DisclosedFamily:
+class AuditorMaterial:
     """The part of a family that an auditor sees."""
 
     question: str
@@ -38,7 +38,7 @@ class DisclosedFamily:
     question_answer: str
 
     @classmethod
-    def of(cls, family: Family, edit: EvidenceEdit) -> DisclosedFamily:
+    def of(cls, family: Family, edit: EvidenceEdit) -> AuditorMaterial:
         """Return what an auditor sees of a family and one of its evidence edits."""
         source, gold, question_view = family.source, family.gold, family.question_edit.view
         return cls(
@@ -59,7 +59,7 @@ class DisclosedFamily:
 
 
 @dataclass(frozen=True, slots=True)
-class GoldMarks:
+class OriginalResponseMarks:
     """The marks of the original response; None where not decided."""
 
     correct: Label = None
@@ -69,7 +69,7 @@ class GoldMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceMarks:
+class EvidenceEditMarks:
     """The marks of the evidence edit; None where not decided."""
 
     isolated: Label = None
@@ -78,7 +78,7 @@ class EvidenceMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionMarks:
+class QuestionEditMarks:
     """The marks of the question edit; None where not decided."""
 
     valid: Label = None
@@ -86,22 +86,22 @@ class QuestionMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditForm:
+class FamilyAuditForm:
     """The audit of one family by one person; all marks are None in a blank form."""
 
     # Field names are keys of the form files, so renaming one breaks forms that people have filled in.
     id: str
-    shown: DisclosedFamily
-    gold: GoldMarks = field(default_factory=GoldMarks)
-    evidence: EvidenceMarks = field(default_factory=EvidenceMarks)
-    question: QuestionMarks = field(default_factory=QuestionMarks)
+    shown: AuditorMaterial
+    gold: OriginalResponseMarks = field(default_factory=OriginalResponseMarks)
+    evidence: EvidenceEditMarks = field(default_factory=EvidenceEditMarks)
+    question: QuestionEditMarks = field(default_factory=QuestionEditMarks)
     note: str = ""
 
 
 PARTS: Mapping[ViewKind, tuple[str, type[Any]]] = {
-    ViewKind.GOLD: ("gold", GoldMarks),
-    ViewKind.EVIDENCE_CF: ("evidence", EvidenceMarks),
-    ViewKind.QUESTION_CF: ("question", QuestionMarks),
+    ViewKind.GOLD: ("gold", OriginalResponseMarks),
+    ViewKind.EVIDENCE_CF: ("evidence", EvidenceEditMarks),
+    ViewKind.QUESTION_CF: ("question", QuestionEditMarks),
 }
 """Field of the form and type of its marks, by view."""
 MARKS: Mapping[ViewKind, tuple[str, ...]] = {

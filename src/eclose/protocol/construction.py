@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.identity import content_hash
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, render_material
-from eclose.protocol.prompts import Message, load_text
+from eclose.protocol.prompts import PromptMessage, load_prompt_text
 from eclose.protocol.structured import (
     BOOLEAN,
     INTEGER,
@@ -47,7 +47,7 @@ class ConstructionRole(StrEnum):
         return self.value.startswith("construct_")
 
 
-class SeedDefect(StrEnum):
+class SourceQuestionDefect(StrEnum):
     """The defects for which a source question is rejected."""
 
     MALFORMED = "malformed"
@@ -64,7 +64,7 @@ class SeedDefect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SeedScreen:
+class SourceScreenMaterial:
     """A source question with its reference (q, D, a*)."""
 
     question: str
@@ -74,7 +74,7 @@ class SeedScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetBrief:
+class TargetWritingMaterial:
     """Material for writing the target response (q, D, a*, E)."""
 
     question: str
@@ -87,7 +87,7 @@ class TargetBrief:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetCheck:
+class TargetCheckMaterial:
     """A target response to verify, without the reference (q, D, E, r, a)."""
 
     question: str
@@ -98,7 +98,7 @@ class TargetCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceBrief:
+class EvidenceEditMaterial:
     """Material for editing a claim of the evidence (q, D, E, y*)."""
 
     question: str
@@ -112,7 +112,7 @@ class EvidenceBrief:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceScreen:
+class EvidenceScreenMaterial:
     """An edited passage and both answers (q, D, D~, a*, a~), without a trace."""
 
     question: str
@@ -124,7 +124,7 @@ class EvidenceScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceCheck:
+class EvidenceCheckMaterial:
     """Both responses, to be verified under both contexts (q, D, D~, y*, y~, t)."""
 
     question: str
@@ -139,7 +139,7 @@ class EvidenceCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionBrief:
+class QuestionEditMaterial:
     """Material for editing the question (q, D, E, y*)."""
 
     question: str
@@ -151,7 +151,7 @@ class QuestionBrief:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionScreen:
+class QuestionScreenMaterial:
     """Both questions and both answers (q, q~, D, a*, a~), without a trace."""
 
     question: str
@@ -162,7 +162,7 @@ class QuestionScreen:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionCheck:
+class QuestionCheckMaterial:
     """Both responses, to be verified against both questions (q, q~, D, y*, y~)."""
 
     question: str
@@ -175,27 +175,27 @@ class QuestionCheck:
 
 
 ConstructionMaterial: TypeAlias = (
-    SeedScreen
-    | TargetBrief
-    | TargetCheck
-    | EvidenceBrief
-    | EvidenceScreen
-    | EvidenceCheck
-    | QuestionBrief
-    | QuestionScreen
-    | QuestionCheck
+    SourceScreenMaterial
+    | TargetWritingMaterial
+    | TargetCheckMaterial
+    | EvidenceEditMaterial
+    | EvidenceScreenMaterial
+    | EvidenceCheckMaterial
+    | QuestionEditMaterial
+    | QuestionScreenMaterial
+    | QuestionCheckMaterial
 )
 
 MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
-    ConstructionRole.SCREEN_SEED: SeedScreen,
-    ConstructionRole.CONSTRUCT_TARGET: TargetBrief,
-    ConstructionRole.VERIFY_TARGET: TargetCheck,
-    ConstructionRole.CONSTRUCT_EVIDENCE: EvidenceBrief,
-    ConstructionRole.SCREEN_EVIDENCE: EvidenceScreen,
-    ConstructionRole.VERIFY_EVIDENCE: EvidenceCheck,
-    ConstructionRole.CONSTRUCT_QUESTION: QuestionBrief,
-    ConstructionRole.SCREEN_QUESTION: QuestionScreen,
-    ConstructionRole.VERIFY_QUESTION: QuestionCheck,
+    ConstructionRole.SCREEN_SEED: SourceScreenMaterial,
+    ConstructionRole.CONSTRUCT_TARGET: TargetWritingMaterial,
+    ConstructionRole.VERIFY_TARGET: TargetCheckMaterial,
+    ConstructionRole.CONSTRUCT_EVIDENCE: EvidenceEditMaterial,
+    ConstructionRole.SCREEN_EVIDENCE: EvidenceScreenMaterial,
+    ConstructionRole.VERIFY_EVIDENCE: EvidenceCheckMaterial,
+    ConstructionRole.CONSTRUCT_QUESTION: QuestionEditMaterial,
+    ConstructionRole.SCREEN_QUESTION: QuestionScreenMaterial,
+    ConstructionRole.VERIFY_QUESTION: QuestionCheckMaterial,
 }
 # Every role has a material type of its own, so the role follows from the type.
 _ROLE_OF = {kind: role for role, kind in MATERIAL_TYPES.items()}
@@ -231,7 +231,7 @@ REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
         warranted=BOOLEAN,
         unique=BOOLEAN,
         elsewhere=BOOLEAN,
-        defect=nullable_enum(SeedDefect),
+        defect=nullable_enum(SourceQuestionDefect),
     ),
     ConstructionRole.CONSTRUCT_TARGET: object_schema(
         plan=TEXT, steps=array_schema(_STEP), answer=TEXT, complete=BOOLEAN
@@ -288,22 +288,22 @@ def build_construction_prompt(material: ConstructionMaterial) -> StructuredPromp
     """Return the prompt of the role that the type of the material belongs to."""
     role = _ROLE_OF[type(material)]
     messages = (
-        Message(role="system", content=render_instructions(role)),
-        Message(role="user", content=render_material(material)),
+        PromptMessage(role="system", content=render_role_instructions(role)),
+        PromptMessage(role="user", content=render_material(material)),
     )
-    return StructuredPrompt(role, messages, guideline_hash(role), REPLY_SCHEMAS[role])
+    return StructuredPrompt(role, messages, role_guideline_hash(role), REPLY_SCHEMAS[role])
 
 
 @cache
-def render_instructions(role: ConstructionRole) -> str:
+def render_role_instructions(role: ConstructionRole) -> str:
     """Return the system message of a role: its frame with its guideline."""
-    return load_text(_frame(role)).render(guideline=load_text(f"{role}.md").text.rstrip("\n"))
+    return load_prompt_text(_frame(role)).render(guideline=load_prompt_text(f"{role}.md").text.rstrip("\n"))
 
 
 @cache
-def guideline_hash(role: ConstructionRole) -> str:
+def role_guideline_hash(role: ConstructionRole) -> str:
     """Return the hash of frame and guideline: everything in the prompt but the material."""
-    return content_hash([load_text(_frame(role)).text, load_text(f"{role}.md").text])
+    return content_hash([load_prompt_text(_frame(role)).text, load_prompt_text(f"{role}.md").text])
 
 
 def _frame(role: ConstructionRole) -> str:

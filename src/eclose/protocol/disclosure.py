@@ -86,7 +86,7 @@ class EligibilityMaterial:
 
 
 @dataclass(frozen=True, slots=True)
-class JointMaterial:
+class JointJudgeMaterial:
     """Everything (q, D, r, a, a*), for a judge that decides all criteria in one call."""
 
     question: str
@@ -105,7 +105,7 @@ JudgeMaterial: TypeAlias = (
     | CompletenessMaterial
     | CorrectnessMaterial
     | EligibilityMaterial
-    | JointMaterial
+    | JointJudgeMaterial
 )
 
 
@@ -156,11 +156,11 @@ def disclose_for_correctness(instance: Instance, response: Response) -> Correctn
     return CorrectnessMaterial(instance.question, response.answer, instance.reference_answer, instance.aliases)
 
 
-def disclose_jointly(instance: Instance, response: Response, *, reference_free: bool) -> JointMaterial:
+def disclose_for_joint_judging(instance: Instance, response: Response, *, reference_free: bool) -> JointJudgeMaterial:
     """Return the material for judging all criteria in one call; without the reference where ``reference_free``."""
     # Aliases would reveal the reference, so they are withheld with it.
     reference = None if reference_free else instance.reference_answer
-    return JointMaterial(
+    return JointJudgeMaterial(
         instance.question,
         disclose_passages(instance.evidence),
         disclose_steps(response.trace),

@@ -13,10 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import content_hash
-from eclose.core.judgment import Criterion, Ineligibility, LocalFailure, StepJudgment, Support
+from eclose.core.judgment import Criterion, Ineligibility, LocalFailure, StepJudgment, StepSupport
 from eclose.protocol import disclosure
 from eclose.protocol.material_json import render_material
-from eclose.protocol.prompts import Message, Reader, load_text
+from eclose.protocol.prompts import GuidelineReader, PromptMessage, load_prompt_text
 from eclose.protocol.structured import (
     BOOLEAN,
     INTEGER,
@@ -32,7 +32,7 @@ from eclose.protocol.structured import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eclose.protocol.disclosure import JointMaterial, JudgeMaterial, SoundnessMaterial
+    from eclose.protocol.disclosure import JointJudgeMaterial, JudgeMaterial, SoundnessMaterial
 
 
 class JudgeQuestion(StrEnum):
@@ -81,7 +81,7 @@ _QUESTION_OF: Mapping[type[Any], JudgeQuestion] = {
     disclosure.CompletenessMaterial: JudgeQuestion.COMPLETENESS,
     disclosure.CorrectnessMaterial: JudgeQuestion.CORRECTNESS,
     disclosure.EligibilityMaterial: JudgeQuestion.ELIGIBILITY,
-    disclosure.JointMaterial: JudgeQuestion.JOINT,
+    disclosure.JointJudgeMaterial: JudgeQuestion.JOINT,
 }
 CRITERION_QUESTIONS = {
     Criterion.LOCAL_SOUNDNESS: JudgeQuestion.SOUNDNESS,
@@ -100,14 +100,17 @@ def build_judge_prompt(material: JudgeMaterial, parts: Sequence[JudgeQuestion] =
     """Return the prompt of the question that the material belongs to; ``parts`` are the questions of a joint prompt."""
     question = _QUESTION_OF[type(material)]
     steps = tuple(str(step.id) for step in getattr(material, "steps", ()))
-    schema = reply_schema(question, steps, tuple(parts) if question is JudgeQuestion.JOINT else ())
-    system = load_text("judge_frame.md").render(guideline=_guideline(question, parts))
-    messages = (Message(role="system", content=system), Message(role="user", content=render_material(material)))
-    return StructuredPrompt(question, messages, guideline_hash(question), schema)
+    schema = judge_reply_schema(question, steps, tuple(parts) if question is JudgeQuestion.JOINT else ())
+    system = load_prompt_text("judge_frame.md").render(guideline=_guideline(question, parts))
+    messages = (
+        PromptMessage(role="system", content=system),
+        PromptMessage(role="user", content=render_material(material)),
+    )
+    return StructuredPrompt(question, messages, judge_guideline_hash(question), schema)
 
 
 @cache
-def reply_schema(
+def judge_reply_schema(
     question: JudgeQuestion, steps: tuple[str, ...] = (), parts: tuple[JudgeQuestion, ...] = ()
 ) -> Mapping[str, Any]:
     """Return the schema of a reply; it requires every step id, so that constrained decoding cannot skip a step."""
@@ -126,30 +129,32 @@ def _question_schema(question: JudgeQuestion, steps: tuple[str, ...]) -> dict[st
 
 
 def _guideline(question: JudgeQuestion, parts: Sequence[JudgeQuestion]) -> str:
-    text = load_text(f"{question}.md")
+    text = load_prompt_text(f"{question}.md")
     if question is not JudgeQuestion.JOINT:
-        return text.text_for(Reader.MODELS).rstrip("\n")
+        return text.text_for(GuidelineReader.MODELS).rstrip("\n")
     guidelines = (f"Guideline for `{part.part}`:\n\n{_guideline(part, ())}" for part in parts)
     return text.render(guidelines="\n\n---\n\n".join(guidelines))
 
 
 @cache
-def guideline_hash(question: JudgeQuestion) -> str:
+def judge_guideline_hash(question: JudgeQuestion) -> str:
     """Return the hash of frame and guidelines as models see them: everything in the prompt but the material."""
     # Passages addressed to people are left out, so that editing those does not invalidate judgments of models.
     # A joint prompt is hashed with all guidelines, whichever of them a call uses.
     names = ("judge_frame", question, *(JOINT_PARTS if question is JudgeQuestion.JOINT else ()))
-    return content_hash([load_text(f"{name}.md").text_for(Reader.MODELS) for name in names])
+    return content_hash([load_prompt_text(f"{name}.md").text_for(GuidelineReader.MODELS) for name in names])
 
 
-def restrict_material(material: JointMaterial, question: JudgeQuestion) -> JudgeMaterial:
+def restrict_joint_material(material: JointJudgeMaterial, question: JudgeQuestion) -> JudgeMaterial:
     """Return the part of joint material that one question may rest on."""
     kind = MATERIAL_TYPES[question]
     restricted: JudgeMaterial = kind(**{field.name: getattr(material, field.name) for field in fields(kind)})
     return restricted
 
 
-def parse_steps(material: SoundnessMaterial | JointMaterial, reply: Mapping[str, Any]) -> tuple[StepJudgment, ...]:
+def parse_step_judgments(
+    material: SoundnessMaterial | JointJudgeMaterial, reply: Mapping[str, Any]
+) -> tuple[StepJudgment, ...]:
     """Return the judgment of every step in order.
 
     Raises:
@@ -162,7 +167,7 @@ def parse_steps(material: SoundnessMaterial | JointMaterial, reply: Mapping[str,
     return tuple(_parse_step(id_, entries[id_], material) for id_ in ids)
 
 
-def _parse_step(step: str, entry: Mapping[str, Any], material: SoundnessMaterial | JointMaterial) -> StepJudgment:
+def _parse_step(step: str, entry: Mapping[str, Any], material: SoundnessMaterial | JointJudgeMaterial) -> StepJudgment:
     support = None if entry["support"] is None else _parse_support(entry["support"], step, material)
     reason, verdict = entry["reason"] or None, entry["verdict"]
     if verdict == NOT_SUBSTANTIVE:
@@ -172,8 +177,8 @@ def _parse_step(step: str, entry: Mapping[str, Any], material: SoundnessMaterial
     return StepJudgment(True, failure is None, failure, support, reason)
 
 
-def encode_step(judgment: StepJudgment) -> dict[str, Any]:
-    """Return the entry of a step in a reply, as ``parse_steps`` parses it."""
+def encode_step_judgment(judgment: StepJudgment) -> dict[str, Any]:
+    """Return the entry of a step in a reply, as ``parse_step_judgments`` parses it."""
     failure, support = judgment.failure or LocalFailure.OTHER, judgment.support
     return {
         "reason": judgment.reason or "",
@@ -182,7 +187,9 @@ def encode_step(judgment: StepJudgment) -> dict[str, Any]:
     }
 
 
-def _parse_support(entry: Mapping[str, Any], step: str, material: SoundnessMaterial | JointMaterial) -> Support:
+def _parse_support(
+    entry: Mapping[str, Any], step: str, material: SoundnessMaterial | JointJudgeMaterial
+) -> StepSupport:
     index, quote = entry["passage"], entry["quote"]
     if not 0 <= index < len(material.evidence):
         raise UnreadableReplyError("no such passage", f"step {step}: there is no passage {index}.")
@@ -193,7 +200,7 @@ def _parse_support(entry: Mapping[str, Any], step: str, material: SoundnessMater
     # "the" occurs in every passage and supports nothing, unless it is all of the title.
     if not _is_informative(collapsed) and collapsed not in texts:
         raise UnreadableReplyError("quote too short", f"step {step}: {quote!r} is too short to show support.")
-    return Support(index, quote)
+    return StepSupport(index, quote)
 
 
 def _is_informative(quote: str) -> bool:

@@ -22,14 +22,14 @@ _ADDRESSED = re.compile(r"\[\[(\w+): (.*?)\]\]", re.DOTALL)
 _LOCK = "lock.json"
 
 
-class Reader(StrEnum):
+class GuidelineReader(StrEnum):
     """The readers of a guideline; models and people share one text with passages for either."""
 
     MODELS = "models"
     PEOPLE = "people"
 
 
-class Message(TypedDict):
+class PromptMessage(TypedDict):
     """One turn of a conversation with a model."""
 
     role: str
@@ -48,7 +48,7 @@ class PromptText:
         """Hash of the text; the name has no influence."""
         return content_hash(self.text)
 
-    def text_for(self, reader: Reader) -> str:
+    def text_for(self, reader: GuidelineReader) -> str:
         """Return the text with only those of the passages ``[[models: ...]]`` and ``[[people: ...]]`` for this reader.
 
         Raises:
@@ -56,7 +56,7 @@ class PromptText:
         """
 
         def select(match: re.Match[str]) -> str:
-            return match[2] if Reader(match[1]) is reader else ""
+            return match[2] if GuidelineReader(match[1]) is reader else ""
 
         text = _ADDRESSED.sub(select, self.text)
         if "[[" in text or "]]" in text:
@@ -75,18 +75,18 @@ class PromptText:
 
 
 @cache
-def load_text(name: str) -> PromptText:
+def load_prompt_text(name: str) -> PromptText:
     """Load a packaged text by its file name."""
     return PromptText(name, (files(__package__) / "texts" / name).read_text("utf-8"))
 
 
-def locked_hashes() -> dict[str, str]:
+def locked_prompt_hashes() -> dict[str, str]:
     """Return the hash of every text by the lock file."""
-    hashes: dict[str, str] = json.loads(load_text(_LOCK).text)
+    hashes: dict[str, str] = json.loads(load_prompt_text(_LOCK).text)
     return hashes
 
 
-def actual_hashes() -> dict[str, str]:
+def actual_prompt_hashes() -> dict[str, str]:
     """Return the hash of every packaged text as it is."""
     names = sorted(entry.name for entry in (files(__package__) / "texts").iterdir() if entry.name != _LOCK)
-    return {name: load_text(name).hash for name in names}
+    return {name: load_prompt_text(name).hash for name in names}

@@ -17,7 +17,7 @@ from eclose.core.identity import content_hash
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.errors import SettingError
-from eclose.protocol.prompts import Message, load_text
+from eclose.protocol.prompts import PromptMessage, load_prompt_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +46,7 @@ def serialize_evidence(evidence: Iterable[Passage]) -> str:
 _BLOCK = re.compile(r"\[(\d+)\] ?(.*)\n(.*)")
 
 
-def parse_input(content: str) -> tuple[str, tuple[Passage, ...]] | None:
+def parse_question_message(content: str) -> tuple[str, tuple[Passage, ...]] | None:
     """Return question and passages of a user message in either order; None for a message of another layout."""
     blocks = content.split("\n\n")
     questions = [block for block in blocks if block.startswith("Question: ")]
@@ -88,7 +88,7 @@ def load_demonstrations() -> tuple[Demonstration, ...]:
             Trace.of(*example["steps"]),
             example["answer"],
         )
-        for example in json.loads(load_text(DEMONSTRATIONS).text)
+        for example in json.loads(load_prompt_text(DEMONSTRATIONS).text)
     )
 
 
@@ -107,9 +107,9 @@ class ResponsePrompt:
         if not 0 <= self.demonstrations <= available:
             raise SettingError(f"demonstrations = {self.demonstrations}: choose a number from 0 to {available}.")
 
-    def messages(self, question: str, evidence: Iterable[Passage]) -> list[Message]:
+    def messages(self, question: str, evidence: Iterable[Passage]) -> list[PromptMessage]:
         """Return the conversation up to the reply."""
-        return [*self._opening, Message(role="user", content=self._input(question, evidence))]
+        return [*self._opening, PromptMessage(role="user", content=self._input(question, evidence))]
 
     @cached_property
     def hash(self) -> str:
@@ -117,17 +117,17 @@ class ResponsePrompt:
         return content_hash([self._opening, self._input("{{question}}", ())])
 
     @cached_property
-    def _opening(self) -> list[Message]:
+    def _opening(self) -> list[PromptMessage]:
         # System message, then a user and an assistant message per demonstration.
-        opening = [Message(role="system", content=load_text("response_system.md").render())]
+        opening = [PromptMessage(role="system", content=load_prompt_text("response_system.md").render())]
         for example in load_demonstrations()[: self.demonstrations]:
-            opening.append(Message(role="user", content=self._input(example.question, example.evidence)))
-            opening.append(Message(role="assistant", content=format_completion(example.trace, example.answer)))
+            opening.append(PromptMessage(role="user", content=self._input(example.question, example.evidence)))
+            opening.append(PromptMessage(role="assistant", content=format_completion(example.trace, example.answer)))
         return opening
 
     def _input(self, question: str, evidence: Iterable[Passage]) -> str:
         parts = [
-            load_text("response_evidence.md").render(evidence=serialize_evidence(evidence)),
-            load_text("response_question.md").render(question=_one_line(question)),
+            load_prompt_text("response_evidence.md").render(evidence=serialize_evidence(evidence)),
+            load_prompt_text("response_question.md").render(question=_one_line(question)),
         ]
         return "\n\n".join(parts if self.order is PromptOrder.EVIDENCE_FIRST else reversed(parts))

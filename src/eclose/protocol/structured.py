@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import EcloseError
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ class StructuredPrompt:
 
     name: str
     """Name of the schema."""
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     guideline: str
     """Hash of everything in the messages but the material."""
     schema: Mapping[str, Any]

@@ -16,7 +16,7 @@ Indices: TypeAlias = NDArray[np.intp]
 Flags: TypeAlias = NDArray[np.bool_]
 
 
-def ratio(numerator: Floats, denominator: Floats) -> Floats:
+def divide_or_nan(numerator: Floats, denominator: Floats) -> Floats:
     """Return the elementwise quotient; NaN where the denominator is 0."""
     shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
     # Filled beforehand, because elements that are not divided keep the value of ``out``.
@@ -25,7 +25,7 @@ def ratio(numerator: Floats, denominator: Floats) -> Floats:
     return out
 
 
-def to_scalar(value: float | np.floating[Any]) -> float | None:
+def float_or_none(value: float | np.floating[Any]) -> float | None:
     """Return a float, or None for NaN."""
     return None if np.isnan(value) else float(value)
 

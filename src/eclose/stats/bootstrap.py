@@ -2,12 +2,12 @@
 
 ============================================  ==========================================================
 question level (A.3, A.5)                     ``Strata.single`` over questions, sums per question
-dataset-stratified (D.1), by setting (D.5.2)  ``Strata`` over questions
-weighted stratified (B.6)                     ``Strata`` with ``weighted_rates``
-pooled questions x seeds (D.6)                ``pooled_questions_and_seeds``
-questions and seeds, settings fixed (D.7)     ``shared_questions``
-paired hierarchical (D.2)                     ``paired_hierarchical``
-thresholds refitted (A.5)                     ``Strata`` with ``ranking.resampled_*``
+dataset-stratified (D.1), by setting (D.5.2)  ``StratifiedDesign`` over questions
+weighted stratified (B.6)                     ``StratifiedDesign`` with ``bootstrap_weighted_rates``
+pooled questions x seeds (D.6)                ``pooled_questions_design``
+questions and seeds, settings fixed (D.7)     ``shared_questions_design``
+paired hierarchical (D.2)                     ``paired_hierarchical_design``
+thresholds refitted (A.5)                     ``StratifiedDesign`` with ``ranking.resampled_*``
 ============================================  ==========================================================
 """
 
@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.stats.arrays import Floats, Indices, ratio, sum_by_group
-from eclose.stats.resampling import Replicates, Strata, block_sizes, bootstrap, draw_counts
+from eclose.stats.arrays import Floats, Indices, divide_or_nan, sum_by_group
+from eclose.stats.resampling import (
+    BootstrapReplicates,
+    StratifiedDesign,
+    bootstrap,
+    draw_resample_counts,
+    resample_block_sizes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +40,8 @@ def bootstrap_tables(
     *,
     rng: np.random.Generator,
     resamples: int = 2_000,
-    strata: Strata | None = None,
-) -> Replicates:
+    strata: StratifiedDesign | None = None,
+) -> BootstrapReplicates:
     """Resample clusters with all their cases, and evaluate every statistic on the same draws.
 
     Args:
@@ -65,30 +71,32 @@ def bootstrap_rates(
     *,
     rng: np.random.Generator,
     resamples: int = 2_000,
-    strata: Strata | None = None,
-) -> Replicates:
+    strata: StratifiedDesign | None = None,
+) -> BootstrapReplicates:
     """Return pooled rates, one per column: hits over counted cases, clusters resampled as in ``bootstrap_tables``."""
     design, cluster = _clusters(cluster, strata)
     hits, counted = (sum_by_group(cluster, part, len(design.stratum)) for part in (hits, counted))
-    return bootstrap(design, lambda weights: ratio(weights @ hits, weights @ counted), rng=rng, resamples=resamples)
+    return bootstrap(
+        design, lambda weights: divide_or_nan(weights @ hits, weights @ counted), rng=rng, resamples=resamples
+    )
 
 
-def _clusters(cluster: Indices, strata: Strata | None) -> tuple[Strata, Indices]:
+def _clusters(cluster: Indices, strata: StratifiedDesign | None) -> tuple[StratifiedDesign, Indices]:
     """Return the strata to draw from and the index in them of each case's cluster."""
     if strata is not None:
         return strata, cluster
     present, cluster = np.unique(cluster, return_inverse=True)
-    return Strata.single(len(present)), cluster
+    return StratifiedDesign.single(len(present)), cluster
 
 
-def weighted_rates(
+def bootstrap_weighted_rates(
     hits: Floats,
-    strata: Strata,
+    strata: StratifiedDesign,
     stratum_weights: Floats,
     *,
     rng: np.random.Generator,
     resamples: int = 2_000,
-) -> Replicates:
+) -> BootstrapReplicates:
     """Return stratum means combined with fixed weights (B.6); units are resampled within strata."""
     sizes = np.bincount(strata.stratum)
     # The weight of a stratum, spread evenly over its units.
@@ -96,7 +104,7 @@ def weighted_rates(
     return bootstrap(strata, lambda weights: weights @ (hits * share[:, np.newaxis]), rng=rng, resamples=resamples)
 
 
-class SettingWeights(NamedTuple):
+class SettingDraws(NamedTuple):
     """The draw for each slot of a backbone: the backbone, its questions and its seeds."""
 
     backbone: Indices
@@ -108,14 +116,14 @@ class SettingWeights(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hierarchy:
+class HierarchicalDesign:
     """Backbones, questions within fixed datasets, and training seeds. All methods share the draws.
 
     Methods are columns of the evaluated table, and one draw of seeds serves all datasets of its backbone. Both pairings
     follow from the shape of the weights.
     """
 
-    datasets: Strata
+    datasets: StratifiedDesign
     """Dataset of each question."""
     backbones: int
     seeds: int
@@ -123,47 +131,49 @@ class Hierarchy:
     share_questions: bool
     """Whether all backbones share one draw of questions."""
 
-    def original(self) -> SettingWeights:
+    def original(self) -> SettingDraws:
         """Return each backbone, question and seed once."""
-        return SettingWeights(
+        return SettingDraws(
             np.arange(self.backbones)[np.newaxis],
             np.ones((1, 1, len(self.datasets.stratum))),
             np.ones((1, self.backbones, self.seeds)),
         )
 
-    def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[SettingWeights]:
+    def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[SettingDraws]:
         """Yield blocks of resamples."""
         slots = 1 if self.share_questions else self.backbones
         # A stream for each source of randomness, so that results do not depend on the size of a block.
         backbone_stream, seed_stream, *question_streams = rng.spawn(2 + slots)
         members = self.datasets.members
         streams = [stream.spawn(len(members)) for stream in question_streams]
-        for rows in block_sizes(resamples):
+        for rows in resample_block_sizes(resamples):
             backbone = np.broadcast_to(np.arange(self.backbones), (rows, self.backbones))
             if self.resample_backbones:
                 backbone = backbone_stream.integers(self.backbones, size=(rows, self.backbones))
             questions = np.stack([self.datasets.fill(rows, stream, members) for stream in streams], axis=1)
-            seeds = draw_counts(seed_stream, rows * self.backbones, self.seeds)
-            yield SettingWeights(backbone, questions, seeds.reshape(rows, self.backbones, self.seeds))
+            seeds = draw_resample_counts(seed_stream, rows * self.backbones, self.seeds)
+            yield SettingDraws(backbone, questions, seeds.reshape(rows, self.backbones, self.seeds))
 
 
-def paired_hierarchical(datasets: Strata, *, backbones: int, seeds: int) -> Hierarchy:
+def paired_hierarchical_design(datasets: StratifiedDesign, *, backbones: int, seeds: int) -> HierarchicalDesign:
     """Return the design of D.2: backbones, and for each its own questions within datasets and its own seeds."""
-    return Hierarchy(datasets, backbones, seeds, resample_backbones=True, share_questions=False)
+    return HierarchicalDesign(datasets, backbones, seeds, resample_backbones=True, share_questions=False)
 
 
-def shared_questions(datasets: Strata, *, backbones: int, seeds: int) -> Hierarchy:
+def shared_questions_design(datasets: StratifiedDesign, *, backbones: int, seeds: int) -> HierarchicalDesign:
     """Return the design of D.7: settings fixed, one draw of questions for all backbones, seeds drawn within each."""
-    return Hierarchy(datasets, backbones, seeds, resample_backbones=False, share_questions=True)
+    return HierarchicalDesign(datasets, backbones, seeds, resample_backbones=False, share_questions=True)
 
 
-def pooled_questions_and_seeds(questions: int, *, seeds: int) -> Hierarchy:
+def pooled_questions_design(questions: int, *, seeds: int) -> HierarchicalDesign:
     """Return the design of D.6: one backbone, questions pooled over datasets, one draw of seeds."""
-    return Hierarchy(Strata.single(questions), 1, seeds, resample_backbones=False, share_questions=True)
+    return HierarchicalDesign(
+        StratifiedDesign.single(questions), 1, seeds, resample_backbones=False, share_questions=True
+    )
 
 
 @dataclass(frozen=True)
-class SettingTable:
+class SettingScores:
     """Scores of the responses: backbones by seeds by questions by columns.
 
     A column is a metric of a method. A method without seeds (the untuned backbone) repeats its value along the seeds,
@@ -174,7 +184,7 @@ class SettingTable:
     counted: Floats
     """1 where the response is in the metric's denominator."""
 
-    def means(self, weights: SettingWeights, datasets: Strata) -> Floats:
+    def means(self, weights: SettingDraws, datasets: StratifiedDesign) -> Floats:
         """Return the mean over settings of the seed means of rates, with equal weights; one row per resample."""
         members = datasets.members
         last_draw = weights.questions.shape[1] - 1
@@ -194,7 +204,7 @@ class SettingTable:
         """Return the rates of one setting: resamples by seeds by columns."""
         parts = np.stack([part[backbone][:, units] for part in (self.hits, self.counted)])
         sums = np.tensordot(weights, parts, axes=(1, 2))
-        return ratio(sums[:, 0], sums[:, 1])
+        return divide_or_nan(sums[:, 0], sums[:, 1])
 
 
 def _weighted_seeds(rates: Floats, seeds: Floats) -> Floats:
@@ -204,8 +214,8 @@ def _weighted_seeds(rates: Floats, seeds: Floats) -> Floats:
     return mean
 
 
-def bootstrap_settings(
-    table: SettingTable, design: Hierarchy, *, rng: np.random.Generator, resamples: int
-) -> Replicates:
+def bootstrap_setting_means(
+    table: SettingScores, design: HierarchicalDesign, *, rng: np.random.Generator, resamples: int
+) -> BootstrapReplicates:
     """Return setting-level means of every column with their resampled values."""
     return bootstrap(design, lambda weights: table.means(weights, design.datasets), rng=rng, resamples=resamples)

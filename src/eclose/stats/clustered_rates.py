@@ -1,13 +1,13 @@
 """The interval of a rate whose cases are grouped by question. Reports, gate, files and tests use this one.
 
 With one case per question it is the exact Clopper-Pearson interval. With several, cases of one question may be
-correlated, and the data say how strongly: a limit is a quantile of the beta distribution with the mean and the variance
-of the rate, after adding one imaginary question in which every case is of the kind in question. That question shrinks
-as cases are seen to be scattered (compare Fay and Feuer, 1997, for sums of weighted events). Decision 0027 has the
-formula, the reasons and the alternatives.
+correlated, and the correlation is estimated from the data. A limit is a quantile of the beta distribution with the mean
+and the variance of the rate, after adding one imaginary question in which every case is of the counted kind. The more
+the observed cases are scattered over questions, the smaller this question is (compare Fay and Feuer, 1997, for sums of
+weighted events). Decision 0027 has the formula, the reasons and the alternatives.
 
 The interval is computed, not drawn: the same cases have the same interval everywhere. Turning a hit into a miss never
-raises an end of it, so more failures never help to keep a limit.
+raises either end, so a run cannot pass a limit by failing more often.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionCounts:
+class QuestionHitCounts:
     """Hits and misses by question; questions with the same counts are listed once."""
 
     rows: tuple[tuple[int, int, int], ...]
     """Hits, misses, and the number of questions with these counts."""
 
     @classmethod
-    def of(cls, hits: Floats, misses: Floats) -> QuestionCounts:
+    def of(cls, hits: Floats, misses: Floats) -> QuestionHitCounts:
         """Count questions, given the hits and misses of each; questions without a case are dropped."""
         # Pairs are encoded as single numbers: sorting the rows of an array takes twenty times as long.
         base = int(misses.max(initial=0)) + 1
@@ -72,10 +72,10 @@ class QuestionCounts:
         """Return the rate with its interval."""
         return Estimate(self.value, self.interval(level))
 
-    def with_single(self, *, hits: int = 0, misses: int = 0) -> QuestionCounts:
+    def with_single(self, *, hits: int = 0, misses: int = 0) -> QuestionHitCounts:
         """Return the counts with further hits and misses, each a question of its own."""
         extra = ((1, 0, hits), (0, 1, misses))
-        return QuestionCounts((*self.rows, *(row for row in extra if row[2])))
+        return QuestionHitCounts((*self.rows, *(row for row in extra if row[2])))
 
     def repeated(self, times: float, level: float = LEVEL) -> Interval | None:
         """Return the approximate interval for ``times`` as many questions like these."""
@@ -97,7 +97,7 @@ def clustered_rate(hit: Indices, question: Indices, *, level: float = LEVEL) -> 
     """
     cases = (hit[:, np.newaxis] == np.array([1, 0])).astype(float)
     sums = sum_by_group(question, cases, int(question.max(initial=-1)) + 1)
-    return QuestionCounts.of(sums[:, 0], sums[:, 1]).estimate(level)
+    return QuestionHitCounts.of(sums[:, 0], sums[:, 1]).estimate(level)
 
 
 class _Beta(NamedTuple):
@@ -157,7 +157,10 @@ class _Sums(NamedTuple):
 
 
 _CANTELLI = 6.25
-"""Cantelli's inequality: at most 1/40 of any distribution lies this many standard deviations above its mean."""
+"""Standard deviations above the mean of any distribution beyond which at most 1/40 of it lies (Cantelli's inequality).
+
+1/40 is the tail of a level of 95 %; the bound does not hold for the smaller tails of higher levels.
+"""
 
 
 def _limit(kind: Floats, sizes: Floats, times: Floats, tail: float) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.stats.arrays import ratio, to_scalar
+from eclose.stats.arrays import divide_or_nan, float_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,14 +36,14 @@ class TableStatistic:
 
     def __call__(self, table: ArrayLike) -> float | None:
         """Return the statistic of one table; None where undefined."""
-        return to_scalar(self._formula(np.asarray(table, float)[np.newaxis])[0])
+        return float_or_none(self._formula(np.asarray(table, float)[np.newaxis])[0])
 
     def over(self, tables: Floats) -> Floats:
         """Return the statistic of every table in a stack; NaN where undefined."""
         return self._formula(tables)
 
 
-def pair_tables(first: Indices, second: Indices, categories: int) -> Floats:
+def judge_pair_tables(first: Indices, second: Indices, categories: int) -> Floats:
     """Return one table per case from the codes of two judges; all zeros where a judge gave no code."""
     tables = np.zeros((len(first), categories, categories))
     both = (first != MISSING) & (second != MISSING)
@@ -85,13 +85,13 @@ def _prevalence(tables: Floats) -> Floats:
     """Return the share of each category among the labels of both judges."""
     # Row and column margins together count every label.
     both: Floats = tables.sum(axis=-1) + tables.sum(axis=-2)
-    return ratio(both, both.sum(axis=-1, keepdims=True))
+    return divide_or_nan(both, both.sum(axis=-1, keepdims=True))
 
 
 @TableStatistic
 def raw_agreement(tables: Floats) -> Floats:
     """Return the share of cases in which both judges give the same label."""
-    return ratio(_agreed(tables), _total(tables))
+    return divide_or_nan(_agreed(tables), _total(tables))
 
 
 @TableStatistic
@@ -106,7 +106,7 @@ def specific_agreement(category: int) -> TableStatistic:
 
     def formula(tables: Floats) -> Floats:
         uses = tables[..., category, :].sum(axis=-1) + tables[..., :, category].sum(axis=-1)
-        return ratio(2 * tables[..., category, category], uses)
+        return divide_or_nan(2 * tables[..., category, category], uses)
 
     return TableStatistic(formula)
 
@@ -121,7 +121,7 @@ def nominal_alpha(tables: Floats) -> Floats:
     marginals = tables.sum(axis=-1)
     # 1 - observed/expected disagreement, both multiplied by n(n - 1).
     expected = n * n - (marginals * marginals).sum(axis=-1)
-    return 1 - ratio((n - 1) * (n - _agreed(tables)), expected)
+    return 1 - divide_or_nan((n - 1) * (n - _agreed(tables)), expected)
 
 
 @TableStatistic
@@ -134,8 +134,8 @@ def pair_alpha(tables: Floats) -> Floats:
 def cohen_kappa(tables: Floats) -> Floats:
     """Return Cohen's kappa: agreement beyond what the label frequencies of each judge would give by chance."""
     n = _total(tables)
-    by_chance = ratio((tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1), n * n)
-    return ratio(raw_agreement.over(tables) - by_chance, 1 - by_chance)
+    by_chance = divide_or_nan((tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1), n * n)
+    return divide_or_nan(raw_agreement.over(tables) - by_chance, 1 - by_chance)
 
 
 @TableStatistic
@@ -145,32 +145,32 @@ def gwet_ac1(tables: Floats) -> Floats:
     categories = tables.shape[-1]
     # For two labels this is 2p(1 - p), which vanishes as one label takes over; kappa's chance agreement approaches 1.
     by_chance = (prevalence * (1 - prevalence)).sum(axis=-1) / max(categories - 1, 1)
-    return ratio(raw_agreement.over(tables) - by_chance, 1 - by_chance)
+    return divide_or_nan(raw_agreement.over(tables) - by_chance, 1 - by_chance)
 
 
 @TableStatistic
 def failure_f1(tables: Floats) -> Floats:
     """Return F1 of label 0, the failure; undefined when no judge gives it."""
     shared = tables[..., 0, 0]
-    return ratio(2 * shared, 2 * shared + tables[..., 0, 1] + tables[..., 1, 0])
+    return divide_or_nan(2 * shared, 2 * shared + tables[..., 0, 1] + tables[..., 1, 0])
 
 
 @TableStatistic
 def failure_precision(tables: Floats) -> Floats:
     """Return the share of the second judge's failures that the first confirms."""
-    return ratio(tables[..., 0, 0], tables[..., :, 0].sum(axis=-1))
+    return divide_or_nan(tables[..., 0, 0], tables[..., :, 0].sum(axis=-1))
 
 
 @TableStatistic
 def failure_recall(tables: Floats) -> Floats:
     """Return the share of the first judge's failures that the second finds."""
-    return ratio(tables[..., 0, 0], tables[..., 0, :].sum(axis=-1))
+    return divide_or_nan(tables[..., 0, 0], tables[..., 0, :].sum(axis=-1))
 
 
 @TableStatistic
 def balanced_accuracy(tables: Floats) -> Floats:
     """Return the second judge's recall of the first judge's labels, averaged over the two labels."""
-    recalls = ratio(np.diagonal(tables, axis1=-2, axis2=-1), tables.sum(axis=-1))
+    recalls = divide_or_nan(np.diagonal(tables, axis1=-2, axis2=-1), tables.sum(axis=-1))
     balanced: Floats = recalls.mean(axis=-1)
     return balanced
 
@@ -178,4 +178,4 @@ def balanced_accuracy(tables: Floats) -> Floats:
 @TableStatistic
 def failure_rate_difference(tables: Floats) -> Floats:
     """Return the second judge's failure rate minus the first's."""
-    return ratio(tables[..., :, 0].sum(axis=-1) - tables[..., 0, :].sum(axis=-1), _total(tables))
+    return divide_or_nan(tables[..., :, 0].sum(axis=-1) - tables[..., 0, :].sum(axis=-1), _total(tables))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.stats.arrays import Flags, Floats, ratio, to_scalar
+from eclose.stats.arrays import Flags, Floats, divide_or_nan, float_or_none
 
 if TYPE_CHECKING:
     from eclose.stats.arrays import Indices
@@ -45,7 +45,7 @@ class ScoredResponses:
 
 def auroc(scored: ScoredResponses) -> float | None:
     """Return the probability that a failed response scores below a reliable one; ties count half."""
-    return to_scalar(resampled_aurocs(scored.ones, scored)[0])
+    return float_or_none(resampled_aurocs(scored.ones, scored)[0])
 
 
 def resampled_aurocs(weights: Floats, scored: ScoredResponses) -> Floats:
@@ -59,12 +59,12 @@ def resampled_aurocs(weights: Floats, scored: ScoredResponses) -> Floats:
     below = np.cumsum(reliable, axis=1) - reliable
     total = reliable.sum(axis=1, keepdims=True)
     wins = (failed * (total - below - reliable / 2)).sum(axis=1)
-    return ratio(wins, failed.sum(axis=1) * total[:, 0])
+    return divide_or_nan(wins, failed.sum(axis=1) * total[:, 0])
 
 
 def recall_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
     """Return R@95: the share of failures flagged at the highest threshold that spares 95 % of the reliable."""
-    return to_scalar(resampled_recalls(scored.ones, scored, retention)[0])
+    return float_or_none(resampled_recalls(scored.ones, scored, retention)[0])
 
 
 def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float = RETENTION) -> Floats:
@@ -75,7 +75,7 @@ def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float
 
 def threshold_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
     """Return the highest observed score with at most 5 % of the reliable strictly below; None without any."""
-    return to_scalar(fit_thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
+    return float_or_none(fit_thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
 
 
 def fit_thresholds(weights: Floats, scores: Floats, reliable: Flags, retention: float = RETENTION) -> Floats:
@@ -105,10 +105,10 @@ def _flagged_share(weights: Floats, scores: Floats, among: Flags, threshold: Flo
     # Responses before this position score strictly below the threshold.
     position = np.searchsorted(scores[among][ordered], threshold, side="left")
     flagged = reached[np.arange(len(drawn)), position]
-    return np.where(np.isnan(threshold), np.nan, ratio(flagged, reached[:, -1]))
+    return np.where(np.isnan(threshold), np.nan, divide_or_nan(flagged, reached[:, -1]))
 
 
-class TransferRates(NamedTuple):
+class HeldOutRates(NamedTuple):
     """Rates of thresholds on questions they were not calibrated on."""
 
     false_positive_rate: float | None
@@ -124,13 +124,13 @@ def assign_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -
     return fold
 
 
-def cross_fit(scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> TransferRates:
+def cross_fit_thresholds(scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> HeldOutRates:
     """Return the rates of flags on each fold with the threshold of all other folds, pooled over folds."""
-    fpr, recall = resampled_transfer_rates(scored.ones, scored, fold, retention)[0]
-    return TransferRates(to_scalar(fpr), to_scalar(recall))
+    fpr, recall = resampled_held_out_rates(scored.ones, scored, fold, retention)[0]
+    return HeldOutRates(float_or_none(fpr), float_or_none(recall))
 
 
-def resampled_transfer_rates(
+def resampled_held_out_rates(
     weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RETENTION
 ) -> Floats:
     """Return false positive rate and recall of every resample; thresholds are refitted in it, folds are fixed."""
@@ -145,4 +145,4 @@ def resampled_transfer_rates(
             # A fold without members of the group has no share (NaN) and adds nothing to either sum.
             flagged[:, column] += np.where(weight > 0, share * weight, 0)
             total[:, column] += weight
-    return ratio(flagged, total)
+    return divide_or_nan(flagged, total)

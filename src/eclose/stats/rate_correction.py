@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eclose.stats.arrays import Floats, Indices, ratio, sum_by_group, to_scalar
+from eclose.stats.arrays import Floats, Indices, divide_or_nan, float_or_none, sum_by_group
 from eclose.stats.coefficients import MISSING
-from eclose.stats.intervals import Interval, expand_level, percentile_interval
+from eclose.stats.intervals import Interval, percentile_interval, widen_confidence_level
 
 if TYPE_CHECKING:
     from eclose.stats.arrays import Flags
@@ -115,12 +115,12 @@ def sampling_weights(stratum: Indices, labelled: Flags) -> Floats:
     sizes, sampled = np.bincount(stratum).astype(float), np.bincount(stratum[labelled], minlength=stratum.max() + 1)
     if (missing := np.flatnonzero((sizes > 0) & (sampled == 0))).size:
         raise ValueError(f"stratum {missing[0]} has {sizes[missing[0]]:.0f} cases and none of them is labelled")
-    return np.where(labelled, ratio(sizes, sampled.astype(float))[stratum], 0)
+    return np.where(labelled, divide_or_nan(sizes, sampled.astype(float))[stratum], 0)
 
 
 def _mean_label(counts: Floats) -> float | None:
     """Return the rate of hits from the counts of both labels; None without any."""
-    return to_scalar(ratio(counts[1:], counts.sum(keepdims=True))[0])
+    return float_or_none(divide_or_nan(counts[1:], counts.sum(keepdims=True))[0])
 
 
 class _Sample(NamedTuple):
@@ -196,8 +196,8 @@ def _rates_by_label(cells: Floats) -> _RatesByLabel:
     if not total:
         return _RatesByLabel(None, np.nan, None)
     # People's rate of hits where the judge sees one (cells 2 and 3) and where it sees none (cells 0 and 1).
-    passed, failed = ratio(cells[[3, 1]], cells[[2, 0]] + cells[[3, 1]])
-    # If the judge gave only one label in the sample, its labels carry no information, and the rate of people stands.
+    passed, failed = divide_or_nan(cells[[3, 1]], cells[[2, 0]] + cells[[3, 1]])
+    # If the judge gave only one label in the sample, its labels carry no information, and the rate of people is kept.
     # The difference is the best weight of the judge for binary labels (PPI++, decision 0021); below 0 it counts as 0.
     trust = 0.0 if np.isnan(passed - failed) else max(0.0, float(passed - failed))
     return _RatesByLabel(float(cells[[1, 3]].sum() / total), float(cells[[2, 3]].sum() / total), trust)
@@ -232,7 +232,7 @@ def _around(value: float, drawn: Floats, questions: int, level: float) -> Interv
     """
     freedom = max(questions - 1, 1)
     # (freedom + 2) / freedom is (n + 1)/(n - 1) with n questions.
-    interval = percentile_interval(drawn, expand_level(level, freedom, (freedom + 2) / freedom))
+    interval = percentile_interval(drawn, widen_confidence_level(level, freedom, (freedom + 2) / freedom))
     assert interval is not None
     return Interval(min(interval.low, value), max(interval.high, value))
 
@@ -269,7 +269,7 @@ class JudgeErrors:
         return table
 
 
-def carried_over_rate(
+def rate_from_judge_errors(
     judge: Indices,
     question: Indices,
     errors: JudgeErrors,
@@ -288,7 +288,7 @@ def carried_over_rate(
     (_, human_hits), (false_positives, recall) = errors.table.sum(axis=1), _recalls(errors.table[np.newaxis])[0]
     informedness = recall - false_positives
     value = interval = None
-    # A judge that sees hits no more often where people do says nothing about the rate.
+    # Otherwise the judge's hits carry no information about those of people.
     if judge_rate is not None and informedness > 0:
         value = float(np.clip((judge_rate - false_positives) / informedness, 0, 1))
         sums = sum_by_group(question, by_judge, int(question.max()) + 1)
@@ -309,7 +309,7 @@ def carried_over_rate(
 
 def _recalls(tables: Floats) -> Floats:
     """Return how often the judge sees a hit where people see none, and where they see one."""
-    return ratio(tables[..., 1], tables.sum(axis=-1))
+    return divide_or_nan(tables[..., 1], tables.sum(axis=-1))
 
 
 def _drawn_carried(judged: Floats, errors: JudgeErrors, rng: np.random.Generator, draws: int) -> Floats:
@@ -320,5 +320,5 @@ def _drawn_carried(judged: Floats, errors: JudgeErrors, rng: np.random.Generator
     cells += errors.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
     recalls = _recalls(np.swapaxes(cells.reshape(draws, 2, 2), 1, 2))
     # Rogan and Gladen: (observed - false positives)/(recall - false positives).
-    rates = ratio(drawn[:, 1] / drawn.sum(axis=1) - recalls[:, 0], recalls[:, 1] - recalls[:, 0])
+    rates = divide_or_nan(drawn[:, 1] / drawn.sum(axis=1) - recalls[:, 0], recalls[:, 1] - recalls[:, 0])
     return np.clip(rates, 0, 1)

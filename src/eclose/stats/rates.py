@@ -61,14 +61,14 @@ class Rate:
         return cls(counts[True], counts[True] + counts[False], counts[None])
 
 
-def mean(values: Iterable[float | None]) -> float | None:
+def mean_or_none(values: Iterable[float | None]) -> float | None:
     """Return the arithmetic mean; None for no values, or where one of them is undefined."""
     numbers = list(values)
     defined = [value for value in numbers if value is not None]
     return fsum(defined) / len(defined) if defined and len(defined) == len(numbers) else None
 
 
-def sample_sd(values: Iterable[float]) -> float | None:
+def sample_sd_or_none(values: Iterable[float]) -> float | None:
     """Return the sample standard deviation (n - 1); None for fewer than two values."""
     numbers = list(values)
     if len(numbers) < 2:

@@ -1,7 +1,7 @@
 """The bootstrap as a matrix of weights.
 
 A resample is a row of counts: how often each unit was drawn. A statistic of a thousand resamples is then one matrix
-product instead of a thousand loops. A ``Design`` draws the rows; the caller computes the statistic.
+product instead of a thousand loops. A ``ResamplingDesign`` draws the rows; the caller computes the statistic.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from eclose.stats.arrays import Floats, Indices, to_scalar
+from eclose.stats.arrays import Floats, Indices, float_or_none
 from eclose.stats.intervals import Estimate, percentile_interval
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BLOCK = 256
 """Resamples held in memory at once. Results do not depend on it: every stream of draws has its own generator."""
 
 
-class Design(Protocol[W_co]):
+class ResamplingDesign(Protocol[W_co]):
     """A way to draw resamples, with the weights of the sample itself."""
 
     def original(self) -> W_co:
@@ -35,7 +35,7 @@ class Design(Protocol[W_co]):
 
 
 @dataclass(frozen=True)
-class Replicates:
+class BootstrapReplicates:
     """Point estimates with their resampled values; an undefined value is NaN."""
 
     values: Floats
@@ -57,28 +57,28 @@ class Replicates:
 
 
 def _estimate(value: float, draws: Floats, level: float) -> Estimate:
-    return Estimate(to_scalar(value), percentile_interval(draws, level), int(np.isnan(draws).sum()))
+    return Estimate(float_or_none(value), percentile_interval(draws, level), int(np.isnan(draws).sum()))
 
 
 def bootstrap(
-    design: Design[W], evaluate: Callable[[W], Floats], *, rng: np.random.Generator, resamples: int
-) -> Replicates:
+    design: ResamplingDesign[W], evaluate: Callable[[W], Floats], *, rng: np.random.Generator, resamples: int
+) -> BootstrapReplicates:
     """Evaluate the sample and its resamples with the same function.
 
     ``evaluate`` takes a block of weights and returns one row of statistics per resample.
     """
     draws = [evaluate(block) for block in design.draw(rng, resamples)]
     # The sample itself is one more row of weights, so estimate and draws cannot follow different formulas.
-    return Replicates(evaluate(design.original())[0], np.concatenate(draws))
+    return BootstrapReplicates(evaluate(design.original())[0], np.concatenate(draws))
 
 
-def block_sizes(resamples: int) -> Iterator[int]:
+def resample_block_sizes(resamples: int) -> Iterator[int]:
     """Yield the sizes of blocks that add up to the number of resamples."""
     for start in range(0, resamples, BLOCK):
         yield min(BLOCK, resamples - start)
 
 
-def draw_counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
+def draw_resample_counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
     """Draw ``size`` of ``size`` units with replacement, ``rows`` times; return how often each unit was drawn."""
     drawn = rng.integers(size, size=(rows, size))
     # Each row counts in its own range of numbers, so one bincount serves all rows.
@@ -87,14 +87,14 @@ def draw_counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Strata:
+class StratifiedDesign:
     """Units drawn with replacement within each stratum. A single stratum is the plain bootstrap."""
 
     stratum: Indices
     """Stratum of each unit, numbered from zero."""
 
     @classmethod
-    def single(cls, size: int) -> Strata:
+    def single(cls, size: int) -> StratifiedDesign:
         """Put all units in one stratum."""
         return cls(np.zeros(size, np.intp))
 
@@ -112,12 +112,12 @@ class Strata:
         members = self.members
         # A stream per stratum: the draws of a stratum do not depend on the block size or on the other strata.
         streams = rng.spawn(len(members))
-        for rows in block_sizes(resamples):
+        for rows in resample_block_sizes(resamples):
             yield self.fill(rows, streams, members)
 
     def fill(self, rows: int, streams: list[np.random.Generator], members: list[Indices]) -> Floats:
         """Draw one block of rows, each stratum from its own stream."""
         weights = np.zeros((rows, len(self.stratum)))
         for stream, units in zip(streams, members, strict=True):
-            weights[:, units] = draw_counts(stream, rows, len(units))
+            weights[:, units] = draw_resample_counts(stream, rows, len(units))
         return weights

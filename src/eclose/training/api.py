@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from eclose.core.dependency_edges import Edge
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_setting, read_adapter_recipe, same_weights
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
@@ -319,13 +319,13 @@ class _Systems:
         return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
 
     @property
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, ResponseSource]:
         """Backbone, method and seed of each system, in order."""
         from eclose.models.load_weights import adapter_source, backbone_name  # noqa: PLC0415
 
         name = backbone_name(self.model)
         adapters = {str(path): adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()}
-        return ({BACKBONE: Source(name)} if self.backbone else {}) | adapters
+        return ({BACKBONE: ResponseSource(name)} if self.backbone else {}) | adapters
 
     @property
     def identity(self) -> dict[str, Any]:

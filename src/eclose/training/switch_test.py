@@ -18,16 +18,16 @@ import numpy as np
 
 from eclose.core.dependency_edges import COMPARISONS, Direction, Edge
 from eclose.core.edit_selection import select_fixed_edit
-from eclose.core.response import Source
-from eclose.core.three_valued import conjunction
+from eclose.core.response import ResponseSource
+from eclose.core.three_valued import three_valued_and
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores, side_name
 from eclose.likelihood.render import TOO_LONG, PathTooLongError
 from eclose.stats.arrays import encode_labels
-from eclose.stats.bootstrap import SettingTable, bootstrap_settings, shared_questions
+from eclose.stats.bootstrap import SettingScores, bootstrap_setting_means, shared_questions_design
 from eclose.stats.intervals import Estimate
-from eclose.stats.rates import Rate, mean
-from eclose.stats.resampling import Strata
+from eclose.stats.rates import Rate, mean_or_none
+from eclose.stats.resampling import StratifiedDesign
 from eclose.store.records.jsonl import ReadRecord
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class FamilySwitch:
         edit: EvidenceEdit,
         values: Mapping[str, float],
         system: str,
-        source: Source | None = None,
+        source: ResponseSource | None = None,
     ) -> FamilySwitch:
         """Compute the margins from the twelve scores of a family."""
         margins: dict[str, float | None] = {}
@@ -105,9 +105,9 @@ class FamilySwitch:
         )
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> ResponseSource | None:
         """Backbone, method and seed; None in rows of earlier versions."""
-        return None if self.model is None else Source(self.model, self.method, self.seed)
+        return None if self.model is None else ResponseSource(self.model, self.method, self.seed)
 
     def holds(self, edge: Edge, direction: Direction) -> Label:
         """Return whether the preference follows the input of a direction. A tie fails (appendix D.7.1)."""
@@ -117,7 +117,7 @@ class FamilySwitch:
 
     def switched(self, edge: Edge) -> Label:
         """Return whether the preference follows the input in both directions."""
-        return conjunction(self.holds(edge, direction) for direction in Direction)
+        return three_valued_and(self.holds(edge, direction) for direction in Direction)
 
 
 class _RenderedFamily(NamedTuple):
@@ -134,7 +134,7 @@ def score_switches(
     *,
     tokens_per_forward: int = 16_384,
     system: str = BACKBONE,
-    source: Source | None = None,
+    source: ResponseSource | None = None,
 ) -> Iterator[ReadRecord[FamilySwitch]]:
     """Score families and yield their margins, in order.
 
@@ -230,7 +230,7 @@ class SwitchRates:
     """None for all families together."""
     families: int
     edges: Mapping[Edge, EdgeRates]
-    source: Source | None = None
+    source: ResponseSource | None = None
     """Backbone, method and seed, where the rows name them."""
 
 
@@ -263,7 +263,7 @@ def _edge_rates(edge: Edge, rows: Sequence[FamilySwitch]) -> EdgeRates:
         Rate.of(row.holds(edge, Direction.ORIGINAL) for row in rows),
         Rate.of(row.holds(edge, Direction.COUNTERFACTUAL) for row in rows),
         Rate.of(row.switched(edge) for row in rows),
-        {direction: mean(values) for direction, values in margins.items()},
+        {direction: mean_or_none(values) for direction, values in margins.items()},
     )
 
 
@@ -285,8 +285,8 @@ def compare_systems(
     """
     systems, benchmarks, table = _tabulate(rows)
     # Every model is scored on the same families, so all share the resampled ones: differences are paired.
-    design = shared_questions(benchmarks, backbones=1, seeds=1)
-    replicates = bootstrap_settings(table, design, rng=rng, resamples=resamples)
+    design = shared_questions_design(benchmarks, backbones=1, seeds=1)
+    replicates = bootstrap_setting_means(table, design, rng=rng, resamples=resamples)
 
     def contrast(system: int, edge: int) -> SwitchContrast:
         column = system * len(Edge) + edge
@@ -298,7 +298,7 @@ def compare_systems(
     }
 
 
-def _tabulate(rows: Sequence[FamilySwitch]) -> tuple[list[str], Strata, SettingTable]:
+def _tabulate(rows: Sequence[FamilySwitch]) -> tuple[list[str], StratifiedDesign, SettingScores]:
     """Return the models, the benchmark of each family, and a table with a column for every edge of every model."""
     system, systems = encode_labels([row.system for row in rows])
     family, families = encode_labels([(row.benchmark, row.family_id) for row in rows])
@@ -317,4 +317,4 @@ def _tabulate(rows: Sequence[FamilySwitch]) -> tuple[list[str], Strata, SettingT
         )
     flat = (1, 1, len(families), -1)  # (backbones, seeds, families, systems * edges)
     benchmark, _ = encode_labels([name for name, _ in families])
-    return systems, Strata(benchmark), SettingTable(hits.reshape(flat), counted.reshape(flat))
+    return systems, StratifiedDesign(benchmark), SettingScores(hits.reshape(flat), counted.reshape(flat))

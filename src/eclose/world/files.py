@@ -9,17 +9,17 @@ from eclose.core.family import Family
 from eclose.core.verdict import SettledVerdict
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.step import PipelineStep, PipelineStepResult, run_pipeline_steps
-from eclose.world.faulty.bad_sources import PlantedDefect, make_sources
-from eclose.world.make.families import make_family
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import FailureRates, break_item_response
+from eclose.world.faulty.bad_sources import PlantedSourceDefect, make_world_sources
+from eclose.world.make.families import make_world_family
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import ModelFailureRates, break_response_at_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
-def write_questions(
+def write_world_questions(
     out: Path, questions: int, *, profile: str, seed: int, failures: Mapping[str, float], **options: Any
 ) -> list[PipelineStepResult]:
     """Write ``instances.jsonl``, ``responses.jsonl``, and ``planted.jsonl`` with the true labels of the responses.
@@ -33,17 +33,19 @@ def write_questions(
         PipelineStep("world responses", broken, (), out / "responses.jsonl"),
         PipelineStep("world planted", broken, (), out / "planted.jsonl"),
     ]
-    return run_pipeline_steps(steps, _make_questions(profile, seed, questions, FailureRates(failures)), **options)
+    return run_pipeline_steps(steps, _make_questions(profile, seed, questions, ModelFailureRates(failures)), **options)
 
 
-def write_families(out: Path, families: int, *, profile: str, seed: int, **options: Any) -> list[PipelineStepResult]:
+def write_world_families(
+    out: Path, families: int, *, profile: str, seed: int, **options: Any
+) -> list[PipelineStepResult]:
     """Write ``families.jsonl``; items that admit no family are counted as rejected."""
     settings = {"profile": profile, "seed": seed, "families": families}
     step = PipelineStep("world families", settings, (), out / "families.jsonl")
     return run_pipeline_steps([step], _make_families(profile, seed, families), **options)
 
 
-def write_sources(
+def write_world_sources(
     out: Path, sources: int, *, profile: str, seed: int, ineligible: float, **options: Any
 ) -> list[PipelineStepResult]:
     """Write ``sources.jsonl``, and ``sources.planted.jsonl`` with the defect of each; ``ineligible`` is their share."""
@@ -55,10 +57,12 @@ def write_sources(
     return run_pipeline_steps(steps, _make_sources(profile, seed, sources, ineligible), **options)
 
 
-def _make_questions(profile: str, seed: int, count: int, failures: FailureRates) -> Iterator[list[ReadRecord[Any]]]:
+def _make_questions(
+    profile: str, seed: int, count: int, failures: ModelFailureRates
+) -> Iterator[list[ReadRecord[Any]]]:
     """Yield the instance of each item, a response that may fail, and the true labels of the response."""
-    for number, item in enumerate(islice(make_items(profile, seed), count), start=1):
-        broken = break_item_response(item, failures)
+    for number, item in enumerate(islice(make_world_items(profile, seed), count), start=1):
+        broken = break_response_at_rates(item, failures)
         response, instance = broken.response, item.instance
         planted = SettledVerdict(response.id, instance.id, broken.verdict, instance.benchmark, response.source)
         # Not every question admits every failure; the manifest counts the requests that could not be met.
@@ -75,10 +79,10 @@ def _make_questions(profile: str, seed: int, count: int, failures: FailureRates)
 def _make_families(profile: str, seed: int, count: int) -> Iterator[list[ReadRecord[Any]]]:
     """Yield one record for each item until there are ``count`` families."""
     accepted = 0
-    for number, item in enumerate(make_items(profile, seed), start=1):
+    for number, item in enumerate(make_world_items(profile, seed), start=1):
         if accepted == count:
             return
-        family = make_family(item)
+        family = make_world_family(item)
         if isinstance(family, Family):
             accepted += 1
             yield [ReadRecord(f"item {number}", value=family)]
@@ -88,6 +92,6 @@ def _make_families(profile: str, seed: int, count: int) -> Iterator[list[ReadRec
 
 def _make_sources(profile: str, seed: int, count: int, ineligible: float) -> Iterator[list[ReadRecord[Any]]]:
     """Yield each source with its defect, which the source itself does not tell."""
-    for number, (source, kind) in enumerate(make_sources(profile, seed, count, ineligible), start=1):
+    for number, (source, kind) in enumerate(make_world_sources(profile, seed, count, ineligible), start=1):
         where = f"source {number}"
-        yield [ReadRecord(where, value=source), ReadRecord(where, value=PlantedDefect(source.id, kind))]
+        yield [ReadRecord(where, value=source), ReadRecord(where, value=PlantedSourceDefect(source.id, kind))]

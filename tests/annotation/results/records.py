@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eclose.annotation.annotations import Annotation, ScreeningAnnotation, group_annotations
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, Screening, StepJudgment
-from eclose.core.response import Source
+from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, QuestionScreening, StepJudgment
+from eclose.core.response import ResponseSource
 
 SOUND, FILLER = StepJudgment(True, True), StepJudgment(False)
 L1, L2 = (StepJudgment(True, False, failure) for failure in (LocalFailure("L1"), LocalFailure("L2")))
@@ -22,7 +22,7 @@ def annotation(
 ):
     return Annotation(
         response, question or f"q of {response}", kind, asked, judge, judged(response, judge, steps, labels),
-        benchmark=more.pop("benchmark", "B"), source=more.pop("source", Source("m", "SFT", 7)), **more,
+        benchmark=more.pop("benchmark", "B"), source=more.pop("source", ResponseSource("m", "SFT", 7)), **more,
     )  # fmt: skip
 
 
@@ -40,5 +40,5 @@ def screening(question, judge, code=None, *, asked=2, benchmark="B", **more):
     """Return a screening: ineligible with a code, eligible without one."""
     reason = None if code is None else Ineligibility(code)
     return ScreeningAnnotation(
-        question, asked, judge, Screening(question, judge, code is None, reason), benchmark=benchmark, **more
+        question, asked, judge, QuestionScreening(question, judge, code is None, reason), benchmark=benchmark, **more
     )

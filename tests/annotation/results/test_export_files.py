@@ -18,8 +18,8 @@ from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import export_annotations
 from eclose.annotation.results.flat_tables import LABELS
 from eclose.annotation.results.formats import LabelExportFormat
-from eclose.core.judgment import Judgment, Screening
-from eclose.core.response import Source
+from eclose.core.judgment import Judgment, QuestionScreening
+from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import read_judged_cases
@@ -60,7 +60,7 @@ def test_what_holds_is_written_as_judgments_verdicts_and_labels(out):
     assert (verdicts[0].instance_id, verdicts[0].benchmark, verdicts[0].source) == (
         "q of r1",
         "B",
-        Source("m", "SFT", 7),
+        ResponseSource("m", "SFT", 7),
     )
     first, second = lines(out / "labels.jsonl")
     assert (first["origin"], first["annotators"]) == ("agreed", ["A1", "A2"])
@@ -101,8 +101,8 @@ def test_everybody_s_own_word_is_there(out):
 
 def test_screening_is_in_the_layout_of_screen(out):
     write(out)
-    (one,) = read_records(out / "screening.jsonl", Screening)
-    assert one == Screening("q1", "people", True)
+    (one,) = read_records(out / "screening.jsonl", QuestionScreening)
+    assert one == QuestionScreening("q1", "people", True)
 
 
 def test_the_manifest_names_every_file_by_its_hash(out):
@@ -160,7 +160,7 @@ HOSTILE = ["=HYPERLINK(1)", "+x", "-x", "@x", "\tx", "\rx", "\nx", "＝x", "＋x
 
 
 def test_no_cell_of_a_table_is_a_formula(out):
-    rows = [annotation(text, who, question=text, benchmark=text, source=Source(text, text, -1))
+    rows = [annotation(text, who, question=text, benchmark=text, source=ResponseSource(text, text, -1))
             for text in HOSTILE for who in ("=A1", "@A2")]  # fmt: skip
     screens = [screening(text, who, benchmark=text) for text in HOSTILE for who in ("=S1", "@S2")]
     write(out, AnnotationSet(grouped(*rows), grouped_questions(screens)), formats=[LabelExportFormat.CSV])

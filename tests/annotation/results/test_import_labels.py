@@ -18,13 +18,13 @@ from eclose.annotation.results.formats import LabelExportFormat
 from eclose.annotation.results.import_labels import NOT_LABELLED, read_label_files, read_run_material
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Criterion, LocalFailure, StepJudgment
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import encode_json_line, write_records
 
 RUN = AnnotationMaterial(
     {"q1": Instance("q1", "Who?", (Passage("p", "T", "t"),), "Ann", benchmark="B")},
-    {"r1": Response("r1", "q1", Trace.of("a"), "Ann", Source("m"))},
+    {"r1": Response("r1", "q1", Trace.of("a"), "Ann", ResponseSource("m"))},
 )
 
 
@@ -53,7 +53,7 @@ def test_a_table_is_read_and_settled(tmp_path):
     )
     (one,) = read_label_files([path]).annotations.responses
     assert (one.kind, one.required, one.final.origin) == (AnnotationTaskKind.SHORT, 2, LabelOrigin.AGREED)
-    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m", None, 7))
+    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", ResponseSource("m", None, 7))
     assert one.final.judgment.verdict.reliable is True
 
 
@@ -98,7 +98,7 @@ def test_a_run_knows_the_question_and_where_it_comes_from(tmp_path):
     del given["question_id"]
     path = table(tmp_path / "l.csv", given)
     (one,) = read_label_files([path], run=RUN).annotations.responses
-    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", Source("m"))
+    assert (one.question_id, one.benchmark, one.source) == ("q1", "B", ResponseSource("m"))
     with pytest.raises(UserError, match=r"l\.csv row 2: question_id: is empty; add the column, or name the run"):
         read_label_files([path])
     other = table(tmp_path / "o.csv", row("r9"), row(question_id="q7"))

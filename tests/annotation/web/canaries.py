@@ -30,7 +30,7 @@ from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import DATABASE, AnnotationProject, AnnotationProjectSettings, create_annotation_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace
-from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.auditing import AuditorMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 from eclose.store.ledger.database import make_database_engine
 
@@ -132,7 +132,7 @@ def _response(canaries: Canaries, name: str, instance: Instance, *, answered: bo
     )
 
 
-def _family(canaries: Canaries, name: str) -> DisclosedFamily:
+def _family(canaries: Canaries, name: str) -> AuditorMaterial:
     def words() -> str:
         return canaries.words("family", name)
 
@@ -141,7 +141,7 @@ def _family(canaries: Canaries, name: str) -> DisclosedFamily:
 
     passages = tuple(DisclosedPassage(index, words(), words()) for index in range(2))
     changed = DisclosedPassage(1, words(), words())
-    return DisclosedFamily(
+    return AuditorMaterial(
         words(), words(), (words(),), passages, steps(), words(), changed, steps(), words(), words(), steps(), words()
     )
 

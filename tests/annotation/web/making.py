@@ -14,11 +14,11 @@ from eclose.annotation.submissions import TaskPageContent
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.core.response import Response, Trace
 from eclose.protocol import annotator_material, disclosure
-from eclose.protocol.auditing import DisclosedFamily
-from eclose.protocol.prompts import load_text
+from eclose.protocol.auditing import AuditorMaterial
+from eclose.protocol.prompts import load_prompt_text
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
-from eclose.world.make.families import make_families
-from eclose.world.make.instances import make_items
+from eclose.world.make.families import make_world_families
+from eclose.world.make.instances import make_world_items
 
 TASK, KEY, CSRF = "tAsk-4nQ", "kEy-77", "cSrf-31"
 ANNOTATOR = Person(3, "ann", PersonRole.ANNOTATOR, AnnotatorPool.RESPONSES, active=True)
@@ -31,7 +31,7 @@ ASIDE = ("Let us look at the passages one after the other.", "So the chain is co
 @cache
 def material(steps: int = 8):
     """A question with twenty passages, and a response with so many steps."""
-    item = next(one for one in make_items("musique", 3) if len(one.instance.evidence) == 20)
+    item = next(one for one in make_world_items("musique", 3) if len(one.instance.evidence) == 20)
     made = break_response(item, FailurePlan(), "1")
     assert made is not None
     texts = (ASIDE * steps)[:1] + made.response.trace.texts + ASIDE[1:] * steps
@@ -40,10 +40,10 @@ def material(steps: int = 8):
 
 
 @cache
-def a_family() -> DisclosedFamily:
+def a_family() -> AuditorMaterial:
     """A family with one of its edits."""
-    family = next(make_families("hotpot", 5))
-    return DisclosedFamily.of(family, family.evidence_edits[0])
+    family = next(make_world_families("hotpot", 5))
+    return AuditorMaterial.of(family, family.evidence_edits[0])
 
 
 def disclose(kind: AnnotationTaskKind, name: str, instance, response: Response, *, hide: bool = False):
@@ -53,9 +53,9 @@ def disclose(kind: AnnotationTaskKind, name: str, instance, response: Response, 
     return {
         "S": lambda: disclosure.disclose_for_eligibility(instance),
         "A": lambda: disclosure.disclose_for_soundness(instance, response),
-        "B": lambda: annotator_material.disclose_trace(instance, response, hide_evidence=hide),
-        "C": lambda: annotator_material.disclose_answer(instance, response, hide_evidence=hide),
-        "D": lambda: annotator_material.disclose_reference(instance, response, hide_evidence=hide),
+        "B": lambda: annotator_material.disclose_trace_to_annotator(instance, response, hide_evidence=hide),
+        "C": lambda: annotator_material.disclose_answer_to_annotator(instance, response, hide_evidence=hide),
+        "D": lambda: annotator_material.disclose_reference_to_annotator(instance, response, hide_evidence=hide),
     }[name]()
 
 
@@ -78,7 +78,7 @@ def sheet(
         form=form,
         material=disclosed,
         key=KEY,
-        guideline=load_text(form.guideline).text,
+        guideline=load_prompt_text(form.guideline).text,
         **settings,
     )
 

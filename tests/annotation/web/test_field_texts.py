@@ -9,7 +9,7 @@ import pytest
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import PASSES, AnnotationPass, AnnotationTaskKind, FormField, find_form_problems
 from eclose.annotation.web import field_texts
-from eclose.protocol.prompts import Reader, load_text
+from eclose.protocol.prompts import GuidelineReader, load_prompt_text
 
 FORMS = [(kind, form) for kind, forms in PASSES.items() for form in forms]
 ALL_FIELDS = {field.name: field for _, form in FORMS for field in form.fields}
@@ -67,7 +67,7 @@ def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
 @pytest.mark.parametrize("field", ALL_FIELDS)
 def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
     text = field_texts.read_guideline_excerpt(field)
-    whole = load_text(field_texts.FIELDS[field].excerpt.text).text_for(Reader.PEOPLE)
+    whole = load_prompt_text(field_texts.FIELDS[field].excerpt.text).text_for(GuidelineReader.PEOPLE)
     assert len(text) > 60
     assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
     assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
@@ -79,7 +79,7 @@ def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(
     kind: AnnotationTaskKind, form: AnnotationPass
 ):
     texts = field_texts.read_pass_guidelines(form)
-    assert texts[0] == load_text(form.guideline).text_for(Reader.PEOPLE)
+    assert texts[0] == load_prompt_text(form.guideline).text_for(GuidelineReader.PEOPLE)
     for field in form.fields:
         assert any(field_texts.read_guideline_excerpt(field.name).splitlines()[-1] in text for text in texts)
 

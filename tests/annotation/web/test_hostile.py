@@ -23,7 +23,7 @@ from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace
-from eclose.protocol.auditing import DisclosedFamily
+from eclose.protocol.auditing import AuditorMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
 LONG = 300
@@ -34,7 +34,7 @@ addEventListener("securitypolicyviolation", (event) => violations.push(event.vio
 """
 
 
-def family_of(texts) -> DisclosedFamily:
+def family_of(texts) -> AuditorMaterial:
     # Half a character and NUL are in no record that can be read, and a family is read as one.
     texts = [text for text in texts if "\0" not in text and text.isprintable() | text.isascii()]
     whole = "\n".join(texts)
@@ -42,7 +42,7 @@ def family_of(texts) -> DisclosedFamily:
     steps = tuple(DisclosedStep(number, text) for number, text in enumerate(texts, 1))
     changed = DisclosedPassage(0, texts[1], whole)
     last = (changed, steps[::-1], texts[0], whole, steps, whole)
-    return DisclosedFamily(whole, whole, tuple(texts), passages, steps, whole, *last)
+    return AuditorMaterial(whole, whole, tuple(texts), passages, steps, whole, *last)
 
 
 @contextmanager

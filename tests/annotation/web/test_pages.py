@@ -27,8 +27,8 @@ from tests.diagnosis.report.hostile import PAYLOADS
 from eclose.annotation.forms import PASSES, AnnotationTaskKind, FormProblem
 from eclose.annotation.queues import TaskProgress
 from eclose.annotation.web import field_texts, pages
-from eclose.core.show_invisible import reveal_invisible
-from eclose.protocol.annotator_material import ReferenceMaterial
+from eclose.core.show_invisible import reveal_invisible_chars
+from eclose.protocol.annotator_material import AnnotatorReferenceMaterial
 from eclose.protocol.material_json import DisclosedPassage
 
 WORK = AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT, AnnotationTaskKind.SCREENING, AnnotationTaskKind.FAMILY
@@ -197,7 +197,7 @@ def test_an_amendment_has_no_drafts_and_goes_where_it_is_told():
 
 
 def test_no_answer_is_said_to_be_none():
-    shown = ReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
+    shown = AnnotatorReferenceMaterial("Where?", (DisclosedPassage(0, "a", "b"),), "c", None, "d", ("e", "f"))
     text = " ".join(Reader(work(sheet(name="D", material=shown))).text.split())
     assert "No answer was submitted." in text
     assert "d also: e; f" in text
@@ -248,7 +248,7 @@ def test_home_says_what_is_next():
 
 def test_hostile_text_stays_text():
     for text in PAYLOADS:
-        shown = ReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
+        shown = AnnotatorReferenceMaterial(text, (DisclosedPassage(0, text, text),), text, text, text, (text,))
         html = work(sheet(name="D", material=shown))
         tags = {tag for tag, _ in Reader(html).elements}
         assert not tags & {
@@ -264,7 +264,7 @@ def test_hostile_text_stays_text():
             "audio",
             "marquee",
         }
-        assert reveal_invisible(text).split("\n")[0].strip() in Reader(html).text
+        assert reveal_invisible_chars(text).split("\n")[0].strip() in Reader(html).text
 
 
 def test_markup_in_a_guideline_stays_text():

@@ -28,7 +28,7 @@ from eclose.calls.cache import replay_model
 from eclose.models.interface import Request
 from eclose.models.openai.endpoint import Route
 from eclose.store.ledger.ledger import Ledger
-from eclose.world.server.app import ModelServer, serve
+from eclose.world.server.app import ModelServer, open_model_server
 from eclose.world.server.batches import BatchBehaviour
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 
@@ -147,7 +147,7 @@ MOMENTS = [
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at_any_moment_a_run_goes_on(tmp_path, moment):
     async def main() -> None:
-        async with serve(registry(), batches=BatchBehaviour(shuffled=True)) as server:
+        async with open_model_server(registry(), batches=BatchBehaviour(shuffled=True)) as server:
             assert not await start(server, tmp_path, moment)
             assert await start(server, tmp_path, "never")
             await check(server, tmp_path)
@@ -160,7 +160,7 @@ def test_killed_again_and_again_a_run_comes_to_its_end(tmp_path):
     rng = random.Random(1)
 
     async def main() -> None:
-        async with serve(registry(), batches=BatchBehaviour(shuffled=True, late=1)) as server:
+        async with open_model_server(registry(), batches=BatchBehaviour(shuffled=True, late=1)) as server:
             for kills in itertools.count():  # noqa: B007 - how many it took
                 step = rng.choice(["save", "save", "save", "upload", "create", "intend"])
                 moment = f"{rng.choice(['before', 'after'])} {step} {rng.randrange(1, 4)}"

@@ -20,9 +20,9 @@ from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import find_model
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.roles.request_handlers import build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.batches import BatchBehaviour
 
 QUICK = BatchSettings(poll=0.0, first_wait=0.0)
@@ -36,7 +36,7 @@ def instances(tmp_path):
 
 def test_responses_are_those_of_single_calls_and_all_of_them_come_from_a_batch(instances, tmp_path):
     lines = []
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         generate(instances, server, tmp_path / "single")
         generate(instances, server, tmp_path / "batch", batch=QUICK, notify=lines.append)
         again = generate(instances, server, tmp_path / "batch", batch=QUICK)
@@ -52,7 +52,7 @@ def test_responses_are_those_of_single_calls_and_all_of_them_come_from_a_batch(i
 
 def test_requests_that_a_batch_leaves_open_are_sent_as_single_calls(instances, tmp_path):
     lines = []
-    with ServerThread(build_world_registry(), batches=BatchBehaviour(stop_after=5)) as server:
+    with ModelServerThread(build_world_handlers(), batches=BatchBehaviour(stop_after=5)) as server:
         result = generate(instances, server, tmp_path / "run", batch=QUICK, notify=lines.append)
         assert paid(server) == 12
     assert "5 requests answered in batches, 7 left for single calls" in lines[1]
@@ -62,7 +62,7 @@ def test_requests_that_a_batch_leaves_open_are_sent_as_single_calls(instances, t
 def test_the_budget_counts_batches_at_their_price(instances, tmp_path):
     prices = tmp_path / "prices.yaml"
     prices.write_text("127.0.0.1/world: {input: 1, output: 2}\n")
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         costs = [
             generate(
                 instances, server, tmp_path / name, calls=CallSettings(prices=prices, budget=5), batch=batch
@@ -75,11 +75,11 @@ def test_the_budget_counts_batches_at_their_price(instances, tmp_path):
 def test_every_question_to_a_judge_takes_a_round(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
-    items = list(islice(make_items("short-easy", 3), 4))
+    items = list(islice(make_world_items("short-easy", 3), 4))
     jsonl.write_records(run / "instances.jsonl", (item.instance for item in items))
     broken = [break_response(item, plan, "x") for item in items for plan in FAILURE_PLANS[:4]]
     jsonl.write_records(run / "responses.jsonl", (response.response for response in broken if response is not None))
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         judge = find_model("world", base_url=server.base_url)
         outputs, lines, bills = [], [], []
         for name, batch in (("single", None), ("batch", QUICK)):
@@ -95,7 +95,7 @@ def test_every_question_to_a_judge_takes_a_round(tmp_path):
 
 
 def test_the_command_sends_batches(instances, tmp_path):
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         arguments = [instances, "--model", server.base_url, "--no-price", "--out", tmp_path / "run"]
         result = CliRunner().invoke(app, ["generate", *map(str, arguments), "--batch", "--batch-poll", "0"])
     assert result.exit_code == 0, result.output
@@ -104,7 +104,7 @@ def test_the_command_sends_batches(instances, tmp_path):
 
 
 def test_what_has_no_batches_is_refused_before_anything_is_sent(instances, tmp_path):
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         generate(instances, server, tmp_path / "run")
         (tmp_path / "run" / "responses.jsonl").unlink()
         (tmp_path / "run" / "responses.jsonl.manifest.json").unlink()

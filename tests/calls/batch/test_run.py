@@ -27,10 +27,10 @@ from eclose.models.interface import Decoding, ReplySchema, Request
 from eclose.models.openai.endpoint import Endpoint, Route
 from eclose.models.openai.failures import CallFailure
 from eclose.store.ledger.ledger import Ledger
-from eclose.world.server.app import ModelServer, serve
+from eclose.world.server.app import ModelServer, open_model_server
 from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, ScriptedReply
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -105,7 +105,7 @@ async def rig(
     text: Callable[[ChatRequest], ScriptedReply] = echo,
 ) -> AsyncIterator[Rig]:
     async with (
-        serve(registry(text), behaviour, batches=batches) as server,
+        open_model_server(registry(text), behaviour, batches=batches) as server,
         Ledger.open(tmp_path / "ledger.db", run="a") as ledger,
     ):
         yield Rig(server, ledger, tmp_path / "batches")
@@ -391,7 +391,9 @@ def test_requests_that_failed_are_in_the_error_file_and_stay_unanswered(tmp_path
     run(main())
 
 
-@pytest.mark.parametrize("fault, reason", [(Fault.SERVER_ERROR, "transient"), (Fault.RATE_LIMIT, "rate_limit")])
+@pytest.mark.parametrize(
+    "fault, reason", [(ServerFault.SERVER_ERROR, "transient"), (ServerFault.RATE_LIMIT, "rate_limit")]
+)
 def test_a_batch_in_which_everything_failed_has_no_output(tmp_path, fault, reason):
     async def main() -> None:
         async with rig(tmp_path, behaviour=always(fault)) as at, at.open() as batches:
@@ -405,7 +407,7 @@ def test_a_batch_in_which_everything_failed_has_no_output(tmp_path, fault, reaso
 
 def test_bad_answers_are_answers_and_raised_as_online(tmp_path):
     async def main() -> None:
-        async with rig(tmp_path, behaviour=always(Fault.REFUSAL)) as at, at.open(price=PRICE) as batches:
+        async with rig(tmp_path, behaviour=always(ServerFault.REFUSAL)) as at, at.open(price=PRICE) as batches:
             submitted = await batches.submit(records(2))
             collected = await batches.collect()
             check(submitted, collected)

@@ -24,7 +24,7 @@ from tests.world.serving import registry
 from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_on_ray
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.ledger import Ledger
-from eclose.world.server.app import ServerThread
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import ScriptedReply
 from eclose.world.server.faults import ServerBehaviour
 
@@ -96,7 +96,7 @@ class Rig:
         lines = [json.dumps({"id": name, "text": text}) + "\n" for name, text in self.texts.items()]
         (folder / "items.jsonl").write_text("".join(lines))
         (folder / "pids").mkdir()
-        self.server = ServerThread(registry(self._answer), ServerBehaviour(latency=LATENCY))
+        self.server = ModelServerThread(registry(self._answer), ServerBehaviour(latency=LATENCY))
 
     def _answer(self, request):
         text = request.messages[-1]["content"]

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from eclose.cli.main import app
 from eclose.store.records import jsonl
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 @pytest.fixture
 def families():
-    return list(islice(make_families("short-easy", 9), 4))
+    return list(islice(make_world_families("short-easy", 9), 4))
 
 
 def validated(path, *flags, code=0):

@@ -12,12 +12,12 @@ from eclose.core.edits import TextReplacement
 from eclose.core.family import FamilyFinding, PassageIntervention
 from eclose.protocol.auditing import MARKS
 from eclose.store.records.jsonl import ReadRecord
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 @cache
 def world(count=4):
-    return tuple(islice(make_families("2wiki", 1), count))
+    return tuple(islice(make_world_families("2wiki", 1), count))
 
 
 def family(name, dataset, number=0):
@@ -29,7 +29,9 @@ def family(name, dataset, number=0):
         id=f"SECRET-{name}",
         source=replace(base.source, id=f"SECRET-SOURCE-{name}", benchmark=dataset),
         evidence_edits=tuple(
-            replace(edit, intervention=PassageIntervention("SECRET-CLAIM", (TextReplacement("SECRET-OLD", "SECRET-NEW"),)))
+            replace(
+                edit, intervention=PassageIntervention("SECRET-CLAIM", (TextReplacement("SECRET-OLD", "SECRET-NEW"),))
+            )
             for edit in base.evidence_edits
         ),
         question_edit=replace(base.question_edit, component="SECRET-COMPONENT"),

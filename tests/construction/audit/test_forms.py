@@ -13,8 +13,8 @@ from eclose.construction.audit.forms import CELL_LIMIT, FilledAuditForm, encode_
 from eclose.construction.audit.sample import draw_audit_sample
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
-from eclose.protocol.auditing import MARKS, AuditForm, DisclosedFamily
-from eclose.protocol.prompts import load_text
+from eclose.protocol.auditing import MARKS, AuditorMaterial, FamilyAuditForm
+from eclose.protocol.prompts import load_prompt_text
 
 NAMES = tuple(name for names in MARKS.values() for name in names)
 
@@ -50,7 +50,7 @@ def test_what_is_in_a_form_and_nothing_else():
 
 
 def test_the_guideline_defines_all_that_is_asked():
-    text = load_text("audit_family.md").text
+    text = load_prompt_text("audit_family.md").text
     assert [text.count(f"**{name}**") for name in NAMES] == [1] * len(NAMES)
 
 
@@ -149,14 +149,14 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\uff
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_text_is_a_formula_in_a_table(tmp_path, text):
     base = family("x", "A")
-    disclosed = DisclosedFamily.of(base, base.evidence_edits[0])
+    disclosed = AuditorMaterial.of(base, base.evidence_edits[0])
     disclosed = replace(
         disclosed, question=text, reference=text, aliases=(text,), answer=text, evidence_answer=text,
         edited_question=text,
         question_answer=text, passages=tuple(replace(passage, title=text, text=text) for passage in disclosed.passages),
         edited_passage=replace(disclosed.edited_passage, title=text), steps=(),
     )  # fmt: skip
-    form = AuditForm("f-1", disclosed)
+    form = FamilyAuditForm("f-1", disclosed)
     (row,) = rows(encode_audit_forms([form], AuditFormFormat.CSV))
     assert row["question asked"] == row["answer"] == row["changed question"] == row["reference"] == f"'{text}"
     for cell in row.values():
@@ -176,7 +176,7 @@ def test_ordinary_text_stays_as_it_is():
 
 def test_a_text_too_long_for_a_cell_is_refused_and_not_cut():
     form = forms(1)[0]
-    long = AuditForm("f-1", replace(form.shown, answer="x" * CELL_LIMIT))
+    long = FamilyAuditForm("f-1", replace(form.shown, answer="x" * CELL_LIMIT))
     with pytest.raises(UserError, match="--format jsonl"):
         encode_audit_forms([long], AuditFormFormat.CSV)
     assert encode_audit_forms([long], AuditFormFormat.JSONL)

@@ -18,7 +18,7 @@ from eclose.construction.audit.sample import (
     write_audit_folder,
 )
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.protocol.prompts import load_text
+from eclose.protocol.prompts import load_prompt_text
 from eclose.store.records.jsonl import ReadRecord, write_records
 
 SIZES = {"A": (50, 6), "B": (40, 5), "C": (60, 9)}
@@ -158,7 +158,7 @@ def test_the_folder(tmp_path):
     assert {path.name: new for path, new in written.items()} == dict.fromkeys(
         ["audit_family.md", "forms-1.jsonl", "forms-2.jsonl", "audit.json"], True
     )
-    assert (tmp_path / "audit_family.md").read_text() == load_text("audit_family.md").text
+    assert (tmp_path / "audit_family.md").read_text() == load_prompt_text("audit_family.md").text
     assert read_audit_key(tmp_path) == key
     for annotator in (1, 2):
         lines = (tmp_path / f"forms-{annotator}.jsonl").read_text().splitlines()

@@ -21,14 +21,14 @@ from eclose.errors import RecordError
 from eclose.store.records.jsonl import write_records
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 FUNNEL = {"world-short-easy": {"Sources": 15, "Packed": 10}, "unknown": {"Sources": 10, "Packed": 10}}
 
 
 @pytest.fixture(scope="module")
 def families():
-    generated = list(islice(make_families("short-easy", 7), 20))
+    generated = list(islice(make_world_families("short-easy", 7), 20))
     return generated[:10] + [
         replace(family, source=replace(family.source, benchmark=None)) for family in generated[10:]
     ]

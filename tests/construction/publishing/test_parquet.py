@@ -13,7 +13,7 @@ from eclose.core.edits import TextReplacement
 from eclose.core.family import FamilyFinding, FamilyProvenance, PassageIntervention
 from eclose.errors import RecordError, UserError
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -31,13 +31,14 @@ def families():
 
 
 def _made(count):
-    return islice(make_families("short-easy", 7), count)
+    return islice(make_world_families("short-easy", 7), count)
 
 
 def _full(family):
     findings = tuple(FamilyFinding("screen_seed", "m", reply, ("a",) * n, again=n == 1) for n, reply in enumerate(SAID))
     edit = replace(
-        family.evidence_edits[0], intervention=PassageIntervention("A claim.", (TextReplacement("old", "new"),), ("kept",))
+        family.evidence_edits[0],
+        intervention=PassageIntervention("A claim.", (TextReplacement("old", "new"),), ("kept",)),
     )
     return replace(
         family,

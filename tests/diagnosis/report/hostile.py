@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, Support
-from eclose.core.response import Response, Source, Trace
+from eclose.core.judgment import Criterion, Judgment, LocalFailure, StepJudgment, StepSupport
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.diagnosis.diagnose import JudgedCase
 from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import BaseComparison, ReportContext
@@ -98,9 +98,9 @@ def hostile_case(number: int, text: str) -> JudgedCase:
     """A response in which every text is hostile."""
     passages = (Passage(text, text, f"{text} quoted {text}"), Passage("1", text, text))
     instance = Instance(f"{text}#{number}", text, passages, text, (text,), benchmark=text, support_ids=(text,))
-    fails = StepJudgment(True, False, LocalFailure.INVALID_INFERENCE, Support(0, "quoted"), text)
-    lost = StepJudgment(True, True, None, Support(7, text), text)
-    holds = StepJudgment(True, True, None, Support(1, text), text)
+    fails = StepJudgment(True, False, LocalFailure.INVALID_INFERENCE, StepSupport(0, "quoted"), text)
+    lost = StepJudgment(True, True, None, StepSupport(7, text), text)
+    holds = StepJudgment(True, True, None, StepSupport(1, text), text)
     judgment = Judgment(
         f"{text}#{number}",
         text,
@@ -118,7 +118,13 @@ def hostile_case(number: int, text: str) -> JudgedCase:
         votes={"A": (True, False, None), "evidence": (True, True)},
     )
     response = Response(
-        f"{text}#{number}", instance.id, Trace.of(text, text), text, Source(text), completion=text, answer_lines=2
+        f"{text}#{number}",
+        instance.id,
+        Trace.of(text, text),
+        text,
+        ResponseSource(text),
+        completion=text,
+        answer_lines=2,
     )
     return JudgedCase(instance, response, judgment)
 

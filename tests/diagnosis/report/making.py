@@ -10,13 +10,13 @@ from dataclasses import replace
 from itertools import cycle, islice
 from random import Random
 
-from eclose.core.judgment import Criterion, Judgment, StepJudgment, Support
-from eclose.core.response import Source
+from eclose.core.judgment import Criterion, Judgment, StepJudgment, StepSupport
+from eclose.core.response import ResponseSource
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import Diagnosis, JudgedCase, diagnose_cases
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
-from eclose.world.make.instances import WorldItem, make_items
-from eclose.world.oracle.judge import judge
+from eclose.world.make.instances import WorldItem, make_world_items
+from eclose.world.oracle.judge import judge_by_oracle
 
 MODELS = {"atlas-70b": 0.78, "atlas-8b": 0.62, "brook-mini": 0.45, "cinder-32b-reasoner": 0.7}
 """How often each is reliable."""
@@ -25,7 +25,7 @@ BENCHMARKS = {"2wiki": "2wiki", "musique": "musique", "hotpot": "hotpot"}
 
 def make_questions(count: int, seed: int = 1) -> list[WorldItem]:
     """Questions of three kinds in turn."""
-    streams = [make_items(profile, seed) for profile in BENCHMARKS]
+    streams = [make_world_items(profile, seed) for profile in BENCHMARKS]
     return [next(stream) for stream in islice(cycle(streams), count)]
 
 
@@ -46,8 +46,8 @@ def _case(item: WorldItem, model: str, number: int, rng: Random) -> JudgedCase:
         broken = break_response(
             item, FailurePlan() if rng.random() < MODELS[model] else rng.choice(FAILURE_PLANS), f"{number}"
         )
-    response = replace(broken.response, id=f"{item.instance.id}/{model}/{number}", source=Source(model))
-    judgment = judge(item.instance, broken.response)
+    response = replace(broken.response, id=f"{item.instance.id}/{model}/{number}", source=ResponseSource(model))
+    judgment = judge_by_oracle(item.instance, broken.response)
     return JudgedCase(item.instance, response, _enriched(replace(judgment, response_id=response.id), broken, item, rng))
 
 
@@ -89,7 +89,7 @@ def _quoted(step: StepJudgment, text: str, item: WorldItem) -> StepJudgment:
     sentences = re.split(r"(?<=[.!?])\s+", step.support.quote)
     words = set(re.findall(r"\w+", text))
     best = max(sentences, key=lambda sentence: len(words & set(re.findall(r"\w+", sentence))))
-    return replace(step, support=Support(step.support.passage_index, best), reason=reason)
+    return replace(step, support=StepSupport(step.support.passage_index, best), reason=reason)
 
 
 def make_diagnosis(cases: list[JudgedCase], resamples: int = 200) -> Diagnosis:

@@ -15,7 +15,7 @@ from tests.diagnosis.report.making import make_diagnosis
 from tests.diagnosis.test_diagnose import FAILS, HOLDS, case
 
 from eclose.core.instance import Passage
-from eclose.core.judgment import Criterion, StepJudgment, Support
+from eclose.core.judgment import Criterion, StepJudgment, StepSupport
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer_filters import FACETS, OUTCOMES, derive_response_facts
@@ -77,7 +77,7 @@ def test_one_id_under_two_sets_of_passages_keeps_both():
 @given(st.text(max_size=20), st.text(min_size=1, max_size=9), st.text(max_size=9))
 def test_a_quote_is_found_where_a_browser_counts_it(before, quote, after):
     text = before + quote + after
-    entry = case(steps=(StepJudgment(True, True, support=Support(0, quote)),))
+    entry = case(steps=(StepJudgment(True, True, support=StepSupport(0, quote)),))
     entry = replace(entry, instance=replace(entry.instance, evidence=(Passage("0", "", text),)))
     (detail,) = opened([entry])[1]
     passage, start, end = detail["steps"][0][5]
@@ -87,7 +87,7 @@ def test_a_quote_is_found_where_a_browser_counts_it(before, quote, after):
 
 
 def test_a_quote_that_is_nowhere_is_kept_as_it_is():
-    supports = [Support(0, "Lima"), Support(5, "Arica"), Support(-1, "Arica"), Support(0, "")]
+    supports = [StepSupport(0, "Lima"), StepSupport(5, "Arica"), StepSupport(-1, "Arica"), StepSupport(0, "")]
     entry = case(steps=tuple(StepJudgment(True, True, support=support) for support in supports))
     (detail,) = opened([entry])[1]
     assert [step[5] for step in detail["steps"]] == [[0, "Lima"], [5, "Arica"], [-1, "Arica"], [0, ""]]

@@ -13,7 +13,7 @@ from tests.diagnosis.report.hostile import PAYLOADS, hostile_case, hostile_cases
 from tests.diagnosis.report.making import make_diagnosis
 from tests.diagnosis.report.test_summary import agreeing
 
-from eclose.core.show_invisible import reveal_invisible
+from eclose.core.show_invisible import reveal_invisible_chars
 from eclose.diagnosis.report import html as module
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.html import render_report_page
@@ -161,9 +161,9 @@ def test_hostile_text_adds_no_element_and_no_attribute(payload):
 
 
 def test_what_acts_without_being_seen_is_shown_by_name():
-    assert reveal_invisible("a\u202eb\u200bc\x00d\U000e0041") == "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩d⟨U+E0041⟩"
-    assert reveal_invisible("one\r\ntwo\rthree") == "one\ntwo⟨U+000D⟩three"
-    assert reveal_invisible("tab\tline\nد‌ر 👩‍🚀 é") == "tab\tline\nد‌ر 👩‍🚀 é"
+    assert reveal_invisible_chars("a\u202eb\u200bc\x00d\U000e0041") == "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩d⟨U+E0041⟩"
+    assert reveal_invisible_chars("one\r\ntwo\rthree") == "one\ntwo⟨U+000D⟩three"
+    assert reveal_invisible_chars("tab\tline\nد‌ر 👩‍🚀 é") == "tab\tline\nد‌ر 👩‍🚀 é"
     page_html = render_report_page(
         make_diagnosis(hostile_cases(), resamples=5), hostile_cases(), hostile_notes("a\u202eb\x00")
     )

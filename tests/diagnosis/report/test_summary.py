@@ -11,7 +11,7 @@ from tests.diagnosis.report.making import MODELS, make_diagnosis
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.judgment import Criterion
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.markdown import render_markdown_report
@@ -244,7 +244,7 @@ def test_how_steady_the_judge_is_is_told_where_it_was_asked_again():
 
 
 def test_a_judge_of_the_models_own_family_is_a_caution():
-    own = replace(case(), response=replace(case().response, source=Source("qwen/qwen3-8b")))
+    own = replace(case(), response=replace(case().response, source=ResponseSource("qwen/qwen3-8b")))
     own = replace(own, judgment=replace(own.judgment, judge="openai/qwen2.5-72b"))
     output = list_report_cautions(make_diagnosis([own]), ReportContext())
     assert any("openai/qwen2.5-72b is of the family of qwen/qwen3-8b, whose" in item for item in output)

@@ -13,11 +13,11 @@ pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip insta
 from inspect_ai import eval_async
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
-from eclose.protocol.response_prompt import parse_input
+from eclose.protocol.response_prompt import parse_question_message
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
-from eclose.world.roles.judge import register_judge
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.judge import register_judge_handlers
+from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 
 WORLD = "openai-api/world/world"
@@ -34,7 +34,7 @@ def planted(count):
     """Questions of the world, each with a response that fails in another way, and what a judge must say of it."""
     made = []
     plans = (FailurePlan(), *FAILURE_PLANS)
-    for place, item in enumerate(islice(make_items("short-easy", 3), count)):
+    for place, item in enumerate(islice(make_world_items("short-easy", 3), count)):
         rotated = (*plans[5 * place % len(plans) :], *plans)
         made.append((item.instance, next(found for plan in rotated if (found := break_response(item, plan, "x")))))
     return made
@@ -55,14 +55,14 @@ def scripted(answer):
 def planted_answers(cases):
     """What the planted responses say, by the question asked."""
     by_question = {instance.question: made.response.completion for instance, made in cases}
-    return lambda text: by_question[parse_input(text)[0]]
+    return lambda text: by_question[parse_question_message(text)[0]]
 
 
 @contextmanager
 def world(cases=(), behaviour=None, *, monkeypatch, seen=None):
     """A server that gives the planted responses and judges exactly, under the name ``openai-api/world/world``."""
     registry = HandlerRegistry()
-    register_judge(registry)
+    register_judge_handlers(registry)
     answer = planted_answers(cases)
 
     def respond(request):
@@ -71,7 +71,7 @@ def world(cases=(), behaviour=None, *, monkeypatch, seen=None):
         return ScriptedReply(answer(request.messages[-1]["content"]))
 
     registry.register(None, respond)
-    with ServerThread(registry, behaviour) as server:
+    with ModelServerThread(registry, behaviour) as server:
         monkeypatch.setenv("WORLD_API_KEY", "none")
         monkeypatch.setenv("WORLD_BASE_URL", server.base_url)
         yield server

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from eclose.cli.main import app
 from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
-from eclose.core.response import Response, Source
+from eclose.core.response import Response, ResponseSource
 from eclose.errors import UserError
 from eclose.integrations.inspect.cases import parse_score_labels, read_recorded_response
 from eclose.integrations.inspect.export_log import export_run_to_inspect
@@ -71,7 +71,9 @@ def folder(tmp_path_factory):
     for place, (_, made) in enumerate(cases):
         for method in (None, "SFT") if place < 4 else (None,):
             response = replace(
-                made.response, id=f"{made.response.id}-{method}", source=Source("house/model", method, method and 3)
+                made.response,
+                id=f"{made.response.id}-{method}",
+                source=ResponseSource("house/model", method, method and 3),
             )
             responses.append(response)
             judgments.append(replace(judgment_of(made), response_id=response.id))
@@ -266,7 +268,7 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
     assert (read.left_out, read.checked, read.stale) == ((), True, ())
     assert read.rejected["responses.jsonl (data from-inspect)"] == {"refusal": 1}
     assert {case.instance.id: case.verdict for case in found} == {one.id: made.verdict for one, made in cases[:3]}
-    assert {case.response.source for case in found} == {Source("mockllm/model")}
+    assert {case.response.source for case in found} == {ResponseSource("mockllm/model")}
     again = CliRunner().invoke(app, ["data", "from-inspect", log.location, "--out", str(folder)])
     assert again.output.count("nothing to do") == 3
     back = CliRunner().invoke(app, ["data", "to-inspect", str(folder), "--out", str(tmp_path / "logs")])
@@ -280,7 +282,9 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", [Source("world saboteur"), Source("openai/gpt-x", "SFT", 3), None], ids=str)
+@pytest.mark.parametrize(
+    "source", [ResponseSource("world saboteur"), ResponseSource("openai/gpt-x", "SFT", 3), None], ids=str
+)
 def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, monkeypatch, source):
     run, cases = tmp_path / "run", planted(3)
     run.mkdir()

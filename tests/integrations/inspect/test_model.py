@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from eclose.calls.client import CallSettings
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment
-from eclose.core.model_family import same_family
+from eclose.core.model_family import same_model_family
 from eclose.errors import SettingError
 from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_inspect_config
 from eclose.judging.find_inputs import find_run_inputs
@@ -29,9 +29,9 @@ from eclose.judging.run import judge_responses
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, Usage
 from eclose.models.openai.endpoint import server_name
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
-from eclose.protocol.judging import JudgeQuestion, reply_schema
+from eclose.protocol.judging import JudgeQuestion, judge_reply_schema
 from eclose.store.records import jsonl
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 pytestmark = WARNINGS
 
@@ -116,7 +116,7 @@ STEPS = ("1", "2")
 
 @pytest.mark.parametrize("question", [question for question in JudgeQuestion if question is not JudgeQuestion.JOINT])
 def test_the_shape_of_a_reply_comes_through_whole(question):
-    schema = reply_schema(question, STEPS)
+    schema = judge_reply_schema(question, STEPS)
     config = build_inspect_config(Request(MESSAGES, schema=ReplySchema(question, schema)))
     told = json_schema_dump(config.response_schema.json_schema)
     if question is JudgeQuestion.SOUNDNESS:  # Inspect knows no definitions: each step's is told where it is meant
@@ -230,7 +230,7 @@ def test_what_is_no_providers_doing_is_raised_as_it_is(error):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [None, Fault.RATE_LIMIT, Fault.WRONG_SHAPE])
+@pytest.mark.parametrize("fault", [None, ServerFault.RATE_LIMIT, ServerFault.WRONG_SHAPE])
 def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     """Over HTTP, with our patience and our books around it: planted labels come back whatever the line does."""
     cases = planted(4)
@@ -280,7 +280,7 @@ def test_another_server_or_other_arguments_are_another_model():
     assert len({model.source for model in named}) == len(named)
     assert named[0].identity == {"model": "inspect/openai/m"}
     assert InspectModelRef("openai/m", there, server="127.0.0.1:8000").name == named[1].name
-    assert same_family("inspect/openai/gpt-5", InspectModelRef("openai/gpt-5", here).name)
+    assert same_model_family("inspect/openai/gpt-5", InspectModelRef("openai/gpt-5", here).name)
 
 
 def test_a_key_among_the_arguments_is_written_down_nowhere():

@@ -37,7 +37,7 @@ from eclose.integrations.inspect.cases import (
 )
 from eclose.integrations.inspect.scorer import lgg_scorer
 from eclose.integrations.inspect.tasks import build_inspect_sample, response_solver
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 pytestmark = [*WARNINGS, pytest.mark.slow]
 
@@ -79,7 +79,7 @@ def test_an_exact_judge_gives_the_planted_labels(tmp_path, monkeypatch):
 
 def test_a_judge_that_spoils_its_replies_leaves_labels_open_and_makes_none_up(tmp_path, monkeypatch):
     cases = planted(8)
-    spoiled = ServerBehaviour(faults={Fault.WRONG_SHAPE: 0.3, Fault.REFUSAL: 0.2}, max_faults_per_key=99)
+    spoiled = ServerBehaviour(faults={ServerFault.WRONG_SHAPE: 0.3, ServerFault.REFUSAL: 0.2}, max_faults_per_key=99)
     with world(behaviour=spoiled, monkeypatch=monkeypatch) as server:
         judge = judge_at(server)
         log = run(task_of(cases, judge, attempts=1), tmp_path, judge, model=under_test(cases))
@@ -125,7 +125,7 @@ def test_nobody_judges_himself_by_default(tmp_path):
 
 def test_a_judge_that_is_down_is_an_error_and_no_label(tmp_path, monkeypatch):
     cases = planted(1)
-    down = ServerBehaviour(faults={Fault.UNAVAILABLE: 1.0}, max_faults_per_key=99)
+    down = ServerBehaviour(faults={ServerFault.UNAVAILABLE: 1.0}, max_faults_per_key=99)
     with world(behaviour=down, monkeypatch=monkeypatch) as server:
         judge = judge_at(server, config=GenerateConfig(max_retries=0))
         log = run(task_of(cases, judge), tmp_path, judge, model=under_test(cases))

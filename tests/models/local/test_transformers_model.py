@@ -18,7 +18,7 @@ from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request
 from eclose.models.load_weights import load_adapter
 from eclose.models.local.chat_template import PromptTooLongError, find_stop_ids, tokenize_prompt
 from eclose.models.local.transformers_model import TransformersModel, _draw
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 WORDS = ["river", "stone", "lamp", "letter", "harbour", "winter", "engine", "orchard"]
 
@@ -50,7 +50,7 @@ def greedy(model, ids, count):
 
 def test_the_prompt_is_the_one_that_training_scores(tokenizer):
     renderer = Renderer(tokenizer)
-    for family in islice(make_families("hotpot", 3), 2):
+    for family in islice(make_world_families("hotpot", 3), 2):
         for view in family.views:
             asked = Request(tuple(renderer.prompt.messages(view.question, view.evidence)))
             text = renderer.prompt_text(view.question, view.evidence)

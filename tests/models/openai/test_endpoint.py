@@ -32,8 +32,8 @@ from eclose.models.openai.endpoint import (
     open_endpoint,
 )
 from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.world.server.app import serve
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.app import open_model_server
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -116,7 +116,7 @@ def completion(content: str = "fine", **message: Any) -> dict[str, Any]:
 
 def test_text_and_structured_replies():
     async def main() -> None:
-        async with serve(registry()) as server, endpoint(server.base_url) as model:
+        async with open_model_server(registry()) as server, endpoint(server.base_url) as model:
             assert model.name == f"{server.base_url.removeprefix('http://').removesuffix('/v1')}/world"
             assert await model.complete(request()) == Reply("hello there", "stop", Usage(2, 2))  # type: ignore[arg-type]
             reply = await model.complete(request("what?", schema=VERDICT))
@@ -127,7 +127,7 @@ def test_text_and_structured_replies():
 
 def test_log_probabilities():
     async def main() -> None:
-        async with serve(registry(leaning)) as server, endpoint(server.base_url) as model:
+        async with open_model_server(registry(leaning)) as server, endpoint(server.base_url) as model:
             reply = await model.complete(request(decoding=Decoding(top_logprobs=2)))
             assert reply.logprobs is not None
             assert [token for token, _ in reply.logprobs[0].alternatives] == ["Yes", "No"]
@@ -137,29 +137,29 @@ def test_log_probabilities():
 
 
 FAULTS = {
-    Fault.RATE_LIMIT: K.RATE_LIMIT,
-    Fault.SERVER_ERROR: K.TRANSIENT,
-    Fault.UNAVAILABLE: K.TRANSIENT,
-    Fault.BAD_GATEWAY: K.TRANSIENT,
-    Fault.HTML: K.TRANSIENT,
-    Fault.DROP: K.CONNECTION,
-    Fault.HANG: K.TIMEOUT,
-    Fault.TRUNCATED: K.LENGTH,
-    Fault.MALFORMED: K.INVALID,
-    Fault.WRONG_SHAPE: K.INVALID,
-    Fault.REFUSAL: K.REFUSAL,
-    Fault.EMPTY: K.EMPTY,
-    Fault.SLOW: K.TIMEOUT,
-    Fault.CUT: K.TRANSIENT,
-    Fault.GZIP_PAGE: K.TRANSIENT,
-    Fault.ENCODED: K.TRANSIENT,
-    Fault.OVERSIZED: K.TRANSIENT,
-    Fault.BOMB: K.TRANSIENT,
+    ServerFault.RATE_LIMIT: K.RATE_LIMIT,
+    ServerFault.SERVER_ERROR: K.TRANSIENT,
+    ServerFault.UNAVAILABLE: K.TRANSIENT,
+    ServerFault.BAD_GATEWAY: K.TRANSIENT,
+    ServerFault.HTML: K.TRANSIENT,
+    ServerFault.DROP: K.CONNECTION,
+    ServerFault.HANG: K.TIMEOUT,
+    ServerFault.TRUNCATED: K.LENGTH,
+    ServerFault.MALFORMED: K.INVALID,
+    ServerFault.WRONG_SHAPE: K.INVALID,
+    ServerFault.REFUSAL: K.REFUSAL,
+    ServerFault.EMPTY: K.EMPTY,
+    ServerFault.SLOW: K.TIMEOUT,
+    ServerFault.CUT: K.TRANSIENT,
+    ServerFault.GZIP_PAGE: K.TRANSIENT,
+    ServerFault.ENCODED: K.TRANSIENT,
+    ServerFault.OVERSIZED: K.TRANSIENT,
+    ServerFault.BOMB: K.TRANSIENT,
 }
 
 
 def test_every_fault_is_expected_to_be_of_some_kind():
-    assert set(Fault) - set(FAULTS) == {Fault.GZIP}  # a reply that is only compressed is read
+    assert set(ServerFault) - set(FAULTS) == {ServerFault.GZIP}  # a reply that is only compressed is read
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -168,7 +168,10 @@ def test_every_fault_of_the_world_is_one_attempt_of_the_right_kind(fault):
 
     async def main() -> None:
         behaviour = always(fault, slow_seconds=20.0, hang_seconds=20.0, retry_after=3.0)
-        async with serve(registry(), behaviour) as server, endpoint(server.base_url, deadline=deadline) as model:
+        async with (
+            open_model_server(registry(), behaviour) as server,
+            endpoint(server.base_url, deadline=deadline) as model,
+        ):
             start = time.monotonic()
             failure = await failure_of(model.complete(request(schema=VERDICT)))
             assert failure.kind is FAULTS[fault]
@@ -176,15 +179,18 @@ def test_every_fault_of_the_world_is_one_attempt_of_the_right_kind(fault):
             assert only_line(server)["received"] == 1
             # Whatever the server charges for is not called free here.
             assert not (failure.unpaid and only_line(server)["paid"])
-            assert failure.retry_after == (3.0 if fault is Fault.RATE_LIMIT else None)
+            assert failure.retry_after == (3.0 if fault is ServerFault.RATE_LIMIT else None)
 
     run(main())
 
 
 def test_a_connection_lost_while_idle_is_not_tried_again_in_secret():
     async def main() -> None:
-        behaviour = ServerBehaviour(faults={Fault.DROP: 0.5}, seed=3, max_faults_per_key=1)
-        async with serve(registry(), behaviour) as server, endpoint(server.base_url, connections=1) as model:
+        behaviour = ServerBehaviour(faults={ServerFault.DROP: 0.5}, seed=3, max_faults_per_key=1)
+        async with (
+            open_model_server(registry(), behaviour) as server,
+            endpoint(server.base_url, connections=1) as model,
+        ):
             outcomes = [
                 await asyncio.gather(model.complete(request(f"q{i}")), return_exceptions=True) for i in range(20)
             ]
@@ -198,7 +204,7 @@ def test_a_connection_lost_while_idle_is_not_tried_again_in_secret():
 def test_the_pool_is_as_large_as_asked_for():
     async def main() -> None:
         async with (
-            serve(registry(), ServerBehaviour(latency=0.05)) as server,
+            open_model_server(registry(), ServerBehaviour(latency=0.05)) as server,
             endpoint(server.base_url, connections=3) as model,
         ):
             await asyncio.gather(*(model.complete(request(f"q{i}")) for i in range(12)))
@@ -251,7 +257,7 @@ def test_the_deadline_ends_everything_and_disturbs_nobody(speak):
     async def main() -> None:
         async with (
             wire(speak) as slow,
-            serve(registry()) as server,
+            open_model_server(registry()) as server,
             endpoint(slow, deadline=0.5, connections=1) as stuck,
             endpoint(server.base_url) as quick,
         ):
@@ -367,8 +373,8 @@ def test_a_bomb_is_not_unpacked():
     peaks = []
 
     async def main() -> None:
-        behaviour = always(Fault.BOMB, oversized_bytes=200_000_000)
-        async with serve(registry(), behaviour) as server, endpoint(server.base_url) as model:
+        behaviour = always(ServerFault.BOMB, oversized_bytes=200_000_000)
+        async with open_model_server(registry(), behaviour) as server, endpoint(server.base_url) as model:
             await failure_of(model.complete(request()))  # the server makes its body
             tracemalloc.start()
             failure = await failure_of(model.complete(request()))
@@ -383,7 +389,10 @@ def test_a_bomb_is_not_unpacked():
 
 def test_a_reply_that_was_only_compressed_is_an_answer():
     async def main() -> None:
-        async with serve(registry(), always(Fault.GZIP)) as server, endpoint(server.base_url) as model:
+        async with (
+            open_model_server(registry(), always(ServerFault.GZIP)) as server,
+            endpoint(server.base_url) as model,
+        ):
             assert (await model.complete(request())).text == "hello there"
             assert only_line(server)["received"] == 1
 
@@ -561,7 +570,7 @@ def test_effort_is_sent_where_it_is_asked_for_and_never_left_out_in_silence():
 
 def test_the_world_takes_both_forms():
     async def main() -> None:
-        async with serve(registry()) as server, endpoint(server.base_url) as model:
+        async with open_model_server(registry()) as server, endpoint(server.base_url) as model:
             direct = await model.complete(request(schema=VERDICT))
             model._dialect = type(model._dialect)(by_tool=True)
             assert (await model.complete(request(schema=VERDICT))).text == direct.text
@@ -571,7 +580,7 @@ def test_the_world_takes_both_forms():
 
 def test_a_refusal_of_something_else_is_final():
     async def main() -> None:
-        async with serve(registry()) as server, endpoint(server.base_url) as model:
+        async with open_model_server(registry()) as server, endpoint(server.base_url) as model:
             failure = await failure_of(model.complete(request(schema=ReplySchema("unknown", SCHEMA))))
             assert failure.kind is K.PERMANENT
             assert server.bill()["totals"]["received"] == 2  # once by schema, once by tool, and no more
@@ -613,16 +622,19 @@ def test_the_key_is_in_the_header_and_nowhere_else(caplog):
             for status in (400, 401, 429, 500):
                 async with endpoint(f"{url}/{status}".replace("/v1/", "/s/")) as model:
                     told.append(await described(model))
-        for fault in (None, *Fault):
+        for fault in (None, *ServerFault):
             behaviour = always(fault, slow_seconds=9.0, hang_seconds=9.0) if fault else ServerBehaviour()
-            async with serve(registry(), behaviour) as server, endpoint(server.base_url, deadline=0.3) as model:
+            async with (
+                open_model_server(registry(), behaviour) as server,
+                endpoint(server.base_url, deadline=0.3) as model,
+            ):
                 told.append(await described(model))
         async with endpoint("http://127.0.0.1:9") as model:
             told.append(await described(model))
 
     run(main(), 60)
     written = "\n".join([*told, caplog.text, *(repr(record.__dict__) for record in caplog.records)])
-    assert len(told) == 4 + 1 + len(Fault) + 1
+    assert len(told) == 4 + 1 + len(ServerFault) + 1
     assert "openai" in caplog.text
     leaks = [written[max(0, place - 150) : place + 40] for place in _places(CANARY, written)]
     assert leaks[:3] == []
@@ -763,7 +775,10 @@ def test_addresses_no_key_is_sent_to(url):
 
 def test_the_only_model_of_a_server_needs_no_name():
     async def main() -> None:
-        async with serve(registry()) as server, await open_endpoint(find_route(server.base_url, environ={})) as model:
+        async with (
+            open_model_server(registry()) as server,
+            await open_endpoint(find_route(server.base_url, environ={})) as model,
+        ):
             assert model.name.endswith("/world")
             assert (await model.complete(request())).text == "hello there"
 

@@ -6,8 +6,8 @@ from functools import cache, partial
 
 from eclose.core.verdict import FailureClass, Verdict
 from eclose.metrics.experiment import compute_setting_rates
-from eclose.metrics.rates import Metric, compute_rate, count_composition
-from eclose.stats.rates import Rate, mean
+from eclose.metrics.rates import Metric, compute_rate, count_response_composition
+from eclose.stats.rates import Rate, mean_or_none
 
 from ..printed import (
     DATASETS,
@@ -134,7 +134,9 @@ def decoupled(variant: str) -> float:
         Verdict(locally_sound=True, aligned=True, closed=False, complete=False): incomplete,
         Verdict(locally_sound=True, aligned=True, closed=False, complete=True): gap - deviating - incomplete,
     }
-    return percent(Rate(count_composition(tally(counts)).gap_failures[FailureClass.ANSWER_DECOUPLING], POOL).value)
+    return percent(
+        Rate(count_response_composition(tally(counts)).gap_failures[FailureClass.ANSWER_DECOUPLING], POOL).value
+    )
 
 
 def gains(cell: Cell) -> Derivation | None:
@@ -155,7 +157,7 @@ TEXT = {
     "one-sided LGG reduction": derived(lambda: -gain(ONE_SIDED, "LGG")),
     "pooled TRR": derived(partial(pooled, FULL, "TRR")),
     "TRR with equal datasets": derived(
-        lambda: mean(setting(BACKBONE, dataset, FULL, METRICS["TRR"]) for dataset in DATASETS)
+        lambda: mean_or_none(setting(BACKBONE, dataset, FULL, METRICS["TRR"]) for dataset in DATASETS)
     ),
     "pooled matching accuracy": derived(partial(pooled, FULL, "Acc_match")),
     "best matching accuracy of an ablation": derived(

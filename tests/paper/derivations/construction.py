@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.core.dependency_edges import Direction, Edge, margin_weights
-from eclose.core.identity import Split, hash_split
-from eclose.stats.bootstrap import weighted_rates
+from eclose.core.identity import HashSplit, split_by_hash
+from eclose.stats.bootstrap import bootstrap_weighted_rates
 from eclose.stats.coefficients import gwet_ac1
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import Replicates, Strata
+from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign
 
 from ..printed import (
     BACKBONES,
@@ -62,10 +62,10 @@ def retained(stage: str, before: str) -> float:
 
 
 @cache
-def split() -> Split[tuple[str, str]]:
+def split() -> HashSplit[tuple[str, str]]:
     """Made-up families, as many as the paper has: the sizes of a split do not depend on what is in it."""
     families = [(dataset, f"family-{i}") for dataset in DATASETS for i in range(flow(dataset, "Packed"))]
-    return hash_split(families, stratum=lambda family: family[0], identity=lambda family: family[1])
+    return split_by_hash(families, stratum=lambda family: family[0], identity=lambda family: family[1])
 
 
 def audit(printed: Cell) -> Derivation | None:
@@ -88,14 +88,14 @@ def passing(dataset: str, view: str) -> int:
 
 
 @cache
-def weighted() -> Replicates:
+def weighted() -> BootstrapReplicates:
     """Pass rates weighted by each dataset's share of the corpus. A family fails if one of its views does."""
     hits = np.ones((AUDITED * len(DATASETS), len(VIEWS)))
     for (i, dataset), (j, view) in product(enumerate(DATASETS), enumerate(VIEWS)):
         hits[i * AUDITED : i * AUDITED + AUDITED - passing(dataset, view), j] = 0
-    strata = Strata(np.repeat(np.arange(len(DATASETS)), AUDITED))
+    strata = StratifiedDesign(np.repeat(np.arange(len(DATASETS)), AUDITED))
     packed = np.array([flow(dataset, "Packed") for dataset in DATASETS], float)
-    return weighted_rates(hits, strata, packed, rng=np.random.default_rng(42))
+    return bootstrap_weighted_rates(hits, strata, packed, rng=np.random.default_rng(42))
 
 
 def ac1() -> Iterable[float]:

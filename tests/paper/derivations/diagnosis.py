@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.metrics.rates import Composition, Metric, compute_rates, count_composition
+from eclose.metrics.rates import Metric, ResponseComposition, compute_rates, count_response_composition
 from eclose.stats.rates import Rate
 
 from ..printed import Cell, Derivation, Resolver, derived, percent, said, statements, whole
@@ -65,8 +65,8 @@ def diagnosed() -> dict[Metric, Rate]:
 
 
 @cache
-def composed() -> Composition:
-    return count_composition(responses())
+def composed() -> ResponseComposition:
+    return count_response_composition(responses())
 
 
 def value(metric: Metric) -> float:

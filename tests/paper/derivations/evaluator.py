@@ -19,7 +19,7 @@ from eclose.stats.coefficients import (
     failure_recall,
     raw_agreement,
 )
-from eclose.stats.rates import Rate, mean
+from eclose.stats.rates import Rate, mean_or_none
 
 from ..printed import (
     BACKBONES,
@@ -86,11 +86,11 @@ def validation(cell: Cell) -> Derivation | None:
 
 
 def mean_agreement() -> float:
-    return percent(mean(raw_agreement(confusion(criterion)) for criterion in DIRECT))
+    return percent(mean_or_none(raw_agreement(confusion(criterion)) for criterion in DIRECT))
 
 
 def mean_f1() -> float:
-    return mean(failure_f1(confusion(criterion)) for criterion in DIRECT)
+    return mean_or_none(failure_f1(confusion(criterion)) for criterion in DIRECT)
 
 
 def largest_difference() -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from eclose.metrics.experiment import average_settings, compute_setting_rates
+from eclose.metrics.experiment import average_setting_rates, compute_setting_rates
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate
-from eclose.stats.rates import sample_sd
+from eclose.stats.rates import sample_sd_or_none
 
 from ..printed import (
     BACKBONES,
@@ -72,7 +72,7 @@ def by_setting(metric: Metric, accuracy: str = SEMANTIC) -> dict[tuple[str, str,
 
 @cache
 def overall(accuracy: str = SEMANTIC) -> dict[str, dict[Metric, float | None]]:
-    return average_settings(rows(accuracy))
+    return average_setting_rates(rows(accuracy))
 
 
 def setting(backbone: str, dataset: str, method: str, metric: Metric, accuracy: str = SEMANTIC) -> float:
@@ -131,7 +131,7 @@ def matching_by_setting(cell: Cell) -> Derivation:
     if cell.column == "mean":
         return derived(partial(setting, backbone, dataset, method, Metric.ACCURACY, MATCH))
     return derived(
-        lambda: sample_sd(
+        lambda: sample_sd_or_none(
             percent(compute_rate(Metric.ACCURACY, run(backbone, dataset, method, seed, MATCH)).value) for seed in SEEDS
         )
     )

@@ -10,7 +10,7 @@ import numpy as np
 from eclose.metrics.rates import Metric, compute_rate
 from eclose.stats.coefficients import cohen_kappa, failure_f1, raw_agreement
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import Strata, bootstrap
+from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 from ..printed import Cell, Derivation, Resolver, cell, consistent, derived, percent, said, statements, whole
 from ..reconstruct import verdicts
@@ -142,7 +142,7 @@ def ends(printed: Cell, metric: Metric, end: str) -> list[float]:
 @cache
 def resampled(gained: int, against: int) -> Interval:
     """So many changes one way and the other, each in a question of its own, spread over the nine settings."""
-    settings = Strata(np.repeat(np.arange(9), 10))
+    settings = StratifiedDesign(np.repeat(np.arange(9), 10))
     changes = np.zeros((9, 10))
     for index in range(gained + 2 * against):
         changes[index % 9, index // 9] = 1 if index < gained + against else -1

@@ -38,7 +38,7 @@ from ..printed import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eclose.stats.resampling import Replicates
+    from eclose.stats.resampling import BootstrapReplicates
 
 SAMPLED = {dataset: whole("eligibility_agreement_dataset", dataset, "n") for dataset in DATASETS}
 ALL = tuple(SAMPLED)
@@ -76,7 +76,7 @@ def reason_disagreements() -> int:
 
 
 @cache
-def eligibility(datasets: tuple[str, ...], seed: int) -> Replicates:
+def eligibility(datasets: tuple[str, ...], seed: int) -> BootstrapReplicates:
     """Raw agreement and alpha of binary eligibility, questions resampled."""
     disputed, rejected = sum(map(disagreements, datasets)), sum(map(both_no, datasets))
     questions = sum(SAMPLED[dataset] for dataset in datasets)
@@ -88,7 +88,7 @@ def eligibility(datasets: tuple[str, ...], seed: int) -> Replicates:
 
 
 @cache
-def reasons(seed: int) -> Replicates:
+def reasons(seed: int) -> BootstrapReplicates:
     """Raw agreement on the reason among questions both reject: which reasons they gave does not matter to it."""
     questions = total_both_no()
     tables = np.zeros((questions, 2, 2))
@@ -97,7 +97,7 @@ def reasons(seed: int) -> Replicates:
     return bootstrap_tables(tables, np.arange(questions), [raw_agreement], rng=np.random.default_rng(seed))
 
 
-def estimated(cell: Cell, resampled: Callable[[int], Replicates]) -> Derivation:
+def estimated(cell: Cell, resampled: Callable[[int], BootstrapReplicates]) -> Derivation:
     """A statistic or one end of its interval, as printed: raw agreement in percent."""
     name, *end = cell.column.split()
     scale = 100 if name == "raw" else 1

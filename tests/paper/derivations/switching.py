@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from eclose.core.dependency_edges import COMPARISONS
-from eclose.stats.rates import Rate, mean
+from eclose.stats.rates import Rate, mean_or_none
 
 from ..printed import BACKBONES, Cell, Derivation, Resolver, cell, derived, percent, said, statements
 from .construction import split
@@ -25,7 +25,7 @@ def setting(edge: str, backbone: str, dataset: str, method: str) -> float:
 
 
 def average(edge: str, method: str, datasets: tuple[str, ...] = SOURCES) -> float:
-    return mean(setting(edge, backbone, dataset, method) for backbone in BACKBONES for dataset in datasets)
+    return mean_or_none(setting(edge, backbone, dataset, method) for backbone in BACKBONES for dataset in datasets)
 
 
 def gain(edge: str, other: str) -> float:

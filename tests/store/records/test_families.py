@@ -7,11 +7,13 @@ from eclose.core.family import Family
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import encode_json_line
 from eclose.store.records.outcome_counts import RecordCounter
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 
 
 def test_every_record_is_a_family_a_reason_or_an_error(tmp_path):
-    first, second, third = (json.loads(encode_json_line(family)) for family in islice(make_families("2wiki", 4), 3))
+    first, second, third = (
+        json.loads(encode_json_line(family)) for family in islice(make_world_families("2wiki", 4), 3)
+    )
     same_id = {**second, "id": first["id"]}
     without_edits = {**third, "evidence_edits": []}
     lines = [first, second, first, same_id, without_edits, {"id": "x"}]
@@ -33,7 +35,7 @@ def test_every_record_is_a_family_a_reason_or_an_error(tmp_path):
 
 
 def test_the_order_of_fields_makes_no_other_family(tmp_path):
-    (family,) = islice(make_families("2wiki", 4), 1)
+    (family,) = islice(make_world_families("2wiki", 4), 1)
     line = json.loads(encode_json_line(family))
     path = tmp_path / "families.jsonl"
     path.write_text(json.dumps(line) + "\n" + json.dumps(dict(reversed(line.items()))) + "\n")

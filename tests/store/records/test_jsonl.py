@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Judgment, LocalFailure, StepJudgment
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, UserError
 from eclose.store.records.atomic import AtomicFile
@@ -67,8 +67,10 @@ def test_files_of_instances_come_back_as_they_were(tmp_path_factory, written):
 
 
 def test_responses_and_verdicts_come_back_as_they_were():
-    response = Response("r", "1", Trace.of("a", "b"), "A", Source("m", "SFT", 42), "1. a\n2. b\nFinal answer: A")
-    verdict = SettledVerdict("r", "1", Verdict(True, None, False), "B", Source("m"))
+    response = Response(
+        "r", "1", Trace.of("a", "b"), "A", ResponseSource("m", "SFT", 42), "1. a\n2. b\nFinal answer: A"
+    )
+    verdict = SettledVerdict("r", "1", Verdict(True, None, False), "B", ResponseSource("m"))
     for value in (response, verdict):
         assert decode_core_value(type(value), json.loads(encode_json_line(value))) == value
 

@@ -20,13 +20,13 @@ from eclose.world.faulty.broken_responses import (
 )
 from eclose.world.language import relations as rel
 from eclose.world.language.claims import FactClaim
-from eclose.world.language.phrases import Phrase
-from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, YearSpanQuestion
-from eclose.world.make.instances import make_item
+from eclose.world.language.phrases import RelationPhrase
+from eclose.world.language.questions import ComparisonQuestion, LookupQuestion, SameValueQuestion, YearSpanQuestion
+from eclose.world.make.instances import make_world_item
 from eclose.world.make.shapes import PROFILES
-from eclose.world.make.wrong_alternatives import Alternatives
+from eclose.world.make.wrong_alternatives import ItemAlternatives
 from eclose.world.oracle.answer_equality import is_same_answer
-from eclose.world.oracle.judge import judge
+from eclose.world.oracle.judge import judge_by_oracle
 
 # The share of items that can fail in a way: a comparison has no false premise to run through, a chain no computation.
 RARE = {
@@ -40,7 +40,7 @@ USUAL = 0.85
 
 
 def recovers(item, planted):
-    judgment = judge(item.instance, planted.response)
+    judgment = judge_by_oracle(item.instance, planted.response)
     assert judgment.verdict == planted.verdict, planted.response.completion
     assert [(s.substantive, s.sound, s.failure) for s in judgment.steps] == [
         (s.substantive, s.sound, s.failure) for s in planted.steps
@@ -66,7 +66,7 @@ def test_every_planted_label_and_code_is_recovered(plan, items):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_planted_label_and_code_is_recovered_over_many_items(profile):
     for index in range(300):
-        item = make_item(profile, 23, index)
+        item = make_world_item(profile, 23, index)
         for number, plan in enumerate((FailurePlan(), *FAILURE_PLANS)):
             if planted := break_response(item, plan, str(number % 3)):
                 recovers(item, planted)
@@ -160,7 +160,9 @@ def test_a_deviating_trace_may_end_with_the_right_answer(items):
 @pytest.fixture(scope="module")
 def spans():
     return [
-        item for index in range(250) if isinstance((item := make_item("hotpot", 31, index)).target, YearSpanQuestion)
+        item
+        for index in range(250)
+        if isinstance((item := make_world_item("hotpot", 31, index)).target, YearSpanQuestion)
     ]
 
 
@@ -193,7 +195,7 @@ def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
         assert all(int(breaker.others.pick_wrong_answer()) > 0 for _ in range(50))
 
 
-@pytest.mark.parametrize("kind", [LookupQuestion, ChoiceQuestion, AgreementQuestion, YearSpanQuestion])
+@pytest.mark.parametrize("kind", [LookupQuestion, ComparisonQuestion, SameValueQuestion, YearSpanQuestion])
 def test_a_wrong_answer_is_wrong(kind, items, spans):
     matching = [item for item in (*items, *spans) if isinstance(item.target, kind)]
     assert matching
@@ -247,7 +249,7 @@ def test_a_namesakes_value_is_no_invented_content(items):
     breaker = _ResponseBreaker(items[0], Random(0))
     reading = next(r for r in breaker.evidence.readings if r.statements)
     statement = next(s for s in reading.statements if s.subject is None and s.era is None)
-    fact = FactClaim(Phrase(reading.name, (statement.relation,)), statement.value)
+    fact = FactClaim(RelationPhrase(reading.name, (statement.relation,)), statement.value)
     assert breaker._namesake_has(fact, statement.value)
     assert not breaker._namesake_has(fact, "Nobody Else")
 
@@ -259,7 +261,7 @@ def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
         fact = breaker.moves[breaker.facts[-1]].claim
         others = {way.value for way in breaker.evidence.derive(fact.phrase)} - {fact.value}
         if isinstance(item.target, LookupQuestion) and item.target.phrase.path and others:
-            monkeypatch.setattr(Alternatives, "pick_other_value", partial(lambda value, *_: value, min(others)))
+            monkeypatch.setattr(ItemAlternatives, "pick_other_value", partial(lambda value, *_: value, min(others)))
             assert breaker.draft(FailurePlan(LocalFailure.UNSUPPORTED_CONTENT, None, FailureImpact.FATAL)) is None
             tried += 1
     assert tried
@@ -267,7 +269,7 @@ def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
 
 def test_a_chain_that_begins_with_a_link_cannot_stop_at_it(items):
     item = next(item for item in items if isinstance(item.target, LookupQuestion) and item.target.phrase.path)
-    link = replace(item.solution.moves[0], claim=FactClaim(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh"))
+    link = replace(item.solution.moves[0], claim=FactClaim(RelationPhrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh"))
     short = replace(item, solution=replace(item.solution, moves=(link, item.solution.moves[1])))
     assert break_response(short, FailurePlan(None, FailureClass.INCOMPLETE_REASONING), "s") is None
 

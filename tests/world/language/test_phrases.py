@@ -7,36 +7,36 @@ import pytest
 from eclose.world.language import names
 from eclose.world.language import relations as rel
 from eclose.world.language.phrases import (
-    CommonDoer,
     FactTriple,
-    Phrase,
-    accepts_relation,
-    capitalise,
-    list_case_variants,
+    PersonOfTwoDeeds,
+    RelationPhrase,
+    capitalise_sentence,
+    list_initial_letter_variants,
     match_form,
-    read_deeds,
-    read_object,
-    read_phrase,
-    read_triples,
-    restore_plain_articles,
-    write_deeds,
-    write_phrase,
-    write_triple,
+    parse_deeds,
+    parse_fact_triples,
+    parse_object_value,
+    parse_phrase,
+    phrase_accepts_relation,
+    replace_an_by_a,
+    verbalize_deeds,
+    verbalize_fact,
+    verbalize_phrase,
 )
 from eclose.world.language.relations import BY_NAME, COMPOUND_PHRASES, DEED_VERBS, RELATIONS, TYPE_WORDS
 from eclose.world.language.values import ValueKind
 
 MAKERS = {
-    rel.PERSON: names.draw_person,
-    rel.FILM: names.draw_title,
-    rel.BOOK: names.draw_title,
-    rel.SONG: names.draw_title,
-    rel.COMPANY: names.draw_company,
-    rel.CITY: names.draw_city,
-    rel.COUNTRY: names.draw_country,
-    rel.UNIVERSITY: names.draw_university,
-    rel.AWARD: names.draw_award,
-    rel.RIVER: names.draw_river,
+    rel.PERSON: names.draw_person_name,
+    rel.FILM: names.draw_work_title,
+    rel.BOOK: names.draw_work_title,
+    rel.SONG: names.draw_work_title,
+    rel.COMPANY: names.draw_company_name,
+    rel.CITY: names.draw_city_name,
+    rel.COUNTRY: names.draw_country_name,
+    rel.UNIVERSITY: names.draw_university_name,
+    rel.AWARD: names.draw_award_name,
+    rel.RIVER: names.draw_river_name,
 }
 LITERALS = {
     ValueKind.DATE: ("1950-05-07", "1899-12-28"),
@@ -53,7 +53,7 @@ def value_of(relation, rng):
 
 def as_sentence(core):
     """As it stands in a passage or a step, and back."""
-    return list_case_variants(restore_plain_articles(capitalise(core)))
+    return list_initial_letter_variants(replace_an_by_a(capitalise_sentence(core)))
 
 
 ALL_FORMS = [(relation, form) for relation in RELATIONS for form in relation.forms]
@@ -64,10 +64,10 @@ ALL_PHRASES = [(relation, phrase) for relation in RELATIONS for phrase in relati
 def test_every_form_has_one_reading_and_it_is_what_was_said(relation, form):
     rng = Random(form)
     for _ in range(ROUNDS):
-        triple = FactTriple(Phrase(MAKERS[relation.subject](rng)), relation, value_of(relation, rng))
-        core = write_triple(triple, rng, form=form)
-        assert set(read_triples(core)) == {triple}, core
-        assert {reading for text in as_sentence(core) for reading in read_triples(text)} == {triple}, core
+        triple = FactTriple(RelationPhrase(MAKERS[relation.subject](rng)), relation, value_of(relation, rng))
+        core = verbalize_fact(triple, rng, form=form)
+        assert set(parse_fact_triples(core)) == {triple}, core
+        assert {reading for text in as_sentence(core) for reading in parse_fact_triples(text)} == {triple}, core
 
 
 @pytest.mark.parametrize(("relation", "form"), ALL_FORMS)
@@ -75,9 +75,9 @@ def test_every_form_takes_a_phrase_for_its_subject(relation, form):
     rng = Random(form)
     before = [candidate for candidate in RELATIONS if candidate.object == relation.subject]
     for first in before:
-        subject = Phrase(MAKERS[first.subject](rng), (first,))
+        subject = RelationPhrase(MAKERS[first.subject](rng), (first,))
         triple = FactTriple(subject, relation, value_of(relation, rng))
-        assert set(read_triples(write_triple(triple, rng, form=form))) == {triple}
+        assert set(parse_fact_triples(verbalize_fact(triple, rng, form=form))) == {triple}
 
 
 @pytest.mark.parametrize(("relation", "template"), ALL_PHRASES)
@@ -86,16 +86,16 @@ def test_every_phrase_reads_back(relation, template):
     for _ in range(ROUNDS):
         name = MAKERS[relation.subject](rng)
         text = template.replace("{x}", name)
-        assert read_phrase(text) == read_phrase(capitalise(text)) == Phrase(name, (relation,))
+        assert parse_phrase(text) == parse_phrase(capitalise_sentence(text)) == RelationPhrase(name, (relation,))
         for word in TYPE_WORDS[relation.subject]:
             typed = template.replace("{x}", f"the {word} {name}")
-            assert read_phrase(typed) == Phrase(name, (relation,), relation.subject)
+            assert parse_phrase(typed) == RelationPhrase(name, (relation,), relation.subject)
 
 
 @pytest.mark.parametrize("template", COMPOUND_PHRASES)
 def test_every_macro_reads_back_as_its_two_relations(template):
-    name = names.draw_person(Random(template))
-    assert read_phrase(template.replace("{x}", name)) == Phrase(name, COMPOUND_PHRASES[template])
+    name = names.draw_person_name(Random(template))
+    assert parse_phrase(template.replace("{x}", name)) == RelationPhrase(name, COMPOUND_PHRASES[template])
 
 
 @pytest.mark.parametrize("first", DEED_VERBS)
@@ -104,10 +104,10 @@ def test_every_pair_of_deeds_reads_back(first, second):
     rng = Random(f"{first}{second}")
     for _ in range(3):
         deeds = ((first, MAKERS[first.subject](rng)), (second, MAKERS[second.subject](rng)))
-        assert read_deeds(write_deeds(deeds)) == deeds
-        assert read_phrase(f"the person who {write_deeds(deeds)}") == Phrase(CommonDoer(deeds))
-        onward = Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE, rel.LIES_IN))
-        assert read_phrase(write_phrase(onward, rng)) == onward
+        assert parse_deeds(verbalize_deeds(deeds)) == deeds
+        assert parse_phrase(f"the person who {verbalize_deeds(deeds)}") == RelationPhrase(PersonOfTwoDeeds(deeds))
+        onward = RelationPhrase(PersonOfTwoDeeds(deeds), (rel.BIRTH_PLACE, rel.LIES_IN))
+        assert parse_phrase(verbalize_phrase(onward, rng)) == onward
 
 
 def random_path(start, length, rng):
@@ -131,8 +131,8 @@ def test_phrases_of_any_length_read_back():
         kind = rng.choice(list(TYPE_WORDS))
         name = MAKERS[kind](rng)
         typed = kind if kind != rel.PERSON and rng.random() < 0.5 else None
-        phrase = Phrase(name, random_path(kind, 1 + round_ % 4, rng), typed)
-        assert read_phrase(write_phrase(phrase, rng)) == phrase
+        phrase = RelationPhrase(name, random_path(kind, 1 + round_ % 4, rng), typed)
+        assert parse_phrase(verbalize_phrase(phrase, rng)) == phrase
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -140,21 +140,21 @@ def test_a_name_is_nothing_but_a_name(kind):
     rng = Random(kind)
     for _ in range(1_500):
         name = MAKERS[kind](rng)
-        assert read_phrase(name) == Phrase(name)
+        assert parse_phrase(name) == RelationPhrase(name)
         assert "." not in name
         assert " and " not in name
-        assert list(read_triples(name)) == []
+        assert list(parse_fact_triples(name)) == []
 
 
 def test_people_are_told_from_everything_else():
     rng = Random(2)
     for kind, make in MAKERS.items():
         for _ in range(300):
-            assert names.is_person(make(rng)) == (kind == rel.PERSON)
-    assert names.is_person("Tomas R Rell")
-    assert not any(map(names.is_person, ("Tomas", "not determined", "Tomas Rell or Petra Lind", "")))
-    assert names.is_woman("Petra Lind")
-    assert not names.is_woman("Tomas Rell")
+            assert names.is_person_name(make(rng)) == (kind == rel.PERSON)
+    assert names.is_person_name("Tomas R Rell")
+    assert not any(map(names.is_person_name, ("Tomas", "not determined", "Tomas Rell or Petra Lind", "")))
+    assert names.is_female_name("Petra Lind")
+    assert not names.is_female_name("Tomas Rell")
 
 
 def test_relations_are_found_by_their_names():
@@ -164,18 +164,18 @@ def test_relations_are_found_by_their_names():
 
 @pytest.mark.parametrize("pronoun", ["he", "She", "it"])
 def test_a_pronoun_stands_for_itself_until_somebody_resolves_it(pronoun):
-    assert read_phrase(pronoun) == Phrase(pronoun.lower())
-    assert read_object(rel.DIRECTOR, pronoun) == pronoun.lower()
-    assert read_object(rel.RELEASED, pronoun) is None
+    assert parse_phrase(pronoun) == RelationPhrase(pronoun.lower())
+    assert parse_object_value(rel.DIRECTOR, pronoun) == pronoun.lower()
+    assert parse_object_value(rel.RELEASED, pronoun) is None
 
 
 def test_a_pronoun_is_only_written_where_it_needs_no_other_case():
-    triple = FactTriple(Phrase("Petra Lind"), rel.MOTHER, "Ines Varga")
-    assert write_triple(triple, Random(0), subject="she", form="the mother of {s} was {o}").startswith(
+    triple = FactTriple(RelationPhrase("Petra Lind"), rel.MOTHER, "Ines Varga")
+    assert verbalize_fact(triple, Random(0), subject="she", form="the mother of {s} was {o}").startswith(
         "the mother of Petra"
     )
-    triple = FactTriple(Phrase("Petra Lind"), rel.BIRTH_PLACE, "Halmere")
-    assert write_triple(triple, Random(0), subject="she", form="{s} was born in {o}") == "she was born in Halmere"
+    triple = FactTriple(RelationPhrase("Petra Lind"), rel.BIRTH_PLACE, "Halmere")
+    assert verbalize_fact(triple, Random(0), subject="she", form="{s} was born in {o}") == "she was born in Halmere"
 
 
 @pytest.mark.parametrize(
@@ -185,23 +185,23 @@ def test_a_pronoun_is_only_written_where_it_needs_no_other_case():
      "the person who directed Paper Lighthouse and hated Silent Orchard"],
 )  # fmt: skip
 def test_what_is_no_phrase_is_none(text):
-    assert read_phrase(text) is None
+    assert parse_phrase(text) is None
 
 
 def test_a_relation_fits_what_the_phrase_leads_to():
-    which = Phrase(CommonDoer(((rel.DIRECTOR, "A"), (rel.DIRECTOR, "B"))))
-    assert accepts_relation(which, rel.MOTHER)
-    assert not accepts_relation(which, rel.RELEASED)
-    assert accepts_relation(Phrase("X"), rel.RELEASED)
-    assert not accepts_relation(Phrase("X", kind=rel.BOOK), rel.RELEASED)
-    assert accepts_relation(Phrase("X", (rel.DIRECTOR,)), rel.MOTHER)
-    assert not accepts_relation(Phrase("X", (rel.DIRECTOR,)), rel.POPULATION)
+    which = RelationPhrase(PersonOfTwoDeeds(((rel.DIRECTOR, "A"), (rel.DIRECTOR, "B"))))
+    assert phrase_accepts_relation(which, rel.MOTHER)
+    assert not phrase_accepts_relation(which, rel.RELEASED)
+    assert phrase_accepts_relation(RelationPhrase("X"), rel.RELEASED)
+    assert not phrase_accepts_relation(RelationPhrase("X", kind=rel.BOOK), rel.RELEASED)
+    assert phrase_accepts_relation(RelationPhrase("X", (rel.DIRECTOR,)), rel.MOTHER)
+    assert not phrase_accepts_relation(RelationPhrase("X", (rel.DIRECTOR,)), rel.POPULATION)
 
 
 def test_a_sentence_with_one_wrong_part_has_no_reading():
-    assert not list(read_triples("Paper Lighthouse was released in spring"))
-    assert not list(read_triples("the colour of Halmere was directed by Tomas Rell"))
-    assert not list(read_triples("the book Paper Lighthouse was directed by Tomas Rell"))
+    assert not list(parse_fact_triples("Paper Lighthouse was released in spring"))
+    assert not list(parse_fact_triples("the colour of Halmere was directed by Tomas Rell"))
+    assert not list(parse_fact_triples("the book Paper Lighthouse was directed by Tomas Rell"))
 
 
 def test_filling_a_template_finds_every_way():
@@ -214,14 +214,14 @@ def test_filling_a_template_finds_every_way():
 
 def test_articles_go_in_and_come_out_again():
     core = "it is a annual award and a old city"
-    assert capitalise(core) == "It is an annual award and an old city"
-    assert restore_plain_articles(capitalise(core)) == "It is a annual award and a old city"
-    assert list_case_variants("It") == ("It", "it")
-    assert list_case_variants("it") == ("it",)
-    assert list_case_variants("") == ("",)
+    assert capitalise_sentence(core) == "It is an annual award and an old city"
+    assert replace_an_by_a(capitalise_sentence(core)) == "It is a annual award and a old city"
+    assert list_initial_letter_variants("It") == ("It", "it")
+    assert list_initial_letter_variants("it") == ("it",)
+    assert list_initial_letter_variants("") == ("",)
 
 
 def test_the_start_of_a_phrase_has_the_type_that_is_said_or_needed():
-    assert Phrase("X", (rel.DIRECTOR,)).start_type == rel.FILM
-    assert Phrase("X", kind=rel.BOOK).start_type == rel.BOOK
-    assert Phrase("X").start_type is None
+    assert RelationPhrase("X", (rel.DIRECTOR,)).start_type == rel.FILM
+    assert RelationPhrase("X", kind=rel.BOOK).start_type == rel.BOOK
+    assert RelationPhrase("X").start_type is None

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.world.language.values import MONTHS, ValueKind, read_answer_value, read_value, read_year, write_value
+from eclose.world.language.values import (
+    MONTHS,
+    ValueKind,
+    draw_surface_form,
+    extract_year,
+    parse_answer_value,
+    parse_value,
+)
 
 DATES = st.dates().map(lambda day: day.isoformat()).filter(lambda text: text[0] != "0")
 NUMBERS = st.integers(0, 10**9).map(str)
@@ -21,21 +28,21 @@ VALUES = st.one_of(
 @given(VALUES, st.integers(0, 20))
 def test_every_value_reads_back_from_whatever_form_it_was_written_in(value, seed):
     kind, canonical = value
-    assert read_value(kind, write_value(kind, canonical, Random(seed))) == canonical
+    assert parse_value(kind, draw_surface_form(kind, canonical, Random(seed))) == canonical
 
 
 @given(VALUES, st.integers(0, 20))
 def test_an_answer_of_unsaid_kind_reads_back_too(value, seed):
     kind, canonical = value
-    assert read_answer_value(write_value(kind, canonical, Random(seed))) == canonical
+    assert parse_answer_value(draw_surface_form(kind, canonical, Random(seed))) == canonical
 
 
 @pytest.mark.parametrize("month", range(1, 13))
 def test_every_month_has_both_forms(month):
     name, canonical = MONTHS[month - 1], f"1950-{month:02d}-07"
-    written = {write_value(ValueKind.DATE, canonical, Random(seed)) for seed in range(20)}
+    written = {draw_surface_form(ValueKind.DATE, canonical, Random(seed)) for seed in range(20)}
     assert written == {f"7 {name} 1950", f"{name} 7, 1950"}
-    assert {read_value(ValueKind.DATE, text) for text in written} == {canonical}
+    assert {parse_value(ValueKind.DATE, text) for text in written} == {canonical}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,7 @@ def test_every_month_has_both_forms(month):
     ],
 )
 def test_the_forms_of_a_value(kind, canonical, forms):
-    assert {write_value(kind, canonical, Random(seed)) for seed in range(30)} == forms
+    assert {draw_surface_form(kind, canonical, Random(seed)) for seed in range(30)} == forms
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_the_forms_of_a_value(kind, canonical, forms):
     ],
 )
 def test_what_is_not_of_the_kind_is_none(kind, text):
-    assert read_value(kind, text) is None
+    assert parse_value(kind, text) is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,7 @@ def test_what_is_not_of_the_kind_is_none(kind, text):
     ],
 )
 def test_an_answer_in_canonical_form(text, canonical):
-    assert read_answer_value(text) == canonical
+    assert parse_answer_value(text) == canonical
 
 
 @pytest.mark.parametrize("kind", list(ValueKind))
@@ -101,10 +108,10 @@ def test_writing_uses_up_the_same_randomness_whatever_the_value(kind):
     after = set()
     for canonical in ("1950-05-07", "2001-11-30") if kind is ValueKind.DATE else ("7", "123456"):
         rng = Random(3)
-        write_value(kind, canonical, rng)
+        draw_surface_form(kind, canonical, rng)
         after.add(rng.random())
     assert len(after) == 1
 
 
 def test_the_year_of_dates_and_years():
-    assert (read_year("1950-05-07"), read_year("1971")) == (1950, 1971)
+    assert (extract_year("1950-05-07"), extract_year("1971")) == (1950, 1971)

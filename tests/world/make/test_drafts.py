@@ -7,24 +7,29 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.world.language import relations as rel
 from eclose.world.language.claims import FactClaim
-from eclose.world.language.facts import Statement
-from eclose.world.language.phrases import Phrase
-from eclose.world.make.drafts import change_ending, insert_move, reword_statement, write_reply_steps
-from eclose.world.make.solve import Move
+from eclose.world.language.facts import FactStatement
+from eclose.world.language.phrases import RelationPhrase
+from eclose.world.make.drafts import (
+    change_conclusion,
+    insert_solution_move,
+    replace_statement_value,
+    write_numbered_steps,
+)
+from eclose.world.make.solve import SolutionMove
 
 LIFE = "Ada Berger (born 12 March 1934) is a novelist. She was born in Kelport, and she died in Kelport. She was born on March 12, 1934."  # noqa: E501 - one passage
 ADA = Passage("0", "Ada Berger", LIFE)
 
 
 def test_the_same_words_stay_where_they_mean_something_else():
-    rewording = reword_statement(ADA, 0, Statement(None, rel.BIRTH_PLACE, "Kelport"), "Halton")
+    rewording = replace_statement_value(ADA, 0, FactStatement(None, rel.BIRTH_PLACE, "Kelport"), "Halton")
     assert rewording.keep == ("she died in Kelport",)
     assert rewording.claim == "She was born in Kelport, and she died in Kelport."
     assert "born in Halton, and she died in Kelport" in rewording.passage.text
 
 
 def test_a_value_is_exchanged_in_every_spelling_that_the_passage_has():
-    found = reword_statement(ADA, 0, Statement(None, rel.BIRTH_DATE, "1934-03-12"), "1951-03-12")
+    found = replace_statement_value(ADA, 0, FactStatement(None, rel.BIRTH_DATE, "1934-03-12"), "1951-03-12")
     assert dict(found.pairs) == {"12 March 1934": "12 March 1951", "March 12, 1934": "March 12, 1951"}
     assert "1934" not in found.passage.text
 
@@ -32,35 +37,35 @@ def test_a_value_is_exchanged_in_every_spelling_that_the_passage_has():
 @pytest.mark.parametrize(
     ("statement", "value"),
     [
-        (Statement(None, rel.BIRTH_PLACE, "Halton"), "Kelport"),
-        (Statement(None, rel.SPOUSE, "Ada Berger"), "Felix Rell"),
+        (FactStatement(None, rel.BIRTH_PLACE, "Halton"), "Kelport"),
+        (FactStatement(None, rel.SPOUSE, "Ada Berger"), "Felix Rell"),
     ],
     ids=["not told", "in the title"],
 )
 def test_what_words_alone_cannot_change_is_left(statement, value):
-    assert reword_statement(ADA, 0, statement, value) is None
+    assert replace_statement_value(ADA, 0, statement, value) is None
 
 
 MOVES = (
-    Move(FactClaim(Phrase("Blue Harbour", (rel.DIRECTOR,)), "Ada Berger"), (3,)),
-    Move(FactClaim(Phrase("Ada Berger", (rel.BIRTH_PLACE,)), "Kelport"), (5,)),
-    Move(FactClaim(Phrase("Blue Harbour", (rel.DIRECTOR, rel.BIRTH_PLACE)), "Kelport"), (), (0, 1)),
+    SolutionMove(FactClaim(RelationPhrase("Blue Harbour", (rel.DIRECTOR,)), "Ada Berger"), (3,)),
+    SolutionMove(FactClaim(RelationPhrase("Ada Berger", (rel.BIRTH_PLACE,)), "Kelport"), (5,)),
+    SolutionMove(FactClaim(RelationPhrase("Blue Harbour", (rel.DIRECTOR, rel.BIRTH_PLACE)), "Kelport"), (), (0, 1)),
 )
 
 
 def test_steps_rest_on_passages_and_on_steps_by_their_ids():
-    steps = write_reply_steps(MOVES, "x")
+    steps = write_numbered_steps(MOVES, "x")
     assert [(step["passages"], step["premises"]) for step in steps] == [([3], []), ([5], []), ([], [1, 2])]
-    rest = write_reply_steps(MOVES, "x", {0: 2}, 4)
+    rest = write_numbered_steps(MOVES, "x", {0: 2}, 4)
     assert [(step["passages"], step["premises"]) for step in rest] == [([5], []), ([], [2, 4])]
 
 
 def test_a_move_in_between_shifts_what_rests_on_others():
-    extra = Move(FactClaim(Phrase("Felix Rell", (rel.BIRTH_PLACE,)), "Halton"), (1,))
-    assert insert_move(MOVES, 1, extra)[-1].premises == (0, 2)
-    assert insert_move(MOVES, 0, extra)[-1].premises == (1, 2)
+    extra = SolutionMove(FactClaim(RelationPhrase("Felix Rell", (rel.BIRTH_PLACE,)), "Halton"), (1,))
+    assert insert_solution_move(MOVES, 1, extra)[-1].premises == (0, 2)
+    assert insert_solution_move(MOVES, 0, extra)[-1].premises == (1, 2)
 
 
 def test_another_end_is_another_conclusion_or_the_last_fact():
-    assert [move.claim.value for move in change_ending(MOVES, "Halton")] == ["Ada Berger", "Kelport", "Halton"]
-    assert [move.claim.value for move in change_ending(MOVES[:2], "Halton")] == ["Ada Berger", "Halton"]
+    assert [move.claim.value for move in change_conclusion(MOVES, "Halton")] == ["Ada Berger", "Kelport", "Halton"]
+    assert [move.claim.value for move in change_conclusion(MOVES[:2], "Halton")] == ["Ada Berger", "Halton"]

@@ -14,16 +14,16 @@ from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
 from eclose.store.records.strict_json import parse_json_object
-from eclose.world.make.families import FamilyFunnel, make_families, make_family
-from eclose.world.make.instances import make_item
-from eclose.world.oracle.judge import judge
+from eclose.world.make.families import FamilyFunnel, make_world_families, make_world_family
+from eclose.world.make.instances import make_world_item
+from eclose.world.oracle.judge import judge_by_oracle
 from eclose.world.oracle.view_relations import (
-    closes,
     find_minimal_support,
-    is_aligned,
     label_step_soundness,
-    warrants,
-    warrants_uniquely,
+    trace_establishes_answer,
+    trace_pursues_question,
+    warrants_answer,
+    warrants_only_answer,
 )
 
 PROFILES = ("2wiki", "musique", "hotpot")
@@ -32,7 +32,7 @@ COUNT = 25
 
 @pytest.fixture(scope="module")
 def families():
-    return [family for profile in PROFILES for family in islice(make_families(profile, 3), COUNT)]
+    return [family for profile in PROFILES for family in islice(make_world_families(profile, 3), COUNT)]
 
 
 def test_every_gate_passes(families):
@@ -43,7 +43,7 @@ def test_every_view_is_a_reliable_response_to_its_own_input(families):
     for family in families:
         for view in family.views:
             instance = Instance("i", view.question, view.evidence, view.answer)
-            verdict = judge(instance, Response("r", "i", view.trace, view.answer)).verdict
+            verdict = judge_by_oracle(instance, Response("r", "i", view.trace, view.answer)).verdict
             assert (verdict.reliable, verdict.complete, verdict.correct) == (True, True, True), view
 
 
@@ -52,26 +52,32 @@ def test_evidence_edits_switch_step_and_answer(families):
         gold = family.gold
         for edit in family.evidence_edits:
             view, first = edit.view, edit.first_affected_step
-            assert warrants_uniquely(gold.question, view.evidence, view.answer)
-            assert warrants(gold.question, view.evidence, gold.answer) is False
-            assert warrants(gold.question, gold.evidence, view.answer) is False
+            assert warrants_only_answer(gold.question, view.evidence, view.answer)
+            assert warrants_answer(gold.question, view.evidence, gold.answer) is False
+            assert warrants_answer(gold.question, gold.evidence, view.answer) is False
             crossed, back = (
                 label_step_soundness(view.evidence, gold.trace),
                 label_step_soundness(gold.evidence, view.trace),
             )
             assert all(crossed[:first])
             assert (crossed[first], back[first]) == (False, False)
-            assert closes(gold.question, gold.trace, view.answer) is False
-            assert closes(gold.question, view.trace, gold.answer) is False
+            assert trace_establishes_answer(gold.question, gold.trace, view.answer) is False
+            assert trace_establishes_answer(gold.question, view.trace, gold.answer) is False
 
 
 def test_question_edits_switch_the_trace(families):
     for family in families:
         gold, view = family.gold, family.question_edit.view
-        assert (is_aligned(gold.question, gold.trace), is_aligned(view.question, view.trace)) == (True, True)
-        assert (is_aligned(gold.question, view.trace), is_aligned(view.question, gold.trace)) == (False, False)
-        assert warrants(view.question, gold.evidence, gold.answer) is False
-        assert warrants(gold.question, gold.evidence, view.answer) is False
+        assert (
+            trace_pursues_question(gold.question, gold.trace),
+            trace_pursues_question(view.question, view.trace),
+        ) == (True, True)
+        assert (
+            trace_pursues_question(gold.question, view.trace),
+            trace_pursues_question(view.question, gold.trace),
+        ) == (False, False)
+        assert warrants_answer(view.question, gold.evidence, gold.answer) is False
+        assert warrants_answer(gold.question, gold.evidence, view.answer) is False
 
 
 def test_an_edited_passage_differs_in_the_value_alone(families):
@@ -94,7 +100,7 @@ def test_support_is_what_the_passages_need(families):
         assert support is not None
         assert {str(index) for index in support} == set(family.gold.support_ids)
         rest = tuple(p for index, p in enumerate(family.gold.evidence) if index not in support)
-        assert warrants(family.gold.question, rest, family.gold.answer) is False
+        assert warrants_answer(family.gold.question, rest, family.gold.answer) is False
 
 
 def test_proof_graphs_lead_to_the_last_step(families):
@@ -111,7 +117,7 @@ def test_families_survive_the_disk(families):
 
 def test_nothing_is_dropped_in_silence():
     funnel = FamilyFunnel()
-    families = list(islice(make_families("hotpot", 3, funnel), 20))
+    families = list(islice(make_world_families("hotpot", 3, funnel), 20))
     assert len(families) == funnel.families == 20
     assert funnel.sources == funnel.families + sum(funnel.dropped.values())
     assert set(funnel.dropped) <= {"no question edit", "no evidence edit"}
@@ -128,10 +134,10 @@ FINGERPRINT = """
 import hashlib
 from itertools import islice
 from eclose.store.records.jsonl import encode
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 digest = hashlib.sha256()
 for profile in ("2wiki", "musique", "hotpot"):
-    for family in islice(make_families(profile, 11), 4):
+    for family in islice(make_world_families(profile, 11), 4):
         digest.update(encode(family))
 print(digest.hexdigest())
 """
@@ -140,7 +146,7 @@ print(digest.hexdigest())
 def test_the_same_families_in_every_process():
     digest = hashlib.sha256()
     for profile in PROFILES:
-        for family in islice(make_families(profile, 11), 4):
+        for family in islice(make_world_families(profile, 11), 4):
             digest.update(encode_json_line(family))
     seen = {
         subprocess.run(
@@ -156,19 +162,23 @@ def test_the_same_families_in_every_process():
 
 
 def test_a_source_without_edits_says_why():
-    reasons = {outcome for index in range(60) if isinstance(outcome := make_family(make_item("hotpot", 3, index)), str)}
+    reasons = {
+        outcome
+        for index in range(60)
+        if isinstance(outcome := make_world_family(make_world_item("hotpot", 3, index)), str)
+    }
     assert "no question edit" in reasons
 
 
 def test_what_cannot_be_read_is_not_judged():
-    item = make_item("2wiki", 1, 0)
+    item = make_world_item("2wiki", 1, 0)
     trace = item.response.trace
-    assert warrants("Why?", item.instance.evidence, "x") is None
-    assert warrants_uniquely("Why?", item.instance.evidence, "x") is None
+    assert warrants_answer("Why?", item.instance.evidence, "x") is None
+    assert warrants_only_answer("Why?", item.instance.evidence, "x") is None
     assert find_minimal_support("Why?", item.instance.evidence, "x") is None
-    assert is_aligned("Why?", trace) is None
-    assert closes("Why?", trace, "x") is None
+    assert trace_pursues_question("Why?", trace) is None
+    assert trace_establishes_answer("Why?", trace, "x") is None
     mumbled = type(trace).of("Hm, well.")
-    assert is_aligned(item.instance.question, mumbled) is None
-    assert closes(item.instance.question, mumbled, "x") is None
-    assert is_aligned(item.instance.question, type(trace).of("Step by step.")) is None
+    assert trace_pursues_question(item.instance.question, mumbled) is None
+    assert trace_establishes_answer(item.instance.question, mumbled, "x") is None
+    assert trace_pursues_question(item.instance.question, type(trace).of("Step by step.")) is None

@@ -19,26 +19,33 @@ from eclose.errors import SettingError
 from eclose.store.records.jsonl import check_core_rules, decode_core_value, encode_json_line
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import Scene
-from eclose.world.language.passages import read_passage, write_passage
-from eclose.world.language.questions import LookupQuestion, read_question
+from eclose.world.language.facts import QuestionScene
+from eclose.world.language.passages import parse_passage_facts, write_entity_passage
+from eclose.world.language.questions import LookupQuestion, parse_question
 from eclose.world.make import instances
-from eclose.world.make.instances import find_profile, make_item, make_items, rename_item
-from eclose.world.make.shapes import PROFILES, Plot, draw_path, plot_agreement, plot_chain, plot_year_span
-from eclose.world.make.solve import solve
+from eclose.world.make.instances import change_item_id, find_benchmark_profile, make_world_item, make_world_items
+from eclose.world.make.shapes import (
+    PROFILES,
+    QuestionPlan,
+    draw_relation_path,
+    plan_chain_question,
+    plan_same_value_question,
+    plan_year_span_question,
+)
+from eclose.world.make.solve import solve_question
 from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.evidence import EvidenceFacts
-from eclose.world.oracle.judge import judge
+from eclose.world.oracle.judge import judge_by_oracle
 
 FINGERPRINTS = """
 import sys
 from eclose.core.identity import content_hash
 from eclose.store.records.jsonl import encode
-from eclose.world.make.instances import make_item
+from eclose.world.make.instances import make_world_item
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 for name in sys.argv[1:]:
     profile, index = name.split("/")
-    item = make_item(profile, 5, int(index))
+    item = make_world_item(profile, 5, int(index))
     broken = [break_response(item, plan, "s") for plan in FAILURE_PLANS]
     parts = [encode(item.instance).decode(), item.response.completion]
     parts += [one.response.completion for one in broken if one is not None]
@@ -49,7 +56,7 @@ NAMES = [f"{profile}/{index}" for profile in PROFILES for index in (0, 1, 2, 7)]
 
 def fingerprint(name):
     profile, index = name.split("/")
-    item = make_item(profile, 5, int(index))
+    item = make_world_item(profile, 5, int(index))
     broken = [break_response(item, plan, "s") for plan in FAILURE_PLANS]
     parts = [encode_json_line(item.instance).decode(), item.response.completion]
     return content_hash(parts + [response.response.completion for response in broken if response is not None])
@@ -70,14 +77,14 @@ def test_items_and_broken_responses_are_the_same_in_every_process(hash_seed):
 
 
 def test_an_item_does_not_depend_on_those_before_it():
-    stream = [item.instance for item in islice(make_items("2wiki", 8), 12)]
-    assert [make_item("2wiki", 8, index).instance for index in reversed(range(12))] == stream[::-1]
-    assert next(make_items("2wiki", 8, start=5)).instance == stream[5]
+    stream = [item.instance for item in islice(make_world_items("2wiki", 8), 12)]
+    assert [make_world_item("2wiki", 8, index).instance for index in reversed(range(12))] == stream[::-1]
+    assert next(make_world_items("2wiki", 8, start=5)).instance == stream[5]
     assert len({instance.question for instance in stream}) == 12
 
 
 def test_seeds_and_profiles_give_other_items():
-    questions = {make_item(profile, seed, 0).instance.question for profile in PROFILES for seed in range(4)}
+    questions = {make_world_item(profile, seed, 0).instance.question for profile in PROFILES for seed in range(4)}
     assert len(questions) == 12
 
 
@@ -89,7 +96,7 @@ def test_every_instance_is_a_good_record(items):
 
 def test_every_question_reads_back_and_has_one_answer(items):
     for item in items:
-        read = read_question(item.instance.question)
+        read = parse_question(item.instance.question)
         evidence = EvidenceFacts(item.instance.evidence)
         assert type(read) is type(item.target)
         (way,) = evidence.find_answers(read)
@@ -116,7 +123,7 @@ def test_without_its_support_a_question_has_no_such_answer(items):
 
 def test_the_reliable_response_is_reliable(items):
     for item in items:
-        judgment = judge(item.instance, item.response)
+        judgment = judge_by_oracle(item.instance, item.response)
         assert judgment.verdict == Verdict(*[True] * 5), item.response.completion
         assert judgment.unjudged == {}
         assert item.response.instance_id == item.instance.id
@@ -162,7 +169,7 @@ def test_aliases_are_other_forms_of_the_answer(items):
 def test_a_person_may_be_answered_by_the_other_name(items):
     item = next(item for item in items if any(entity.alias for entity in item.entities))
     person = next(entity for entity in item.entities if entity.alias)
-    target = read_question("Who directed Paper Lighthouse?")
+    target = parse_question("Who directed Paper Lighthouse?")
     assert instances._aliases(target, person.name, person.name, item.entities) == (person.alias,)
     assert instances._aliases(target, person.alias, person.alias, item.entities) == (person.name,)
 
@@ -171,67 +178,67 @@ def test_an_unknown_profile_is_refused():
     with pytest.raises(
         SettingError, match=r"unknown profile 'squad' \(--profile\)\. Choose from: 2wiki, musique, hotpot"
     ):
-        find_profile("squad")
+        find_benchmark_profile("squad")
 
 
 def test_giving_up_is_loud(monkeypatch):
     monkeypatch.setattr(instances, "_try_scene", lambda *_: None)
     with pytest.raises(AssertionError, match="no usable scene in 50 attempts for 2wiki 1 2"):
-        make_item("2wiki", 1, 2)
+        make_world_item("2wiki", 1, 2)
 
 
 def test_renaming_changes_the_id_alone(items):
-    other = rename_item(items[0], "x")
+    other = change_item_id(items[0], "x")
     assert other.instance.id == "x"
     assert other.instance.question == items[0].instance.question
 
 
 def test_a_scene_that_cannot_be_read_is_not_used(monkeypatch):
     def strange(entity, index, *, seed, words):
-        passage = write_passage(entity, index, seed=seed, words=words)
+        passage = write_entity_passage(entity, index, seed=seed, words=words)
         return replace(passage, text=f"{passage.text} Pigs have been seen to fly.")
 
-    monkeypatch.setattr(instances, "write_passage", strange)
+    monkeypatch.setattr(instances, "write_entity_passage", strange)
     with pytest.raises(AssertionError, match="no usable scene"):
-        make_item("2wiki", 1, 0)
+        make_world_item("2wiki", 1, 0)
 
 
 def test_a_question_one_passage_answers_is_not_used(monkeypatch):
     def lone(scene):
         film = scene.add_entity(rel.FILM)
         film.state(rel.RELEASED, "1971")
-        return Plot(LookupQuestion(instances.read_question(f"When did {film.name} come out?").phrase), (film,))
+        return QuestionPlan(LookupQuestion(instances.parse_question(f"When did {film.name} come out?").phrase), (film,))
 
-    profile = find_profile("2wiki")
+    profile = find_benchmark_profile("2wiki")
     monkeypatch.setattr(
         instances, "PROFILES", {"2wiki": profile.__class__("2wiki", 10, 35, 0.5, (("lone", 1.0, lone),))}
     )
     with pytest.raises(AssertionError, match="no usable scene"):
-        make_item("2wiki", 1, 0)
+        make_world_item("2wiki", 1, 0)
 
 
 @pytest.mark.parametrize("kind", [rel.FILM, rel.CITY, rel.COMPANY, rel.AWARD])
 def test_a_scene_gives_every_name_once(kind):
-    scene = Scene(Random(1))
+    scene = QuestionScene(Random(1))
     names = [scene.draw_name(kind) for _ in range(300)]
     # An answer is compared without its articles.
     assert len({normalize_answer(name) for name in names}) == 300
 
 
 def test_a_scene_gives_every_surname_once():
-    scene = Scene(Random(1))
+    scene = QuestionScene(Random(1))
     assert len({scene.draw_name(rel.PERSON).split()[-1] for _ in range(80)}) == 80
 
 
 @pytest.mark.parametrize(("parent", "woman"), [(rel.FATHER, False), (rel.MOTHER, True)])
 def test_fathers_are_men_and_mothers_are_women(parent, woman):
-    scene = Scene(Random(2))
+    scene = QuestionScene(Random(2))
     parents = [scene.add_entity(rel.PERSON, scene.draw_name(rel.PERSON, parent)) for _ in range(20)]
     assert {person.woman for person in parents} == {woman}
 
 
 def test_a_fact_is_stated_once():
-    scene = Scene(Random(2))
+    scene = QuestionScene(Random(2))
     entity = scene.add_entity(rel.FILM)
     entity.state(rel.RELEASED, "1971")
     entity.state(rel.RELEASED, "1971")
@@ -242,24 +249,26 @@ def test_a_fact_is_stated_once():
 
 
 def test_walks_lead_where_the_next_relation_begins():
-    scene = Scene(Random(3))
+    scene = QuestionScene(Random(3))
     for start in (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY, rel.PERSON):
         for hops in (1, 2, 3, 4):
             for _ in range(60):
-                path = draw_path(scene, start, hops)
+                path = draw_relation_path(scene, start, hops)
                 assert len(path) == hops
                 assert path[0].subject == start
                 assert all(one.object == two.subject for one, two in pairwise(path))
                 assert (rel.CAPITAL, rel.LIES_IN) not in set(pairwise(path))
 
 
-@pytest.mark.parametrize("shape", [plot_agreement, plot_year_span, lambda scene: plot_chain(scene, 4)])
+@pytest.mark.parametrize(
+    "shape", [plan_same_value_question, plan_year_span_question, lambda scene: plan_chain_question(scene, 4)]
+)
 def test_shapes_hold_what_their_question_needs(shape):
     for seed in range(30):
-        scene = Scene(Random(seed))
+        scene = QuestionScene(Random(seed))
         plot = shape(scene)
-        passages = [write_passage(e, i, seed=f"{seed}/{i}", words=20) for i, e in enumerate(scene.entities)]
-        assert all(read_passage(passage.title, passage.text).unread == () for passage in passages)
+        passages = [write_entity_passage(e, i, seed=f"{seed}/{i}", words=20) for i, e in enumerate(scene.entities)]
+        assert all(parse_passage_facts(passage.title, passage.text).unread == () for passage in passages)
         answers = EvidenceFacts(passages).find_answers(plot.target)
         assert answers
-        assert len(answers) == 1 or solve(plot.target, EvidenceFacts(passages)) is None
+        assert len(answers) == 1 or solve_question(plot.target, EvidenceFacts(passages)) is None

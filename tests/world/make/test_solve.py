@@ -9,21 +9,28 @@ from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.world.language import relations as rel
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     ComparisonClaim,
     FactClaim,
     IdleStep,
-    OrderClaim,
+    SameValueClaim,
     SubtractionClaim,
+    SuperlativeClaim,
+    ValueOrderClaim,
     YearsApartClaim,
 )
-from eclose.world.language.phrases import Phrase
-from eclose.world.language.questions import LookupQuestion, read_question
-from eclose.world.make.solve import Move, solve, write_answer, write_steps, write_submitted_answer, write_trace
+from eclose.world.language.phrases import RelationPhrase
+from eclose.world.language.questions import LookupQuestion, parse_question
+from eclose.world.make.solve import (
+    SolutionMove,
+    solve_question,
+    vary_answer_wording,
+    verbalize_answer,
+    write_moves_as_steps,
+    write_solution_trace,
+)
 from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.evidence import EvidenceFacts
-from eclose.world.oracle.view_relations import read_trace
+from eclose.world.oracle.view_relations import parse_trace_claims
 
 TEXTS = (
     ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell."),
@@ -36,7 +43,7 @@ EVIDENCE = EvidenceFacts(Passage(str(index), title, text) for index, (title, tex
 
 
 def solved(question):
-    return solve(read_question(question), EVIDENCE)
+    return solve_question(parse_question(question), EVIDENCE)
 
 
 def test_a_chain_states_every_fact_and_then_the_conclusion():
@@ -53,13 +60,15 @@ def test_a_chain_states_every_fact_and_then_the_conclusion():
 def test_one_fact_needs_no_conclusion():
     solution = solved("Who directed Paper Lighthouse?")
     assert [move.claim for move in solution.moves] == [
-        FactClaim(Phrase("Paper Lighthouse", (rel.DIRECTOR,)), "Tomas Rell")
+        FactClaim(RelationPhrase("Paper Lighthouse", (rel.DIRECTOR,)), "Tomas Rell")
     ]
 
 
 def test_another_name_is_a_link_of_its_own():
     solution = solved("When was the director of Silent Orchard born?")
-    assert FactClaim(Phrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh") in [move.claim for move in solution.moves]
+    assert FactClaim(RelationPhrase("Nora Quist", (rel.ALIAS,)), "Nora Marsh") in [
+        move.claim for move in solution.moves
+    ]
 
 
 def test_a_choice_orders_compares_and_chooses():
@@ -67,9 +76,9 @@ def test_a_choice_orders_compares_and_chooses():
     assert [type(move.claim) for move in solution.moves] == [
         FactClaim,
         FactClaim,
-        OrderClaim,
+        ValueOrderClaim,
         ComparisonClaim,
-        ChoiceClaim,
+        SuperlativeClaim,
     ]
     assert solution.answer == "Paper Lighthouse"
 
@@ -84,13 +93,16 @@ def test_a_choice_by_the_people_behind_compares_the_people():
 def test_a_choice_between_works_of_one_person_compares_the_works():
     texts = (*TEXTS[:2], ("Golden Tide", "Golden Tide is a drama film by Tomas Rell."))
     evidence = EvidenceFacts(Passage(str(index), title, text) for index, (title, text) in enumerate(texts))
-    assert solve(read_question("Which film's director is older, Paper Lighthouse or Golden Tide?"), evidence) is None
+    assert (
+        solve_question(parse_question("Which film's director is older, Paper Lighthouse or Golden Tide?"), evidence)
+        is None
+    )
 
 
 def test_agreement_and_spans_conclude_in_their_own_words():
     solution = solved("Were Tomas Rell and Nora Quist born in the same city?")
-    assert solution.moves[-1].claim == AgreementClaim(
-        Phrase("Tomas Rell"), Phrase("Nora Quist"), rel.BIRTH_PLACE, same=True
+    assert solution.moves[-1].claim == SameValueClaim(
+        RelationPhrase("Tomas Rell"), RelationPhrase("Nora Quist"), rel.BIRTH_PLACE, same=True
     )
     solution = solved("How many calendar years did Tomas Rell live?")
     assert [type(move.claim) for move in solution.moves[-2:]] == [SubtractionClaim, YearsApartClaim]
@@ -114,12 +126,12 @@ def test_no_answer_and_two_answers_have_no_solution():
     twice = EvidenceFacts(
         [Passage("0", "X", "X is a drama film. It was directed by Tomas Rell. It was directed by Nora Quist.")]
     )
-    assert solve(read_question("Who directed X?"), twice) is None
+    assert solve_question(parse_question("Who directed X?"), twice) is None
 
 
 def test_every_solution_is_told_in_full(items):
     for item in items:
-        claims = read_trace(write_trace(item.solution.moves, "seed"))
+        claims = parse_trace_claims(write_solution_trace(item.solution.moves, "seed"))
         assert [bare(claim) for claim in claims] == [bare(move.claim) for move in item.solution.moves]
 
 
@@ -127,7 +139,8 @@ def bare(claim):
     """Without the types said of names, which are a matter of wording."""
     parts = {name: getattr(claim, name) for name in ("phrase", "first", "second") if hasattr(claim, name)}
     return replace(
-        claim, **{name: replace(phrase, kind=None) for name, phrase in parts.items() if isinstance(phrase, Phrase)}
+        claim,
+        **{name: replace(phrase, kind=None) for name, phrase in parts.items() if isinstance(phrase, RelationPhrase)},
     )
 
 
@@ -135,7 +148,7 @@ def test_steps_know_which_moves_they_tell(items):
     joined = 0
     for item in items:
         for seed in range(3):
-            steps = write_steps(item.solution.moves, str(seed))
+            steps = write_moves_as_steps(item.solution.moves, str(seed))
             assert [index for step in steps for index in step.moves] == list(range(len(item.solution.moves)))
             assert all(("; " in step.text) == (len(step.moves) > 1) for step in steps)
             joined += sum(len(step.moves) > 1 for step in steps)
@@ -144,16 +157,18 @@ def test_steps_know_which_moves_they_tell(items):
 
 def test_an_idle_line_comes_first_and_tells_nothing(items):
     item = next(item for item in items if isinstance(item.target, LookupQuestion))
-    steps = write_steps(item.solution.moves, "seed", idle=item.target.phrase)
+    steps = write_moves_as_steps(item.solution.moves, "seed", idle=item.target.phrase)
     assert steps[0].moves == ()
-    (claim,) = read_trace(Trace.of(steps[0].text))
+    (claim,) = parse_trace_claims(Trace.of(steps[0].text))
     assert isinstance(claim, IdleStep)
     assert [index for step in steps[1:] for index in step.moves] == list(range(len(item.solution.moves)))
 
 
 def test_equal_seeds_give_equal_words_around_a_changed_value():
     def told(value):
-        return write_steps([Move(FactClaim(Phrase("Halmere", (rel.POPULATION,)), value), (0,))], "seed")[0].text
+        return write_moves_as_steps(
+            [SolutionMove(FactClaim(RelationPhrase("Halmere", (rel.POPULATION,)), value), (0,))], "seed"
+        )[0].text
 
     assert told("52300").replace("52,300", "52,301") == told("52301")
 
@@ -173,18 +188,18 @@ def test_equal_seeds_give_equal_words_around_a_changed_value():
     ],
 )
 def test_the_ways_to_write_an_answer(question, answer, forms):
-    target = read_question(question)
-    written = {write_answer(target, answer, Random(seed)) for seed in range(40)}
+    target = parse_question(question)
+    written = {verbalize_answer(target, answer, Random(seed)) for seed in range(40)}
     assert written == forms
-    submitted = {write_submitted_answer(target, answer, Random(seed)) for seed in range(200)}
+    submitted = {vary_answer_wording(target, answer, Random(seed)) for seed in range(200)}
     assert submitted > written
     assert all(is_same_answer(text, answer) for text in submitted)
 
 
 def test_a_person_may_be_submitted_surname_first():
-    target = read_question("Who directed Paper Lighthouse?")
-    assert "Rell, Tomas R" in {write_submitted_answer(target, "Tomas R Rell", Random(seed)) for seed in range(40)}
-    torn = {write_submitted_answer(target, "Tomas Rell or Petra Lind", Random(seed)) for seed in range(40)}
+    target = parse_question("Who directed Paper Lighthouse?")
+    assert "Rell, Tomas R" in {vary_answer_wording(target, "Tomas R Rell", Random(seed)) for seed in range(40)}
+    torn = {vary_answer_wording(target, "Tomas Rell or Petra Lind", Random(seed)) for seed in range(40)}
     assert not any("," in text for text in torn)
 
 
@@ -192,6 +207,6 @@ def test_a_wrong_answer_stays_wrong_however_it_is_put(items):
     for item in items:
         wrong = "Somebody Else" if not item.solution.answer[:1].isdigit() else f"9{item.solution.answer}"
         for seed in range(3):
-            answer = write_submitted_answer(item.target, item.solution.answer, Random(seed))
+            answer = vary_answer_wording(item.target, item.solution.answer, Random(seed))
             assert is_same_answer(answer, item.solution.answer)
             assert not is_same_answer(answer, wrong)

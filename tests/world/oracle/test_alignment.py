@@ -3,9 +3,9 @@
 import pytest
 
 from eclose.core.response import Trace
-from eclose.world.language.questions import read_question
+from eclose.world.language.questions import parse_question
 from eclose.world.oracle.alignment import AlignmentTracer
-from eclose.world.oracle.view_relations import read_trace
+from eclose.world.oracle.view_relations import parse_trace_claims
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
 EARLIER = "Which film was released first, Paper Lighthouse or Silent Orchard?"
@@ -19,7 +19,7 @@ DIRECTED, WROTE = "Paper Lighthouse was directed by Tomas Rell.", "Tomas Rell wr
 
 
 def aligned(question, *steps):
-    target, claims = read_question(question), read_trace(Trace.of(*steps))
+    target, claims = parse_question(question), parse_trace_claims(Trace.of(*steps))
     assert target is not None
     assert claims is not None, steps
     main_line = AlignmentTracer(target).find_main_line(claims)
@@ -138,5 +138,5 @@ def test_a_comparison_that_returns_to_the_question_is_forgiven():
 
 
 def test_the_deciding_claim_is_told():
-    claims = read_trace(Trace.of(DIRECTED, "The father of Tomas Rell was Ivan Rell.", "1 is less than 2."))
-    assert AlignmentTracer(read_question(MOTHER)).find_main_line(claims) == (False, claims[1])
+    claims = parse_trace_claims(Trace.of(DIRECTED, "The father of Tomas Rell was Ivan Rell.", "1 is less than 2."))
+    assert AlignmentTracer(parse_question(MOTHER)).find_main_line(claims) == (False, claims[1])

@@ -3,9 +3,9 @@
 import pytest
 
 from eclose.core.response import Trace
-from eclose.world.language.questions import read_question
+from eclose.world.language.questions import parse_question
 from eclose.world.oracle.closure import ABSTAIN, TracePremises, find_extreme
-from eclose.world.oracle.view_relations import read_trace
+from eclose.world.oracle.view_relations import parse_trace_claims
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
 OLDER = "Which film's director is older, Paper Lighthouse or Silent Orchard?"
@@ -21,7 +21,7 @@ DIRECTED, BORE_HIM = "Paper Lighthouse was directed by Tomas Rell.", "Petra Lind
 
 
 def derive_answers(question, *steps):
-    target, claims = read_question(question), read_trace(Trace.of(*steps))
+    target, claims = parse_question(question), parse_trace_claims(Trace.of(*steps))
     assert target is not None
     assert claims is not None, steps
     return TracePremises(claims).derive_answers(target)
@@ -136,7 +136,9 @@ def test_denials_and_idle_steps_establish_nothing():
 
 
 def test_names_that_are_one_have_one_name():
-    premises = TracePremises(read_trace(Trace.of("A One is also known as B Two.", "B Two is also known as C Three.")))
+    premises = TracePremises(
+        parse_trace_claims(Trace.of("A One is also known as B Two.", "B Two is also known as C Three."))
+    )
     assert {premises.resolve_name(name) for name in ("A One", "B Two", "C Three")} == {"A One"}
     assert premises.resolve_name("D Four") == "D Four"
 

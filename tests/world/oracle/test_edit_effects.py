@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eclose.core.instance import Passage
-from eclose.world.language.questions import read_question
-from eclose.world.language.values import ValueKind, read_value
-from eclose.world.oracle.edit_effects import is_coherent, is_localized, is_same_kind, list_surface_forms
+from eclose.world.language.questions import parse_question
+from eclose.world.language.values import ValueKind, parse_value
+from eclose.world.oracle.edit_effects import is_coherent_edit, is_localized_edit, is_same_kind, list_surface_forms
 
 PERSON = (
     "Ada Berger (born 12 March 1934) is a novelist. She was born on March 12, 1934. She was married to Tomas Farkas."
@@ -27,34 +27,38 @@ def edited(**words):
 
 
 def test_a_value_may_change_in_every_spelling_and_nothing_else_may():
-    assert is_localized(passage(PERSON), passage(PERSON.replace("1934", "1951"))) is True
-    assert is_localized(passage(PERSON), edited(Tomas_Farkas="Felix Rell")) is True
+    assert is_localized_edit(passage(PERSON), passage(PERSON.replace("1934", "1951"))) is True
+    assert is_localized_edit(passage(PERSON), edited(Tomas_Farkas="Felix Rell")) is True
     half = passage(PERSON.replace("12 March 1934", "12 March 1951"))
-    assert is_localized(passage(PERSON), half) is False  # two birth dates now
+    assert is_localized_edit(passage(PERSON), half) is False  # two birth dates now
     assert (
-        is_localized(passage(PERSON), passage(PERSON.replace("1934", "1951").replace("Tomas Farkas", "Felix Rell")))
+        is_localized_edit(
+            passage(PERSON), passage(PERSON.replace("1934", "1951").replace("Tomas Farkas", "Felix Rell"))
+        )
         is False
     )
-    assert is_localized(passage(PERSON), passage(PERSON)) is False
-    assert is_localized(passage(PERSON), edited(novelist="singer", Tomas_Farkas="Felix Rell")) is False
+    assert is_localized_edit(passage(PERSON), passage(PERSON)) is False
+    assert is_localized_edit(passage(PERSON), edited(novelist="singer", Tomas_Farkas="Felix Rell")) is False
 
 
 def test_words_that_claim_nothing_count_too():
     told = "Blue Harbour is a comedy film. Blue Harbour was released in 1994."
     other = told.replace("comedy", "horror").replace("1994", "1987")
-    assert is_localized(passage(told, "Blue Harbour"), passage(told.replace("1994", "1987"), "Blue Harbour")) is True
-    assert is_localized(passage(told, "Blue Harbour"), passage(other, "Blue Harbour")) is False
+    assert (
+        is_localized_edit(passage(told, "Blue Harbour"), passage(told.replace("1994", "1987"), "Blue Harbour")) is True
+    )
+    assert is_localized_edit(passage(told, "Blue Harbour"), passage(other, "Blue Harbour")) is False
 
 
 def test_what_cannot_be_read_is_neither():
     odd = passage(f"{PERSON} Who would have thought it.")
-    assert is_localized(passage(PERSON), odd) is None
-    assert is_coherent((passage(PERSON),), (odd,), 0) is None
+    assert is_localized_edit(passage(PERSON), odd) is None
+    assert is_coherent_edit((passage(PERSON),), (odd,), 0) is None
 
 
 def fits(after, *others, before=PERSON):
     passages = (passage(before), *others)
-    return is_coherent(passages, (passage(after), *others), 0)
+    return is_coherent_edit(passages, (passage(after), *others), 0)
 
 
 def test_nobody_is_their_own_kin():
@@ -97,7 +101,7 @@ def test_nobody_dies_before_they_were_born():
     ],
 )
 def test_answers_of_one_kind(question, one, other, same):
-    assert is_same_kind(read_question(question), one, other) is same
+    assert is_same_kind(parse_question(question), one, other) is same
 
 
 @pytest.mark.parametrize(
@@ -106,4 +110,4 @@ def test_answers_of_one_kind(question, one, other, same):
      (ValueKind.YEAR, "1994"), (ValueKind.NAME, "Ada Berger")],
 )  # fmt: skip
 def test_every_form_reads_back(kind, value):
-    assert {read_value(kind, form) for form in list_surface_forms(kind, value)} == {value}
+    assert {parse_value(kind, form) for form in list_surface_forms(kind, value)} == {value}

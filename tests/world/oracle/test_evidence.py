@@ -6,21 +6,21 @@ import pytest
 
 from eclose.core.instance import Passage
 from eclose.world.language import relations as rel
-from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.questions import (
-    AgreementQuestion,
-    ChoiceQuestion,
+    ComparisonQuestion,
     LookupQuestion,
+    SameValueQuestion,
     YearSpanQuestion,
-    read_question,
+    parse_question,
 )
 from eclose.world.oracle.evidence import (
-    Derivation,
     EvidenceFact,
     EvidenceFacts,
-    read_evidence,
-    settle_comparison,
-    sort_key,
+    ValueDerivation,
+    answer_comparison,
+    parse_evidence_facts,
+    value_sort_key,
 )
 
 FILM = ("Paper Lighthouse", "Paper Lighthouse is a 1971 drama film directed by Tomas Rell.")
@@ -40,7 +40,7 @@ def evidence(*texts):
 
 
 def answers(facts, question):
-    target = read_question(question)
+    target = parse_question(question)
     assert target is not None
     return [way.value for way in facts.find_answers(target)]
 
@@ -86,7 +86,7 @@ def test_a_title_used_twice_is_told_apart_by_what_is_asked():
 
 def test_another_name_leads_on_and_its_passage_counts():
     facts = evidence(OTHER, NORA)
-    (way,) = facts.find_answers(read_question("When was the director of Silent Orchard born?"))
+    (way,) = facts.find_answers(parse_question("When was the director of Silent Orchard born?"))
     assert way.value == "1925-03-02"
     assert [hop.relation.name for hop in way.hops] == ["director", "alias", "birth date"]
     assert way.support == {0, 1}
@@ -99,7 +99,7 @@ def test_another_name_leads_on_and_its_passage_counts():
 def test_a_link_may_stand_in_a_third_passage():
     nora = ("Nora Quist", "Nora Quist (born 2 March 1925) is a film director.")
     link = ("Halmere", "Halmere is a small city. Nora Quist is also known as Nora Marsh.")
-    (way,) = evidence(OTHER, nora, link).find_answers(read_question("When was the director of Silent Orchard born?"))
+    (way,) = evidence(OTHER, nora, link).find_answers(parse_question("When was the director of Silent Orchard born?"))
     assert way.support == {0, 1, 2}
 
 
@@ -128,7 +128,7 @@ def test_of_older_values_alone_the_latest_counts():
 
 def test_a_fact_may_be_told_in_somebody_elses_article():
     city = ("Halmere", "Halmere is a small city. Tomas Rell was born in Halmere.")
-    (way,) = evidence(FILM, city).find_answers(read_question("Where was the director of Paper Lighthouse born?"))
+    (way,) = evidence(FILM, city).find_answers(parse_question("Where was the director of Paper Lighthouse born?"))
     assert (way.value, way.support) == ("Halmere", {0, 1})
 
 
@@ -139,7 +139,7 @@ def test_minimal_support_takes_the_passages_the_answer_needs_and_no_more():
         "Tomas Rell (born 3 May 1930 in Halmere) is a film director. He directed Paper Lighthouse.",
     )
     gossip = ("Halmere", "Halmere is a small city. Tomas Rell directed Paper Lighthouse.")
-    target = read_question("Where was the director of Paper Lighthouse born?")
+    target = parse_question("Where was the director of Paper Lighthouse born?")
     (way,) = evidence(FILM, gossip, told_again).find_answers(target)
     assert way.hops[0].passages == (0, 1, 2)
     assert way.support == {2}
@@ -154,21 +154,21 @@ def test_of_two_ways_to_an_answer_the_shorter_is_kept():
         ("Nora Quist", "Nora Quist is a film director."),
         ("Paper Lighthouse (film)", "Paper Lighthouse is a drama film by Nora Quist. Nora Quist was born in Halmere."),
     )
-    (way,) = facts.find_answers(read_question("Where was the director of Paper Lighthouse born?"))
+    (way,) = facts.find_answers(parse_question("Where was the director of Paper Lighthouse born?"))
     assert (way.value, way.support) == ("Halmere", {3})
 
 
 def test_the_support_of_nothing_is_empty():
-    assert Derivation("x", ()).support == frozenset()
-    assert Derivation("x", (EvidenceFact("a", rel.MOTHER, "b", (4, 2)),)).support == {2}
+    assert ValueDerivation("x", ()).support == frozenset()
+    assert ValueDerivation("x", (EvidenceFact("a", rel.MOTHER, "b", (4, 2)),)).support == {2}
 
 
-@pytest.mark.parametrize("kind", [LookupQuestion, ChoiceQuestion, AgreementQuestion, YearSpanQuestion])
+@pytest.mark.parametrize("kind", [LookupQuestion, ComparisonQuestion, SameValueQuestion, YearSpanQuestion])
 def test_support_is_minimal_by_trying_every_smaller_set(kind, items):
     tried = 0
     for item in [one for one in items if isinstance(one.target, kind)][:12]:
         passages = item.instance.evidence
-        (way,) = read_evidence(passages).find_answers(item.target)
+        (way,) = parse_evidence_facts(passages).find_answers(item.target)
         assert any(
             one.value == way.value
             for one in EvidenceFacts(passages[i] for i in sorted(way.support)).find_answers(item.target)
@@ -201,19 +201,19 @@ def test_agreement_knows_that_two_names_may_be_one_person():
 def test_a_tie_has_no_answer():
     twin = ("Golden Tide", "Golden Tide is a 1971 drama film directed by Nora Quist.")
     assert answers(evidence(FILM, twin), "Which film came out last, Paper Lighthouse or Golden Tide?") == []
-    choose = ChoiceQuestion(("A", "B"), rel.FILM, (), rel.RELEASED, least=True)
-    assert settle_comparison(choose, "1971", "1971") is None
+    choose = ComparisonQuestion(("A", "B"), rel.FILM, (), rel.RELEASED, least=True)
+    assert answer_comparison(choose, "1971", "1971") is None
 
 
 def test_whoever_did_two_things_did_both():
     book = ("Salt Letters", "Salt Letters is a novel by Tomas Rell.")
     facts = evidence(FILM, book, OTHER, DIRECTOR)
     deeds = ((rel.DIRECTOR, "Paper Lighthouse"), (rel.AUTHOR, "Salt Letters"))
-    (way,) = facts.derive(Phrase(CommonDoer(deeds)))
+    (way,) = facts.derive(RelationPhrase(PersonOfTwoDeeds(deeds)))
     assert (way.value, way.support) == ("Tomas Rell", {0, 1})
-    assert [w.value for w in facts.derive(Phrase(CommonDoer(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
+    assert [w.value for w in facts.derive(RelationPhrase(PersonOfTwoDeeds(deeds), (rel.BIRTH_PLACE,)))] == ["Halmere"]
     other = ((rel.DIRECTOR, "Silent Orchard"), (rel.AUTHOR, "Salt Letters"))
-    assert facts.derive(Phrase(CommonDoer(other))) == []
+    assert facts.derive(RelationPhrase(PersonOfTwoDeeds(other))) == []
 
 
 def test_unread_sentences_are_kept_with_their_passage():
@@ -222,9 +222,9 @@ def test_unread_sentences_are_kept_with_their_passage():
 
 
 def test_order_is_by_number_not_by_letters():
-    assert sorted(["1234", "96", "45600"], key=sort_key) == ["96", "1234", "45600"]
-    assert sort_key("1950-05-07") < sort_key("1950-12-01") < sort_key("1951-01-01")
+    assert sorted(["1234", "96", "45600"], key=value_sort_key) == ["96", "1234", "45600"]
+    assert value_sort_key("1950-05-07") < value_sort_key("1950-12-01") < value_sort_key("1951-01-01")
 
 
 def test_equal_passages_are_read_once():
-    assert read_evidence(passages(FILM)) is read_evidence(passages(FILM))
+    assert parse_evidence_facts(passages(FILM)) is parse_evidence_facts(passages(FILM))

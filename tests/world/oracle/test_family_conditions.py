@@ -10,20 +10,20 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, SeedDefect
-from eclose.world.make.families import make_families
-from eclose.world.make.instances import make_item
+from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, SourceQuestionDefect
+from eclose.world.make.families import make_world_families
+from eclose.world.make.instances import make_world_item
 from eclose.world.oracle.family_conditions import (
-    ReasonedAnswer,
-    check_edit,
-    check_question,
-    check_target,
+    ReasonedResponse,
+    check_evidence_switch,
+    check_question_switch,
+    check_target_response,
     find_family_defects,
-    is_only_answer,
-    is_warranted,
+    is_answer_warranted,
+    is_only_warranted_answer,
     label_steps,
-    screen_edit,
-    screen_question,
+    screen_evidence_edit,
+    screen_question_edit,
     screen_source,
 )
 
@@ -32,7 +32,7 @@ PROFILES = ("2wiki", "musique", "hotpot", "short-easy", "short-hard")
 
 @pytest.fixture(scope="module")
 def families():
-    return [family for profile in PROFILES for family in islice(make_families(profile, 3), 12)]
+    return [family for profile in PROFILES for family in islice(make_world_families(profile, 3), 12)]
 
 
 def test_nothing_is_wrong_with_a_correct_family(families):
@@ -152,25 +152,25 @@ def test_every_judgement_that_is_wanted_is_made(families):
     family = families[0]
     gold, edit, question_view = family.gold, family.evidence_edits[0], family.question_edit.view
     index = int(edit.passage_id)
-    gold_answer, new = ReasonedAnswer(gold.trace, gold.answer), ReasonedAnswer(edit.view.trace, edit.view.answer)
+    gold_answer, new = ReasonedResponse(gold.trace, gold.answer), ReasonedResponse(edit.view.trace, edit.view.answer)
     labels = {
         ConstructionRole.SCREEN_SEED: screen_source(gold.question, gold.evidence, [gold.answer]).conditions,
-        ConstructionRole.VERIFY_TARGET: check_target(gold.question, gold.evidence, (0, 1), gold_answer)[0],
-        ConstructionRole.SCREEN_EVIDENCE: screen_edit(
+        ConstructionRole.VERIFY_TARGET: check_target_response(gold.question, gold.evidence, (0, 1), gold_answer)[0],
+        ConstructionRole.SCREEN_EVIDENCE: screen_evidence_edit(
             gold.question, gold.evidence, index, edit.view.evidence[index], gold.answer, edit.view.answer
         ),
-        ConstructionRole.VERIFY_EVIDENCE: check_edit(
+        ConstructionRole.VERIFY_EVIDENCE: check_evidence_switch(
             gold.question, gold.evidence, edit.view.evidence, gold_answer, new, 0
         ),
-        ConstructionRole.SCREEN_QUESTION: screen_question(
+        ConstructionRole.SCREEN_QUESTION: screen_question_edit(
             gold.question, question_view.question, gold.evidence, gold.answer, question_view.answer
         ),
-        ConstructionRole.VERIFY_QUESTION: check_question(
+        ConstructionRole.VERIFY_QUESTION: check_question_switch(
             gold.question,
             question_view.question,
             gold.evidence,
             gold_answer,
-            ReasonedAnswer(question_view.trace, question_view.answer),
+            ReasonedResponse(question_view.trace, question_view.answer),
         ),
     }
     assert {role: set(judged.labels) for role, judged in labels.items()} == {
@@ -194,11 +194,11 @@ WHERE = "Where was the director of Blue Harbour born?"
     ("passages", "reference", "support", "labels", "defect"),
     [
         ((FILM, ADA), "Kelport", (0, 1), (True, True, False), None),
-        ((FILM, ADA), "Halton", (0, 1), (False, False, False), SeedDefect.UNSUPPORTED_REFERENCE),
-        ((FILM,), "Kelport", (), (False, False, False), SeedDefect.UNDERDETERMINED),
-        ((ADA,), "Kelport", (), (False, False, False), SeedDefect.BROKEN_LINK),
-        ((FILM, ADA), " ".join(["Kelport"] * 11), (0, 1), (False, False, False), SeedDefect.LONG_ANSWER),
-        ((FILM, ADA, TWIN), "Kelport", (0, 1), (True, False, False), SeedDefect.UNDERDETERMINED),
+        ((FILM, ADA), "Halton", (0, 1), (False, False, False), SourceQuestionDefect.UNSUPPORTED_REFERENCE),
+        ((FILM,), "Kelport", (), (False, False, False), SourceQuestionDefect.UNDERDETERMINED),
+        ((ADA,), "Kelport", (), (False, False, False), SourceQuestionDefect.BROKEN_LINK),
+        ((FILM, ADA), " ".join(["Kelport"] * 11), (0, 1), (False, False, False), SourceQuestionDefect.LONG_ANSWER),
+        ((FILM, ADA, TWIN), "Kelport", (0, 1), (True, False, False), SourceQuestionDefect.UNDERDETERMINED),
         ((FILM, ADA, ALL), "Kelport", (2,), (True, True, True), None),
     ],
 )  # fmt: skip
@@ -215,15 +215,15 @@ def test_a_source_with_a_sentence_nobody_can_read_is_left_open():
     odd = replace(ADA, text=f"{ADA.text} Who would have thought it.")
     screening = screen_source(WHERE, (FILM, odd), ["Kelport"])
     assert screening.conditions.labels == {"warranted": True, "unique": None, "elsewhere": False}
-    assert is_warranted(WHERE, (FILM, odd), "Halton") is None
-    assert is_only_answer(WHERE, (FILM, odd), "Halton") is False
+    assert is_answer_warranted(WHERE, (FILM, odd), "Halton") is None
+    assert is_only_warranted_answer(WHERE, (FILM, odd), "Halton") is False
 
 
 def test_an_answer_may_come_under_another_name():
     alias = replace(FILM, text="Blue Harbour is a comedy film by Greta Dahl.")
     with_alias = replace(ADA, text=f"{ADA.text} Ada Berger is also known as Greta Dahl.")
     for answer, right in (("Greta Dahl", True), ("Ada Berger", True), ("Felix Rell", False)):
-        assert is_warranted("Who directed Blue Harbour?", (alias, with_alias), answer) is right
+        assert is_answer_warranted("Who directed Blue Harbour?", (alias, with_alias), answer) is right
 
 
 def test_steps_that_claim_nothing_hold():
@@ -244,13 +244,15 @@ def test_steps_that_claim_nothing_hold():
     ],
 )
 def test_questions_by_hand(edited, answer, against):
-    judged = screen_question(WHERE, edited, (FILM, ADA), "Kelport", answer)
+    judged = screen_question_edit(WHERE, edited, (FILM, ADA), "Kelport", answer)
     assert against in set(judged.objections(ConstructionRole.SCREEN_QUESTION))
 
 
 def test_both_sides_of_a_comparison_may_change_places():
-    item = next(made for made in (make_item("2wiki", 3, n) for n in range(40)) if " or " in made.instance.question)
+    item = next(
+        made for made in (make_world_item("2wiki", 3, n) for n in range(40)) if " or " in made.instance.question
+    )
     one, other = item.target.options
     turned = item.instance.question.replace(f"{one} or {other}", f"{other} or {one}")
-    judged = screen_question(item.instance.question, turned, item.instance.evidence, one, other)
+    judged = screen_question_edit(item.instance.question, turned, item.instance.evidence, one, other)
     assert judged.labels["changed"] is False

@@ -8,10 +8,10 @@ from eclose.core.response import Response, Trace
 from eclose.core.verdict import FailureClass
 from eclose.store.records.jsonl import check_core_rules
 from eclose.world.language.claims import IdleStep
-from eclose.world.oracle.answer_equality import is_abstention, is_correct, is_same_answer, matches_value
-from eclose.world.oracle.evidence import read_evidence
-from eclose.world.oracle.judge import JUDGE, judge
-from eclose.world.oracle.soundness import StepChecker, judge_steps
+from eclose.world.oracle.answer_equality import answer_matches_value, is_abstention, is_correct_answer, is_same_answer
+from eclose.world.oracle.evidence import parse_evidence_facts
+from eclose.world.oracle.judge import JUDGE, judge_by_oracle
+from eclose.world.oracle.soundness import StepClaimChecker, judge_step_soundness
 
 TEXTS = {
     "Paper Lighthouse (film)": "Paper Lighthouse is a 1971 drama film directed by Tomas Rell. "
@@ -40,7 +40,7 @@ L2, L3, L4 = list(LocalFailure)[1:4]
 
 def judged(question, *steps, answer="Petra Lind", reference="Petra Lind", aliases=(), evidence=EVIDENCE):
     instance = Instance("q", question, evidence, reference, aliases)
-    judgment = judge(instance, Response("r", "q", Trace.of(*steps), answer))
+    judgment = judge_by_oracle(instance, Response("r", "q", Trace.of(*steps), answer))
     check_core_rules(judgment)
     return judgment
 
@@ -58,7 +58,7 @@ def verdict(question, *steps, **rest):
 
 def codes(*steps, evidence=EVIDENCE):
     """S for a sound step, - for one that asserts nothing, ? for an open one, or the code."""
-    judgments, _, _ = judge_steps(evidence, Trace.of(*steps))
+    judgments, _, _ = judge_step_soundness(evidence, Trace.of(*steps))
     return [
         "-" if step.substantive is False else "S" if step.sound else "?" if step.sound is None else step.failure.value
         for step in judgments
@@ -462,7 +462,7 @@ def test_equal_answers_are_equal_in_meaning_not_in_letters(answer, accepted, sam
     ],
 )
 def test_the_words_around_an_answer(answer, value, label):
-    assert matches_value(answer, value) is label
+    assert answer_matches_value(answer, value) is label
 
 
 def test_an_answer_that_cannot_be_read_leaves_closure_and_correctness_open():
@@ -471,20 +471,20 @@ def test_an_answer_that_cannot_be_read_leaves_closure_and_correctness_open():
     assert reasons(judgment) == dict.fromkeys(("C", "Acc"), "cannot read the answer")
     # Where nothing is established, no reading of the answer could close.
     assert judged(MOTHER, DIRECTED, answer="not Petra Lind").closed is False
-    assert is_correct("Nora Quist, probably", ("Petra Lind", "Nora Quist")) is None
-    assert is_correct("Nora Quist", ("Nora", "Nora Quist")) is True
+    assert is_correct_answer("Nora Quist, probably", ("Petra Lind", "Nora Quist")) is None
+    assert is_correct_answer("Nora Quist", ("Nora", "Nora Quist")) is True
 
 
 def test_aliases_are_correct():
-    assert is_correct("Nora Marsh", ("Nora Quist", "Nora Marsh"))
-    assert not is_correct("Tomas Rell", ("Nora Quist", "Nora Marsh"))
-    assert not is_correct("Tomas Rell", ())
+    assert is_correct_answer("Nora Marsh", ("Nora Quist", "Nora Marsh"))
+    assert not is_correct_answer("Tomas Rell", ("Nora Quist", "Nora Marsh"))
+    assert not is_correct_answer("Tomas Rell", ())
 
 
 @pytest.mark.parametrize("answer", ["not determined", "Unknown.", "insufficient evidence", " Cannot be determined "])
 def test_an_abstention_is_never_correct(answer):
     assert is_abstention(answer)
-    assert not is_correct(answer, ("Petra Lind", answer))
+    assert not is_correct_answer(answer, ("Petra Lind", answer))
     assert judged(MOTHER, DIRECTED, answer=answer).correct is False
 
 
@@ -600,4 +600,4 @@ def test_the_name_of_nothing_is_not_judged_by_id():
 
 
 def test_a_step_that_asserts_nothing_cannot_be_wrong():
-    assert StepChecker(read_evidence(EVIDENCE)).check(IdleStep.PLAN).sound is True
+    assert StepClaimChecker(parse_evidence_facts(EVIDENCE)).check(IdleStep.PLAN).sound is True

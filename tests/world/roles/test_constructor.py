@@ -19,9 +19,9 @@ from eclose.protocol import construction as shown
 from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.material_json import disclose_passages
 from eclose.world.faulty.bad_replies import REPLY_DEFECTS
-from eclose.world.make.instances import make_item
+from eclose.world.make.instances import make_world_item
 from eclose.world.oracle.family_conditions import find_family_defects
-from eclose.world.roles.constructor import register_constructor
+from eclose.world.roles.constructor import register_constructor_handlers
 from eclose.world.server.chat_requests import HandlerRegistry
 
 PROFILES = ("2wiki", "musique", "hotpot")
@@ -36,7 +36,7 @@ PART = {
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_everything_it_builds_is_right_and_most_sources_give_a_family(profile):
-    sources = [make_item(profile, 17, index).instance for index in range(EACH)]
+    sources = [make_world_item(profile, 17, index).instance for index in range(EACH)]
     families, reasons = funnel(sources, world_model())
     assert [find_family_defects(family) for family in families] == [()] * len(families)
     assert len(families) >= 0.6 * EACH
@@ -46,7 +46,7 @@ def test_everything_it_builds_is_right_and_most_sources_give_a_family(profile):
 
 def test_short_contexts_do_as_well():
     sources = [
-        make_item(profile, 17, index).instance for profile in ("short-easy", "short-hard") for index in range(20)
+        make_world_item(profile, 17, index).instance for profile in ("short-easy", "short-hard") for index in range(20)
     ]
     families, _ = funnel(sources, world_model())
     assert [find_family_defects(family) for family in families] == [()] * len(families)
@@ -54,7 +54,7 @@ def test_short_contexts_do_as_well():
 
 
 def test_a_variation_begins_at_either_end_and_no_two_change_the_same():
-    sources = [make_item("musique", 17, index).instance for index in range(12)]
+    sources = [make_world_item("musique", 17, index).instance for index in range(12)]
     families, _ = funnel(sources, world_model())
     both = [family.evidence_edits for family in families if len(family.evidence_edits) == 2]
     assert len(both) > 6
@@ -63,15 +63,15 @@ def test_a_variation_begins_at_either_end_and_no_two_change_the_same():
 
 
 def test_steps_are_one_claim_each_and_do_not_speak_of_passages():
-    families, _ = funnel([make_item("2wiki", 17, index).instance for index in range(20)], world_model())
+    families, _ = funnel([make_world_item("2wiki", 17, index).instance for index in range(20)], world_model())
     texts = [text for family in families for view in family.views for text in view.trace.texts]
     assert len(texts) > 200
     assert not [text for text in texts if "passage" in text.lower() or "; " in text or "[" in text]
 
 
 def test_the_same_request_gets_the_same_reply_and_an_objection_another():
-    source = make_item("2wiki", 17, 3).instance
-    brief = shown.TargetBrief(
+    source = make_world_item("2wiki", 17, 3).instance
+    brief = shown.TargetWritingMaterial(
         source.question, disclose_passages(source.evidence), _support(source), source.reference_answer
     )
     model = world_model()
@@ -91,9 +91,9 @@ def ask(model, material):
 
 
 def test_where_nothing_can_be_built_it_says_so():
-    source = make_item("2wiki", 17, 3).instance
+    source = make_world_item("2wiki", 17, 3).instance
     passages, support = disclose_passages(source.evidence), _support(source)
-    brief = shown.TargetBrief(source.question, passages, support, source.reference_answer)
+    brief = shown.TargetWritingMaterial(source.question, passages, support, source.reference_answer)
     for spoilt, why in (
         (replace(brief, question="Why though?"), "cannot be read"),
         (replace(brief, reference="Nobody"), "do not lead to the reference"),
@@ -102,9 +102,9 @@ def test_where_nothing_can_be_built_it_says_so():
         reply = ask(world_model(), spoilt)
         assert (reply["complete"], reply["steps"]) == (False, [])
         assert why in reply["plan"]
-    edits = shown.EvidenceBrief("Why though?", passages, support, (), "x", 2)
+    edits = shown.EvidenceEditMaterial("Why though?", passages, support, (), "x", 2)
     assert ask(world_model(), edits) == {"plan": "The question cannot be read.", "variations": [], "complete": False}
-    reply = ask(world_model(), shown.QuestionBrief("Why though?", passages, support, (), "x"))
+    reply = ask(world_model(), shown.QuestionEditMaterial("Why though?", passages, support, (), "x"))
     assert (reply["complete"], reply["question"]) == (False, "")
 
 
@@ -118,7 +118,7 @@ def drafts():
     for profile in PROFILES:
         for index in range(10):
             team = ConstructionTeam(world_model(), world_model(), ConstructSettings())
-            draft = asyncio.run(_screened(make_item(profile, 23, index).instance, team))
+            draft = asyncio.run(_screened(make_world_item(profile, 23, index).instance, team))
             for role, part in PART.items():
                 if isinstance(draft, FamilyDraft):
                     drafts_by_role[role].append(draft)
@@ -186,7 +186,7 @@ def test_defects_are_planted_at_the_rate_it_is_told(rate):
     for draft in drafts()[ConstructionRole.CONSTRUCT_TARGET]:
         source = draft.source
         for objection in range(8):
-            brief = shown.TargetBrief(
+            brief = shown.TargetWritingMaterial(
                 source.question,
                 disclose_passages(source.evidence),
                 _support(source),
@@ -200,7 +200,7 @@ def test_defects_are_planted_at_the_rate_it_is_told(rate):
 
 
 def test_with_noise_a_second_attempt_may_succeed_and_nothing_wrong_comes_out():
-    sources = [make_item("2wiki", 31, index).instance for index in range(25)]
+    sources = [make_world_item("2wiki", 31, index).instance for index in range(25)]
     noisy = world_model(constructor_noise=0.5)
     once, reasons = funnel(sources, noisy)
     thrice, _ = funnel(sources, noisy, ConstructSettings(attempts=3))
@@ -211,7 +211,7 @@ def test_with_noise_a_second_attempt_may_succeed_and_nothing_wrong_comes_out():
 
 def test_a_verifier_that_errs_lets_wrong_families_through():
     """Or the oracle would have nothing to find."""
-    sources = [make_item("short-easy", 31, index).instance for index in range(40)]
+    sources = [make_world_item("short-easy", 31, index).instance for index in range(40)]
     model = world_model(constructor_noise=0.5, verifier_noise=0.3)
     families, _ = funnel(sources, model, ConstructSettings(attempts=3, reverify=False))
     assert any(find_family_defects(family) for family in families)
@@ -220,4 +220,4 @@ def test_a_verifier_that_errs_lets_wrong_families_through():
 @pytest.mark.parametrize("wrong", [{"noise": 1.5}, {"noise": -0.1}, {"defect": "spilt coffee"}])
 def test_settings_that_cannot_work_are_refused(wrong):
     with pytest.raises(SettingError):
-        register_constructor(HandlerRegistry(), **wrong)
+        register_constructor_handlers(HandlerRegistry(), **wrong)

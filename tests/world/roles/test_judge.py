@@ -11,11 +11,11 @@ import pytest
 from eclose.core.judgment import LocalFailure
 from eclose.errors import SettingError
 from eclose.protocol import disclosure
-from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, parse_steps
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, parse_step_judgments
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
-from eclose.world.make.instances import make_items
+from eclose.world.make.instances import make_world_items
 from eclose.world.roles.judge import CANNOT_READ
-from eclose.world.roles.request_handlers import build_world_registry
+from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.chat_requests import ChatRequest
 
 LABELS = {
@@ -27,7 +27,7 @@ LABELS = {
 
 
 def planted(count):
-    for item in islice(make_items("2wiki", 7), count):
+    for item in islice(make_world_items("2wiki", 7), count):
         for plan in (FailurePlan(), *FAILURE_PLANS):
             broken = break_response(item, plan, "x")
             if broken is not None:
@@ -50,13 +50,13 @@ def said(registry, material):
 
 
 def test_every_planted_label_is_recovered_from_what_is_disclosed():
-    registry = build_world_registry()
+    registry = build_world_handlers()
     count = 0
     for instance, broken in planted(8):
         material = disclosure.disclose_for_soundness(instance, broken.response)
         reply = said(registry, material)
         jsonschema_rs.validate(dict(build_judge_prompt(material).schema), reply)
-        steps = parse_steps(material, reply)
+        steps = parse_step_judgments(material, reply)
         assert [(step.substantive, step.sound, step.failure) for step in steps] == [
             (step.substantive, step.sound, step.failure) for step in broken.steps
         ]
@@ -70,8 +70,8 @@ def test_every_planted_label_is_recovered_from_what_is_disclosed():
 
 
 def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_are_not():
-    registry = build_world_registry()
-    for item in islice(make_items("2wiki", 7), 8):
+    registry = build_world_handlers()
+    for item in islice(make_world_items("2wiki", 7), 8):
         instance = item.instance
         assert said(registry, disclosure.disclose_for_sufficiency(instance))["sufficient"] is True
         assert said(registry, disclosure.disclose_for_eligibility(instance))["eligible"] is True
@@ -90,14 +90,14 @@ def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_ar
 def test_what_it_cannot_read_it_says_in_a_shape_nobody_asked_for():
     instance, made = next(planted(1))
     shown = disclosure.disclose_for_alignment(instance, made.response)
-    assert said(build_world_registry(), replace(shown, question="Why though?")) == {"unreadable": CANNOT_READ}
+    assert said(build_world_handlers(), replace(shown, question="Why though?")) == {"unreadable": CANNOT_READ}
 
 
 def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():
     exact, noisy, again = (
-        build_world_registry(),
-        build_world_registry(judge_noise=0.2),
-        build_world_registry(judge_noise=0.2),
+        build_world_handlers(),
+        build_world_handlers(judge_noise=0.2),
+        build_world_handlers(judge_noise=0.2),
     )
     cases = list(planted(12))
     for question, (disclose, label) in LABELS.items():
@@ -110,10 +110,10 @@ def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():
 
 
 def test_erring_on_soundness_turns_the_whole_response_round():
-    exact, noisy = build_world_registry(), build_world_registry(judge_noise=1.0)
+    exact, noisy = build_world_handlers(), build_world_handlers(judge_noise=1.0)
     for instance, broken in islice(planted(2), 40):
         material = disclosure.disclose_for_soundness(instance, broken.response)
-        right, wrong = (parse_steps(material, said(registry, material)) for registry in (exact, noisy))
+        right, wrong = (parse_step_judgments(material, said(registry, material)) for registry in (exact, noisy))
         if any(step.substantive for step in right):
             assert all(step.sound is not False for step in right) != all(step.sound is not False for step in wrong)
         assert {step.failure for step in wrong} <= {None, LocalFailure.OTHER}
@@ -121,4 +121,4 @@ def test_erring_on_soundness_turns_the_whole_response_round():
 
 def test_a_rate_that_is_none_is_refused():
     with pytest.raises(SettingError):
-        build_world_registry(judge_noise=1.5)
+        build_world_handlers(judge_noise=1.5)

@@ -8,12 +8,17 @@ from openai import AsyncOpenAI, BadRequestError
 from eclose import Response, parse_completion
 from eclose.errors import SettingError
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.world.make.instances import make_item
-from eclose.world.oracle.judge import judge
-from eclose.world.roles.request_handlers import PLANS_BY_NAME, FailureRates, break_item_response, build_world_registry
-from eclose.world.server.app import ServerThread
+from eclose.world.make.instances import make_world_item
+from eclose.world.oracle.judge import judge_by_oracle
+from eclose.world.roles.request_handlers import (
+    PLANS_BY_NAME,
+    ModelFailureRates,
+    break_response_at_rates,
+    build_world_handlers,
+)
+from eclose.world.server.app import ModelServerThread
 
-ITEMS = [make_item(profile, 21, index) for profile in ("2wiki", "hotpot") for index in range(12)]
+ITEMS = [make_world_item(profile, 21, index) for profile in ("2wiki", "hotpot") for index in range(12)]
 
 
 def ask(server, messages):
@@ -31,18 +36,18 @@ def verdicts(server):
     labels = []
     for item in ITEMS:
         text = ask(server, prompt.messages(item.instance.question, item.instance.evidence))
-        labels.append(judge(item.instance, Response.from_completion("r", item.instance.id, text)).verdict)
+        labels.append(judge_by_oracle(item.instance, Response.from_completion("r", item.instance.id, text)).verdict)
     return labels
 
 
 def test_an_honest_model_is_always_reliable_and_right():
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         assert [(v.reliable, v.correct) for v in verdicts(server)] == [(True, True)] * len(ITEMS)
 
 
 @pytest.mark.parametrize("name", ["answer_decoupling", "incomplete_reasoning", "L4"])
 def test_a_failing_model_fails_as_asked(name):
-    with ServerThread(build_world_registry(FailureRates({name: 1.0}))) as server:
+    with ModelServerThread(build_world_handlers(ModelFailureRates({name: 1.0}))) as server:
         labels = verdicts(server)
     if name == "L4":
         assert sum(verdict.locally_sound is False for verdict in labels) >= len(ITEMS) - 2
@@ -52,21 +57,21 @@ def test_a_failing_model_fails_as_asked(name):
 
 def test_the_same_request_gets_the_same_reply():
     messages = ResponsePrompt(0).messages(ITEMS[0].instance.question, ITEMS[0].instance.evidence)
-    with ServerThread(build_world_registry(FailureRates({"L1": 0.5}), seed=3)) as one:
+    with ModelServerThread(build_world_handlers(ModelFailureRates({"L1": 0.5}), seed=3)) as one:
         first = [ask(one, messages), ask(one, messages)]
-    with ServerThread(build_world_registry(FailureRates({"L1": 0.5}), seed=3)) as two:
+    with ModelServerThread(build_world_handlers(ModelFailureRates({"L1": 0.5}), seed=3)) as two:
         assert first == [ask(two, messages)] * 2
 
 
 def test_a_question_it_cannot_answer_is_not_answered():
     messages = ResponsePrompt(0).messages("Why is the sky blue?", ITEMS[0].instance.evidence)
-    with ServerThread(build_world_registry()) as server:
+    with ModelServerThread(build_world_handlers()) as server:
         assert parse_completion(ask(server, messages)).answer == "not determined"
 
 
 def test_a_prompt_that_is_not_ours_is_refused():
     with (
-        ServerThread(build_world_registry()) as server,
+        ModelServerThread(build_world_handlers()) as server,
         pytest.raises(BadRequestError, match="not a question with passages"),
     ):
         ask(server, [{"role": "user", "content": "Hello"}])
@@ -75,12 +80,12 @@ def test_a_prompt_that_is_not_ours_is_refused():
 @pytest.mark.parametrize("rates", [{"L9": 0.1}, {"L1": -0.1}, {"L1": 0.6, "L2": 0.6}])
 def test_impossible_rates_are_refused(rates):
     with pytest.raises(SettingError):
-        FailureRates(rates)
+        ModelFailureRates(rates)
 
 
 def test_rates_are_met():
-    rates = FailureRates({"answer_decoupling": 0.3, "L1": 0.2})
-    responses = [break_item_response(make_item("2wiki", 4, index), rates) for index in range(150)]
+    rates = ModelFailureRates({"answer_decoupling": 0.3, "L1": 0.2})
+    responses = [break_response_at_rates(make_world_item("2wiki", 4, index), rates) for index in range(150)]
     decoupled = sum(response.plan.broken is not None for response in responses) / len(responses)
     unsound = sum(response.plan.local is not None for response in responses) / len(responses)
     assert abs(decoupled - 0.3) < 0.12

@@ -15,9 +15,9 @@ from eclose.protocol import construction as shown
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
 from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, build_construction_prompt
 from eclose.protocol.material_json import disclose_passages, disclose_steps
-from eclose.world.make.families import make_families
+from eclose.world.make.families import make_world_families
 from eclose.world.roles.judge import CANNOT_READ
-from eclose.world.roles.verifier import register_verifier
+from eclose.world.roles.verifier import register_verifier_handlers
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry
 
 CHECKS = tuple(role for role in ConstructionRole if not role.constructs)
@@ -25,7 +25,7 @@ CHECKS = tuple(role for role in ConstructionRole if not role.constructs)
 
 def verifier(**settings):
     registry = HandlerRegistry()
-    register_verifier(registry, **settings)
+    register_verifier_handlers(registry, **settings)
     return registry
 
 
@@ -55,20 +55,20 @@ def materials(family):
     support = tuple(int(passage_id) for passage_id in gold.support_ids)
     new_steps, first = disclose_steps(edit.view.trace), edit.first_affected_step + 1
     return {
-        ConstructionRole.SCREEN_SEED: shown.SeedScreen(
+        ConstructionRole.SCREEN_SEED: shown.SourceScreenMaterial(
             source.question, passages, source.reference_answer, source.aliases
         ),
-        ConstructionRole.VERIFY_TARGET: shown.TargetCheck(gold.question, passages, support, steps, gold.answer),
-        ConstructionRole.SCREEN_EVIDENCE: shown.EvidenceScreen(
+        ConstructionRole.VERIFY_TARGET: shown.TargetCheckMaterial(gold.question, passages, support, steps, gold.answer),
+        ConstructionRole.SCREEN_EVIDENCE: shown.EvidenceScreenMaterial(
             gold.question, passages, edited, gold.answer, edit.view.answer
         ),
-        ConstructionRole.VERIFY_EVIDENCE: shown.EvidenceCheck(
+        ConstructionRole.VERIFY_EVIDENCE: shown.EvidenceCheckMaterial(
             gold.question, passages, edited, steps, gold.answer, new_steps, edit.view.answer, first
         ),
-        ConstructionRole.SCREEN_QUESTION: shown.QuestionScreen(
+        ConstructionRole.SCREEN_QUESTION: shown.QuestionScreenMaterial(
             gold.question, asked_.question, passages, gold.answer, asked_.answer
         ),
-        ConstructionRole.VERIFY_QUESTION: shown.QuestionCheck(
+        ConstructionRole.VERIFY_QUESTION: shown.QuestionCheckMaterial(
             gold.question, asked_.question, passages, steps, gold.answer, disclose_steps(asked_.trace), asked_.answer
         ),
     }
@@ -76,7 +76,9 @@ def materials(family):
 
 @pytest.fixture(scope="module")
 def families():
-    return [family for profile in ("2wiki", "musique", "hotpot") for family in islice(make_families(profile, 8), 20)]
+    return [
+        family for profile in ("2wiki", "musique", "hotpot") for family in islice(make_world_families(profile, 8), 20)
+    ]
 
 
 def steps_of(material):
@@ -245,7 +247,7 @@ def test_it_errs_at_the_rate_it_is_told(families, rate):
 
 
 def test_noise_leaves_what_cannot_be_read():
-    family = next(make_families("2wiki", 8))
+    family = next(make_world_families("2wiki", 8))
     check = replace(materials(family)[ConstructionRole.VERIFY_TARGET], question="Why though?")
     assert said(verifier(noise=1.0), check) == {"unreadable": CANNOT_READ}
 

@@ -13,8 +13,8 @@ import pytest
 from tests.world.serving import VERDICT, VERDICT_TOOL, always, ask, leaning, only_line, registry, run_with
 
 from eclose.errors import SettingError, UserError
-from eclose.world.server.app import ModelServer, ServerThread
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.app import ModelServer, ModelServerThread
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 # What is said
 
@@ -174,7 +174,7 @@ def test_unknown_paths_name_the_known_ones() -> None:
 
 
 def test_the_bill_is_exact_under_load() -> None:
-    rates = {Fault.RATE_LIMIT: 0.1, Fault.SERVER_ERROR: 0.1, Fault.EMPTY: 0.1, Fault.CUT: 0.1}
+    rates = {ServerFault.RATE_LIMIT: 0.1, ServerFault.SERVER_ERROR: 0.1, ServerFault.EMPTY: 0.1, ServerFault.CUT: 0.1}
 
     async def until_answered(client: openai.AsyncOpenAI, text: str) -> int:
         for sent in range(1, 5):
@@ -231,7 +231,7 @@ def test_being_turned_away_is_no_attempt() -> None:
         with pytest.raises(openai.InternalServerError):
             await ask(client, "outside")
 
-    run_with(body, always(Fault.SERVER_ERROR, max_faults_per_key=1, max_concurrency=1, latency=0.5))
+    run_with(body, always(ServerFault.SERVER_ERROR, max_faults_per_key=1, max_concurrency=1, latency=0.5))
 
 
 def test_latency_is_kept() -> None:
@@ -258,7 +258,7 @@ def test_bill_over_http_and_its_reset() -> None:
         with pytest.raises(openai.InternalServerError):
             await ask(client)
 
-    run_with(body, always(Fault.SERVER_ERROR, max_faults_per_key=1))
+    run_with(body, always(ServerFault.SERVER_ERROR, max_faults_per_key=1))
 
 
 def test_flips_come_at_their_rate_and_stay() -> None:
@@ -285,24 +285,24 @@ def test_flips_come_at_their_rate_and_stay() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
 def test_only_loopback_is_served(host: str) -> None:
-    with pytest.raises(SettingError, match="loopback"), ServerThread(registry(), host=host):
+    with pytest.raises(SettingError, match="loopback"), ModelServerThread(registry(), host=host):
         pass
 
 
 def test_a_thread_serves_synchronous_code_and_leaves_nothing() -> None:
-    with ServerThread(registry(), host="localhost") as server:
+    with ModelServerThread(registry(), host="localhost") as server:
         assert server.base_url.startswith("http://127.0.0.1:")
         with openai.OpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client:
             reply = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "a"}])
             assert reply.choices[0].message.content == "a"
         assert server.bill(keys=False)["totals"]["paid"] == 1
         port = int(server.base_url.removesuffix("/v1").rsplit(":", 1)[1])
-        with pytest.raises(SettingError, match="Use port 0"), ServerThread(registry(), port=port):
+        with pytest.raises(SettingError, match="Use port 0"), ModelServerThread(registry(), port=port):
             pass
-    with ServerThread(registry(), port=port):
+    with ModelServerThread(registry(), port=port):
         pass
 
 
 def test_a_thread_must_be_started() -> None:
     with pytest.raises(UserError, match="with statement"):
-        _ = ServerThread(registry()).base_url
+        _ = ModelServerThread(registry()).base_url

@@ -14,8 +14,8 @@ import openai
 import pytest
 from tests.world.serving import VERDICT, VERDICT_TOOL, always, ask, only_line, registry, run_with
 
-from eclose.world.server.app import ModelServer, serve
-from eclose.world.server.faults import Fault
+from eclose.world.server.app import ModelServer, open_model_server
+from eclose.world.server.faults import ServerFault
 
 
 @pytest.mark.parametrize("as_date", [False, True])
@@ -32,18 +32,18 @@ def test_rate_limit_says_when_to_come_again(as_date: bool) -> None:
         await ask(client)
         assert (only_line(server)["paid"], only_line(server)["early"]) == (1, 1)
 
-    run_with(body, always(Fault.RATE_LIMIT, retry_after=7.5, retry_after_as_date=as_date, max_faults_per_key=1))
+    run_with(body, always(ServerFault.RATE_LIMIT, retry_after=7.5, retry_after_as_date=as_date, max_faults_per_key=1))
 
 
 @pytest.mark.parametrize(
     ("fault", "status", "content_type"),
     [
-        (Fault.SERVER_ERROR, 500, "application/json"),
-        (Fault.UNAVAILABLE, 503, "application/json"),
-        (Fault.BAD_GATEWAY, 502, "text/html"),
+        (ServerFault.SERVER_ERROR, 500, "application/json"),
+        (ServerFault.UNAVAILABLE, 503, "application/json"),
+        (ServerFault.BAD_GATEWAY, 502, "text/html"),
     ],
 )
-def test_server_errors(fault: Fault, status: int, content_type: str) -> None:
+def test_server_errors(fault: ServerFault, status: int, content_type: str) -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         with pytest.raises(openai.InternalServerError) as raised:
             await ask(client)
@@ -57,28 +57,28 @@ def test_server_errors(fault: Fault, status: int, content_type: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "status", "encoding", "size", "paid"),
     [
-        (Fault.GZIP_PAGE, 502, "gzip", None, 0),
-        (Fault.GZIP, 200, "gzip", None, 1),
-        (Fault.ENCODED, 200, "x-world", None, 1),
-        (Fault.OVERSIZED, 200, None, 3_000_000, 1),
-        (Fault.BOMB, 200, "gzip", 3_000_000, 1),
+        (ServerFault.GZIP_PAGE, 502, "gzip", None, 0),
+        (ServerFault.GZIP, 200, "gzip", None, 1),
+        (ServerFault.ENCODED, 200, "x-world", None, 1),
+        (ServerFault.OVERSIZED, 200, None, 3_000_000, 1),
+        (ServerFault.BOMB, 200, "gzip", 3_000_000, 1),
     ],
 )
 def test_bodies_that_are_compressed_or_too_large(fault, status, encoding, size, paid) -> None:
     async def main() -> None:
         body = {"model": "m", "messages": [{"role": "user", "content": "a"}]}
         async with (
-            serve(registry(), always(fault, oversized_bytes=3_000_000)) as server,
+            open_model_server(registry(), always(fault, oversized_bytes=3_000_000)) as server,
             aiohttp.ClientSession(auto_decompress=False) as client,
             client.post(f"{server.base_url}/chat/completions", json=body) as response,
         ):
             data = await response.read()
             assert (response.status, response.headers.get("Content-Encoding")) == (status, encoding)
             plain = gzip.decompress(data) if encoding == "gzip" else data
-            if fault is not Fault.ENCODED and status == 200:
+            if fault is not ServerFault.ENCODED and status == 200:
                 json.loads(plain)
             assert size in (None, len(plain))
-            assert fault is not Fault.BOMB or len(data) < 100_000
+            assert fault is not ServerFault.BOMB or len(data) < 100_000
             assert only_line(server)["paid"] == paid
 
     asyncio.run(main())
@@ -86,7 +86,7 @@ def test_bodies_that_are_compressed_or_too_large(fault, status, encoding, size, 
 
 def test_an_outage_strikes_everybody_until_it_ends() -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
-        server.outage = Fault.BAD_GATEWAY
+        server.outage = ServerFault.BAD_GATEWAY
         for _ in range(3):
             with pytest.raises(openai.InternalServerError):
                 await ask(client)
@@ -106,11 +106,11 @@ def test_html_with_200_is_no_completion_and_free() -> None:
         assert reply.text.startswith("<!DOCTYPE html>")
         assert only_line(server)["paid"] == 0
 
-    run_with(body, always(Fault.HTML))
+    run_with(body, always(ServerFault.HTML))
 
 
-@pytest.mark.parametrize(("fault", "paid"), [(Fault.DROP, 0), (Fault.CUT, 1)])
-def test_dropped_connections(fault: Fault, paid: int) -> None:
+@pytest.mark.parametrize(("fault", "paid"), [(ServerFault.DROP, 0), (ServerFault.CUT, 1)])
+def test_dropped_connections(fault: ServerFault, paid: int) -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         with pytest.raises(openai.APIConnectionError) as raised:
             await ask(client)
@@ -122,7 +122,7 @@ def test_dropped_connections(fault: Fault, paid: int) -> None:
 
 def test_cut_connection_had_sent_headers_and_half_the_body() -> None:
     async def main() -> None:
-        async with serve(registry(), always(Fault.CUT)) as server:
+        async with open_model_server(registry(), always(ServerFault.CUT)) as server:
             host, port = server.base_url.removeprefix("http://").removesuffix("/v1").split(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             body = b'{"model":"m","messages":[{"role":"user","content":"a"}]}'
@@ -150,7 +150,7 @@ def test_hanging_lasts_until_the_client_leaves() -> None:
         assert server.bill()["in_flight"] == 0
         assert (only_line(server)["paid"], only_line(server)["faulted"]) == (0, {"hang": 1})
 
-    run_with(body, always(Fault.HANG), timeout=0.2)
+    run_with(body, always(ServerFault.HANG), timeout=0.2)
 
 
 def test_hanging_is_bounded() -> None:
@@ -161,14 +161,14 @@ def test_hanging_is_bounded() -> None:
         assert not isinstance(raised.value, openai.APITimeoutError)
         assert 0.2 <= time.monotonic() - start < 5
 
-    run_with(body, always(Fault.HANG, hang_seconds=0.2))
+    run_with(body, always(ServerFault.HANG, hang_seconds=0.2))
 
 
 def test_stopping_does_not_wait_for_the_hanging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eclose.world.server.app.GRACE", 6.0)
 
     async def main() -> float:
-        async with serve(registry(), always(Fault.HANG)) as server:
+        async with open_model_server(registry(), always(ServerFault.HANG)) as server:
             client = openai.AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0)
             hanging = asyncio.create_task(ask(client))
             while not server.bill()["in_flight"]:
@@ -190,12 +190,12 @@ def test_slow_bytes_arrive_slowly_and_whole() -> None:
         assert reply.choices[0].message.content == "hello there"
         assert (only_line(server)["paid"], only_line(server)["faulted"]) == (1, {"slow": 1})
 
-    run_with(body, always(Fault.SLOW, slow_seconds=0.4))
+    run_with(body, always(ServerFault.SLOW, slow_seconds=0.4))
 
 
 @pytest.mark.parametrize("form", [{"response_format": VERDICT}, VERDICT_TOOL], ids=["json_schema", "tool"])
-@pytest.mark.parametrize("fault", [Fault.TRUNCATED, Fault.MALFORMED])
-def test_spoiled_json_is_never_json(fault: Fault, form: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fault", [ServerFault.TRUNCATED, ServerFault.MALFORMED])
+def test_spoiled_json_is_never_json(fault: ServerFault, form: dict[str, Any]) -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         shapes = set()
         for number in range(30):
@@ -204,7 +204,7 @@ def test_spoiled_json_is_never_json(fault: Fault, form: dict[str, Any]) -> None:
             text = calls[0].function.arguments if calls else choice.message.content
             with pytest.raises(ValueError, match=r".+"):
                 json.loads(text)
-            assert choice.finish_reason == ("length" if fault is Fault.TRUNCATED else "stop")
+            assert choice.finish_reason == ("length" if fault is ServerFault.TRUNCATED else "stop")
             shapes.add(text[:1] + text[-1:])
         assert len(shapes) > 2
         assert server.bill()["totals"]["paid"] == 30
@@ -213,20 +213,20 @@ def test_spoiled_json_is_never_json(fault: Fault, form: dict[str, Any]) -> None:
 
 
 def test_other_spoiled_replies() -> None:
-    async def said(client: openai.AsyncOpenAI, fault: Fault, **extra: Any) -> Any:
-        async with serve(registry(), always(fault)) as server:
+    async def said(client: openai.AsyncOpenAI, fault: ServerFault, **extra: Any) -> Any:
+        async with open_model_server(registry(), always(fault)) as server:
             choice = (await ask(client.with_options(base_url=server.base_url), **extra)).choices[0]
             assert only_line(server)["paid"] == 1
             return choice
 
     async def body(client: openai.AsyncOpenAI, _: ModelServer) -> None:
-        refused = (await said(client, Fault.REFUSAL, response_format=VERDICT)).message
+        refused = (await said(client, ServerFault.REFUSAL, response_format=VERDICT)).message
         assert (refused.content, bool(refused.refusal)) == (None, True)
-        empty = await said(client, Fault.EMPTY, response_format=VERDICT)
+        empty = await said(client, ServerFault.EMPTY, response_format=VERDICT)
         assert (empty.message.content, empty.message.refusal, empty.finish_reason) == ("", None, "stop")
-        shape = await said(client, Fault.WRONG_SHAPE, response_format=VERDICT)
+        shape = await said(client, ServerFault.WRONG_SHAPE, response_format=VERDICT)
         assert list(json.loads(shape.message.content)) == ["unexpected"]
-        text = await said(client, Fault.MALFORMED)
+        text = await said(client, ServerFault.MALFORMED)
         assert "hello there" not in text.message.content
 
     run_with(body)
@@ -240,7 +240,7 @@ def test_a_client_that_keeps_trying_gets_through() -> None:
         assert (await ask(client)).choices[0].message.content == "hello there"
         assert only_line(server)["faulted"] == {"server_error": 3}
 
-    run_with(body, always(Fault.SERVER_ERROR))
+    run_with(body, always(ServerFault.SERVER_ERROR))
 
 
 def test_the_client_may_number_its_attempts() -> None:
@@ -250,4 +250,4 @@ def test_the_client_may_number_its_attempts() -> None:
                 await ask(client, extra_headers={"X-Attempt": "1"})
         assert await ask(client, extra_headers={"X-Attempt": "2"})
 
-    run_with(body, always(Fault.SERVER_ERROR, max_faults_per_key=1))
+    run_with(body, always(ServerFault.SERVER_ERROR, max_faults_per_key=1))

@@ -12,7 +12,7 @@ import pytest
 
 from eclose.errors import SettingError
 from eclose.world.server import wire
-from eclose.world.server.bill import Bill
+from eclose.world.server.bill import ServerBill
 from eclose.world.server.chat_requests import (
     BadRequest,
     ChatRequest,
@@ -20,7 +20,7 @@ from eclose.world.server.chat_requests import (
     ScriptedReply,
     compute_request_key,
 )
-from eclose.world.server.faults import Fault, ServerBehaviour, hash_to_unit
+from eclose.world.server.faults import ServerBehaviour, ServerFault, hash_to_unit_interval
 
 PLAIN: dict[str, Any] = {"model": "world", "messages": [{"role": "user", "content": "Is it so?"}]}
 
@@ -145,7 +145,7 @@ def test_the_key_is_what_the_model_sees() -> None:
 
 def test_a_lone_surrogate_survives() -> None:
     request = ChatRequest.read(b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}')
-    body = json.loads(wire.write_completion(request, ScriptedReply(request.messages[0]["content"])).data)
+    body = json.loads(wire.encode_completion(request, ScriptedReply(request.messages[0]["content"])).data)
     assert body["choices"][0]["message"]["content"] == "\ud800"
 
 
@@ -179,7 +179,7 @@ def test_a_distribution_must_fit_its_text() -> None:
 def test_tokens_joined_are_the_text(text: str) -> None:
     request = ChatRequest.of(PLAIN | {"logprobs": True, "top_logprobs": 2})
     first = {"Yes": 1.0, "No": 0.0} if text.startswith("Yes") else None
-    choice = json.loads(wire.write_completion(request, ScriptedReply(text, first_token=first)).data)["choices"][0]
+    choice = json.loads(wire.encode_completion(request, ScriptedReply(text, first_token=first)).data)["choices"][0]
     assert "".join(entry["token"] for entry in choice["logprobs"]["content"]) == text
     assert all(entry["bytes"] == list(entry["token"].encode()) for entry in choice["logprobs"]["content"])
     if first:
@@ -190,7 +190,7 @@ def test_tokens_joined_are_the_text(text: str) -> None:
 
 
 def test_chance_is_uniform_and_fixed() -> None:
-    draws = [hash_to_unit("test", number) for number in range(10_000)]
+    draws = [hash_to_unit_interval("test", number) for number in range(10_000)]
     assert all(0 <= draw < 1 for draw in draws)
     # The standard deviation of the mean is 0.0029.
     assert abs(sum(draws) / len(draws) - 0.5) < 0.015
@@ -199,7 +199,7 @@ def test_chance_is_uniform_and_fixed() -> None:
 
 
 def test_faults_come_at_their_rates_and_stop() -> None:
-    rates = {Fault.RATE_LIMIT: 0.2, Fault.EMPTY: 0.1, Fault.CUT: 0.05}
+    rates = {ServerFault.RATE_LIMIT: 0.2, ServerFault.EMPTY: 0.1, ServerFault.CUT: 0.05}
     behaviour = ServerBehaviour(faults=rates, seed=1)
     drawn = Counter(behaviour.draw_fault(f"key {number}", 1) for number in range(10_000))
     for fault, rate in rates.items():
@@ -228,12 +228,12 @@ def test_wrong_settings_are_all_named() -> None:
             flip_rate=1.5,
             latency=-1,
             max_concurrency=0,
-            faults={"rain": 0.1, Fault.DROP: 0.6, Fault.HANG: float("nan"), Fault.CUT: 0.6},  # type: ignore[dict-item]
+            faults={"rain": 0.1, ServerFault.DROP: 0.6, ServerFault.HANG: float("nan"), ServerFault.CUT: 0.6},  # type: ignore[dict-item]
         )
     for name in ("flip_rate", "latency", "max_concurrency", "rain", "hang", "rate_limit"):
         assert name in str(raised.value)
     with pytest.raises(SettingError, match="more than 1"):
-        ServerBehaviour(faults={Fault.DROP: 0.6, Fault.CUT: 0.6})
+        ServerBehaviour(faults={ServerFault.DROP: 0.6, ServerFault.CUT: 0.6})
 
 
 # Noise
@@ -280,11 +280,11 @@ def test_text_without_a_distribution_is_left_alone() -> None:
 
 
 def test_totals_are_sums_of_lines() -> None:
-    bill = Bill()
+    bill = ServerBill()
     for key in ("a", "b", "a"):
         bill.get_line(key).receive(0.0)
     bill.get_line("a").pay(5, 2)
-    bill.get_line("b").faulted[Fault.DROP] += 1
+    bill.get_line("b").faulted[ServerFault.DROP] += 1
     bill.rejected += 1
     totals = bill.as_json()
     assert totals["requests"]["a"]["received"] == 2
@@ -295,7 +295,7 @@ def test_totals_are_sums_of_lines() -> None:
 
 
 def test_coming_before_retry_after_is_noticed() -> None:
-    line = Bill().get_line("a")
+    line = ServerBill().get_line("a")
     line.not_before = 10.0
     for now in (9.9, 10.0, 11.0):
         line.receive(now)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SERVER = """
 from eclose.world.server.faults import ServerBehaviour, Fault
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
-from eclose.world.server.app import run_server
+from eclose.world.server.app import run_model_server
 
 registry = HandlerRegistry()
 
@@ -30,7 +30,7 @@ def reply(request):
 registry.register("verdict", reply)
 slow = {Fault.SLOW, Fault.HANG}
 faults = {fault: 0.05 for fault in Fault if fault not in slow}
-run_server(registry, ServerBehaviour(seed=7, flip_rate=0.3, faults=faults))
+run_model_server(registry, ServerBehaviour(seed=7, flip_rate=0.3, faults=faults))
 """
 
 

@@ -11,9 +11,9 @@ import pytest
 from tests.world.serving import always, registry
 
 from eclose.errors import SettingError
-from eclose.world.server.app import ModelServer, serve
+from eclose.world.server.app import ModelServer, open_model_server
 from eclose.world.server.batches import ENDPOINT, BatchBehaviour
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ def run_with(
 ) -> None:
     async def main() -> None:
         async with (
-            serve(registry(), behaviour, batches=batches) as server,
+            open_model_server(registry(), behaviour, batches=batches) as server,
             openai.AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0) as client,
         ):
             await body(client, server)
@@ -110,7 +110,7 @@ def test_failed_requests_are_in_the_error_file_with_their_status():
         totals = server.bill()["totals"]
         assert (totals["paid"], totals["rejected"], totals["faulted"]) == (0, 1, {"server_error": 1})
 
-    run_with(body, behaviour=always(Fault.SERVER_ERROR))
+    run_with(body, behaviour=always(ServerFault.SERVER_ERROR))
 
 
 def test_results_as_ordered_wrong():

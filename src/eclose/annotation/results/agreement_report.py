@@ -15,12 +15,12 @@ from eclose.annotation.results.adjudication_report import (
     count_screening_adjudication,
 )
 from eclose.metrics.agreement import (
-    AgreementRow,
     AnnotatedResponse,
+    AnnotatorAgreementRow,
     ScreenedQuestion,
     ScreeningAgreement,
-    measure_agreement,
-    measure_screening,
+    measure_annotator_agreement,
+    measure_screening_agreement,
 )
 from eclose.metrics.summary import UNKNOWN
 
@@ -48,7 +48,7 @@ class ResponseAgreement:
     questions: int
     people: int
     """Largest number of people who judged one response."""
-    rows: tuple[AgreementRow, ...]
+    rows: tuple[AnnotatorAgreementRow, ...]
     adjudication: AdjudicationCounts
 
 
@@ -98,7 +98,7 @@ def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
         len({case.question_id for case in cases}),
         max((len(case.judgments) for case in cases), default=0),
         # A generator of its own: the intervals do not depend on what is computed before.
-        tuple(measure_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
+        tuple(measure_annotator_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
         count_response_adjudication(annotations.responses),
     )
 
@@ -110,7 +110,7 @@ def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
         if len(question.annotations) > 1
     ]
     # 2,000 resamples of questions with seed 42 are the paper's (A.3.1).
-    agreement = measure_screening(cases, rng=np.random.default_rng(seed), resamples=resamples)
+    agreement = measure_screening_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)
     return EligibilityAgreement(
         len(annotations.questions),
         len(cases),
@@ -121,7 +121,7 @@ def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
     )
 
 
-def why_alpha_undefined(row: AgreementRow) -> str | None:
+def why_alpha_undefined(row: AnnotatorAgreementRow) -> str | None:
     """Return why alpha is undefined; None where it is defined."""
     if row.alpha.value is not None:
         return None
@@ -161,7 +161,7 @@ def _screening_json(agreement: ScreeningAgreement) -> dict[str, Any]:
     return {"agreement": rows, "both_no": agreement.both_no}
 
 
-def _row_json(row: AgreementRow) -> dict[str, Any]:
+def _row_json(row: AnnotatorAgreementRow) -> dict[str, Any]:
     return {
         "judgment": row.judgment,
         "n": row.n,

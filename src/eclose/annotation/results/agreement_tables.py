@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.results.adjudication_report import AdjudicationCounts
     from eclose.annotation.results.agreement_report import AgreementReport, EligibilityAgreement, ResponseAgreement
-    from eclose.metrics.agreement import AgreementRow, ScreeningAgreement
+    from eclose.metrics.agreement import AnnotatorAgreementRow, ScreeningAgreement
     from eclose.stats.intervals import Interval
 
 DASH = "-"
@@ -131,12 +131,12 @@ def _more_than_two(people: int) -> Iterator[str]:
         )
 
 
-def _near_ceiling(row: AgreementRow) -> bool:
+def _near_ceiling(row: AnnotatorAgreementRow) -> bool:
     """Return whether nearly all labels are alike. Not where all are: AC1 is 1 then by definition, and would mislead."""
     return row.ac1 is not None and row.majority is not None and row.majority >= CEILING and not row.unanimous
 
 
-def _ac1(row: AgreementRow) -> str:
+def _ac1(row: AnnotatorAgreementRow) -> str:
     return f"{row.ac1:.3f}" if row.ac1 is not None and _near_ceiling(row) else DASH
 
 
@@ -145,14 +145,14 @@ def _percent(value: float | None) -> str:
     return DASH if value is None else f"{100 * value:.1f}"
 
 
-def _raw(row: AgreementRow) -> str:
+def _raw(row: AnnotatorAgreementRow) -> str:
     interval = row.raw.interval
     return _percent(row.raw.value) + (
         f" [{_percent(interval.low)}, {_percent(interval.high)}]" if interval is not None else ""
     )
 
 
-def _alpha(row: AgreementRow) -> str:
+def _alpha(row: AnnotatorAgreementRow) -> str:
     """Return ``0.783 [0.745, 0.817]``, or the reason why alpha is undefined."""
     reason = why_alpha_undefined(row)
     return reason if reason is not None else f"{row.alpha.value:.3f}{_ends(row.alpha.interval)}"
@@ -162,7 +162,7 @@ def _ends(interval: Interval | None) -> str:
     return "" if interval is None else f" [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def _specific(row: AgreementRow) -> str:
+def _specific(row: AnnotatorAgreementRow) -> str:
     if row.specific is None:
         return DASH
     return " / ".join(DASH if value is None else f"{value:.3f}" for value in row.specific)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.annotation.annotations import AnnotationSet
-    from eclose.protocol.auditing import AuditForm
+    from eclose.protocol.auditing import FamilyAuditForm
 
 
 class ProjectExport(NamedTuple):
@@ -84,7 +84,7 @@ def _record_export(project: AnnotationProject, result: AnnotationExport, *, name
     project.record_head()
 
 
-def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[AuditForm]]) -> dict[Path, int]:
+def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[FamilyAuditForm]]) -> dict[Path, int]:
     """Write the forms of a family audit as ``eclose families audit report`` reads them."""
     counts = {}
     for number, forms in forms_by_annotator.items():

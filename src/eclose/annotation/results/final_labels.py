@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
 from eclose.annotation.annotations import rename_judge
 from eclose.core.judgment import Criterion
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.adjudication import FinalJudgment
     from eclose.annotation.annotations import AnnotationSet, ResponseAnnotations
-    from eclose.core.judgment import Judgment, Screening
+    from eclose.core.judgment import Judgment, QuestionScreening
 
 PEOPLE = "people"
 """Judge name of final labels."""
@@ -52,7 +52,7 @@ class SettledLabel:
     """The annotators' labels, in their order, for every criterion on which one of them differs from the adjudicator."""
     reference_seen_before: bool = False
     benchmark: str | None = None
-    source: Source | None = None
+    source: ResponseSource | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -102,7 +102,7 @@ def collect_final_labels(annotations: AnnotationSet) -> Iterator[SettledLabel]:
         )
 
 
-def collect_question_screenings(annotations: AnnotationSet, judge: str = PEOPLE) -> Iterator[Screening]:
+def collect_question_screenings(annotations: AnnotationSet, judge: str = PEOPLE) -> Iterator[QuestionScreening]:
     """Yield the final screening of each settled question, as ``eclose screen`` writes them."""
     for question in annotations.questions:
         if (final := question.final) is not None:

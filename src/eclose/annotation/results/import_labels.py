@@ -14,8 +14,8 @@ from eclose.annotation.annotations import Annotation, AnnotationSet, Record, Scr
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import AnnotationMaterial
 from eclose.annotation.results import label_studio
-from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, Screening, StepJudgment
-from eclose.core.response import Source
+from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, QuestionScreening, StepJudgment
+from eclose.core.response import ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_run_records
 from eclose.store.records.csv_table import LABEL_WORDS, read_csv, unescape_formula
@@ -263,7 +263,7 @@ def _flat_screening(reading: _Reading, row: JsonObject) -> ScreeningAnnotation:
         question,
         _number(values, "asked") or 0,
         None if person is None else str(person),
-        None if person is None else Screening(question, str(person), eligible, reason),
+        None if person is None else QuestionScreening(question, str(person), eligible, reason),
         adjudicates=bool(labels.get("adjudicates")),
         benchmark=None if values["benchmark"] is None else str(values["benchmark"]),
     )
@@ -335,10 +335,10 @@ def _annotation(reading: _Reading, values: Mapping[str, Any], judgment: Judgment
     )
 
 
-def _source(values: Mapping[str, Any]) -> Source | None:
+def _source(values: Mapping[str, Any]) -> ResponseSource | None:
     model, method = values.get("model"), values.get("method")
     seed = _number(values, "seed")
-    return None if model is None else Source(str(model), None if method is None else str(method), seed)
+    return None if model is None else ResponseSource(str(model), None if method is None else str(method), seed)
 
 
 def _number(values: Mapping[str, Any], name: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import NO, YES, AnnotationTaskKind
 from eclose.protocol.auditing import GUIDELINE
-from eclose.protocol.prompts import Reader, load_text
+from eclose.protocol.prompts import GuidelineReader, load_prompt_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -248,7 +248,7 @@ _SPEAKERS = ("One", "Another", "A third")
 def read_guideline_excerpt(field: str) -> str:
     """Return the guideline excerpt of a field, as Markdown without its title."""
     part = FIELDS[field].excerpt
-    lines = load_text(part.text).text_for(Reader.PEOPLE).splitlines()
+    lines = load_prompt_text(part.text).text_for(GuidelineReader.PEOPLE).splitlines()
     # Line 0 is the title.
     start = next(at for at, line in enumerate(lines) if at and line.startswith(part.start))
     end = next((at for at, line in enumerate(lines) if at > start and part.end and line.startswith(part.end)), None)
@@ -258,7 +258,7 @@ def read_guideline_excerpt(field: str) -> str:
 def read_pass_guidelines(form: AnnotationPass) -> tuple[str, ...]:
     """Return the guidelines of a pass and of its fields, as Markdown, that of the pass first."""
     names = dict.fromkeys((form.guideline, *(FIELDS[field.name].excerpt.text for field in form.fields)))
-    return tuple(load_text(name).text_for(Reader.PEOPLE) for name in names)
+    return tuple(load_prompt_text(name).text_for(GuidelineReader.PEOPLE) for name in names)
 
 
 def anonymous_annotator_name(number: int) -> str:

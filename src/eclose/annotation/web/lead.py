@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from eclose.annotation.project import AnnotationProject
-    from eclose.metrics.agreement import AgreementRow
+    from eclose.metrics.agreement import AnnotatorAgreementRow
 
 RESAMPLES = 200
 """Bootstrap resamples of the dashboard; the command ``eclose annotate agree`` uses the paper's 2,000."""
@@ -154,7 +154,7 @@ def _dashboard(
 def summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgreement, ...]:
     """Return the agreement so far, one line per judgment; empty before two people have finished the same subject."""
     report = build_agreement_report(read_annotations(connection), resamples=RESAMPLES)
-    rows: list[AgreementRow] = []
+    rows: list[AnnotatorAgreementRow] = []
     if report.screening is not None:
         rows += [report.screening.overall.eligibility, report.screening.overall.reason]
     if report.responses is not None:
@@ -162,7 +162,7 @@ def summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgre
     return tuple(_agreement_line(row) for row in rows if row.n)
 
 
-def _agreement_line(row: AgreementRow) -> DashboardAgreement:
+def _agreement_line(row: AnnotatorAgreementRow) -> DashboardAgreement:
     alpha = why_alpha_undefined(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
     return DashboardAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.core.family import ViewKind
-from eclose.core.three_valued import Label, conjunction
+from eclose.core.three_valued import Label, three_valued_and
 from eclose.errors import RecordError, UserError
-from eclose.protocol.auditing import MARKS, PARTS, AuditForm
+from eclose.protocol.auditing import MARKS, PARTS, FamilyAuditForm
 from eclose.store.records.csv_table import LABEL_WORDS, encode_csv, read_csv
 from eclose.store.records.json_reader import raise_file_problems, require_regular_file
 from eclose.store.records.jsonl import scan_records
@@ -42,7 +42,7 @@ class FilledAuditForm:
 
     def passes(self, view: ViewKind) -> Label:
         """Return whether a view passes: False if any answer is no, None if one is missing, True otherwise."""
-        return conjunction(self.marks[name] for name in MARKS[view])
+        return three_valued_and(self.marks[name] for name in MARKS[view])
 
     @property
     def unanswered(self) -> int:
@@ -55,7 +55,7 @@ class FilledAuditForm:
         return self.unanswered == len(self.marks)
 
 
-def encode_audit_forms(forms: Sequence[AuditForm], layout: AuditFormFormat) -> bytes:
+def encode_audit_forms(forms: Sequence[FamilyAuditForm], layout: AuditFormFormat) -> bytes:
     """Return the content of a file of forms."""
     if layout is AuditFormFormat.CSV:
         return _encode_table(forms)
@@ -78,7 +78,7 @@ def read_filled_forms(path: Path) -> list[FilledAuditForm]:
 
 
 def _read_lines(path: Path) -> Iterator[FilledAuditForm | RecordError]:
-    for record in scan_records(path, AuditForm):
+    for record in scan_records(path, FamilyAuditForm):
         if record.value is None:
             assert record.error is not None  # forms are never rejected, only unreadable
             yield record.error
@@ -97,7 +97,7 @@ def _read_lines(path: Path) -> Iterator[FilledAuditForm | RecordError]:
 _QUESTION, _NOTE = "question asked", "note"
 
 
-def _encode_table(forms: Sequence[AuditForm]) -> bytes:
+def _encode_table(forms: Sequence[FamilyAuditForm]) -> bytes:
     """Return a table with a row per form, the columns of the answers beside the texts they concern."""
     rows = [_cells(form) for form in forms]
     # The columns of the form with most passages, in its order, cover those of all others.
@@ -105,7 +105,7 @@ def _encode_table(forms: Sequence[AuditForm]) -> bytes:
     return b"".join(encode_csv(columns, rows))
 
 
-def _cells(form: AuditForm) -> dict[str, str]:
+def _cells(form: FamilyAuditForm) -> dict[str, str]:
     family = form.shown
     blank = {kind: dict.fromkeys(names, "") for kind, names in MARKS.items()}
     cells = {

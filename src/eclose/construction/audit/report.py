@@ -18,14 +18,14 @@ import numpy as np
 
 from eclose.construction.audit.forms import FilledAuditForm
 from eclose.core.family import ViewKind
-from eclose.core.three_valued import Label, conjunction
+from eclose.core.three_valued import Label, three_valued_and
 from eclose.errors import SettingError
 from eclose.stats.arrays import encode_labels
-from eclose.stats.bootstrap import weighted_rates
-from eclose.stats.coefficients import MISSING, gwet_ac1, pair_tables, raw_agreement
+from eclose.stats.bootstrap import bootstrap_weighted_rates
+from eclose.stats.coefficients import MISSING, gwet_ac1, judge_pair_tables, raw_agreement
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import Strata
+from eclose.stats.resampling import StratifiedDesign
 from eclose.store.records.json_reader import raise_file_problems
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class AnnotatorForms:
         """Return whether the three views and the family pass; None where there is no form or an answer is missing."""
         form = self.forms.get(family_id)
         views = tuple(None if form is None else form.passes(kind) for kind in ViewKind)
-        return (*views, conjunction(views))
+        return (*views, three_valued_and(views))
 
 
 def match_forms_to_families(key: AuditKey, path: Path, forms: Sequence[FilledAuditForm]) -> AnnotatorForms:
@@ -111,7 +111,7 @@ def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: Annotator
         else:
             views.append(labels.pop() if len(labels) == 1 else None)
     # All fail the family, perhaps for different views: then the family is settled although the views are not.
-    family = False if decisions == {False} else conjunction(views)
+    family = False if decisions == {False} else three_valued_and(views)
     return FamilyAuditOutcome(item, (*views, family), tuple(disputed))
 
 
@@ -278,7 +278,7 @@ def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[Annotat
             for sheet in (first, second)
         )  # fmt: skip
         for column, what in enumerate(COLUMNS):
-            table = pair_tables(ratings[:, column], other_ratings[:, column], 2).sum(axis=0)
+            table = judge_pair_tables(ratings[:, column], other_ratings[:, column], 2).sum(axis=0)
             # AC1 beside raw agreement: pass labels are near the ceiling, where kappa and alpha are unstable (appendix
             # B.6).
             n, agreed = int(table.sum()), int(np.trace(table))
@@ -324,7 +324,7 @@ def _weighted_rates(
     hits = np.array([[label is True for label in outcome.labels] for outcome in outcomes], float)
     # Dataset-stratified bootstrap with 2,000 resamples and seed 42 by default (appendix B.6).
     rng = np.random.default_rng(seed)
-    replicates = weighted_rates(hits, Strata(stratum), shares, rng=rng, resamples=resamples)
+    replicates = bootstrap_weighted_rates(hits, StratifiedDesign(stratum), shares, rng=rng, resamples=resamples)
     rates = {}
     for column, what in enumerate(COLUMNS):
         labels = {outcome.labels[column] for outcome in outcomes}

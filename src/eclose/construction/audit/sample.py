@@ -18,10 +18,10 @@ from pydantic import TypeAdapter, ValidationError
 from eclose.construction.audit.forms import encode_audit_forms
 from eclose.construction.split import dataset_of_benchmark
 from eclose.core.edit_selection import draw_edit
-from eclose.core.identity import content_hash, hash_rank
+from eclose.core.identity import content_hash, hash_sort_key
 from eclose.errors import SettingError, UserError
-from eclose.protocol.auditing import GUIDELINE, AuditForm, DisclosedFamily
-from eclose.protocol.prompts import load_text
+from eclose.protocol.auditing import GUIDELINE, AuditorMaterial, FamilyAuditForm
+from eclose.protocol.prompts import load_prompt_text
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_regular_file
@@ -63,12 +63,12 @@ class AuditItem:
     """Index of the evidence edit on the form."""
     forms: tuple[str, ...]
     """Ids of its forms: one per annotator, and the last for the third person who settles disagreements."""
-    shown: DisclosedFamily
+    shown: AuditorMaterial
     """The family as annotators see it."""
 
-    def form(self, annotator: int) -> AuditForm:
+    def form(self, annotator: int) -> FamilyAuditForm:
         """Return the blank form for an annotator, numbered from 1."""
-        return AuditForm(self.forms[annotator - 1], self.shown)
+        return FamilyAuditForm(self.forms[annotator - 1], self.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class AuditKey:
             sizes[stratum.dataset] += stratum.families
         return dict(sizes)
 
-    def sheet(self, annotator: int) -> list[AuditForm]:
+    def sheet(self, annotator: int) -> list[FamilyAuditForm]:
         """Return the blank forms for an annotator; sorting by id gives each annotator another order."""
         return sorted((item.form(annotator) for item in self.items), key=lambda form: form.id)
 
@@ -110,7 +110,7 @@ def hash_run_families(run: Path) -> str:
     hashes = []
     for split, path in _split_files(run).items():
         with path.open("rb") as lines:
-            hashes += [hash_rank(split, line.rstrip(b"\n").decode()) for line in lines]
+            hashes += [hash_sort_key(split, line.rstrip(b"\n").decode()) for line in lines]
     return content_hash(sorted(hashes))
 
 
@@ -153,7 +153,7 @@ def draw_audit_sample(
     return AuditKey(
         seed,
         annotators,
-        load_text(GUIDELINE).hash,
+        load_prompt_text(GUIDELINE).hash,
         content_hash(sorted(hashes)),
         tuple(strata),
         tuple(items),
@@ -200,16 +200,16 @@ def _pool_families(
             raise UserError(f"the family {family.id!r} is in {first} and in {split}. Split the families again.")
         dataset = dataset_of_benchmark(family.source.benchmark)
         # A hash and not a random generator: the draw must not depend on the order in which families are read.
-        rank = int(hash_rank("audit", seed, dataset, family.id), 16)
+        rank = int(hash_sort_key("audit", seed, dataset, family.id), 16)
         pools.setdefault((dataset, split), _Pool(n)).add(family, rank)
-        hashes.append(hash_rank(split, encode_json_line(family).decode()))
+        hashes.append(hash_sort_key(split, encode_json_line(family).decode()))
     return pools, hashes, dict(sorted(set_aside.items()))
 
 
 def _shares(datasets: list[str], n: int, seed: int) -> dict[str, int]:
     """Divide n equally among datasets; the remainder goes one each to the first in seeded order."""
     each, remainder = divmod(n, len(datasets)) if datasets else (0, 0)
-    favoured = sorted(datasets, key=lambda dataset: hash_rank("audit share", seed, dataset))[:remainder]
+    favoured = sorted(datasets, key=lambda dataset: hash_sort_key("audit share", seed, dataset))[:remainder]
     return {dataset: each + (dataset in favoured) for dataset in datasets}
 
 
@@ -226,13 +226,13 @@ def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: 
     # One form more than annotators: the last is for the third person.
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
     return AuditItem(
-        family.id, dataset, split, family.evidence_edits.index(edit), forms, DisclosedFamily.of(family, edit)
+        family.id, dataset, split, family.evidence_edits.index(edit), forms, AuditorMaterial.of(family, edit)
     )
 
 
 def _form_id(seed: int, annotator: int, family_id: str) -> str:
     """Return an id that reveals nothing, differs between annotators, and is not read as a number by spreadsheets."""
-    return "f-" + hash_rank("audit form", seed, annotator, family_id)[:16]
+    return "f-" + hash_sort_key("audit form", seed, annotator, family_id)[:16]
 
 
 def write_audit_folder(folder: Path, key: AuditKey, layout: AuditFormFormat) -> dict[Path, bool]:
@@ -247,7 +247,7 @@ def write_audit_folder(folder: Path, key: AuditKey, layout: AuditFormFormat) -> 
         folder / f"forms-{annotator}.{layout}": encode_audit_forms(key.sheet(annotator), layout)
         for annotator in range(1, key.annotators + 1)
     }
-    guideline = {folder / GUIDELINE: load_text(GUIDELINE).text.encode()}
+    guideline = {folder / GUIDELINE: load_prompt_text(GUIDELINE).text.encode()}
     key_path, content = folder / KEY_FILE, encode_audit_key(key)
     # With this draw's key in place, forms that differ are filled-in ones of this draw.
     same_draw = key_path.exists() and key_path.read_bytes() == content

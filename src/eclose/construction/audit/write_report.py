@@ -11,7 +11,7 @@ from eclose.construction.audit.forms import encode_audit_forms, read_filled_form
 from eclose.construction.audit.report import AnnotatorForms, AuditReport, build_audit_report, match_forms_to_families
 from eclose.construction.audit.sample import AuditKey, read_audit_key
 from eclose.protocol.auditing import GUIDELINE
-from eclose.protocol.prompts import load_text
+from eclose.protocol.prompts import load_prompt_text
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def write_audit_report(
     # The third person gets the format that the annotators used.
     layout = AuditFormFormat.CSV if forms[0].suffix.lower() == ".csv" else AuditFormFormat.JSONL
     disagreements = _write_disagreements(folder / f"{DISAGREEMENTS}.{layout}", key, report, layout)
-    same_guideline = key.guideline == load_text(GUIDELINE).hash
+    same_guideline = key.guideline == load_prompt_text(GUIDELINE).hash
     return AuditReportFiles(folder / REPORT, key, report, disagreements, same_guideline)
 
 

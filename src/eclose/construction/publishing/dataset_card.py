@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eclose.construction.publishing.dataset_facts import DatasetCardFacts, read_run_facts
 from eclose.core.family import Family
 from eclose.core.identity import content_hash
-from eclose.core.model_family import same_family
+from eclose.core.model_family import same_model_family
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.runs.folder import CARD, FAMILIES
 
@@ -200,7 +200,7 @@ def _models(facts: DatasetCardFacts) -> DatasetCardTable:
 def _same_family_checkers(facts: DatasetCardFacts) -> list[str]:
     """Return the checking models that belong to the constructor's model family."""
     checks = dict.fromkeys(name for name in (facts.verifier, facts.reverifier) if name is not None)
-    return [name for name in checks if facts.constructor is not None and same_family(name, facts.constructor)]
+    return [name for name in checks if facts.constructor is not None and same_model_family(name, facts.constructor)]
 
 
 def _settings(settings: Mapping[str, Any]) -> DatasetCardTable:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
 from eclose.diagnosis.report.explorer_filters import NO_PARTNER, name_response_class
-from eclose.metrics.judge_against_people import LabelRow
+from eclose.metrics.judge_against_people import LabelAgreementRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
@@ -48,7 +48,7 @@ class ReportContext:
     """How the judge was validated, in a sentence."""
     validated: bool = False
     """Whether people labelled enough responses to call the judge validated."""
-    agreement: Sequence[LabelRow] = ()
+    agreement: Sequence[LabelAgreementRow] = ()
     """Agreement of the judge with people, by label."""
     left_out: Sequence[tuple[str, str]] = ()
     """Ids of responses that could not be diagnosed, with the reason."""

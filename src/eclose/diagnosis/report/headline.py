@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
-    from eclose.metrics.summary import GroupSummary
+    from eclose.metrics.summary import GroupRates
     from eclose.stats.intervals import Interval
 
 
@@ -226,7 +226,7 @@ def format_rate_value(value: float | None, interval: Interval | None) -> RateTex
     )
 
 
-def format_group_rate(group: GroupSummary, metric: Metric) -> RateText:
+def format_group_rate(group: GroupRates, metric: Metric) -> RateText:
     """Return a rate of a group, as ``format_rate`` prints it."""
     return format_rate(group.rates[metric], group.estimates[metric].interval)
 

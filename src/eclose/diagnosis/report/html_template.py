@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from eclose.core.show_invisible import reveal_invisible
+from eclose.core.show_invisible import reveal_invisible_chars
 from eclose.diagnosis.report.number_format import add_no_break_spaces
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 
-def build_jinja_environment(load: Callable[[str], str], clean: Callable[[str], str] = reveal_invisible) -> Environment:
+def build_jinja_environment(
+    load: Callable[[str], str], clean: Callable[[str], str] = reveal_invisible_chars
+) -> Environment:
     """Return the Jinja environment of pages: values are escaped, and ``clean`` is applied to every string.
 
     ``load`` returns the source of a template by its name.
@@ -41,7 +43,9 @@ def build_jinja_environment(load: Callable[[str], str], clean: Callable[[str], s
 @cache
 def load_page_template(name: str) -> Template:
     """Return a template by file name. Its values cannot become markup."""
-    environment = build_jinja_environment(read_page_text, lambda text: add_no_break_spaces(reveal_invisible(text)))
+    environment = build_jinja_environment(
+        read_page_text, lambda text: add_no_break_spaces(reveal_invisible_chars(text))
+    )
     environment.filters["edges"] = _edges
     return environment.get_template(name)
 

@@ -7,13 +7,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from eclose.core.show_invisible import reveal_invisible
+from eclose.core.show_invisible import reveal_invisible_chars
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer_filters import OUTCOMES, ResponseFacts, derive_response_facts, get_response_group
 from eclose.diagnosis.report.number_format import format_count
 from eclose.diagnosis.report.summary import describe_judge_agreement
-from eclose.metrics.repeat_consistency import count_flips
+from eclose.metrics.repeat_consistency import count_label_flips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def _properties(suite: Sequence[ResponseFacts], context: ReportContext) -> Itera
         yield f'<property name="stale" value={_attribute(sentence)}/>'
     validation = " ".join((context.trust, *describe_judge_agreement(context)))
     yield f'<property name="validation" value={_attribute(validation)}/>'
-    for name, counts in count_flips(facts.case.judgment for facts in suite).items():
+    for name, counts in count_label_flips(facts.case.judgment for facts in suite).items():
         sentence = f"{counts.flipped:,} of {format_count(counts.responses, 'response')} got both answers"
         yield f'<property name="flips {name}" value={_attribute(sentence)}/>'
 
@@ -118,4 +118,4 @@ def _text(text: str) -> str:
 def _xml(text: str) -> str:
     """Return the text with every character that XML cannot contain replaced."""
     # A single forbidden character makes the whole file unreadable for a server.
-    return _NOT_XML.sub("\ufffd", reveal_invisible(text))
+    return _NOT_XML.sub("\ufffd", reveal_invisible_chars(text))

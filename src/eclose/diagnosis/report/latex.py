@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.table import ReportTable
     from eclose.metrics.rates import Metric
-    from eclose.metrics.summary import GroupSummary
+    from eclose.metrics.summary import GroupRates
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -136,7 +136,7 @@ def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
     yield from _closing(_MAIN_CAPTION + escape_latex(" ".join(sentences)), "tab:diagnosis")
 
 
-def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
+def _rates(dataset: str, model: str, summary: GroupRates) -> Iterator[str]:
     """Yield the rows of a group: values, their intervals beneath, and Wilson intervals where defined."""
     values = [_value(summary, metric) for metric in TABLE_METRICS]
     yield _row([dataset, model, str(summary.responses), *values])
@@ -151,7 +151,7 @@ def _rates(dataset: str, model: str, summary: GroupSummary) -> Iterator[str]:
         yield _row(["", "", "", *(_small(printed.get(metric, "")) for metric in TABLE_METRICS)])
 
 
-def _beneath(summary: GroupSummary, metric: Metric) -> str:
+def _beneath(summary: GroupRates, metric: Metric) -> str:
     """Return the interval; with missing labels, the rate of the judged with it, or that too little was judged."""
     rate, interval = summary.rates[metric], format_percent_interval(summary.estimates[metric].interval)
     match classify_rate_status(rate):
@@ -162,7 +162,7 @@ def _beneath(summary: GroupSummary, metric: Metric) -> str:
     return _small(interval)
 
 
-def _value(summary: GroupSummary, metric: Metric) -> str:
+def _value(summary: GroupRates, metric: Metric) -> str:
     """Return the rate, or its bounds with missing labels; conditional rates with their counts."""
     rate = summary.rates[metric]
     # LggShare and LggRisk are shares of some responses, so their denominators differ from n of the row.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from eclose.core.show_invisible import reveal_invisible
+from eclose.core.show_invisible import reveal_invisible_chars
 
 if TYPE_CHECKING:
     from eclose.core.three_valued import Label
@@ -22,7 +22,7 @@ NO_BREAK = "\u00a0"
 
 def to_one_line(text: str) -> str:
     """Return the text on a single line, with invisible characters made visible."""
-    return " ".join(reveal_invisible(text).split())
+    return " ".join(reveal_invisible_chars(text).split())
 
 
 def format_percent(value: float | None, undefined: str = DASH) -> str:

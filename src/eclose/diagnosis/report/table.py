@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
-    from eclose.metrics.summary import GroupSummary
+    from eclose.metrics.summary import GroupRates
     from eclose.stats.rates import Rate
 
 TABLE_METRICS = tuple(metric for metric in Metric if metric not in (Metric.COMPLETENESS_RATE, Metric.GAP_AMONG_SOUND))
@@ -79,7 +79,7 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
     return tuple(table for table in tables if table.rows)
 
 
-def make_rate_cell(summary: GroupSummary, metric: Metric) -> ReportTableCell:
+def make_rate_cell(summary: GroupRates, metric: Metric) -> ReportTableCell:
     """Return ``70.6`` with ``[67.9, 73.2]`` and ``n 1,998`` beneath; ``70.5 to 70.6`` with missing labels."""
     rate, estimate = summary.rates[metric], summary.estimates[metric]
     # Unjudged responses follow with a plus sign.
@@ -99,7 +99,7 @@ def make_rate_cell(summary: GroupSummary, metric: Metric) -> ReportTableCell:
     return ReportTableCell(text, tuple(filter(None, lines)))
 
 
-def _summary_row(name: str, summary: GroupSummary) -> tuple[ReportTableCell, ...]:
+def _summary_row(name: str, summary: GroupRates) -> tuple[ReportTableCell, ...]:
     return (
         ReportTableCell(name),
         ReportTableCell(f"{summary.responses:,}", (f"to {format_count(summary.questions, 'question')}",)),
@@ -119,7 +119,7 @@ _RATE_NOTE = (
 _SAME_NOTE = "The notes below the first table apply."
 
 
-def list_group_kinds(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupSummary, ...]], ...]:
+def list_group_kinds(diagnosis: Diagnosis) -> tuple[tuple[str, tuple[GroupRates, ...]], ...]:
     """Return the kinds of groups that occur, with their summaries; no two kinds hold the same groups."""
     kinds = (
         ("by model", diagnosis.by_model),
@@ -152,11 +152,11 @@ def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tupl
     yield _summary_row("all, the judge alone" if context.corrected else "all responses", diagnosis.overall)
 
 
-def _group_row(summary: GroupSummary) -> tuple[ReportTableCell, ...]:
+def _group_row(summary: GroupRates) -> tuple[ReportTableCell, ...]:
     return _summary_row(wording.name_response_group(summary.group), summary)
 
 
-def make_corrected_rates_row(overall: GroupSummary, context: ReportContext) -> tuple[ReportTableCell, ...]:
+def make_corrected_rates_row(overall: GroupRates, context: ReportContext) -> tuple[ReportTableCell, ...]:
     """Return the row of corrected rates, as bounds where labels of the judge are missing."""
     corrected = context.corrected or {}
     cells = (_corrected_cell(overall.rates[metric], corrected.get(metric)) for metric in TABLE_METRICS)

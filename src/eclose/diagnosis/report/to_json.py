@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.headline import HeadlineStatement
-    from eclose.metrics.judge_against_people import LabelRow
+    from eclose.metrics.judge_against_people import LabelAgreementRow
     from eclose.metrics.rates import Metric
-    from eclose.metrics.repeat_consistency import FlipCounts
-    from eclose.metrics.summary import GroupSummary
+    from eclose.metrics.repeat_consistency import LabelFlipCounts
+    from eclose.metrics.summary import GroupRates
     from eclose.stats.intervals import Interval
     from eclose.stats.rates import Rate
 
@@ -93,7 +93,7 @@ def _headline(statement: HeadlineStatement) -> dict[str, Any]:
     }
 
 
-def _agreement(row: LabelRow) -> dict[str, Any]:
+def _agreement(row: LabelAgreementRow) -> dict[str, Any]:
     return {
         "label": row.label.value,
         "labelled": row.labelled,
@@ -105,7 +105,7 @@ def _agreement(row: LabelRow) -> dict[str, Any]:
     }
 
 
-def _flips(counts: FlipCounts) -> dict[str, Any]:
+def _flips(counts: LabelFlipCounts) -> dict[str, Any]:
     return {
         "responses": counts.responses,
         "flipped": counts.flipped,
@@ -117,7 +117,7 @@ def _flips(counts: FlipCounts) -> dict[str, Any]:
     }
 
 
-def _group(summary: GroupSummary, benchmark: str | None = None, model: str | None = None) -> dict[str, Any]:
+def _group(summary: GroupRates, benchmark: str | None = None, model: str | None = None) -> dict[str, Any]:
     parts = summary.composition
     return {
         "benchmark": benchmark,
@@ -131,7 +131,7 @@ def _group(summary: GroupSummary, benchmark: str | None = None, model: str | Non
     }
 
 
-def _rate(summary: GroupSummary, metric: Metric) -> dict[str, Any]:
+def _rate(summary: GroupRates, metric: Metric) -> dict[str, Any]:
     """Return a rate; ``value`` is null where too little was judged, and ``of_judged`` is the rate of the judged."""
     rate, interval = summary.rates[metric], summary.estimates[metric].interval
     status = classify_rate_status(rate)

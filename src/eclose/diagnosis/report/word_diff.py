@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from eclose.core.text_match import TextSpan, is_whole
+from eclose.core.text_match import TextSpan, is_whole_word_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,7 +127,7 @@ def _shared(first: str, second: str) -> int:
 
 def _is_boundary(text: str, at: int) -> bool:
     """Return whether a word boundary is at this position."""
-    return is_whole(text, TextSpan(at, at))
+    return is_whole_word_span(text, TextSpan(at, at))
 
 
 def _words(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import NEVER_ASKED, NO_ANSWER, NO_TRACE, Criterion, Judgment
-from eclose.core.response import Response, Source
+from eclose.core.response import Response, ResponseSource
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.diagnose import JudgedCase, describe_response_failure
 from eclose.errors import RecordError
@@ -93,7 +93,7 @@ def response_from_output(instance: Instance, output: ModelOutput, model: str, ep
     system = content_hash([model, epoch])[7:19]
     cut_off = output.stop_reason in _CUT_OFF
     return Response.from_completion(
-        f"{instance.id}-{system}", instance.id, output.completion, Source(model), cut_off=cut_off
+        f"{instance.id}-{system}", instance.id, output.completion, ResponseSource(model), cut_off=cut_off
     )
 
 

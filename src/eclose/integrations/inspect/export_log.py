@@ -18,7 +18,7 @@ from eclose.benchmarks.load import NO_RESPONSE
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
-from eclose.core.response import Response, Source
+from eclose.core.response import Response, ResponseSource
 from eclose.diagnosis.diagnose import JudgedCase
 from eclose.errors import UserError
 from eclose.integrations.inspect.cases import (
@@ -32,7 +32,7 @@ from eclose.integrations.inspect.cases import (
 from eclose.integrations.inspect.import_log import SCORE
 from eclose.integrations.inspect.model import PROVIDER, build_inspect_messages, require_inspect
 from eclose.judged_cases import check_judged_inputs, read_run_records
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import serialize_evidence
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, read_records
 from eclose.store.records.outcome_counts import RecordCounts
@@ -69,7 +69,7 @@ class _RunRecords:
     """The records of a run's folder, matched by id."""
 
     instances: Mapping[str, Instance]
-    by_source: Mapping[Source, list[Response]]
+    by_source: Mapping[ResponseSource, list[Response]]
     judgments: Mapping[str, Judgment]
     counts: tuple[RecordCounts, RecordCounts, RecordCounts]
     stale: tuple[str, ...] = ()
@@ -120,9 +120,9 @@ def _read_records(run: Path, *, allow_stale: bool) -> _RunRecords:
     judgments, judgment_counts = _match(
         ((judgment.response_id, judgment.response_id, judgment) for judgment in rows), responses, NO_RESPONSE
     )
-    by_source: dict[Source, list[Response]] = defaultdict(list)
+    by_source: dict[ResponseSource, list[Response]] = defaultdict(list)
     for response in responses.values():
-        by_source[response.source or Source(UNKNOWN)].append(response)
+        by_source[response.source or ResponseSource(UNKNOWN)].append(response)
     if not by_source:
         raise UserError(f"{run}: holds no response to one of its questions.")
     answered = {response.instance_id for response in responses.values()}
@@ -149,13 +149,13 @@ def _match(
     return by_id, RecordCounts(len(by_id) + rejected.total(), len(by_id), dict(rejected))
 
 
-def _file_name(source: Source) -> str:
+def _file_name(source: ResponseSource) -> str:
     """Return model, method and seed as a name that is valid on every file system."""
     parts = [source.model, source.method, None if source.seed is None else f"seed{source.seed}"]
     return re.sub(r"[^A-Za-z0-9._+@-]+", "_", "_".join(part for part in parts if part)).lstrip(".") or UNKNOWN
 
 
-def _build_log(run: Path, source: Source, records: _RunRecords) -> EvalLog:
+def _build_log(run: Path, source: ResponseSource, records: _RunRecords) -> EvalLog:
     """Return a log with all responses of one model."""
     from inspect_ai.log import EvalLog, recompute_metrics  # noqa: PLC0415 - optional
 
@@ -182,7 +182,9 @@ def _build_log(run: Path, source: Source, records: _RunRecords) -> EvalLog:
     return log
 
 
-def _build_spec(run: Path, source: Source, epochs: Counter[str], now: str, stale: Sequence[str]) -> dict[str, Any]:
+def _build_spec(
+    run: Path, source: ResponseSource, epochs: Counter[str], now: str, stale: Sequence[str]
+) -> dict[str, Any]:
     per_label = {key: [{"name": f"{PACKAGE}/judged"}] for key in SCORE_KEYS}
     return {
         "created": now,
@@ -208,7 +210,7 @@ def _build_sample(instance: Instance, response: Response, judgment: Judgment | N
     output = ModelOutput.from_content(
         model, get_response_completion(response), stop_reason="max_tokens" if response.cut_off else "stop"
     )
-    prompt = Message(role="user", content=f"{instance.question}\n\n{serialize_evidence(instance.evidence)}")
+    prompt = PromptMessage(role="user", content=f"{instance.question}\n\n{serialize_evidence(instance.evidence)}")
     return EvalSample(
         id=instance.id,
         epoch=epoch,

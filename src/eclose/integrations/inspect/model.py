@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr, ValidationError
 
 from eclose.core.identity import content_hash
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, excerpt, iterate_causes, mask_key
 from eclose.models.openai.parse_reply import parse_reply
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from inspect_ai.model import ChatCompletionChoice, ChatMessage, GenerateConfig, Model, ModelOutput
 
     from eclose.models.interface import ChatModel, Decoding, Reply, Request
-    from eclose.protocol.prompts import Message
+    from eclose.protocol.prompts import PromptMessage
 
 PREFIX = "inspect/"
 """Prefix of the names of models that are called through Inspect."""
@@ -106,7 +106,7 @@ class InspectModel:
         return parse_reply(error, request, key=self._key) if names & _TRANSPORT else None
 
 
-def build_inspect_messages(messages: Sequence[Message]) -> list[ChatMessage]:
+def build_inspect_messages(messages: Sequence[PromptMessage]) -> list[ChatMessage]:
     """Return a conversation as messages of Inspect."""
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser  # noqa: PLC0415 - optional
 
@@ -229,9 +229,9 @@ class InspectModelRef:
         return {name: str(value) for name, value in self.arguments.items() if not _SECRET.search(name)}
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ResponseSource:
         """Source of the model's responses."""
-        return Source(self.name)
+        return ResponseSource(self.name)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, Reply, Request
 from eclose.models.load_weights import (
@@ -270,7 +270,7 @@ def _generator(prompt: _Prompt) -> torch.Generator:
     if prompt.decoding.seed is None:
         generator.seed()
     else:
-        generator.manual_seed(int(hash_rank(prompt.decoding.seed, prompt.replica)[:15], 16))
+        generator.manual_seed(int(hash_sort_key(prompt.decoding.seed, prompt.replica)[:15], 16))
     return generator
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.errors import UserError
 from eclose.models.interface import Reply, Request
 from eclose.models.local.chat_template import (
@@ -82,7 +82,7 @@ class VllmModel:
             raise UserError(
                 f"{folder}: has rank {rank}, and the engine was started for {self.rank}. Start it with rank={rank}."
             )
-        identity = hash_rank(hash_file(folder / "adapter_model.safetensors"))
+        identity = hash_sort_key(hash_file(folder / "adapter_model.safetensors"))
         # vLLM identifies adapters and their caches by name and number, so both are derived from the content.
         request = _module("vllm.lora.request").LoRARequest(
             f"{folder.name}-{identity[:12]}", int(identity[:7], 16) + 1, str(folder.resolve())

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 
 # Rows are read in pages, which bounds memory and lets writers commit in between.
 PAGE_ROWS = 1_000
@@ -164,7 +164,7 @@ CONCLUDED_IDS = text("""
 
 def compute_advisory_lock(purpose: str, run: bytes) -> int:
     """Return the number of an advisory lock, equal in every process."""
-    return int(hash_rank(purpose, run.hex())[:15], 16)
+    return int(hash_sort_key(purpose, run.hex())[:15], 16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.core.instance import Instance, Passage
 from eclose.errors import SettingError
-from eclose.world.language.phrases import FactTriple, Phrase, capitalise, write_triple
-from eclose.world.language.questions import LookupQuestion, read_question
+from eclose.world.language.phrases import FactTriple, RelationPhrase, capitalise_sentence, verbalize_fact
+from eclose.world.language.questions import LookupQuestion, parse_question
 from eclose.world.language.relations import ALIAS
-from eclose.world.make.drafts import pick_wrong_answer, reword_statement
-from eclose.world.make.families import draw_new_values
-from eclose.world.make.instances import WorldItem, make_item
-from eclose.world.make.solve import write_answer
-from eclose.world.oracle.evidence import EvidenceFact, EvidenceFacts, read_evidence
+from eclose.world.make.drafts import pick_wrong_answer, replace_statement_value
+from eclose.world.make.families import draw_replacement_values
+from eclose.world.make.instances import WorldItem, make_world_item
+from eclose.world.make.solve import verbalize_answer
+from eclose.world.oracle.evidence import EvidenceFact, EvidenceFacts, parse_evidence_facts
 from eclose.world.oracle.family_conditions import screen_source
-from eclose.world.server.faults import hash_to_unit
+from eclose.world.server.faults import hash_to_unit_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ class GeneratedSource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedDefect:
+class PlantedSourceDefect:
     """The defect of a source, as written to the file beside it."""
 
     instance_id: str
@@ -47,16 +47,16 @@ class PlantedDefect:
     """None for an unchanged source."""
 
 
-def make_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> Iterator[GeneratedSource]:
+def make_world_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> Iterator[GeneratedSource]:
     """Yield ``n`` sources, of which the share ``ineligible`` has a defect."""
     if not 0 <= ineligible <= 1:
         raise SettingError("the share of ineligible sources must be between 0 and 1 (--ineligible).")
     for index in range(n):
-        item = make_item(profile, seed, index)
+        item = make_world_item(profile, seed, index)
         # "spoil" is part of the seed: changing it changes every source.
-        bad = hash_to_unit("spoil", profile, seed, index) < ineligible
+        bad = hash_to_unit_interval("spoil", profile, seed, index) < ineligible
         yield (
-            _make_any_bad_source(item, Random(hash_rank("spoil", profile, seed, index)))
+            _make_any_bad_source(item, Random(hash_sort_key("spoil", profile, seed, index)))
             if bad
             else GeneratedSource(item.instance, None)
         )
@@ -91,11 +91,11 @@ def _missing_passage(item: WorldItem, rng: Random) -> Instance | None:
     if item.instance.benchmark is None:
         return None
     # Another item of the same profile: its passages have the usual length and style, so only their content is wrong.
-    other = make_item(item.instance.benchmark.removeprefix("world-"), rng.randrange(10_000), 0)
+    other = make_world_item(item.instance.benchmark.removeprefix("world-"), rng.randrange(10_000), 0)
     titles = {passage.title for passage in item.instance.evidence}
     strangers = [passage for passage in other.instance.evidence if passage.title not in titles]
     source = _with_passage(item, rng.choice(sorted(item.solution.support)), rng.choice(strangers))
-    return None if read_evidence(source.evidence).find_answers(item.target) else source
+    return None if parse_evidence_facts(source.evidence).find_answers(item.target) else source
 
 
 def _with_passage(item: WorldItem, index: int, passage: Passage) -> Instance:
@@ -105,14 +105,14 @@ def _with_passage(item: WorldItem, index: int, passage: Passage) -> Instance:
 
 
 def _hops(item: WorldItem) -> list[EvidenceFact]:
-    (derivation,) = read_evidence(item.instance.evidence).find_answers(item.target)
+    (derivation,) = parse_evidence_facts(item.instance.evidence).find_answers(item.target)
     return list(dict.fromkeys(derivation.hops))
 
 
 def _insert_fact(text: str, hop: EvidenceFact, rng: Random, value: str | None = None) -> str:
     """Return the text with a fact inserted before its last sentence."""
-    triple = FactTriple(Phrase(hop.subject), hop.relation, value or hop.value)
-    sentence = capitalise(write_triple(triple, rng, subject=hop.subject))
+    triple = FactTriple(RelationPhrase(hop.subject), hop.relation, value or hop.value)
+    sentence = capitalise_sentence(verbalize_fact(triple, rng, subject=hop.subject))
     head, dot, tail = text.removesuffix(".").rpartition(". ")
     return f"{head}{dot}{sentence}. {tail}." if dot else f"{text} {sentence}."
 
@@ -124,7 +124,7 @@ def _second_answer(item: WorldItem, rng: Random) -> Instance | None:
     for hop in hops:
         index = hop.passages[0]
         passage = item.instance.evidence[index]
-        for value in draw_new_values(item.instance.evidence, hop, rng):
+        for value in draw_replacement_values(item.instance.evidence, hop, rng):
             source = _with_passage(item, index, replace(passage, text=_insert_fact(passage.text, hop, rng, value)))
             evidence = EvidenceFacts(source.evidence)
             if not evidence.unread and len(evidence.find_answers(item.target)) > 1:
@@ -138,18 +138,18 @@ def _broken_link(item: WorldItem, rng: Random) -> Instance | None:
     rng.shuffle(hops)
     for hop in hops:
         index = hop.passages[0]
-        reading = read_evidence(item.instance.evidence).readings[index]
+        reading = parse_evidence_facts(item.instance.evidence).readings[index]
         stated = [
             statement
             for statement in reading.statements
             if statement.relation is hop.relation and statement.value == hop.value
         ]
         # The last new value is an unused name, about which no passage states anything.
-        value = draw_new_values(item.instance.evidence, hop, rng)[-1]
-        rewording = reword_statement(item.instance.evidence[index], index, stated[0], value) if stated else None
+        value = draw_replacement_values(item.instance.evidence, hop, rng)[-1]
+        rewording = replace_statement_value(item.instance.evidence[index], index, stated[0], value) if stated else None
         if rewording is not None:
             source = _with_passage(item, index, rewording.passage)
-            if not read_evidence(source.evidence).find_answers(item.target):
+            if not parse_evidence_facts(source.evidence).find_answers(item.target):
                 return source
     return None
 
@@ -157,11 +157,13 @@ def _broken_link(item: WorldItem, rng: Random) -> Instance | None:
 def _wrong_reference(item: WorldItem, rng: Random) -> Instance | None:
     """Replace the reference by another answer than the passages give."""
     hops, target = _hops(item), item.target
-    values = draw_new_values(item.instance.evidence, hops[-1], rng) if isinstance(target, LookupQuestion) else []
+    values = (
+        draw_replacement_values(item.instance.evidence, hops[-1], rng) if isinstance(target, LookupQuestion) else []
+    )
     other = pick_wrong_answer(target, item.solution.answer, values)
     if other is None:
         return None
-    return replace(item.instance, reference_answer=write_answer(target, other, rng), aliases=())
+    return replace(item.instance, reference_answer=verbalize_answer(target, other, rng), aliases=())
 
 
 def _malformed_question(item: WorldItem, rng: Random) -> Instance | None:
@@ -171,7 +173,7 @@ def _malformed_question(item: WorldItem, rng: Random) -> Instance | None:
     for _ in range(20):
         cut = rng.randrange(1, max(2, len(words) - 1))
         question = " ".join(words[:cut]) + "?"
-        if read_question(question) is None:
+        if parse_question(question) is None:
             return replace(item.instance, question=question)
     return None
 

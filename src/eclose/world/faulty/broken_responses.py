@@ -11,28 +11,28 @@ from enum import StrEnum
 from random import Random
 from typing import TYPE_CHECKING
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.core.judgment import LocalFailure, StepJudgment
-from eclose.core.response import Response, Source, Trace
+from eclose.core.response import Response, ResponseSource, Trace
 from eclose.core.verdict import FailureClass, Verdict
 from eclose.protocol.response_prompt import format_completion
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     ComparisonClaim,
-    DenialClaim,
     FactClaim,
     MissingFactClaim,
-    OrderClaim,
+    NegatedFactClaim,
+    SameValueClaim,
     SubtractionClaim,
+    SuperlativeClaim,
+    ValueOrderClaim,
     YearsApartClaim,
 )
-from eclose.world.language.phrases import Phrase
+from eclose.world.language.phrases import RelationPhrase
 from eclose.world.language.questions import LookupQuestion, Target
 from eclose.world.language.relations import ALIAS, PERSON, RELATIONS, Relation
-from eclose.world.make.solve import Move, solve, write_steps, write_submitted_answer
-from eclose.world.make.wrong_alternatives import Alternatives
-from eclose.world.oracle.evidence import EvidenceFacts, read_evidence
+from eclose.world.make.solve import SolutionMove, solve_question, vary_answer_wording, write_moves_as_steps
+from eclose.world.make.wrong_alternatives import ItemAlternatives
+from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts
 
 if TYPE_CHECKING:
     from eclose.world.make.instances import WorldItem
@@ -83,7 +83,7 @@ FAILURE_PLANS: tuple[FailurePlan, ...] = (
 class _Draft:
     """A response in the making."""
 
-    moves: list[Move]
+    moves: list[SolutionMove]
     answer: str
     wrong: dict[int, LocalFailure]
     """Failures of unsound moves, by index."""
@@ -94,7 +94,7 @@ class _Draft:
     complete: bool = True
     correct: bool = True
 
-    def insert(self, index: int, move: Move, failure: LocalFailure) -> None:
+    def insert(self, index: int, move: SolutionMove, failure: LocalFailure) -> None:
         """Insert an unsound move."""
         self.moves.insert(index, move)
         self.wrong = {other + (other >= index): code for other, code in self.wrong.items()} | {index: failure}
@@ -116,8 +116,8 @@ class _ResponseBreaker:
         self.item = item
         self.rng = rng
         self.target: Target = item.target
-        self.evidence: EvidenceFacts = read_evidence(item.instance.evidence)
-        self.others = Alternatives(item, self.evidence, rng)
+        self.evidence: EvidenceFacts = parse_evidence_facts(item.instance.evidence)
+        self.others = ItemAlternatives(item, self.evidence, rng)
         self.moves = list(item.solution.moves)
         # Indices of moves that state a fact of a passage; the others conclude.
         self.facts = [index for index, move in enumerate(self.moves) if move.passages]
@@ -171,7 +171,7 @@ class _ResponseBreaker:
             correct=guess is None,
         )
 
-    def _guess(self, last: Move) -> str | None:
+    def _guess(self, last: SolutionMove) -> str | None:
         """Draw a wrong answer after an unfinished trace: any, or the value reached last."""
         reached = (
             last.claim.value if isinstance(last.claim, FactClaim) and isinstance(self.target, LookupQuestion) else None
@@ -186,7 +186,7 @@ class _ResponseBreaker:
         targets = self.others.find_targets()
         self.rng.shuffle(targets)
         for target, complete in targets:
-            solution = solve(target, self.evidence)
+            solution = solve_question(target, self.evidence)
             if solution is None or solution.answer == self.item.solution.answer:
                 continue
             draft = _Draft(
@@ -214,7 +214,7 @@ class _ResponseBreaker:
         draft.insert(self.rng.randint(0, len(draft.moves) if concluded else last), move, failure)
         return draft
 
-    def _wrong_move(self, failure: LocalFailure, draft: _Draft) -> Move | None:
+    def _wrong_move(self, failure: LocalFailure, draft: _Draft) -> SolutionMove | None:
         rng = self.rng
         stated = [move.claim for move in draft.moves if isinstance(move.claim, FactClaim) and move.passages]
         facts = [fact for fact in stated if fact.phrase.path != (ALIAS,)]
@@ -225,12 +225,12 @@ class _ResponseBreaker:
         if failure is LocalFailure.CONSTRAINT_OR_COMPUTATION:
             # A false order of two years that no passage mentions.
             year = rng.randint(1900, 1980)
-            return Move(OrderClaim(str(year), str(year + rng.randint(1, 30)), less=False))
+            return SolutionMove(ValueOrderClaim(str(year), str(year + rng.randint(1, 30)), less=False))
         if failure is LocalFailure.FALSE_COVERAGE:
-            return Move(MissingFactClaim(rng.choice(facts).phrase)) if facts else None
-        return Move(DenialClaim(rng.choice(facts))) if facts else None
+            return SolutionMove(MissingFactClaim(rng.choice(facts).phrase)) if facts else None
+        return SolutionMove(NegatedFactClaim(rng.choice(facts))) if facts else None
 
-    def _invent_fact(self, draft: _Draft) -> Move | None:
+    def _invent_fact(self, draft: _Draft) -> SolutionMove | None:
         """Return a fact beside the argument that no passage states."""
         mentioned = self._named_in(draft)
         readings = [
@@ -246,7 +246,7 @@ class _ResponseBreaker:
                     continue
                 example = self._example(relation)
                 if example is not None:
-                    return Move(FactClaim(Phrase(reading.name, (relation,)), example))
+                    return SolutionMove(FactClaim(RelationPhrase(reading.name, (relation,)), example))
         return None
 
     def _named_in(self, draft: _Draft) -> str:
@@ -257,7 +257,7 @@ class _ResponseBreaker:
         values = [s.value for reading in self.evidence.readings for s in reading.statements if s.relation is relation]
         return self.rng.choice(values) if values else None
 
-    def _link_strangers(self, draft: _Draft) -> Move | None:
+    def _link_strangers(self, draft: _Draft) -> SolutionMove | None:
         """Return a false alias between two people that neither question nor argument names."""
         names = [reading.name for reading in self.evidence.readings if reading.kind == PERSON]
         mentioned = self._named_in(draft)
@@ -265,9 +265,13 @@ class _ResponseBreaker:
         if len(unused) < 2:
             return None
         first, second = self.rng.sample(unused, 2)
-        return None if self.evidence.same_entity(first, second) else Move(FactClaim(Phrase(first, (ALIAS,)), second))
+        return (
+            None
+            if self.evidence.same_entity(first, second)
+            else SolutionMove(FactClaim(RelationPhrase(first, (ALIAS,)), second))
+        )
 
-    def _infer_wrongly(self, draft: _Draft) -> Move | None:
+    def _infer_wrongly(self, draft: _Draft) -> SolutionMove | None:
         """Return a wrong conclusion from two facts about something else."""
         mentioned = self._named_in(draft)
         readings = [
@@ -277,12 +281,12 @@ class _ResponseBreaker:
         for reading in readings:
             for first in (s for s in reading.statements if s.subject is None and s.relation.object is not None):
                 for second in RELATIONS:
-                    phrase = Phrase(reading.name, (first.relation, second))
+                    phrase = RelationPhrase(reading.name, (first.relation, second))
                     if second.subject != first.relation.object or len(self.evidence.derive(phrase)) != 1:
                         continue
                     value = self.others.pick_other_value(second, self.evidence.derive(phrase)[0].value)
                     if value is not None:
-                        return Move(FactClaim(phrase, value), premises=(0,))
+                        return SolutionMove(FactClaim(phrase, value), premises=(0,))
         return None
 
     def _corrupt_argument(self, draft: _Draft, failure: LocalFailure) -> _Draft | None:
@@ -342,11 +346,11 @@ class _ResponseBreaker:
         # Moves after the facts are conclusions, all of which turn with the answer.
         for index in range(len(self.facts), len(draft.moves)):
             claim = draft.moves[index].claim
-            if isinstance(claim, OrderClaim | ComparisonClaim):
+            if isinstance(claim, ValueOrderClaim | ComparisonClaim):
                 claim = replace(claim, less=not claim.less)
-            elif isinstance(claim, ChoiceClaim):
+            elif isinstance(claim, SuperlativeClaim):
                 claim = replace(claim, option=other)
-            elif isinstance(claim, AgreementClaim):
+            elif isinstance(claim, SameValueClaim):
                 claim = replace(claim, same=not claim.same)
             elif isinstance(claim, SubtractionClaim):
                 claim = replace(claim, result=other)
@@ -364,7 +368,7 @@ class _ResponseBreaker:
         if fact.phrase.path == (ALIAS,):
             return None
         # premises=(0,) marks a conclusion for the writer.
-        moves = [*draft.moves[:length], Move(MissingFactClaim(fact.phrase), premises=(0,))]
+        moves = [*draft.moves[:length], SolutionMove(MissingFactClaim(fact.phrase), premises=(0,))]
         wrong = {length: LocalFailure.FALSE_COVERAGE}
         return replace(draft, moves=moves, answer="not determined", wrong=wrong, complete=False, correct=False)
 
@@ -376,7 +380,7 @@ class _ResponseBreaker:
         if other is None or len(self.facts) < 2 or fact.phrase.path == (ALIAS,):
             return None
         length = self.facts[-1]
-        moves = [*draft.moves[:length], Move(DenialClaim(fact), premises=(0,))]
+        moves = [*draft.moves[:length], SolutionMove(NegatedFactClaim(fact), premises=(0,))]
         return replace(
             draft,
             moves=moves,
@@ -393,25 +397,25 @@ class _ResponseBreaker:
         """Write the draft and state the labels it must get."""
         # 30 % of lookups start with a step that claims nothing.
         idle = self.target.phrase if isinstance(self.target, LookupQuestion) and self.rng.random() < 0.3 else None
-        steps = write_steps(draft.moves, seed, idle=idle)
+        steps = write_moves_as_steps(draft.moves, seed, idle=idle)
         judgments = []
         for step in steps:
             failure = next((draft.wrong[index] for index in step.moves if index in draft.wrong), None)
             # A step without a claim is not substantive, and its soundness is not asked (A.3.2).
             sound = (failure is None) if step.moves else None
             judgments.append(StepJudgment(bool(step.moves), sound, failure))
-        answer = write_submitted_answer(draft.answered, draft.answer, self.rng)
+        answer = vary_answer_wording(draft.answered, draft.answer, self.rng)
         text = format_completion(Trace.of(*(step.text for step in steps)), answer)
         # The id must not reveal the failure to a judge, so it is a hash of the text.
-        name = f"{self.item.instance.id}/{hash_rank(text)[:8]}"
+        name = f"{self.item.instance.id}/{hash_sort_key(text)[:8]}"
         return BrokenResponse(
-            Response.from_completion(name, self.item.instance.id, text, Source("world saboteur")),
+            Response.from_completion(name, self.item.instance.id, text, ResponseSource("world saboteur")),
             plan,
             tuple(judgments),
             Verdict(not draft.wrong, draft.aligned, draft.closed, draft.complete, draft.correct),
         )
 
 
-def _is_link(move: Move) -> bool:
+def _is_link(move: SolutionMove) -> bool:
     """Return whether a move only states an alias."""
     return isinstance(move.claim, FactClaim) and move.claim.phrase.path == (ALIAS,)

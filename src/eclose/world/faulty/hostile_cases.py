@@ -34,7 +34,7 @@ InjectedCase: TypeAlias = tuple[Instance, Response]
 
 
 @dataclass(frozen=True, slots=True)
-class Injection:
+class PromptInjection:
     """One text and its kind of attack."""
 
     kind: str
@@ -48,12 +48,12 @@ class Injection:
 
 
 @cache
-def load_injections() -> tuple[Injection, ...]:
+def load_prompt_injections() -> tuple[PromptInjection, ...]:
     """Return the packaged texts."""
     lines = (files(__package__) / "texts" / "injections.jsonl").read_text("utf-8").splitlines()
     entries = (json.loads(line) for line in lines)
     # "times" repeats a text to make very long ones without storing them.
-    return tuple(Injection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
+    return tuple(PromptInjection(entry["kind"], entry["text"] * entry.get("times", 1)) for entry in entries)
 
 
 class InjectionSlot(StrEnum):
@@ -67,7 +67,7 @@ class InjectionSlot(StrEnum):
     REFERENCE = "reference"
 
 
-def insert_text(case: InjectedCase, slot: InjectionSlot, text: str) -> InjectedCase:
+def insert_injection(case: InjectedCase, slot: InjectionSlot, text: str) -> InjectedCase:
     """Return the case with the text on a new line of the slot: in the first passage, in the last step."""
     # A line of its own: gullible judges read only the first line as material.
     return _INSERT[slot](*case, f"\n{text}")
@@ -183,13 +183,13 @@ def _attack(rng: Random) -> str:
     kind = rng.randrange(4)
     if kind == 0:
         return "".join(rng.choices(_SIGNS, k=rng.randint(0, 12)))
-    text = rng.choice(load_injections()).text
+    text = rng.choice(load_prompt_injections()).text
     if len(text) > 1_000 and rng.random() < 0.95:
         text = text[: rng.randint(0, 200)]
     return text if kind == 1 else text[rng.randint(0, len(text)) :] + rng.choice(_SIGNS)
 
 
-def disclose_to_judges(instance: Instance, response: Response) -> dict[JudgeQuestion, JudgeMaterial]:
+def disclose_case_to_judges(instance: Instance, response: Response) -> dict[JudgeQuestion, JudgeMaterial]:
     """Return the material of every judge for a case that has all parts."""
     materials: dict[JudgeQuestion, JudgeMaterial | None] = {
         JudgeQuestion.SUFFICIENCY: disclosure.disclose_for_sufficiency(instance),
@@ -199,15 +199,15 @@ def disclose_to_judges(instance: Instance, response: Response) -> dict[JudgeQues
         JudgeQuestion.COMPLETENESS: disclosure.disclose_for_completeness(instance, response),
         JudgeQuestion.CORRECTNESS: disclosure.disclose_for_correctness(instance, response),
         JudgeQuestion.ELIGIBILITY: disclosure.disclose_for_eligibility(instance),
-        JudgeQuestion.JOINT: disclosure.disclose_jointly(instance, response, reference_free=False),
+        JudgeQuestion.JOINT: disclosure.disclose_for_joint_judging(instance, response, reference_free=False),
     }
     return {question: material for question, material in materials.items() if material is not None}
 
 
-def find_breaches(case: HostileCase) -> list[str]:
+def find_prompt_breaches(case: HostileCase) -> list[str]:
     """Return the defects of the case's prompts; empty when all is well."""
     breaches = []
-    for question, material in disclose_to_judges(case.instance, case.response).items():
+    for question, material in disclose_case_to_judges(case.instance, case.response).items():
         breaches += [f"{question}: {problem}" for problem in _problems(question, material, case.canaries)]
     return breaches
 
@@ -248,5 +248,5 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _system(question: JudgeQuestion) -> str:
     """Return the system message over harmless material."""
     instance = Instance("i", "Who?", (Passage("0", "A title", "A text."),), "Ana", ())
-    material = disclose_to_judges(instance, Response("r", "i", Trace.of("A step."), "Ana"))[question]
+    material = disclose_case_to_judges(instance, Response("r", "i", Trace.of("A step."), "Ana"))[question]
     return build_judge_prompt(material).messages[0]["content"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from eclose.world.language.phrases import PRONOUNS, Phrase
+from eclose.world.language.phrases import PRONOUNS, RelationPhrase
 from eclose.world.language.relations import Relation
 
 
@@ -14,7 +14,7 @@ from eclose.world.language.relations import Relation
 class FactClaim:
     """The phrase leads to the value. One relation is a fact of a passage, several are an inference."""
 
-    phrase: Phrase
+    phrase: RelationPhrase
     value: str
 
 
@@ -22,14 +22,14 @@ class FactClaim:
 class ComparisonClaim:
     """The first of two values is smaller, or larger, than the second."""
 
-    first: Phrase
-    second: Phrase
+    first: RelationPhrase
+    second: RelationPhrase
     """Both phrases end in the compared attribute."""
     less: bool
 
 
 @dataclass(frozen=True, slots=True)
-class OrderClaim:
+class ValueOrderClaim:
     """The first of two bare values is smaller, or larger, than the second."""
 
     first: str
@@ -38,7 +38,7 @@ class OrderClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceClaim:
+class SuperlativeClaim:
     """One option has the smallest or largest value of those considered."""
 
     option: str
@@ -49,11 +49,11 @@ class ChoiceClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementClaim:
+class SameValueClaim:
     """Two phrases lead to the same value, or to different ones."""
 
-    first: Phrase
-    second: Phrase
+    first: RelationPhrase
+    second: RelationPhrase
     relation: Relation
     same: bool
 
@@ -71,8 +71,8 @@ class SubtractionClaim:
 class YearsApartClaim:
     """The number of calendar years between two values."""
 
-    first: Phrase
-    second: Phrase
+    first: RelationPhrase
+    second: RelationPhrase
     years: str
 
 
@@ -80,11 +80,11 @@ class YearsApartClaim:
 class MissingFactClaim:
     """The passages do not state the value of the phrase."""
 
-    phrase: Phrase
+    phrase: RelationPhrase
 
 
 @dataclass(frozen=True, slots=True)
-class DenialClaim:
+class NegatedFactClaim:
     """A fact does not hold."""
 
     fact: FactClaim
@@ -101,25 +101,25 @@ class IdleStep(StrEnum):
 Claim: TypeAlias = (
     FactClaim
     | ComparisonClaim
-    | OrderClaim
-    | ChoiceClaim
-    | AgreementClaim
+    | ValueOrderClaim
+    | SuperlativeClaim
+    | SameValueClaim
     | SubtractionClaim
     | YearsApartClaim
     | MissingFactClaim
-    | DenialClaim
+    | NegatedFactClaim
     | IdleStep
 )
 
 
 @dataclass
-class Discourse:
+class PronounReferents:
     """The person and the thing mentioned last, to which the pronouns of the next step refer."""
 
     person: str | None = None
     thing: str | None = None
 
-    def resolve(self, phrase: Phrase) -> Phrase | None:
+    def resolve(self, phrase: RelationPhrase) -> RelationPhrase | None:
         """Return the phrase with its pronoun replaced, None where nothing was mentioned that it could refer to."""
         # Pronouns stand only at the base of a phrase.
         if phrase.base not in PRONOUNS:

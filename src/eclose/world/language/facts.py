@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class FactStatement:
     """A fact as an article states it."""
 
     subject: str | None
@@ -34,20 +34,20 @@ class Statement:
 
 
 @dataclass
-class Entity:
+class WorldEntity:
     """A person, work, place or organisation with an article of its own."""
 
     kind: str
     name: str
     title: str
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[FactStatement] = field(default_factory=list)
     occupation: str | None = None
     alias: str | None = None
 
     @property
     def woman(self) -> bool:
         """Whether the pronoun is "she"."""
-        return names.is_woman(self.name)
+        return names.is_female_name(self.name)
 
     def value(self, relation: Relation) -> str | None:
         """Return the current value of a relation, None where the entity has none."""
@@ -56,24 +56,24 @@ class Entity:
     def state(self, relation: Relation, value: str, era: int | None = None) -> None:
         """Add a fact unless the entity has it already."""
         # Subject None: the article states it about its own entity.
-        statement = Statement(None, relation, value, era)
+        statement = FactStatement(None, relation, value, era)
         if statement not in self.statements:
             self.statements.append(statement)
 
 
 _MAKERS: dict[str, Callable[[Random], str]] = {
-    rel.FILM: names.draw_title,
-    rel.BOOK: names.draw_title,
-    rel.SONG: names.draw_title,
-    rel.COMPANY: names.draw_company,
-    rel.CITY: names.draw_city,
-    rel.COUNTRY: names.draw_country,
-    rel.UNIVERSITY: names.draw_university,
-    rel.AWARD: names.draw_award,
-    rel.RIVER: names.draw_river,
-    rel.PERSON: names.draw_person,
+    rel.FILM: names.draw_work_title,
+    rel.BOOK: names.draw_work_title,
+    rel.SONG: names.draw_work_title,
+    rel.COMPANY: names.draw_company_name,
+    rel.CITY: names.draw_city_name,
+    rel.COUNTRY: names.draw_country_name,
+    rel.UNIVERSITY: names.draw_university_name,
+    rel.AWARD: names.draw_award_name,
+    rel.RIVER: names.draw_river_name,
+    rel.PERSON: names.draw_person_name,
 }
-_PARENTS = {rel.FATHER: names.draw_man, rel.MOTHER: names.draw_woman}
+_PARENTS = {rel.FATHER: names.draw_male_name, rel.MOTHER: names.draw_female_name}
 
 # How often an entity's article states a relation when no question needs it.
 _COMMON: dict[str, tuple[tuple[Relation, float], ...]] = {
@@ -118,13 +118,13 @@ def _overlap(first: str, second: str) -> bool:
     return contains_token_span(first_words, second_words) or contains_token_span(second_words, first_words)
 
 
-class Scene:
+class QuestionScene:
     """The entities around one question. Names do not overlap unless a caller shares one on purpose."""
 
     def __init__(self, rng: Random, detail: float = 1.0) -> None:
         self.rng = rng
         self.detail = detail
-        self.entities: list[Entity] = []
+        self.entities: list[WorldEntity] = []
         # Every name used so far, and the surnames of people.
         self.names: set[str] = set()
         # Names of parents: their dates would have to fit those of their children.
@@ -143,11 +143,11 @@ class Scene:
 
     def add_entity(
         self, kind: str, name: str | None = None, occupation: str | None = None, note: str | None = None
-    ) -> Entity:
+    ) -> WorldEntity:
         """Add an entity; ``note`` such as "film" goes into its title, to tell it from a namesake."""
         name = name or self.draw_name(kind)
         title = f"{name} ({note})" if note else name
-        entity = Entity(kind, name, title, occupation=occupation)
+        entity = WorldEntity(kind, name, title, occupation=occupation)
         if kind == rel.PERSON and occupation is None:
             entity.occupation = self.rng.choice(names.OCCUPATIONS)
         self.entities.append(entity)
@@ -170,17 +170,17 @@ class Scene:
         low, high = {rel.POPULATION: (2_100, 940_000), rel.EMPLOYEES: (12, 60_000)}.get(relation, (96, 912))
         return str(rng.randint(low, high))
 
-    def link(self, subject: Entity, relation: Relation, target: Entity | str) -> None:
+    def link(self, subject: WorldEntity, relation: Relation, target: WorldEntity | str) -> None:
         """State a fact about the subject; a person gets the occupation that the relation implies."""
         value = target if isinstance(target, str) else target.name
         subject.state(relation, value)
         # See add_common_facts: parents get no dates.
         if relation in _PARENTS:
             self.parents.add(value)
-        if isinstance(target, Entity) and relation.role and target.kind == rel.PERSON:
+        if isinstance(target, WorldEntity) and relation.role and target.kind == rel.PERSON:
             target.occupation = relation.role
 
-    def add_common_facts(self, entity: Entity, skip: tuple[Relation, ...] = ()) -> None:
+    def add_common_facts(self, entity: WorldEntity, skip: tuple[Relation, ...] = ()) -> None:
         """Add the facts that an article of this kind usually has."""
         # A parent's dates would have to fit the child's.
         skip = (*skip, *_DATES) if entity.name in self.parents else skip
@@ -190,7 +190,7 @@ class Scene:
             entity.state(relation, self.draw_value(relation))
         self._age(entity)
 
-    def _age(self, entity: Entity) -> None:
+    def _age(self, entity: WorldEntity) -> None:
         """Add older values with their years, for relations that change over time."""
         for relation, years in _PAST.items():
             # The draw happens only where there is a current value: part of the stream's order.

@@ -1,6 +1,6 @@
 """Filler sentences that no question needs, as an encyclopedia article has them.
 
-Slots take words from small pools. ``is_filler`` recognises every sentence, so a reader of passages can skip it.
+Slots take words from small pools. ``is_filler_sentence`` recognises every sentence, so a reader of passages can skip it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from eclose.world.language.phrases import restore_plain_articles
+from eclose.world.language.phrases import replace_an_by_a
 
 if TYPE_CHECKING:
     from random import Random
@@ -128,7 +128,7 @@ BY_KIND = {
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
-def write_filler(kind: str, rng: Random, used: set[str]) -> str | None:
+def draw_filler_sentence(kind: str, rng: Random, used: set[str]) -> str | None:
     """Return an unused sentence without its full stop, None where all are used; ``used`` gets its template."""
     unused = [template for template in BY_KIND[kind] if template not in used]
     if not unused:
@@ -152,11 +152,11 @@ def _pattern() -> re.Pattern[str]:
     alternatives = []
     # dict, not set: works share templates, and the order stays fixed.
     for template in {template: None for group in BY_KIND.values() for template in group}:
-        parts = _SLOT.split(restore_plain_articles(template))
+        parts = _SLOT.split(replace_an_by_a(template))
         alternatives.append(
             "".join(
                 # Even parts are literal text, odd parts are slot names.
-                re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(restore_plain_articles, POOLS[part])) + ")"
+                re.escape(part) if index % 2 == 0 else "(?:" + "|".join(map(replace_an_by_a, POOLS[part])) + ")"
                 for index, part in enumerate(parts)
             )
         )
@@ -164,6 +164,6 @@ def _pattern() -> re.Pattern[str]:
     return re.compile("|".join(alternatives), re.IGNORECASE)
 
 
-def is_filler(text: str) -> bool:
+def is_filler_sentence(text: str) -> bool:
     """Return whether a sentence core with plain articles is a filler."""
     return _pattern().fullmatch(text) is not None

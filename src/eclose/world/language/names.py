@@ -63,17 +63,17 @@ INDUSTRIES = ("shipping", "film", "publishing", "music", "machine", "textile", "
 ADJECTIVES = ("small", "old", "busy", "quiet", "historic", "walled", "industrial", "coastal")
 
 
-def draw_person(rng: Random) -> str:
+def draw_person_name(rng: Random) -> str:
     """Draw a full name."""
-    return draw_man(rng) if rng.random() < 0.5 else draw_woman(rng)
+    return draw_male_name(rng) if rng.random() < 0.5 else draw_female_name(rng)
 
 
-def draw_man(rng: Random) -> str:
+def draw_male_name(rng: Random) -> str:
     """Draw a man's full name."""
     return _add_surname(rng.choice(MEN), rng)
 
 
-def draw_woman(rng: Random) -> str:
+def draw_female_name(rng: Random) -> str:
     """Draw a woman's full name."""
     return _add_surname(rng.choice(WOMEN), rng)
 
@@ -84,20 +84,20 @@ def _add_surname(first_name: str, rng: Random) -> str:
     return f"{first_name}{middle} {rng.choice(SURNAMES)}"
 
 
-def is_woman(name: str) -> bool:
+def is_female_name(name: str) -> bool:
     """Return whether the first name is a woman's."""
     return name.split(maxsplit=1)[0] in WOMEN
 
 
-def is_person(name: str) -> bool:
-    """Return whether this is a full name that ``draw_person`` could have drawn."""
+def is_person_name(name: str) -> bool:
+    """Return whether this is a full name that ``draw_person_name`` could have drawn."""
     first_name, *middle, last = name.split() if " " in name else (name, "")
     # At most one middle initial, as _add_surname writes it.
     initial = not middle or (len(middle) == 1 and len(middle[0]) == 1)
     return first_name in {*MEN, *WOMEN} and last in SURNAMES and initial
 
 
-def draw_title(rng: Random) -> str:
+def draw_work_title(rng: Random) -> str:
     """Draw the title of a film, a book or a song."""
     adjective, noun, other = rng.choice(_ADJECTIVES), rng.choice(_NOUNS), rng.choice(_NOUNS)
     # All eight are drawn before the choice, so every title takes the same draws from the stream.
@@ -115,25 +115,25 @@ def draw_title(rng: Random) -> str:
     )
 
 
-def draw_city(rng: Random) -> str:
+def draw_city_name(rng: Random) -> str:
     """Draw the name of a city."""
     name = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
     # Four blanks out of seven: most cities have no prefix.
     return rng.choice(("", "", "", "", "New ", "Upper ", "Port ")) + name
 
 
-def draw_country(rng: Random) -> str:
+def draw_country_name(rng: Random) -> str:
     """Draw the name of a country."""
     name = rng.choice(_STEMS) + rng.choice(_COUNTRY_ENDS)
     return rng.choice(("", "", "", "", "North ", "South ")) + name
 
 
-def draw_river(rng: Random) -> str:
+def draw_river_name(rng: Random) -> str:
     """Draw the name of a river."""
     return rng.choice(_STEMS) + rng.choice(_RIVER_ENDS)
 
 
-def draw_company(rng: Random) -> str:
+def draw_company_name(rng: Random) -> str:
     """Draw the name of a company."""
     first = rng.choice((rng.choice(SURNAMES), rng.choice(_STEMS) + rng.choice(_CITY_ENDS), rng.choice(_NOUNS)))
     return f"{first} {rng.choice(_COMPANY_ENDS)}"
@@ -146,13 +146,13 @@ _TRADES = {
 }
 
 
-def find_industry(name: str) -> str | None:
+def infer_company_industry(name: str) -> str | None:
     """Return the industry that a company's name shows, None where it shows none."""
     last = name.rsplit(maxsplit=1)[-1]
     return next((trade for trade, endings in _TRADES.items() if last in endings), None)
 
 
-def draw_university(rng: Random) -> str:
+def draw_university_name(rng: Random) -> str:
     """Draw the name of a university."""
     town = rng.choice(_STEMS) + rng.choice(_CITY_ENDS)
     return rng.choice(
@@ -160,6 +160,6 @@ def draw_university(rng: Random) -> str:
     )
 
 
-def draw_award(rng: Random) -> str:
+def draw_award_name(rng: Random) -> str:
     """Draw the name of an award."""
     return f"The {rng.choice(SURNAMES)} {rng.choice(_AWARD_ENDS)}"

@@ -14,9 +14,9 @@ from random import Random
 from eclose.core.instance import Passage
 from eclose.world.language import names, phrases
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import Entity, Statement
-from eclose.world.language.fillers import is_filler, write_filler
-from eclose.world.language.values import read_value, write_value
+from eclose.world.language.facts import FactStatement, WorldEntity
+from eclose.world.language.fillers import draw_filler_sentence, is_filler_sentence
+from eclose.world.language.values import draw_surface_form, parse_value
 
 # Slots of openings that state a fact, and the relation they state.
 _SLOTS: dict[str, rel.Relation] = {
@@ -68,12 +68,12 @@ class PassageReading:
     """The subject: the title without its note in parentheses."""
     kind: str | None
     occupation: str | None
-    statements: tuple[Statement, ...]
+    statements: tuple[FactStatement, ...]
     unread: tuple[str, ...]
     """Sentences outside the grammar."""
 
 
-def write_passage(entity: Entity, index: int, *, seed: str, words: int) -> Passage:
+def write_entity_passage(entity: WorldEntity, index: int, *, seed: str, words: int) -> Passage:
     """Write the passage of an entity in about so many words.
 
     Equal seeds give equal words around changed values.
@@ -84,7 +84,7 @@ def write_passage(entity: Entity, index: int, *, seed: str, words: int) -> Passa
 class _Article:
     """Writer of one passage."""
 
-    def __init__(self, entity: Entity, rng: Random) -> None:
+    def __init__(self, entity: WorldEntity, rng: Random) -> None:
         self.entity = entity
         self.rng = rng
         self.opened: set[rel.Relation] = set()
@@ -92,13 +92,13 @@ class _Article:
     def text(self, words: int) -> str:
         """Return the article: an opening, then facts and fillers in random order."""
         # The order of these two calls is part of the output: both draw from the same stream.
-        opening = phrases.capitalise(self._opening())
-        sentences = [phrases.capitalise(core) for core in self._facts()]
+        opening = phrases.capitalise_sentence(self._opening())
+        sentences = [phrases.capitalise_sentence(core) for core in self._facts()]
         used: set[str] = set()
         # An estimate, not a count: a value of more words must not change which fillers follow.
         length = _OPENING_WORDS + _FACT_WORDS * len(self.entity.statements)
-        while length < words and (filler := write_filler(self.entity.kind, self.rng, used)):
-            sentences.append(phrases.capitalise(filler))
+        while length < words and (filler := draw_filler_sentence(self.entity.kind, self.rng, used)):
+            sentences.append(phrases.capitalise_sentence(filler))
             length += len(filler.split())
         self.rng.shuffle(sentences)
         return ". ".join([opening, *sentences]) + "."
@@ -123,14 +123,14 @@ class _Article:
                 return self.entity.name
             if name == "occupation":
                 return self.entity.occupation or "scholar"
-            if name == "industry" and (industry := names.find_industry(self.entity.name)):
+            if name == "industry" and (industry := names.infer_company_industry(self.entity.name)):
                 return industry
             if name in _WORDS:
                 return self.rng.choice(_WORDS[name])
             relation = _SLOTS[name]
             self.opened.add(relation)
             value = next(s.value for s in self.entity.statements if s.relation is relation and s.era is None)
-            return write_value(relation.kind, value, self.rng)
+            return draw_surface_form(relation.kind, value, self.rng)
 
         return re.sub(r"\{(\w+)\}", fill, template)
 
@@ -150,16 +150,16 @@ class _Article:
             joined.append(core)
         return joined
 
-    def _core(self, statement: Statement) -> str:
+    def _core(self, statement: FactStatement) -> str:
         subject = statement.subject or self._reference()
         if statement.era is not None:
             template = self.rng.choice(_DATED[statement.relation])
             # A pronoun would need another case behind the first word.
             subject = self.entity.name if subject in phrases.PRONOUNS else subject
-            value = write_value(statement.relation.kind, statement.value, self.rng)
+            value = draw_surface_form(statement.relation.kind, statement.value, self.rng)
             return template.replace("{era}", str(statement.era)).replace("{s}", subject).replace("{o}", value)
-        triple = phrases.FactTriple(phrases.Phrase(self.entity.name), statement.relation, statement.value)
-        return phrases.write_triple(triple, self.rng, subject=subject)
+        triple = phrases.FactTriple(phrases.RelationPhrase(self.entity.name), statement.relation, statement.value)
+        return phrases.verbalize_fact(triple, self.rng, subject=subject)
 
     def _reference(self) -> str:
         """Return a mention of the entity: name, pronoun, kind, or surname."""
@@ -176,17 +176,17 @@ def _slots(template: str) -> list[str]:
 
 # Cached, because the labels of one response are decided by separate calls on the same passages.
 @lru_cache(maxsize=1_024)
-def read_passage(title: str, text: str) -> PassageReading:
+def parse_passage_facts(title: str, text: str) -> PassageReading:
     """Return the facts that the words of a passage state."""
     # "Paper Lighthouse (film)" is about "Paper Lighthouse".
     name = re.sub(r" \([a-z ]+\)$", "", title)
     kind: str | None = None
     occupation: str | None = None
-    statements: list[Statement] = []
+    statements: list[FactStatement] = []
     unread: list[str] = []
     for sentence in re.split(r"(?<=\.)\s+", text.strip()):
-        core = phrases.restore_plain_articles(sentence.strip().removesuffix("."))
-        if not core or is_filler(core):
+        core = phrases.replace_an_by_a(sentence.strip().removesuffix("."))
+        if not core or is_filler_sentence(core):
             continue
         if (opening := _read_opening(core, name)) is not None:
             kind, occupation, opening_statements = opening
@@ -222,7 +222,7 @@ def _opening_patterns() -> tuple[tuple[re.Pattern[str], str, str], ...]:
     return tuple(patterns)
 
 
-def _read_opening(core: str, name: str) -> tuple[str, str | None, list[Statement]] | None:
+def _read_opening(core: str, name: str) -> tuple[str, str | None, list[FactStatement]] | None:
     # A cheap test that spares most sentences the patterns below.
     if " is a" not in core and " was a" not in core:
         return None
@@ -233,29 +233,29 @@ def _read_opening(core: str, name: str) -> tuple[str, str | None, list[Statement
         statements = []
         for slot, text in matched.groupdict().items():
             if slot in _SLOTS:
-                value = read_value(_SLOTS[slot].kind, text)
+                value = parse_value(_SLOTS[slot].kind, text)
                 # A slot that is no value of its kind rules the template out.
                 if value is None:
                     break
-                statements.append(Statement(None, _SLOTS[slot], value))
+                statements.append(FactStatement(None, _SLOTS[slot], value))
         else:
             return kind, matched.groupdict().get("occupation"), statements
     return None
 
 
-def _read_core(part: str, name: str) -> Statement | None:
-    for text in phrases.list_case_variants(_BARE.sub("it", part.strip())):
+def _read_core(part: str, name: str) -> FactStatement | None:
+    for text in phrases.list_initial_letter_variants(_BARE.sub("it", part.strip())):
         # Dated forms come first: "in 1950 the population of X was 7" also contains a plain form.
         for relation, templates in _DATED.items():
             for template in templates:
                 for slots in phrases.match_form(template, text):
-                    if slots["era"].isdigit() and (value := read_value(relation.kind, slots["o"])):
-                        return Statement(_about(slots["s"], name), relation, value, int(slots["era"]))
-        for triple in phrases.read_triples(text):
+                    if slots["era"].isdigit() and (value := parse_value(relation.kind, slots["o"])):
+                        return FactStatement(_about(slots["s"], name), relation, value, int(slots["era"]))
+        for triple in phrases.parse_fact_triples(text):
             if triple.subject.path or not isinstance(triple.subject.base, str):
                 continue
             value = name if triple.value in phrases.PRONOUNS else triple.value
-            return Statement(_about(triple.subject.base, name), triple.relation, value)
+            return FactStatement(_about(triple.subject.base, name), triple.relation, value)
     return None
 
 

@@ -1,7 +1,7 @@
 """Phrases and sentence forms, written and read by the same table.
 
-A ``Phrase`` names a value by the path that leads to it: "the mother of the director of Paper Lighthouse". Reading tries
-every form; names are built so that at most one fits.
+A ``RelationPhrase`` names a value by the path that leads to it: "the mother of the director of Paper Lighthouse".
+Reading tries every form; names are built so that at most one fits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from eclose.world.language.relations import COMPOUND_PHRASES, DEED_VERBS, RELATIONS, TYPE_WORDS, Relation
-from eclose.world.language.values import NAME, ValueKind, read_value, write_value
+from eclose.world.language.values import NAME, ValueKind, draw_surface_form, parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,22 +27,22 @@ _TYPE_OF = {word: kind for kind, words in TYPE_WORDS.items() for word in words}
 
 
 @dataclass(frozen=True, slots=True)
-class CommonDoer:
+class PersonOfTwoDeeds:
     """The person who did two things: the start of a question with two branches."""
 
     deeds: tuple[tuple[Relation, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Phrase:
+class RelationPhrase:
     """A value named by a start and the relations that lead from it."""
 
-    base: str | CommonDoer
+    base: str | PersonOfTwoDeeds
     path: tuple[Relation, ...] = ()
     kind: str | None = None
     """The type stated with the base, as in "the film Paper Lighthouse"."""
 
-    def then(self, *relations: Relation) -> Phrase:
+    def then(self, *relations: Relation) -> RelationPhrase:
         """Return the phrase for the value that further relations lead to."""
         return replace(self, path=(*self.path, *relations))
 
@@ -95,36 +95,36 @@ _PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
 
 
 @lru_cache(maxsize=8_192)
-def read_phrase(text: str) -> Phrase | None:
+def parse_phrase(text: str) -> RelationPhrase | None:
     """Return the phrase that a text stands for, None where it is none."""
     # A phrase may begin a sentence; a name is tried as it stands at the end.
     lowered = text[0].lower() + text[1:] if text else text
     if lowered in PRONOUNS:
-        return Phrase(lowered)
+        return RelationPhrase(lowered)
     if lowered.startswith("the "):
         # Compound phrases come first: "the father-in-law of" is no phrase for a father.
         for template, path in _PHRASES:
             for slots in match_form(template, lowered):
-                if (inner := read_phrase(slots["x"])) and accepts_relation(inner, path[0]):
+                if (inner := parse_phrase(slots["x"])) and phrase_accepts_relation(inner, path[0]):
                     return inner.then(*path)
         if (typed := _TYPED.fullmatch(lowered)) is not None:
-            return Phrase(typed["name"], kind=_TYPE_OF[typed["word"]])
+            return RelationPhrase(typed["name"], kind=_TYPE_OF[typed["word"]])
         if doer := _read_common_doer(lowered):
-            return Phrase(doer)
-    return Phrase(text) if _NAME.fullmatch(text) else None
+            return RelationPhrase(doer)
+    return RelationPhrase(text) if _NAME.fullmatch(text) else None
 
 
-def accepts_relation(inner: Phrase, relation: Relation) -> bool:
+def phrase_accepts_relation(inner: RelationPhrase, relation: Relation) -> bool:
     """Return whether a relation applies to the value that the phrase leads to."""
     if inner.path:
         return inner.path[-1].object == relation.subject
-    if isinstance(inner.base, CommonDoer):
+    if isinstance(inner.base, PersonOfTwoDeeds):
         return relation.subject == "person"
     # A base without a stated type accepts every relation.
     return inner.kind in (None, relation.subject)
 
 
-def write_deeds(deeds: tuple[tuple[Relation, str], ...]) -> str:
+def verbalize_deeds(deeds: tuple[tuple[Relation, str], ...]) -> str:
     """Return the two deeds in words: "directed X and wrote Y"."""
     (first, a), (second, b) = deeds
     if first is second:
@@ -145,7 +145,7 @@ def _deed_patterns() -> tuple[tuple[re.Pattern[str], Relation, Relation], ...]:
     return tuple(patterns)
 
 
-def read_deeds(text: str) -> tuple[tuple[Relation, str], ...] | None:
+def parse_deeds(text: str) -> tuple[tuple[Relation, str], ...] | None:
     """Return two deeds read from their words."""
     for pattern, first, second in _deed_patterns():
         if matched := pattern.fullmatch(text):
@@ -153,18 +153,18 @@ def read_deeds(text: str) -> tuple[tuple[Relation, str], ...] | None:
     return None
 
 
-def _read_common_doer(text: str) -> CommonDoer | None:
+def _read_common_doer(text: str) -> PersonOfTwoDeeds | None:
     if not text.startswith("the person who "):
         return None
-    deeds = read_deeds(text.removeprefix("the person who "))
-    return CommonDoer(deeds) if deeds else None
+    deeds = parse_deeds(text.removeprefix("the person who "))
+    return PersonOfTwoDeeds(deeds) if deeds else None
 
 
-def write_phrase(phrase: Phrase, rng: Random) -> str:
+def verbalize_phrase(phrase: RelationPhrase, rng: Random) -> str:
     """Return the phrase in words."""
     if not phrase.path:
-        if isinstance(phrase.base, CommonDoer):
-            return f"the person who {write_deeds(phrase.base.deeds)}"
+        if isinstance(phrase.base, PersonOfTwoDeeds):
+            return f"the person who {verbalize_deeds(phrase.base.deeds)}"
         if phrase.kind and phrase.kind in TYPE_WORDS and phrase.kind != "person":
             return f"the {rng.choice(TYPE_WORDS[phrase.kind])} {phrase.base}"
         return phrase.base
@@ -172,8 +172,8 @@ def write_phrase(phrase: Phrase, rng: Random) -> str:
         compounds = [template for template, path in COMPOUND_PHRASES.items() if path == phrase.path[-2:]]
         # Compound phrases are preferred in 70 % of cases.
         if compounds and rng.random() < 0.7:
-            return compounds[0].replace("{x}", write_phrase(replace(phrase, path=phrase.path[:-2]), rng))
-    inner = write_phrase(replace(phrase, path=phrase.path[:-1]), rng)
+            return compounds[0].replace("{x}", verbalize_phrase(replace(phrase, path=phrase.path[:-2]), rng))
+    inner = verbalize_phrase(replace(phrase, path=phrase.path[:-1]), rng)
     return rng.choice(phrase.path[-1].phrases).replace("{x}", inner)
 
 
@@ -181,7 +181,7 @@ def write_phrase(phrase: Phrase, rng: Random) -> str:
 class FactTriple:
     """A fact as a sentence states it: subject phrase, relation, value."""
 
-    subject: Phrase
+    subject: RelationPhrase
     relation: Relation
     value: str
 
@@ -192,52 +192,52 @@ _FORMS = tuple(
 )
 
 
-def read_triples(text: str) -> Iterator[FactTriple]:
+def parse_fact_triples(text: str) -> Iterator[FactTriple]:
     """Yield every reading of a sentence core as one relation between a phrase and a value."""
     for literal, template, relation in _FORMS:
         if literal not in text:
             continue
         for slots in match_form(template, text):
-            value = read_object(relation, slots["o"])
+            value = parse_object_value(relation, slots["o"])
             # The cheaper test of the value comes first.
-            subject = read_phrase(slots["s"]) if value is not None else None
-            if subject is not None and value is not None and accepts_relation(subject, relation):
+            subject = parse_phrase(slots["s"]) if value is not None else None
+            if subject is not None and value is not None and phrase_accepts_relation(subject, relation):
                 yield FactTriple(subject, relation, value)
 
 
-def read_object(relation: Relation, text: str) -> str | None:
+def parse_object_value(relation: Relation, text: str) -> str | None:
     """Return the value in an object slot; a pronoun stays as it is until the discourse resolves it."""
     if relation.kind is ValueKind.NAME and text.lower() in PRONOUNS:
         return text.lower()
-    return read_value(relation.kind, text)
+    return parse_value(relation.kind, text)
 
 
-def write_triple(triple: FactTriple, rng: Random, subject: str | None = None, form: str | None = None) -> str:
+def verbalize_fact(triple: FactTriple, rng: Random, subject: str | None = None, form: str | None = None) -> str:
     """Return a sentence core for a fact, its first letter as the form has it."""
     template = form or rng.choice(triple.relation.forms)
     words = subject
     if words is None or (words in PRONOUNS and not template.startswith("{s}")):
         # Pronouns fit only in subject position: not "the mother of she".
-        words = write_phrase(triple.subject, rng)
-    return template.replace("{s}", words).replace("{o}", write_value(triple.relation.kind, triple.value, rng))
+        words = verbalize_phrase(triple.subject, rng)
+    return template.replace("{s}", words).replace("{o}", draw_surface_form(triple.relation.kind, triple.value, rng))
 
 
 _BEFORE_VOWEL = re.compile(r"\ba (?=[aeiou])")
 _AN = re.compile(r"\ban (?=[aeiou])")
 
 
-def capitalise(text: str) -> str:
+def capitalise_sentence(text: str) -> str:
     """Return the sentence of a core: capital first letter, "an" before a vowel."""
     text = _BEFORE_VOWEL.sub("an ", text)
     return text[:1].upper() + text[1:]
 
 
-def restore_plain_articles(text: str) -> str:
+def replace_an_by_a(text: str) -> str:
     """Return the core with "a" for every "an", as templates write it."""
     return _AN.sub("a ", text)
 
 
-def list_case_variants(text: str) -> tuple[str, ...]:
+def list_initial_letter_variants(text: str) -> tuple[str, ...]:
     """Return a sentence core as it stands, and with a small first letter."""
     lowered = text[:1].lower() + text[1:]
     return (text,) if lowered == text else (text, lowered)

@@ -14,23 +14,23 @@ from random import Random
 
 from eclose.world.language import phrases
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     Claim,
     ComparisonClaim,
-    DenialClaim,
-    Discourse,
     FactClaim,
     IdleStep,
     MissingFactClaim,
-    OrderClaim,
+    NegatedFactClaim,
+    PronounReferents,
+    SameValueClaim,
     SubtractionClaim,
+    SuperlativeClaim,
+    ValueOrderClaim,
     YearsApartClaim,
 )
-from eclose.world.language.names import is_woman
-from eclose.world.language.questions import list_superlatives, read_dated_pair, read_phrase_pair
+from eclose.world.language.names import is_female_name
+from eclose.world.language.questions import list_superlative_words, parse_dated_pair, parse_phrase_pair
 from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, ROLE_NOUNS, TYPE_WORDS, Relation
-from eclose.world.language.values import PATTERNS, ValueKind, read_answer_value, read_value, write_value
+from eclose.world.language.values import PATTERNS, ValueKind, draw_surface_form, parse_answer_value, parse_value
 
 # Repeated entries are weights: steps without an opener are the most frequent.
 _OPENERS = (
@@ -74,11 +74,11 @@ _MORE = {ValueKind.DATE: "later than", ValueKind.YEAR: "later than"}
 
 
 @dataclass
-class StepWriter:
+class TraceStepWriter:
     """Writer of the steps of one trace."""
 
     rng: Random
-    discourse: Discourse = field(default_factory=Discourse)
+    discourse: PronounReferents = field(default_factory=PronounReferents)
     steps: int = 0
 
     def write_step(self, claim: Claim, passage: int | None = None, *, conclusion: bool = False) -> str:
@@ -86,7 +86,7 @@ class StepWriter:
         text = self._write_claim(claim)
         self.discourse.record(claim)
         if isinstance(claim, IdleStep):
-            return f"{phrases.capitalise(text)}."
+            return f"{phrases.capitalise_sentence(text)}."
         opener = self.rng.choice(_CONCLUDERS if conclusion else _OPENERS)
         # The opener is drawn in any case, so the stream does not depend on the position of the step.
         if self.steps == 0 and opener in ("Next, ", "Also, "):
@@ -97,62 +97,64 @@ class StepWriter:
             opener = opener.replace("{n}", str(passage)) if passage is not None else ""
         elif passage is not None and self.rng.random() < 0.6:
             text += f" [{passage}]"
-        return phrases.capitalise(f"{opener}{text}") + "."
+        return phrases.capitalise_sentence(f"{opener}{text}") + "."
 
     def join_steps(self, steps: tuple[str, ...]) -> str:
         """Return several steps as one line."""
         return "; ".join(step.removesuffix(".") for step in steps) + "."
 
-    def write_idle_step(self, kind: IdleStep, phrase: phrases.Phrase) -> str:
+    def write_idle_step(self, kind: IdleStep, phrase: phrases.RelationPhrase) -> str:
         """Return a step without a claim, about a phrase."""
         return (
-            phrases.capitalise(self.rng.choice(_IDLE[kind]).replace("{x}", phrases.write_phrase(phrase, self.rng)))
+            phrases.capitalise_sentence(
+                self.rng.choice(_IDLE[kind]).replace("{x}", phrases.verbalize_phrase(phrase, self.rng))
+            )
             + "."
         )
 
     def _write_claim(self, claim: Claim) -> str:
         if isinstance(claim, FactClaim):
             return self._write_fact(claim)
-        if isinstance(claim, DenialClaim):
+        if isinstance(claim, NegatedFactClaim):
             return _DENIED.replace("{x}", self._write_fact(claim.fact))
         if isinstance(claim, MissingFactClaim):
-            return self.rng.choice(_UNCOVERED).replace("{x}", phrases.write_phrase(claim.phrase, self.rng))
+            return self.rng.choice(_UNCOVERED).replace("{x}", phrases.verbalize_phrase(claim.phrase, self.rng))
         if isinstance(claim, IdleStep):
             return self.rng.choice(_IDLE[IdleStep.TRANSITION])
         return (
             self._write_pair_claim(claim)
-            if isinstance(claim, ComparisonClaim | AgreementClaim | YearsApartClaim)
+            if isinstance(claim, ComparisonClaim | SameValueClaim | YearsApartClaim)
             else self._write_computed_claim(claim)
         )
 
-    def _write_pair_claim(self, claim: ComparisonClaim | AgreementClaim | YearsApartClaim) -> str:
+    def _write_pair_claim(self, claim: ComparisonClaim | SameValueClaim | YearsApartClaim) -> str:
         rng = self.rng
         if isinstance(claim, ComparisonClaim):
             order = COMPARISON_WORDS[claim.first.path[-1]]
             words = rng.choice(order.less if claim.less else order.more)
             first, second = (
-                phrases.write_phrase(replace(p, path=p.path[:-1]), rng) for p in (claim.first, claim.second)
+                phrases.verbalize_phrase(replace(p, path=p.path[:-1]), rng) for p in (claim.first, claim.second)
             )
             return f"{first} {words} {second}"
-        if isinstance(claim, AgreementClaim):
+        if isinstance(claim, SameValueClaim):
             _, same, different = rng.choice(AGREEMENT_FORMS[claim.relation])
             return self._fill_pair(same if claim.same else different, claim.first, claim.second)
         return self._fill_pair(rng.choice(_APART), claim.first, claim.second) + claim.years
 
-    def _write_computed_claim(self, claim: OrderClaim | ChoiceClaim | SubtractionClaim) -> str:
+    def _write_computed_claim(self, claim: ValueOrderClaim | SuperlativeClaim | SubtractionClaim) -> str:
         rng = self.rng
-        if isinstance(claim, ChoiceClaim):
+        if isinstance(claim, SuperlativeClaim):
             return self._write_choice(claim)
         if isinstance(claim, SubtractionClaim):
             templates = ("{a} - {b} = {r}", "{a} minus {b} is {r}")
             return rng.choice(templates).format(a=claim.larger, b=claim.smaller, r=claim.result)
         kind = _guess_kind(claim.first)
         words = _LESS.get(kind, "less than") if claim.less else _MORE.get(kind, "more than")
-        return f"{write_value(kind, claim.first, rng)} is {words} {write_value(kind, claim.second, rng)}"
+        return f"{draw_surface_form(kind, claim.first, rng)} is {words} {draw_surface_form(kind, claim.second, rng)}"
 
-    def _fill_pair(self, template: str, first: phrases.Phrase, second: phrases.Phrase) -> str:
-        return template.replace("{x}", phrases.write_phrase(first, self.rng)).replace(
-            "{y}", phrases.write_phrase(second, self.rng)
+    def _fill_pair(self, template: str, first: phrases.RelationPhrase, second: phrases.RelationPhrase) -> str:
+        return template.replace("{x}", phrases.verbalize_phrase(first, self.rng)).replace(
+            "{y}", phrases.verbalize_phrase(second, self.rng)
         )
 
     def _write_fact(self, fact: FactClaim) -> str:
@@ -160,24 +162,24 @@ class StepWriter:
         last = phrase.path[-1] if phrase.path else None
         kind = last.kind if last else ValueKind.NAME
         if last is None or (len(phrase.path) > 1 and rng.random() < 0.6) or rng.random() < 0.2:
-            value = write_value(kind, fact.value, rng)
-            words = phrases.write_phrase(phrase, rng)
+            value = draw_surface_form(kind, fact.value, rng)
+            words = phrases.verbalize_phrase(phrase, rng)
             inverted = kind is ValueKind.NAME and rng.random() < 0.3
             return f"{value} is {words}" if inverted else f"{words} is {value}"
         # "the director of X was born in Y": the last relation is the sentence, the others are its subject.
         inner = replace(phrase, path=phrase.path[:-1])
-        return phrases.write_triple(phrases.FactTriple(inner, last, fact.value), rng, subject=self._pronoun(inner))
+        return phrases.verbalize_fact(phrases.FactTriple(inner, last, fact.value), rng, subject=self._pronoun(inner))
 
-    def _pronoun(self, subject: phrases.Phrase) -> str | None:
+    def _pronoun(self, subject: phrases.RelationPhrase) -> str | None:
         # 30 % of repeated subjects become pronouns.
         if subject.path or self.rng.random() > 0.3:
             return None
         if subject.base == self.discourse.person and isinstance(subject.base, str):
-            return "she" if is_woman(subject.base) else "he"
+            return "she" if is_female_name(subject.base) else "he"
         return "it" if subject.base == self.discourse.thing else None
 
-    def _write_choice(self, claim: ChoiceClaim) -> str:
-        words = self.rng.choice(list_superlatives(claim.attribute, least=claim.least))
+    def _write_choice(self, claim: SuperlativeClaim) -> str:
+        words = self.rng.choice(list_superlative_words(claim.attribute, least=claim.least))
         if not claim.path:
             return f"{claim.option} {words}"
         noun, kind = ROLE_NOUNS[claim.path[0]], self.rng.choice(TYPE_WORDS[claim.kind])
@@ -193,11 +195,11 @@ def _guess_kind(value: str) -> ValueKind:
     return ValueKind.YEAR if re.fullmatch(r"1[5-9]\d\d|20\d\d", value) else ValueKind.NUMBER
 
 
-def read_step(text: str, discourse: Discourse) -> tuple[Claim, ...] | None:
+def parse_step_claims(text: str, discourse: PronounReferents) -> tuple[Claim, ...] | None:
     """Return the claims of a step with pronouns resolved, None where a part cannot be read."""
     claims: list[Claim] = []
     # Joined steps are separated by "; ", which no name contains.
-    for part in phrases.restore_plain_articles(text.strip().removesuffix(".")).split("; "):
+    for part in phrases.replace_an_by_a(text.strip().removesuffix(".")).split("; "):
         claim = _read_part(part, discourse)
         if claim is None:
             return None
@@ -207,14 +209,14 @@ def read_step(text: str, discourse: Discourse) -> tuple[Claim, ...] | None:
     return tuple(claims)
 
 
-def _read_part(part: str, discourse: Discourse) -> Claim | None:
+def _read_part(part: str, discourse: PronounReferents) -> Claim | None:
     core = _CITATION.sub("", part.strip())
-    for text in phrases.list_case_variants(core):
+    for text in phrases.list_initial_letter_variants(core):
         if idle := _read_idle(text):
             return idle
     # "Passage 3 says that X [3]": the citation goes first, then the opener.
     core = _CITATION.sub("", _OPENING.sub("", core))
-    for text in phrases.list_case_variants(core):
+    for text in phrases.list_initial_letter_variants(core):
         claim = _read_core(text)
         if claim is not None:
             return _resolve_pronouns(claim, discourse)
@@ -229,7 +231,7 @@ def _read_idle(text: str) -> IdleStep | None:
             if template == text:
                 return kind
             if "{x}" in template and any(
-                phrases.read_phrase(slots["x"]) for slots in phrases.match_form(template, text)
+                phrases.parse_phrase(slots["x"]) for slots in phrases.match_form(template, text)
             ):
                 return kind
     return None
@@ -240,10 +242,10 @@ def _read_core(text: str) -> Claim | None:
     # A denial wraps a fact, so it is read before all other forms.
     for slots in phrases.match_form(_DENIED, text):
         fact = _read_fact(slots["x"])
-        return DenialClaim(fact) if fact else None
+        return NegatedFactClaim(fact) if fact else None
     for template in _UNCOVERED:
         for slots in phrases.match_form(template, text):
-            if phrase := phrases.read_phrase(slots["x"]):
+            if phrase := phrases.parse_phrase(slots["x"]):
                 return MissingFactClaim(phrase)
     # From narrow to wide forms: a fact is tried last, since "X is Y" matches most sentences.
     return (
@@ -265,8 +267,10 @@ def _read_arithmetic(text: str) -> Claim | None:
     if matched := _MINUS.fullmatch(text):
         return SubtractionClaim(matched["a"], matched["b"], matched["r"])
     if matched := _ORDERED.fullmatch(text):
-        return OrderClaim(
-            read_answer_value(matched["a"]), read_answer_value(matched["b"]), less=matched["way"] in {"earlier", "less"}
+        return ValueOrderClaim(
+            parse_answer_value(matched["a"]),
+            parse_answer_value(matched["b"]),
+            less=matched["way"] in {"earlier", "less"},
         )
     return None
 
@@ -274,17 +278,17 @@ def _read_arithmetic(text: str) -> Claim | None:
 def _read_apart(text: str) -> YearsApartClaim | None:
     for template in _APART:
         ending = re.fullmatch(r"(.* )(\d+)", text)
-        if ending and (pair := read_dated_pair(template, ending[1])):
+        if ending and (pair := parse_dated_pair(template, ending[1])):
             return YearsApartClaim(*pair, ending[2])
     return None
 
 
-def _read_agreed(text: str) -> AgreementClaim | None:
+def _read_agreed(text: str) -> SameValueClaim | None:
     for relation, forms in AGREEMENT_FORMS.items():
         for _, same, different in forms:
             for template, agrees in ((same, True), (different, False)):
-                if pair := read_phrase_pair(template, text):
-                    return AgreementClaim(*pair, relation, agrees)
+                if pair := parse_phrase_pair(template, text):
+                    return SameValueClaim(*pair, relation, agrees)
     return None
 
 
@@ -293,7 +297,7 @@ def _choice_patterns() -> tuple[tuple[re.Pattern[str], str, tuple[Relation, ...]
     patterns: list[tuple[re.Pattern[str], str, tuple[Relation, ...], Relation, bool]] = []
     for attribute in COMPARISON_WORDS:
         for least in (True, False):
-            superlatives = "|".join(list_superlatives(attribute, least=least))
+            superlatives = "|".join(list_superlative_words(attribute, least=least))
             patterns.append((re.compile(f"(?P<o>.+) (?:{superlatives})"), attribute.subject, (), attribute, least))
             if attribute.subject != "person":
                 continue
@@ -304,10 +308,10 @@ def _choice_patterns() -> tuple[tuple[re.Pattern[str], str, tuple[Relation, ...]
     return tuple(patterns)
 
 
-def _read_chosen(text: str) -> ChoiceClaim | None:
+def _read_chosen(text: str) -> SuperlativeClaim | None:
     for pattern, kind, path, attribute, least in _choice_patterns():
-        if (matched := pattern.fullmatch(text)) and (option := read_value(ValueKind.NAME, matched["o"])):
-            return ChoiceClaim(option, kind, path, attribute, least)
+        if (matched := pattern.fullmatch(text)) and (option := parse_value(ValueKind.NAME, matched["o"])):
+            return SuperlativeClaim(option, kind, path, attribute, least)
     return None
 
 
@@ -315,44 +319,46 @@ def _read_compared(text: str) -> ComparisonClaim | None:
     for attribute, order in COMPARISON_WORDS.items():
         for wordings, less in ((order.less, True), (order.more, False)):
             for wording in wordings:
-                if f" {wording} " in text and (pair := read_phrase_pair("{x} " + wording + " {y}", text)):
+                if f" {wording} " in text and (pair := parse_phrase_pair("{x} " + wording + " {y}", text)):
                     first, second = pair
                     return ComparisonClaim(first.then(attribute), second.then(attribute), less)
     return None
 
 
 def _read_fact(text: str) -> FactClaim | None:
-    for triple in phrases.read_triples(text):
+    for triple in phrases.parse_fact_triples(text):
         return FactClaim(triple.subject.then(triple.relation), triple.value)
     # "the director of X is Y" or "Y is the director of X", at any " is ".
     for cut in re.finditer(" is ", text):
         head, tail = text[: cut.start()], text[cut.end() :]
-        for phrase, value in ((phrases.read_phrase(head), tail), (phrases.read_phrase(tail), head)):
-            if phrase is None or not (phrase.path or isinstance(phrase.base, phrases.CommonDoer)):
+        for phrase, value in ((phrases.parse_phrase(head), tail), (phrases.parse_phrase(tail), head)):
+            if phrase is None or not (phrase.path or isinstance(phrase.base, phrases.PersonOfTwoDeeds)):
                 continue
             read_back = (
-                phrases.read_object(phrase.path[-1], value) if phrase.path else read_value(ValueKind.NAME, value)
+                phrases.parse_object_value(phrase.path[-1], value)
+                if phrase.path
+                else parse_value(ValueKind.NAME, value)
             )
             if read_back is not None:
                 return FactClaim(phrase, read_back)
     return None
 
 
-def _resolve_pronouns(claim: Claim, discourse: Discourse) -> Claim | None:
+def _resolve_pronouns(claim: Claim, discourse: PronounReferents) -> Claim | None:
     """Return the claim with every pronoun replaced by its referent, None where one has none."""
     if isinstance(claim, FactClaim):
         phrase = discourse.resolve(claim.phrase)
-        value = discourse.resolve(phrases.Phrase(claim.value))
+        value = discourse.resolve(phrases.RelationPhrase(claim.value))
         if phrase is None or value is None or not isinstance(value.base, str):
             return None
         return FactClaim(phrase, value.base)
-    if isinstance(claim, DenialClaim):
+    if isinstance(claim, NegatedFactClaim):
         fact = _resolve_pronouns(claim.fact, discourse)
-        return DenialClaim(fact) if isinstance(fact, FactClaim) else None
+        return NegatedFactClaim(fact) if isinstance(fact, FactClaim) else None
     if isinstance(claim, MissingFactClaim):
         phrase = discourse.resolve(claim.phrase)
         return MissingFactClaim(phrase) if phrase else None
-    if isinstance(claim, ComparisonClaim | AgreementClaim | YearsApartClaim):
+    if isinstance(claim, ComparisonClaim | SameValueClaim | YearsApartClaim):
         first, second = discourse.resolve(claim.first), discourse.resolve(claim.second)
         return replace(claim, first=first, second=second) if first and second else None
     return claim

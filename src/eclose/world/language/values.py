@@ -48,7 +48,7 @@ _HOURS = re.compile(r"(\d+) hours?(?: and (\d+) minutes)?")
 _SURNAME_FIRST = re.compile(rf"({_WORD}), ({_WORD}(?: [A-Z])?)")
 
 
-def read_value(kind: ValueKind, text: str) -> str | None:
+def parse_value(kind: ValueKind, text: str) -> str | None:
     """Return the canonical value of a surface form, None where the text is not of that kind."""
     if not _FULL[kind].fullmatch(text):
         return None
@@ -77,7 +77,7 @@ def _read_minutes(text: str) -> str:
     return text.split(maxsplit=1)[0]
 
 
-def write_value(kind: ValueKind, value: str, rng: Random) -> str:
+def draw_surface_form(kind: ValueKind, value: str, rng: Random) -> str:
     """Return one of the surface forms of a canonical value, chosen at random.
 
     The random stream advances by one draw whatever the value, so an edited text differs in the value alone.
@@ -98,7 +98,7 @@ def write_value(kind: ValueKind, value: str, rng: Random) -> str:
     return value
 
 
-def read_answer_value(text: str) -> str:
+def parse_answer_value(text: str) -> str:
     """Return the canonical form of an answer of unknown kind: date, duration, number, or the text itself.
 
     A name written surname first, as in an index, is turned round.
@@ -106,13 +106,13 @@ def read_answer_value(text: str) -> str:
     stripped = text.strip().rstrip(".")
     # Years need no case of their own: they read as numbers.
     for kind in (ValueKind.DATE, ValueKind.MINUTES, ValueKind.NUMBER):
-        if (value := read_value(kind, stripped)) is not None:
+        if (value := parse_value(kind, stripped)) is not None:
             return value
     if inverted := _SURNAME_FIRST.fullmatch(stripped):
         return f"{inverted[2]} {inverted[1]}"
     return stripped
 
 
-def read_year(value: str) -> int:
+def extract_year(value: str) -> int:
     """Return the year of a date or of a year."""
     return int(value[:4])

@@ -15,53 +15,53 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.edits import EditedPassage, TextReplacement, edit_passage
 from eclose.core.instance import Passage
-from eclose.core.text_match import find_verbatim, is_whole
+from eclose.core.text_match import find_exact_spans, is_whole_word_span
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     Claim,
     ComparisonClaim,
     FactClaim,
-    OrderClaim,
+    SameValueClaim,
     SubtractionClaim,
+    SuperlativeClaim,
+    ValueOrderClaim,
     YearsApartClaim,
 )
-from eclose.world.language.passages import read_passage
-from eclose.world.language.phrases import Phrase, capitalise
+from eclose.world.language.passages import parse_passage_facts
+from eclose.world.language.phrases import RelationPhrase, capitalise_sentence
 from eclose.world.language.questions import (
     NO,
     YES,
-    AgreementQuestion,
-    ChoiceQuestion,
+    ComparisonQuestion,
     LookupQuestion,
+    SameValueQuestion,
     Target,
     YearSpanQuestion,
 )
 from eclose.world.language.relations import ALIAS
-from eclose.world.language.steps import StepWriter
-from eclose.world.make.solve import Move, Solution, solve, write_answer
+from eclose.world.language.steps import TraceStepWriter
+from eclose.world.make.solve import Solution, SolutionMove, solve_question, verbalize_answer
 from eclose.world.oracle.edit_effects import list_surface_forms
-from eclose.world.oracle.evidence import Derivation, EvidenceFact, EvidenceFacts, read_evidence
-from eclose.world.oracle.family_conditions import ReasonedAnswer, label_steps, replace_passage
-from eclose.world.oracle.view_relations import read_trace
+from eclose.world.oracle.evidence import EvidenceFact, EvidenceFacts, ValueDerivation, parse_evidence_facts
+from eclose.world.oracle.family_conditions import ReasonedResponse, label_steps, replace_passage
+from eclose.world.oracle.view_relations import parse_trace_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.world.language.facts import Statement
+    from eclose.world.language.facts import FactStatement
 
 ReplyFields: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class ConstructionCase:
+class ParsedConstructorInput:
     """The material shown to a constructor, as read by the grammar."""
 
     question: str
     target: Target
     passages: tuple[Passage, ...]
     support: tuple[int, ...]
-    gold: ReasonedAnswer | None
+    gold: ReasonedResponse | None
     """The original response; None before there is one."""
     seed: str
     """Seed of every choice of words and values."""
@@ -69,16 +69,16 @@ class ConstructionCase:
     @cached_property
     def evidence(self) -> EvidenceFacts:
         """The facts of the passages."""
-        return read_evidence(self.passages)
+        return parse_evidence_facts(self.passages)
 
     @cached_property
-    def derivation(self) -> Derivation | None:
+    def derivation(self) -> ValueDerivation | None:
         """The facts that lead to the answer; None unless there is exactly one answer."""
         answers = self.evidence.find_answers(self.target)
         return answers[0] if len(answers) == 1 else None
 
     @property
-    def response(self) -> ReasonedAnswer:
+    def response(self) -> ReasonedResponse:
         """The original response, where the case has one."""
         assert self.gold is not None
         return self.gold
@@ -90,12 +90,12 @@ class ConstructionCase:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftAnswer:
+class DraftedResponse:
     """A drafted response with the question that it answers."""
 
     target: Target
     question: str
-    moves: tuple[Move, ...]
+    moves: tuple[SolutionMove, ...]
     answer: str
     support: tuple[int, ...]
 
@@ -103,15 +103,15 @@ class DraftAnswer:
 # Steps.
 
 
-def write_reply_steps(
-    moves: Sequence[Move], seed: str, earlier_steps: Mapping[int, int] | None = None, first: int = 1
+def write_numbered_steps(
+    moves: Sequence[SolutionMove], seed: str, earlier_steps: Mapping[int, int] | None = None, first: int = 1
 ) -> list[ReplyFields]:
     """Return the moves as numbered steps, starting at number ``first``.
 
     ``earlier_steps`` maps moves that earlier steps state to the numbers of these steps; such moves are not written
     again.
     """
-    writer = StepWriter(Random(seed))
+    writer = TraceStepWriter(Random(seed))
     ids = dict(earlier_steps or {})
     steps: list[ReplyFields] = []
     for index, move in enumerate(moves):
@@ -123,14 +123,14 @@ def write_reply_steps(
     return steps
 
 
-def _write_move(writer: StepWriter, move: Move) -> str:
+def _write_move(writer: TraceStepWriter, move: SolutionMove) -> str:
     """Return one claim as a sentence that does not mention passages."""
-    return capitalise(
+    return capitalise_sentence(
         writer.write_step(move.claim, conclusion=bool(move.premises)).removeprefix("The passages say that ")
     )
 
 
-def insert_move(moves: Sequence[Move], index: int, move: Move) -> tuple[Move, ...]:
+def insert_solution_move(moves: Sequence[SolutionMove], index: int, move: SolutionMove) -> tuple[SolutionMove, ...]:
     """Return the moves with one more at ``index``, premises renumbered."""
     moved = [
         replace(other, premises=tuple(premise + (premise >= index) for premise in other.premises)) for other in moves
@@ -138,7 +138,7 @@ def insert_move(moves: Sequence[Move], index: int, move: Move) -> tuple[Move, ..
     return (*moved[:index], move, *moved[index:])
 
 
-def change_ending(moves: Sequence[Move], answer: str) -> tuple[Move, ...]:
+def change_conclusion(moves: Sequence[SolutionMove], answer: str) -> tuple[SolutionMove, ...]:
     """Return the moves with another conclusion, or another last fact where there is no conclusion."""
     # Without a conclusion the last fact is the end.
     if not any(move.premises for move in moves):
@@ -149,11 +149,11 @@ def change_ending(moves: Sequence[Move], answer: str) -> tuple[Move, ...]:
 def _change_claim(claim: Claim, answer: str) -> Claim:
     if isinstance(claim, FactClaim):
         return replace(claim, value=answer)
-    if isinstance(claim, OrderClaim | ComparisonClaim):
+    if isinstance(claim, ValueOrderClaim | ComparisonClaim):
         return replace(claim, less=not claim.less)
-    if isinstance(claim, ChoiceClaim):
+    if isinstance(claim, SuperlativeClaim):
         return replace(claim, option=answer)
-    if isinstance(claim, AgreementClaim):
+    if isinstance(claim, SameValueClaim):
         return replace(claim, same=not claim.same)
     if isinstance(claim, SubtractionClaim):
         return replace(claim, result=answer)
@@ -162,9 +162,9 @@ def _change_claim(claim: Claim, answer: str) -> Claim:
 
 def pick_wrong_answer(target: Target, answer: str, values: Sequence[str]) -> str | None:
     """Return a wrong answer of the right type; ``values`` are candidates for a lookup question."""
-    if isinstance(target, ChoiceQuestion):
+    if isinstance(target, ComparisonQuestion):
         return next(option for option in target.options if option != answer)
-    if isinstance(target, AgreementQuestion):
+    if isinstance(target, SameValueQuestion):
         return NO if answer == YES else YES
     if isinstance(target, YearSpanQuestion):
         # Any other number of years is wrong.
@@ -172,20 +172,20 @@ def pick_wrong_answer(target: Target, answer: str, values: Sequence[str]) -> str
     return next((value for value in values if value != answer), None)
 
 
-def draft_solution(case: ConstructionCase, target: Target, question: str) -> DraftAnswer | None:
+def draft_response(case: ParsedConstructorInput, target: Target, question: str) -> DraftedResponse | None:
     """Draft the response to a question, None unless it has exactly one answer."""
-    solution = solve(target, case.evidence)
+    solution = solve_question(target, case.evidence)
     if solution is None:
         return None
-    answer = write_answer(target, solution.answer, case.make_rng("answer", question))
-    return DraftAnswer(target, question, solution.moves, answer, tuple(sorted(solution.support)))
+    answer = verbalize_answer(target, solution.answer, case.make_rng("answer", question))
+    return DraftedResponse(target, question, solution.moves, answer, tuple(sorted(solution.support)))
 
 
 # Rewording of passages.
 
 
 @dataclass(frozen=True, slots=True)
-class Rewording:
+class PassageRewording:
     """Replaced words of a passage, and the passage that results."""
 
     passage_index: int
@@ -195,24 +195,26 @@ class Rewording:
     passage: Passage
 
 
-def split_sentences(text: str) -> list[str]:
+def split_passage_sentences(text: str) -> list[str]:
     """Return the sentences of a passage."""
     return re.split(r"(?<=\.)\s+", text.strip())
 
 
-def reword_statement(passage: Passage, index: int, statement: Statement, value: str) -> Rewording | None:
+def replace_statement_value(
+    passage: Passage, index: int, statement: FactStatement, value: str
+) -> PassageRewording | None:
     """Give a statement another value wherever the passage states it; None where replacing words cannot do so."""
     kind = statement.relation.kind
     # Only forms that occur as whole words are replaced.
     form_pairs = zip(list_surface_forms(kind, statement.value), list_surface_forms(kind, value), strict=True)
     pairs = tuple({old: new for old, new in form_pairs if _occurs(passage.text, old)}.items())
     claims, keep = [], []
-    for sentence in split_sentences(passage.text):
+    for sentence in split_passage_sentences(passage.text):
         for part in sentence.removesuffix(".").split(", and "):
             # A part with the old words that states something else must be kept as it is.
             if not any(old in part for old, _ in pairs):
                 continue
-            if statement in read_passage(passage.title, f"{part}.").statements:
+            if statement in parse_passage_facts(passage.title, f"{part}.").statements:
                 claims.append(sentence)
             else:
                 keep.append(part)
@@ -220,18 +222,18 @@ def reword_statement(passage: Passage, index: int, statement: Statement, value: 
 
 
 def _occurs(text: str, part: str) -> bool:
-    return any(is_whole(text, span) for span in find_verbatim(text, part))
+    return any(is_whole_word_span(text, span) for span in find_exact_spans(text, part))
 
 
 def apply_rewording(
     passage: Passage, index: int, claim: str, pairs: tuple[tuple[str, str], ...], keep: tuple[str, ...] = ()
-) -> Rewording | None:
+) -> PassageRewording | None:
     """Return the rewording with the edited passage, None where ``edit_passage`` refuses it."""
     edited = edit_passage(passage, [TextReplacement(*pair) for pair in pairs], keep)
-    return Rewording(index, claim, pairs, keep, edited.passage) if isinstance(edited, EditedPassage) else None
+    return PassageRewording(index, claim, pairs, keep, edited.passage) if isinstance(edited, EditedPassage) else None
 
 
-def list_statements(case: ConstructionCase, index: int) -> Iterator[tuple[EvidenceFact, Statement]]:
+def list_fact_statements(case: ParsedConstructorInput, index: int) -> Iterator[tuple[EvidenceFact, FactStatement]]:
     """Yield the current single-valued facts of a passage, each with its statement."""
     reading = case.evidence.readings[index]
     for statement in reading.statements:
@@ -243,9 +245,9 @@ def list_statements(case: ConstructionCase, index: int) -> Iterator[tuple[Eviden
             )
 
 
-def find_statement(case: ConstructionCase, hop: EvidenceFact) -> Statement | None:
+def find_fact_statement(case: ParsedConstructorInput, hop: EvidenceFact) -> FactStatement | None:
     """Return the statement of a fact in the first passage that states it."""
-    statements = (statement for fact, statement in list_statements(case, hop.passages[0]))
+    statements = (statement for fact, statement in list_fact_statements(case, hop.passages[0]))
     subjects = {hop.subject, None}
     return next(
         (
@@ -266,8 +268,8 @@ class EvidenceVariation:
 
     hop: EvidenceFact
     value: str
-    rewording: Rewording
-    moves: tuple[Move, ...]
+    rewording: PassageRewording
+    moves: tuple[SolutionMove, ...]
     earlier_steps: Mapping[int, int]
     """Moves that the unchanged steps state, with the numbers of these steps."""
     first: int
@@ -284,22 +286,22 @@ class EvidenceVariation:
             "replacements": [{"old": old, "new": new} for old, new in rewording.pairs],
             "keep": list(rewording.keep),
             "first": self.first,
-            "steps": write_reply_steps(self.moves, seed, self.earlier_steps, self.first),
+            "steps": write_numbered_steps(self.moves, seed, self.earlier_steps, self.first),
             "answer": self.answer,
         }
         return fields | other
 
 
-def make_variation(case: ConstructionCase, hop: EvidenceFact, value: str) -> EvidenceVariation | None:
+def make_variation(case: ParsedConstructorInput, hop: EvidenceFact, value: str) -> EvidenceVariation | None:
     """Give a fact another value and solve again; None unless one other answer follows."""
     index = hop.passages[0]
-    statement = find_statement(case, hop)
-    rewording = reword_statement(case.passages[index], index, statement, value) if statement else None
+    statement = find_fact_statement(case, hop)
+    rewording = replace_statement_value(case.passages[index], index, statement, value) if statement else None
     if rewording is None:
         return None
     # The edited passage decides: the old solution is not adapted but solved again.
     after = replace_passage(case.passages, index, rewording.passage)
-    solution = solve(case.target, read_evidence(after))
+    solution = solve_question(case.target, parse_evidence_facts(after))
     # Another answer must follow, and only one.
     if solution is None or case.derivation is None or solution.answer == case.derivation.value:
         return None
@@ -308,46 +310,46 @@ def make_variation(case: ConstructionCase, hop: EvidenceFact, value: str) -> Evi
     first = next((number for number, sound in enumerate(labels, start=1) if sound is False), None)
     if first is None:
         return None
-    answer = write_answer(case.target, solution.answer, case.make_rng("answer"))
+    answer = verbalize_answer(case.target, solution.answer, case.make_rng("answer"))
     return EvidenceVariation(
-        hop, value, rewording, solution.moves, find_earlier_steps(case, solution, first), first, answer
+        hop, value, rewording, solution.moves, find_stated_moves(case, solution, first), first, answer
     )
 
 
-def find_earlier_steps(case: ConstructionCase, solution: Solution, first: int) -> dict[int, int]:
+def find_stated_moves(case: ParsedConstructorInput, solution: Solution, first: int) -> dict[int, int]:
     """Map the moves already stated before step ``first`` to the numbers of these steps."""
     numbers: dict[Claim, int] = {}
     for number in range(1, first):
         before = case.response.trace.texts[:number]
-        for claim in read_trace(type(case.response.trace).of(*before)) or ():
+        for claim in parse_trace_claims(type(case.response.trace).of(*before)) or ():
             # The first step that states a claim is the one to cite.
-            numbers.setdefault(drop_name_type(claim), number)
-    matched = ((index, numbers.get(drop_name_type(move.claim))) for index, move in enumerate(solution.moves))
+            numbers.setdefault(drop_entity_type(claim), number)
+    matched = ((index, numbers.get(drop_entity_type(move.claim))) for index, move in enumerate(solution.moves))
     return {index: number for index, number in matched if number is not None}
 
 
-def drop_name_type(claim: Claim) -> Claim:
+def drop_entity_type(claim: Claim) -> Claim:
     """Return the claim without the type stated with a name ("the film X" becomes "X")."""
     if isinstance(claim, FactClaim):
-        return replace(claim, phrase=Phrase(claim.phrase.base, claim.phrase.path))
+        return replace(claim, phrase=RelationPhrase(claim.phrase.base, claim.phrase.path))
     return claim
 
 
 # Replies.
 
 
-def write_draft_steps(case: ConstructionCase, draft: DraftAnswer) -> list[ReplyFields]:
+def write_drafted_steps(case: ParsedConstructorInput, draft: DraftedResponse) -> list[ReplyFields]:
     """Return the steps of a drafted response."""
-    return write_reply_steps(draft.moves, f"{case.seed}/steps")
+    return write_numbered_steps(draft.moves, f"{case.seed}/steps")
 
 
-def write_target_reply(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields:
+def write_target_response_reply(case: ParsedConstructorInput, draft: DraftedResponse) -> ReplyFields:
     """Return the reply with the original response."""
     plan = "State the facts that lead to the answer, one by one, and conclude."
-    return {"plan": plan, "steps": write_draft_steps(case, draft), "answer": draft.answer, "complete": True}
+    return {"plan": plan, "steps": write_drafted_steps(case, draft), "answer": draft.answer, "complete": True}
 
 
-def write_variations_reply(case: ConstructionCase, variations: Sequence[EvidenceVariation]) -> ReplyFields:
+def write_evidence_edits_reply(case: ParsedConstructorInput, variations: Sequence[EvidenceVariation]) -> ReplyFields:
     """Return the reply with edits of the evidence."""
     plan = "Change one fact that the answer rests on, and follow it to its end."
     return {
@@ -357,14 +359,14 @@ def write_variations_reply(case: ConstructionCase, variations: Sequence[Evidence
     }
 
 
-def write_question_reply(case: ConstructionCase, draft: DraftAnswer) -> ReplyFields:
+def write_question_edit_reply(case: ParsedConstructorInput, draft: DraftedResponse) -> ReplyFields:
     """Return the reply with the edit of the question."""
     return {
         "plan": "Ask for something else that the same passages tell.",
         "component": _describe_change(case.target, draft.target),
         "question": draft.question,
         "support": list(draft.support),
-        "steps": write_draft_steps(case, draft),
+        "steps": write_drafted_steps(case, draft),
         "answer": draft.answer,
         "complete": True,
     }
@@ -372,7 +374,7 @@ def write_question_reply(case: ConstructionCase, draft: DraftAnswer) -> ReplyFie
 
 def _describe_change(old: Target, new: Target) -> str:
     """Return in a few words which component of the question changed."""
-    if isinstance(old, ChoiceQuestion) and isinstance(new, ChoiceQuestion):
+    if isinstance(old, ComparisonQuestion) and isinstance(new, ComparisonQuestion):
         return "one of the two candidates" if old.options != new.options else "the direction of the comparison"
     # Lookups have one side, all other targets two.
     sides = [(target.phrase,) if isinstance(target, LookupQuestion) else target.phrases() for target in (old, new)]

@@ -15,20 +15,20 @@ from eclose.core.family import EvidenceEdit, Family, ProofStep, QuestionEdit, Vi
 from eclose.core.family_gates import check_family
 from eclose.core.response import Trace
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import Entity, Scene
+from eclose.world.language.facts import QuestionScene, WorldEntity
 from eclose.world.language.questions import (
-    AgreementQuestion,
-    ChoiceQuestion,
+    ComparisonQuestion,
     LookupQuestion,
+    SameValueQuestion,
     Target,
     YearSpanQuestion,
-    read_question,
-    write_question,
+    parse_question,
+    verbalize_question,
 )
 from eclose.world.language.values import ValueKind
-from eclose.world.make.instances import WorldItem, make_item
-from eclose.world.make.solve import Solution, solve, write_answer, write_steps
-from eclose.world.oracle.evidence import EvidenceFact, read_evidence
+from eclose.world.make.instances import WorldItem, make_world_item
+from eclose.world.make.solve import Solution, solve_question, verbalize_answer, write_moves_as_steps
+from eclose.world.oracle.evidence import EvidenceFact, parse_evidence_facts
 from eclose.world.oracle.family_conditions import find_evidence_edit_defects, find_question_edit_defects
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from eclose.core.instance import Passage
     from eclose.world.language.passages import PassageReading
-    from eclose.world.language.phrases import Phrase
+    from eclose.world.language.phrases import RelationPhrase
 
 MAX_EDITS = 2
 """Largest number of evidence edits of a family."""
@@ -51,12 +51,14 @@ class FamilyFunnel:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def make_families(profile: str, seed: int, funnel: FamilyFunnel | None = None, start: int = 0) -> Iterator[Family]:
+def make_world_families(
+    profile: str, seed: int, funnel: FamilyFunnel | None = None, start: int = 0
+) -> Iterator[Family]:
     """Yield families without end; sources that admit no edit are skipped and counted."""
     funnel = funnel if funnel is not None else FamilyFunnel()
     index = start
     while True:
-        family = make_family(make_item(profile, seed, index))
+        family = make_world_family(make_world_item(profile, seed, index))
         funnel.sources += 1
         if isinstance(family, Family):
             funnel.families += 1
@@ -66,7 +68,7 @@ def make_families(profile: str, seed: int, funnel: FamilyFunnel | None = None, s
         index += 1
 
 
-def make_family(item: WorldItem) -> Family | str:
+def make_world_family(item: WorldItem) -> Family | str:
     """Return a family made from an item, or the reason why there is none."""
     gold = _write_view(ViewKind.GOLD, item, item.instance.question, item.instance.evidence, item.target, item.solution)
     # Checked first: without a question edit the evidence edits are not needed.
@@ -90,7 +92,7 @@ def _write_view(
     kind: ViewKind, item: WorldItem, question: str, passages: tuple[Passage, ...], target: Target, solution: Solution
 ) -> View:
     """Write a view: the solution in the item's own words."""
-    steps = write_steps(solution.moves, f"{item.seed}/trace")
+    steps = write_moves_as_steps(solution.moves, f"{item.seed}/trace")
     step_of_move = {move: number for number, step in enumerate(steps) for move in step.moves}
     proof = []
     for number, step in enumerate(steps):
@@ -106,7 +108,7 @@ def _write_view(
         question,
         passages,
         Trace.of(*(step.text for step in steps)),
-        write_answer(target, solution.answer, Random(f"{item.seed}/answer")),
+        verbalize_answer(target, solution.answer, Random(f"{item.seed}/answer")),
         tuple(str(index) for index in sorted(solution.support)),
         tuple(proof),
     )
@@ -118,7 +120,7 @@ def _write_view(
 def _evidence_edits(item: WorldItem, gold: View) -> Iterator[EvidenceEdit]:
     """Yield edits of facts that the answer rests on, each in one passage and with a new answer."""
     rng = Random(f"{item.seed}/edit")
-    (derivation,) = read_evidence(item.instance.evidence).find_answers(item.target)
+    (derivation,) = parse_evidence_facts(item.instance.evidence).find_answers(item.target)
     hops = list(dict.fromkeys(derivation.hops))
     # A random order, so that families do not all edit their first fact.
     rng.shuffle(hops)
@@ -126,18 +128,18 @@ def _evidence_edits(item: WorldItem, gold: View) -> Iterator[EvidenceEdit]:
         # A fact stated in two passages would contradict itself after an edit of one.
         if len(hop.passages) != 1 or hop.relation is rel.ALIAS:
             continue
-        for value in draw_new_values(item.instance.evidence, hop, rng):
+        for value in draw_replacement_values(item.instance.evidence, hop, rng):
             edit = _make_edit(item, gold, hop, value)
             if edit is not None and not any(find_evidence_edit_defects(gold, edit)):
                 yield edit
                 break
 
 
-def draw_new_values(passages: tuple[Passage, ...], hop: EvidenceFact, rng: Random) -> list[str]:
+def draw_replacement_values(passages: tuple[Passage, ...], hop: EvidenceFact, rng: Random) -> list[str]:
     """Draw values that could replace a fact's and are as plausible as the old one."""
     if hop.relation.kind is ValueKind.NAME:
         return _new_names(passages, hop.relation, hop.value, rng)
-    scene = Scene(rng)
+    scene = QuestionScene(rng)
     # Eight draws: some equal the old value, some lead to no other answer.
     drawn = [scene.draw_value(hop.relation) for _ in range(8)]
     if hop.relation.kind is ValueKind.DATE:
@@ -148,12 +150,12 @@ def draw_new_values(passages: tuple[Passage, ...], hop: EvidenceFact, rng: Rando
 
 def _new_names(passages: tuple[Passage, ...], relation: rel.Relation, value: str, rng: Random) -> list[str]:
     """Draw names of the same type: up to six from the passages, which may lead on, and one unused, which does not."""
-    readings = read_evidence(passages).readings
+    readings = parse_evidence_facts(passages).readings
     stated = [name for reading in readings for name in _names(reading, relation)]
     others = [name for name in dict.fromkeys(stated) if name != value]
     rng.shuffle(others)
     # The scene only keeps the new name from overlapping with the stated ones.
-    scene = Scene(rng)
+    scene = QuestionScene(rng)
     scene.names |= {*stated, *(reading.name for reading in readings)}
     return [*others[:6], scene.draw_value(relation)]
 
@@ -172,7 +174,7 @@ def _make_edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> Ev
     if passage.text == before[index].text:
         return None
     passages = (*before[:index], passage, *before[index + 1 :])
-    solution = solve(item.target, read_evidence(passages))
+    solution = solve_question(item.target, parse_evidence_facts(passages))
     # Equal numbers of moves keep the two traces aligned step by step.
     if solution is None or solution.answer == item.solution.answer or len(solution.moves) != len(item.solution.moves):
         return None
@@ -183,7 +185,7 @@ def _make_edit(item: WorldItem, gold: View, hop: EvidenceFact, value: str) -> Ev
     return None if first is None else EvidenceEdit(view, str(index), first)
 
 
-def _change_entity(entity: Entity, hop: EvidenceFact, value: str) -> Entity:
+def _change_entity(entity: WorldEntity, hop: EvidenceFact, value: str) -> WorldEntity:
     """Return the entity with one fact changed."""
     statements = [
         replace(s, value=value) if s.relation is hop.relation and s.value == hop.value and s.era is None else s
@@ -198,16 +200,16 @@ def _change_entity(entity: Entity, hop: EvidenceFact, value: str) -> Entity:
 def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
     """Return another question to the same passages, one component away, with its own path and answer."""
     rng = Random(f"{item.seed}/question")
-    targets = find_near_targets(item.target, item.instance.evidence)
+    targets = find_near_questions(item.target, item.instance.evidence)
     rng.shuffle(targets)
     passages = item.instance.evidence
     for target in targets:
-        solution = solve(target, read_evidence(passages))
+        solution = solve_question(target, parse_evidence_facts(passages))
         # Another answer, from at least two passages.
         if solution is None or solution.answer == item.solution.answer or len(solution.support) < 2:
             continue
-        question = write_question(target, Random(f"{item.seed}/question words"))
-        if read_question(question) is None:
+        question = verbalize_question(target, Random(f"{item.seed}/question words"))
+        if parse_question(question) is None:
             continue
         view = _write_view(ViewKind.QUESTION_CF, item, question, passages, target, solution)
         if not any(find_question_edit_defects(gold, view)):
@@ -215,11 +217,11 @@ def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
     return None
 
 
-def find_near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
+def find_near_questions(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
     """Return questions that differ in one component: the relation asked for, the thing asked about, the direction."""
-    readings = read_evidence(passages).readings
+    readings = parse_evidence_facts(passages).readings
     rivals = [(reading.name, reading.kind) for reading in readings]
-    if isinstance(target, ChoiceQuestion):
+    if isinstance(target, ComparisonQuestion):
         # A choice has one neighbour: the opposite direction.
         return [replace(target, least=not target.least)]
     if isinstance(target, LookupQuestion):
@@ -231,7 +233,7 @@ def find_near_targets(target: Target, passages: tuple[Passage, ...]) -> list[Tar
         for name, kind in rivals
         if kind in kinds and name not in names
     ]
-    if isinstance(target, AgreementQuestion):
+    if isinstance(target, SameValueQuestion):
         subject = target.relation.subject
         return targets + [replace(target, relation=other) for other in rel.AGREEMENT_FORMS if other.subject == subject]
     return targets + _find_near_spans(target)
@@ -245,7 +247,7 @@ def _find_near_spans(target: YearSpanQuestion) -> list[Target]:
     return [replace(target, second=replace(target.second, path=(*target.second.path[:-1], other))) for other in others]
 
 
-def _find_near_lookups(phrase: Phrase, rivals: list[tuple[str, str | None]]) -> list[Target]:
+def _find_near_lookups(phrase: RelationPhrase, rivals: list[tuple[str, str | None]]) -> list[Target]:
     if not phrase.path:
         return []
     last = phrase.path[-1]

@@ -11,18 +11,24 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.core.instance import Instance, Passage
-from eclose.core.response import Response, Source
+from eclose.core.response import Response, ResponseSource
 from eclose.errors import SettingError
 from eclose.protocol.response_prompt import format_completion
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import Entity, Scene
-from eclose.world.language.passages import write_passage
-from eclose.world.language.questions import LookupQuestion, Target, read_question, write_question
-from eclose.world.language.values import ValueKind, write_value
-from eclose.world.make.shapes import PROFILES, SHORT_PROFILES, Plot, WorldProfile
-from eclose.world.make.solve import Solution, solve, write_answer, write_submitted_answer, write_trace
+from eclose.world.language.facts import QuestionScene, WorldEntity
+from eclose.world.language.passages import write_entity_passage
+from eclose.world.language.questions import LookupQuestion, Target, parse_question, verbalize_question
+from eclose.world.language.values import ValueKind, draw_surface_form
+from eclose.world.make.shapes import PROFILES, SHORT_PROFILES, BenchmarkProfile, QuestionPlan
+from eclose.world.make.solve import (
+    Solution,
+    solve_question,
+    vary_answer_wording,
+    verbalize_answer,
+    write_solution_trace,
+)
 from eclose.world.oracle.evidence import EvidenceFacts
 
 if TYPE_CHECKING:
@@ -44,28 +50,28 @@ class WorldItem:
     instance: Instance
     target: Target
     solution: Solution
-    plot: Plot | None
+    plot: QuestionPlan | None
     """None for a question from outside."""
-    entities: tuple[Entity, ...]
+    entities: tuple[WorldEntity, ...]
     """In the order of the passages."""
     seed: str
     words: tuple[int, ...]
     """Requested length of each passage, in words."""
 
-    def write_passage(self, index: int, entity: Entity) -> Passage:
+    def write_passage(self, index: int, entity: WorldEntity) -> Passage:
         """Write a passage in this item's words, for an entity whose facts may have changed."""
-        return write_passage(entity, index, seed=f"{self.seed}/{index}", words=self.words[index])
+        return write_entity_passage(entity, index, seed=f"{self.seed}/{index}", words=self.words[index])
 
     @property
     def response(self) -> Response:
         """The reliable response."""
-        trace = write_trace(self.solution.moves, f"{self.seed}/trace")
-        answer = write_submitted_answer(self.target, self.solution.answer, Random(f"{self.seed}/submitted"))
+        trace = write_solution_trace(self.solution.moves, f"{self.seed}/trace")
+        answer = vary_answer_wording(self.target, self.solution.answer, Random(f"{self.seed}/submitted"))
         text = format_completion(trace, answer)
-        return Response.from_completion(f"{self.instance.id}/gold", self.instance.id, text, Source("world"))
+        return Response.from_completion(f"{self.instance.id}/gold", self.instance.id, text, ResponseSource("world"))
 
 
-def find_profile(name: str) -> WorldProfile:
+def find_benchmark_profile(name: str) -> BenchmarkProfile:
     """Return a profile by name; raise ``SettingError`` for an unknown one."""
     profiles = PROFILES | SHORT_PROFILES
     if name not in profiles:
@@ -73,30 +79,30 @@ def find_profile(name: str) -> WorldProfile:
     return profiles[name]
 
 
-def make_items(profile: str, seed: int, start: int = 0) -> Iterator[WorldItem]:
+def make_world_items(profile: str, seed: int, start: int = 0) -> Iterator[WorldItem]:
     """Yield items without end."""
     index = start
     while True:
-        yield make_item(profile, seed, index)
+        yield make_world_item(profile, seed, index)
         index += 1
 
 
-def make_item(profile: str, seed: int, index: int) -> WorldItem:
+def make_world_item(profile: str, seed: int, index: int) -> WorldItem:
     """Return one item."""
-    settings = find_profile(profile)
+    settings = find_benchmark_profile(profile)
     # The attempt is part of the seed, so a retry draws another scene.
     for attempt in range(ATTEMPTS):
-        item = _try_scene(settings, hash_rank("world", profile, seed, index, attempt), f"{profile}-{seed}-{index}")
+        item = _try_scene(settings, hash_sort_key("world", profile, seed, index, attempt), f"{profile}-{seed}-{index}")
         if item is not None:
             return item
     raise AssertionError(f"no usable scene in {ATTEMPTS} attempts for {profile} {seed} {index}")
 
 
-def _try_scene(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
+def _try_scene(profile: BenchmarkProfile, seed: str, name: str) -> WorldItem | None:
     rng = Random(seed)
     kinds, weights, makers = zip(*profile.shapes, strict=True)
     (chosen,) = rng.choices(range(len(kinds)), weights)
-    scene = Scene(rng, profile.detail)
+    scene = QuestionScene(rng, profile.detail)
     plot = makers[chosen](scene)
     # Draws happen in this order: scene, padding, lengths, question. Changing it changes every item.
     entities = _select_entities(scene, plot, profile.passages)
@@ -105,18 +111,18 @@ def _try_scene(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
     # At least 12 words: an opening sentence alone takes about ten.
     words = tuple(max(12, round(scale * profile.words * math.exp(rng.gauss(0, profile.spread)))) for _ in entities)
     passages = tuple(
-        write_passage(entity, index, seed=f"{seed}/{index}", words=words[index])
+        write_entity_passage(entity, index, seed=f"{seed}/{index}", words=words[index])
         for index, entity in enumerate(entities)
     )
     evidence = EvidenceFacts(passages)
-    question = write_question(plot.target, rng)
-    solution = solve(plot.target, evidence)
+    question = verbalize_question(plot.target, rng)
+    solution = solve_question(plot.target, evidence)
     if evidence.unread or solution is None or not _reads_back(question, plot.target):
         return None
     # Multi-hop means at least two passages (appendix B.2).
     if len(solution.support) < 2:
         return None
-    answer = write_answer(plot.target, solution.answer, Random(f"{seed}/answer"))
+    answer = verbalize_answer(plot.target, solution.answer, Random(f"{seed}/answer"))
     instance = Instance(
         id=f"world-{name}",
         question=question,
@@ -131,7 +137,7 @@ def _try_scene(profile: WorldProfile, seed: str, name: str) -> WorldItem | None:
     return WorldItem(instance, plot.target, solution, plot, tuple(entities), seed, words)
 
 
-def _select_entities(scene: Scene, plot: Plot, size: int) -> list[Entity]:
+def _select_entities(scene: QuestionScene, plot: QuestionPlan, size: int) -> list[WorldEntity]:
     """Return the entities that get a passage: those of the plot first, then others, in random order."""
     for entity in list(scene.entities):
         scene.add_common_facts(entity, skip=_asked_relations(plot.target))
@@ -151,20 +157,20 @@ def _asked_relations(target: Target) -> tuple[rel.Relation, ...]:
 
 
 def _reads_back(question: str, target: Target) -> bool:
-    read = read_question(question)
+    read = parse_question(question)
     if isinstance(read, LookupQuestion) and isinstance(target, LookupQuestion):
         # The stated type of the base may be lost in writing, so it is not compared.
         return (read.phrase.base, read.phrase.path) == (target.phrase.base, target.phrase.path)
     return read is not None and type(read) is type(target)
 
 
-def _aliases(target: Target, value: str, written: str, entities: Sequence[Entity]) -> tuple[str, ...]:
+def _aliases(target: Target, value: str, written: str, entities: Sequence[WorldEntity]) -> tuple[str, ...]:
     """Return other accepted answers: a date the other way round, a person's other name."""
     aliases: dict[str, None] = {}
     if isinstance(target, LookupQuestion) and target.phrase.path:
         kind = target.phrase.path[-1].kind
         if kind is not ValueKind.NAME:
-            aliases |= dict.fromkeys(write_value(kind, value, Random(draw)) for draw in range(8))
+            aliases |= dict.fromkeys(draw_surface_form(kind, value, Random(draw)) for draw in range(8))
     for entity in entities:
         if entity.alias is not None and value in (entity.name, entity.alias):
             aliases |= {entity.name: None, entity.alias: None}
@@ -172,6 +178,6 @@ def _aliases(target: Target, value: str, written: str, entities: Sequence[Entity
     return tuple(aliases)
 
 
-def rename_item(item: WorldItem, name: str) -> WorldItem:
+def change_item_id(item: WorldItem, name: str) -> WorldItem:
     """Return the item under another id."""
     return replace(item, instance=replace(item.instance, id=name))

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import Entity, Scene
-from eclose.world.language.phrases import CommonDoer, Phrase
-from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, Target, YearSpanQuestion
+from eclose.world.language.facts import QuestionScene, WorldEntity
+from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
+from eclose.world.language.questions import (
+    ComparisonQuestion,
+    LookupQuestion,
+    SameValueQuestion,
+    Target,
+    YearSpanQuestion,
+)
 from eclose.world.language.values import ValueKind
 
 if TYPE_CHECKING:
@@ -17,11 +23,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class QuestionPlan:
     """A question and the entities it is about."""
 
     target: Target
-    gold: tuple[Entity, ...]
+    gold: tuple[WorldEntity, ...]
 
 
 STARTS = (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY)
@@ -60,7 +66,7 @@ _SHARED = ((rel.CITY, rel.LIES_IN), (rel.PERSON, rel.BIRTH_PLACE), (rel.PERSON, 
            (rel.PERSON, rel.EDUCATED), (rel.FILM, rel.DIRECTOR), (rel.COMPANY, rel.HEADQUARTERS))  # fmt: skip
 
 
-def draw_path(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
+def draw_relation_path(scene: QuestionScene, start: str, hops: int) -> tuple[Relation, ...]:
     """Draw a path of relations, each leading where the next one begins."""
     path: list[Relation] = []
     kind = start
@@ -71,13 +77,13 @@ def draw_path(scene: Scene, start: str, hops: int) -> tuple[Relation, ...]:
             choices = [relation for relation in choices if relation is not rel.LIES_IN]
         # From a capital the only way on was back to its country, so the whole path is drawn again.
         if not choices:
-            return draw_path(scene, start, hops)
+            return draw_relation_path(scene, start, hops)
         path.append(scene.rng.choice(choices))
         kind = path[-1].object or ""
     return tuple(path)
 
 
-def build_path(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[Entity]:
+def build_path_entities(scene: QuestionScene, start: WorldEntity, path: tuple[Relation, ...]) -> list[WorldEntity]:
     """Give every entity on the path an article; return them. The last value needs none."""
     entities, current = [start], start
     for relation in path[:-1]:
@@ -90,30 +96,32 @@ def build_path(scene: Scene, start: Entity, path: tuple[Relation, ...]) -> list[
     return entities
 
 
-def plot_chain(
-    scene: Scene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True
-) -> Plot:
+def plan_chain_question(
+    scene: QuestionScene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True
+) -> QuestionPlan:
     """Plot a question for the end of a path that begins with a work."""
     kind = scene.rng.choice(STARTS)
     # The start is drawn even where paths are given: the stream must not depend on it.
-    path = scene.rng.choice(paths) if paths else draw_path(scene, kind, hops)
+    path = scene.rng.choice(paths) if paths else draw_relation_path(scene, kind, hops)
     start = scene.add_entity(path[0].subject)
-    gold = build_path(scene, start, path)
+    gold = build_path_entities(scene, start, path)
     # A second work with a chain of its own: the answer cannot be found by its type alone.
-    rival = build_path(scene, scene.add_entity(start.kind), path)
+    rival = build_path_entities(scene, scene.add_entity(start.kind), path)
     if misleading:
         _mislead(scene, start, gold, path)
-    phrase = Phrase(start.name, path, start.kind if scene.rng.random() < 0.7 or start.title != start.name else None)
+    phrase = RelationPhrase(
+        start.name, path, start.kind if scene.rng.random() < 0.7 or start.title != start.name else None
+    )
     scene.add_common_facts(rival[0], skip=path)
-    return Plot(LookupQuestion(phrase), tuple(gold))
+    return QuestionPlan(LookupQuestion(phrase), tuple(gold))
 
 
-def plot_inference(scene: Scene) -> Plot:
+def plan_kinship_question(scene: QuestionScene) -> QuestionPlan:
     """Plot a question for a grandparent or a parent-in-law."""
-    return plot_chain(scene, 2, _GRANDPARENTS)
+    return plan_chain_question(scene, 2, _GRANDPARENTS)
 
 
-def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relation, ...]) -> None:
+def _mislead(scene: QuestionScene, start: WorldEntity, gold: list[WorldEntity], path: tuple[Relation, ...]) -> None:
     """Add a work with the same title, a namesake, or a pseudonym under which the work names its author."""
     # Below 0.25 a shared title, below 0.45 a namesake, below 0.6 a pseudonym, else nothing.
     roll = scene.rng.random()
@@ -139,31 +147,33 @@ def _mislead(scene: Scene, start: Entity, gold: list[Entity], path: tuple[Relati
             ]
 
 
-def plot_comparison(scene: Scene, rivals: int = 1) -> Plot:
+def plan_comparison_question(scene: QuestionScene, rivals: int = 1) -> QuestionPlan:
     """Plot a question which of two has the smaller or larger value."""
     kind, attribute = scene.rng.choice(_DIRECT)
     return _plot_choice(scene, kind, (), attribute, rivals)
 
 
-def plot_bridge_comparison(scene: Scene, rivals: int = 1) -> Plot:
+def plan_bridge_comparison(scene: QuestionScene, rivals: int = 1) -> QuestionPlan:
     """Plot a comparison of two works by the people behind them."""
     role = scene.rng.choice(_ROLES)
     attribute = scene.rng.choice((rel.BIRTH_DATE, rel.BIRTH_DATE, rel.DEATH_DATE))
     return _plot_choice(scene, role.subject, (role,), attribute, rivals)
 
 
-def _plot_choice(scene: Scene, kind: str, path: tuple[Relation, ...], attribute: Relation, rivals: int) -> Plot:
-    gold: list[Entity] = []
+def _plot_choice(
+    scene: QuestionScene, kind: str, path: tuple[Relation, ...], attribute: Relation, rivals: int
+) -> QuestionPlan:
+    gold: list[WorldEntity] = []
     for _ in range(2):
-        gold += build_path(scene, scene.add_entity(kind), (*path, attribute))
+        gold += build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
     for _ in range(rivals):
-        build_path(scene, scene.add_entity(kind), (*path, attribute))
+        build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
     # gold holds both chains one after the other, so the second starts in the middle.
     options = (gold[0].name, gold[len(gold) // 2].name)
-    return Plot(ChoiceQuestion(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
+    return QuestionPlan(ComparisonQuestion(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
 
 
-def plot_agreement(scene: Scene, rivals: int = 0) -> Plot:
+def plan_same_value_question(scene: QuestionScene, rivals: int = 0) -> QuestionPlan:
     """Plot a question whether two things, or the people behind them, share a value.
 
     With rivals, one of them would give the other answer in place of the second thing.
@@ -172,21 +182,21 @@ def plot_agreement(scene: Scene, rivals: int = 0) -> Plot:
     bridged = kind == rel.PERSON and scene.rng.random() < 0.5
     role = scene.rng.choice(_ROLES) if bridged else None
     path = (role, relation) if role else (relation,)
-    gold: list[Entity] = []
+    gold: list[WorldEntity] = []
     for _ in range(2):
-        gold += build_path(scene, scene.add_entity(path[0].subject), path)
+        gold += build_path_entities(scene, scene.add_entity(path[0].subject), path)
     half = len(gold) // 2
     agree = scene.rng.random() < 0.5
     if agree:
         _share(gold[half - 1], gold[-1], relation)
-    others = [build_path(scene, scene.add_entity(path[0].subject), path) for _ in range(rivals)]
+    others = [build_path_entities(scene, scene.add_entity(path[0].subject), path) for _ in range(rivals)]
     if others and not agree:
         _share(gold[half - 1], others[0][-1], relation)
-    first, second = (Phrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
-    return Plot(AgreementQuestion(first, second, relation), tuple(gold))
+    first, second = (RelationPhrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
+    return QuestionPlan(SameValueQuestion(first, second, relation), tuple(gold))
 
 
-def _share(source: Entity, target: Entity, relation: Relation) -> None:
+def _share(source: WorldEntity, target: WorldEntity, relation: Relation) -> None:
     """Give the target the value that the source has."""
     shared = source.value(relation)
     assert shared is not None
@@ -195,41 +205,43 @@ def _share(source: Entity, target: Entity, relation: Relation) -> None:
     ]
 
 
-def plot_year_span(scene: Scene, rivals: int = 0) -> Plot:
+def plan_year_span_question(scene: QuestionScene, rivals: int = 0) -> QuestionPlan:
     """Plot a number of years: a life, or a person's age when a work came out."""
     if scene.rng.random() < 0.4:
         work, person = _add_life(scene)
         for _ in range(rivals):
             _add_life(scene)
-        director = Phrase(work.name, (rel.DIRECTOR,), rel.FILM)
-        return Plot(YearSpanQuestion(director.then(rel.BIRTH_DATE), director.then(rel.DEATH_DATE)), (work, person))
+        director = RelationPhrase(work.name, (rel.DIRECTOR,), rel.FILM)
+        return QuestionPlan(
+            YearSpanQuestion(director.then(rel.BIRTH_DATE), director.then(rel.DEATH_DATE)), (work, person)
+        )
     role, when = scene.rng.choice(
         ((rel.DIRECTOR, rel.RELEASED), (rel.AUTHOR, rel.PUBLISHED), (rel.PERFORMER, rel.ISSUED))
     )
     work, person = _add_dated_work(scene, role, when)
     for _ in range(rivals):
         _add_dated_work(scene, role, when)
-    base = Phrase(work.name, (), role.subject)
-    return Plot(YearSpanQuestion(base.then(role, rel.BIRTH_DATE), base.then(when)), (work, person))
+    base = RelationPhrase(work.name, (), role.subject)
+    return QuestionPlan(YearSpanQuestion(base.then(role, rel.BIRTH_DATE), base.then(when)), (work, person))
 
 
-def _add_life(scene: Scene) -> tuple[Entity, Entity]:
+def _add_life(scene: QuestionScene) -> tuple[WorldEntity, WorldEntity]:
     """Add a film and its director, with birth and death dates."""
-    (person,) = build_path(scene, scene.add_entity(rel.PERSON), (rel.BIRTH_DATE,))
+    (person,) = build_path_entities(scene, scene.add_entity(rel.PERSON), (rel.BIRTH_DATE,))
     person.state(rel.DEATH_DATE, scene.draw_value(rel.DEATH_DATE))
     work = scene.add_entity(rel.FILM)
     scene.link(work, rel.DIRECTOR, person)
     return work, person
 
 
-def _add_dated_work(scene: Scene, role: Relation, when: Relation) -> tuple[Entity, Entity]:
+def _add_dated_work(scene: QuestionScene, role: Relation, when: Relation) -> tuple[WorldEntity, WorldEntity]:
     """Add a work with its year, and the person behind it with a birth date."""
-    work, person = build_path(scene, scene.add_entity(role.subject), (role, rel.BIRTH_DATE))
+    work, person = build_path_entities(scene, scene.add_entity(role.subject), (role, rel.BIRTH_DATE))
     work.state(when, scene.draw_value(when))
     return work, person
 
 
-def plot_intersection(scene: Scene, onward: int = 0) -> Plot:
+def plan_intersection_question(scene: QuestionScene, onward: int = 0) -> QuestionPlan:
     """Plot a question for the person who did two things, or for a value ``onward`` relations beyond."""
     roles = scene.rng.choice(((rel.STAR, rel.STAR), (rel.DIRECTOR, rel.SCREENWRITER), (rel.AUTHOR, rel.AUTHOR),
                               (rel.STAR, rel.DIRECTOR), (rel.PERFORMER, rel.SONGWRITER), (rel.DIRECTOR, rel.AUTHOR)))  # fmt: skip
@@ -245,14 +257,14 @@ def plot_intersection(scene: Scene, onward: int = 0) -> Plot:
     # The order of the deeds is the order in the question.
     deeds = tuple((role, work.name) for role, work in zip(roles, works, strict=True))
     if not onward:
-        return Plot(LookupQuestion(Phrase(CommonDoer(deeds))), tuple(works))
-    path = draw_path(scene, rel.PERSON, onward)
-    gold = build_path(scene, person, path)
-    return Plot(LookupQuestion(Phrase(CommonDoer(deeds), path)), (*works, *gold))
+        return QuestionPlan(LookupQuestion(RelationPhrase(PersonOfTwoDeeds(deeds))), tuple(works))
+    path = draw_relation_path(scene, rel.PERSON, onward)
+    gold = build_path_entities(scene, person, path)
+    return QuestionPlan(LookupQuestion(RelationPhrase(PersonOfTwoDeeds(deeds), path)), (*works, *gold))
 
 
 @dataclass(frozen=True, slots=True)
-class WorldProfile:
+class BenchmarkProfile:
     """The look of a benchmark: number and length of passages, and the mix of questions."""
 
     name: str
@@ -261,46 +273,46 @@ class WorldProfile:
     """Median length of a passage."""
     spread: float
     """Spread of passage lengths within a question: standard deviation of the log length."""
-    shapes: tuple[tuple[str, float, Callable[[Scene], Plot]], ...]
+    shapes: tuple[tuple[str, float, Callable[[QuestionScene], QuestionPlan]], ...]
     detail: float = 1.0
     """Factor on the facts that articles state beside those the question needs."""
 
 
 PROFILES = {
-    "2wiki": WorldProfile("2wiki", 10, 38, 0.5, (
-        ("compositional", 0.3, lambda s: plot_chain(s, 2)),
-        ("comparison", 0.2, plot_comparison),
-        ("comparison", 0.08, plot_agreement),
-        ("bridge_comparison", 0.3, plot_bridge_comparison),
-        ("inference", 0.12, plot_inference),
+    "2wiki": BenchmarkProfile("2wiki", 10, 38, 0.5, (
+        ("compositional", 0.3, lambda s: plan_chain_question(s, 2)),
+        ("comparison", 0.2, plan_comparison_question),
+        ("comparison", 0.08, plan_same_value_question),
+        ("bridge_comparison", 0.3, plan_bridge_comparison),
+        ("inference", 0.12, plan_kinship_question),
     )),
-    "musique": WorldProfile("musique", 20, 75, 0.4, (
-        ("2hop", 0.45, lambda s: plot_chain(s, 2)),
-        ("3hop1", 0.24, lambda s: plot_chain(s, 3)),
-        ("3hop2", 0.1, lambda s: plot_intersection(s, 1)),
-        ("4hop1", 0.13, lambda s: plot_chain(s, 4)),
-        ("4hop3", 0.08, lambda s: plot_intersection(s, 2)),
+    "musique": BenchmarkProfile("musique", 20, 75, 0.4, (
+        ("2hop", 0.45, lambda s: plan_chain_question(s, 2)),
+        ("3hop1", 0.24, lambda s: plan_chain_question(s, 3)),
+        ("3hop2", 0.1, lambda s: plan_intersection_question(s, 1)),
+        ("4hop1", 0.13, lambda s: plan_chain_question(s, 4)),
+        ("4hop3", 0.08, lambda s: plan_intersection_question(s, 2)),
     )),
-    "hotpot": WorldProfile("hotpot", 10, 82, 0.4, (
-        ("bridge", 0.62, lambda s: plot_chain(s, 2)),
-        ("bridge", 0.16, plot_intersection),
-        ("comparison", 0.08, plot_comparison),
-        ("comparison", 0.1, plot_agreement),
-        ("bridge", 0.04, plot_year_span),
+    "hotpot": BenchmarkProfile("hotpot", 10, 82, 0.4, (
+        ("bridge", 0.62, lambda s: plan_chain_question(s, 2)),
+        ("bridge", 0.16, plan_intersection_question),
+        ("comparison", 0.08, plan_comparison_question),
+        ("comparison", 0.1, plan_same_value_question),
+        ("bridge", 0.04, plan_year_span_question),
     )),
 }  # fmt: skip
 
 # Modelled on no benchmark: contexts of at most about 150 words, from which a small model can learn on a small machine.
 # Easy answers are copied from a passage, hard ones are derived or far away.
 SHORT_PROFILES = {
-    "short-easy": WorldProfile("short-easy", 4, 16, 0.2, (
-        ("bridge", 1.0, lambda s: plot_chain(s, 2, _PLAIN, misleading=False)),
+    "short-easy": BenchmarkProfile("short-easy", 4, 16, 0.2, (
+        ("bridge", 1.0, lambda s: plan_chain_question(s, 2, _PLAIN, misleading=False)),
     ), detail=0.5),
-    "short-hard": WorldProfile("short-hard", 7, 10, 0.2, (
-        ("comparison", 0.2, lambda s: plot_comparison(s, rivals=5)),
-        ("bridge_comparison", 0.25, lambda s: plot_bridge_comparison(s, rivals=2)),
-        ("yes_no", 0.2, lambda s: plot_agreement(s, rivals=5)),
-        ("span", 0.15, lambda s: plot_year_span(s, rivals=3)),
-        ("3hop", 0.2, lambda s: plot_chain(s, 3)),
+    "short-hard": BenchmarkProfile("short-hard", 7, 10, 0.2, (
+        ("comparison", 0.2, lambda s: plan_comparison_question(s, rivals=5)),
+        ("bridge_comparison", 0.25, lambda s: plan_bridge_comparison(s, rivals=2)),
+        ("yes_no", 0.2, lambda s: plan_same_value_question(s, rivals=5)),
+        ("span", 0.15, lambda s: plan_year_span_question(s, rivals=3)),
+        ("3hop", 0.2, lambda s: plan_chain_question(s, 3)),
     ), detail=0.15),
 }  # fmt: skip

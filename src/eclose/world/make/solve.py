@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING
 
 from eclose.core.response import Trace
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     Claim,
     ComparisonClaim,
     FactClaim,
     IdleStep,
-    OrderClaim,
+    SameValueClaim,
     SubtractionClaim,
+    SuperlativeClaim,
+    ValueOrderClaim,
     YearsApartClaim,
 )
-from eclose.world.language.names import is_person
-from eclose.world.language.phrases import Phrase
-from eclose.world.language.questions import YES, AgreementQuestion, ChoiceQuestion, LookupQuestion, Target
-from eclose.world.language.steps import StepWriter
-from eclose.world.language.values import ValueKind, read_year, write_value
-from eclose.world.oracle.evidence import Derivation, EvidenceFacts, sort_key
+from eclose.world.language.names import is_person_name
+from eclose.world.language.phrases import RelationPhrase
+from eclose.world.language.questions import YES, ComparisonQuestion, LookupQuestion, SameValueQuestion, Target
+from eclose.world.language.steps import TraceStepWriter
+from eclose.world.language.values import ValueKind, draw_surface_form, extract_year
+from eclose.world.oracle.evidence import EvidenceFacts, ValueDerivation, value_sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class SolutionMove:
     """One step to be written: a claim, the passages and the earlier moves it rests on."""
 
     claim: Claim
@@ -42,12 +42,12 @@ class Move:
 class Solution:
     """The moves that lead to an answer, and the answer in canonical form."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[SolutionMove, ...]
     answer: str
     support: frozenset[int]
 
 
-def solve(target: Target, evidence: EvidenceFacts) -> Solution | None:
+def solve_question(target: Target, evidence: EvidenceFacts) -> Solution | None:
     """Return the solution of a question, None unless it has exactly one answer."""
     answers = evidence.find_answers(target)
     if len(answers) != 1:
@@ -55,8 +55,8 @@ def solve(target: Target, evidence: EvidenceFacts) -> Solution | None:
     (derivation,) = answers
     support = derivation.support
     moves = [
-        Move(
-            FactClaim(Phrase(hop.subject, (hop.relation,)), hop.value),
+        SolutionMove(
+            FactClaim(RelationPhrase(hop.subject, (hop.relation,)), hop.value),
             # One passage of the minimal support is cited per fact.
             tuple(index for index in hop.passages if index in support)[:1],
         )
@@ -67,39 +67,39 @@ def solve(target: Target, evidence: EvidenceFacts) -> Solution | None:
     all_moves = tuple(range(len(moves)))
     for claim in _conclusions(target, derivation, evidence):
         # A conclusion rests on all facts: the writer recognises it by its premises.
-        moves.append(Move(claim, premises=all_moves))
+        moves.append(SolutionMove(claim, premises=all_moves))
     return Solution(tuple(moves), derivation.value, support)
 
 
-def _conclusions(target: Target, derivation: Derivation, evidence: EvidenceFacts) -> list[Claim]:
+def _conclusions(target: Target, derivation: ValueDerivation, evidence: EvidenceFacts) -> list[Claim]:
     """Return the claims that conclude from the facts."""
     if isinstance(target, LookupQuestion):
         # A conclusion from a single fact would repeat it.
         return [FactClaim(target.phrase, derivation.value)] if len(derivation.hops) > 1 else []
     first, second = target.phrases()
     first_value, second_value = evidence.derive(first)[0].value, evidence.derive(second)[0].value
-    if isinstance(target, ChoiceQuestion):
+    if isinstance(target, ComparisonQuestion):
         return _conclude_choice(target, derivation, first_value, second_value)
-    if isinstance(target, AgreementQuestion):
-        return [AgreementClaim(target.first, target.second, target.relation, same=derivation.value == YES)]
-    years = sorted((str(read_year(first_value)), str(read_year(second_value))))
+    if isinstance(target, SameValueQuestion):
+        return [SameValueClaim(target.first, target.second, target.relation, same=derivation.value == YES)]
+    years = sorted((str(extract_year(first_value)), str(extract_year(second_value))))
     return [SubtractionClaim(years[1], years[0], derivation.value), YearsApartClaim(first, second, derivation.value)]
 
 
 def _conclude_choice(
-    target: ChoiceQuestion, derivation: Derivation, first_value: str, second_value: str
+    target: ComparisonQuestion, derivation: ValueDerivation, first_value: str, second_value: str
 ) -> list[Claim]:
-    less = sort_key(first_value) < sort_key(second_value)
+    less = value_sort_key(first_value) < value_sort_key(second_value)
     first, second = target.phrases()
     if target.path:
         # The dates were stated of the people, so these are compared and not their works.
         owners = [hop.subject for hop in derivation.hops if hop.relation is target.attribute]
         if len(owners) == 2:
-            first, second = (Phrase(owner, (target.attribute,)) for owner in owners)
+            first, second = (RelationPhrase(owner, (target.attribute,)) for owner in owners)
     return [
-        OrderClaim(first_value, second_value, less),
+        ValueOrderClaim(first_value, second_value, less),
         ComparisonClaim(first, second, less),
-        ChoiceClaim(derivation.value, target.kind, target.path, target.attribute, target.least),
+        SuperlativeClaim(derivation.value, target.kind, target.path, target.attribute, target.least),
     ]
 
 
@@ -111,13 +111,15 @@ class WrittenStep:
     moves: tuple[int, ...]
 
 
-def write_steps(moves: Sequence[Move], seed: str, *, idle: Phrase | None = None) -> list[WrittenStep]:
+def write_moves_as_steps(
+    moves: Sequence[SolutionMove], seed: str, *, idle: RelationPhrase | None = None
+) -> list[WrittenStep]:
     """Write the moves as steps; equal seeds give equal words around changed values.
 
     Now and then two facts share a line; ``idle`` is a phrase for a first line that plans or restates.
     """
     rng = Random(seed)
-    writer = StepWriter(rng)
+    writer = TraceStepWriter(rng)
     steps = (
         [WrittenStep(writer.write_idle_step(rng.choice((IdleStep.PLAN, IdleStep.RESTATEMENT)), idle), ())]
         if idle
@@ -136,22 +138,22 @@ def write_steps(moves: Sequence[Move], seed: str, *, idle: Phrase | None = None)
     return steps
 
 
-def write_trace(moves: Sequence[Move], seed: str) -> Trace:
+def write_solution_trace(moves: Sequence[SolutionMove], seed: str) -> Trace:
     """Return the trace that states the moves."""
-    return Trace.of(*(step.text for step in write_steps(moves, seed)))
+    return Trace.of(*(step.text for step in write_moves_as_steps(moves, seed)))
 
 
-def write_answer(target: Target, answer: str, rng: Random) -> str:
+def verbalize_answer(target: Target, answer: str, rng: Random) -> str:
     """Return the answer in a surface form; text that is no value of the asked kind (an abstention) is unchanged."""
     kind = target.phrase.path[-1].kind if isinstance(target, LookupQuestion) and target.phrase.path else ValueKind.NAME
-    return write_value(kind, answer, rng) if answer[:1].isdigit() else answer
+    return draw_surface_form(kind, answer, rng) if answer[:1].isdigit() else answer
 
 
-def write_submitted_answer(target: Target, answer: str, rng: Random) -> str:
+def vary_answer_wording(target: Target, answer: str, rng: Random) -> str:
     """Return the answer as a model may put it: surname first, with a full stop, with a capital, or unchanged."""
-    written, roll = write_answer(target, answer, rng), rng.random()
+    written, roll = verbalize_answer(target, answer, rng), rng.random()
     # Only people are inverted; titles and places keep their form.
-    if roll < 0.4 and is_person(written):
+    if roll < 0.4 and is_person_name(written):
         first_names, surname = written.rsplit(maxsplit=1)
         return f"{surname}, {first_names}"
     if roll < 0.6:

@@ -10,9 +10,9 @@ from eclose.world.language.claims import FactClaim
 from eclose.world.language.questions import (
     NO,
     YES,
-    AgreementQuestion,
-    ChoiceQuestion,
+    ComparisonQuestion,
     LookupQuestion,
+    SameValueQuestion,
     Target,
     YearSpanQuestion,
 )
@@ -24,11 +24,11 @@ from eclose.world.oracle.evidence import EvidenceFacts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.world.language.phrases import Phrase
+    from eclose.world.language.phrases import RelationPhrase
 
 
 @dataclass(frozen=True, slots=True)
-class Alternatives:
+class ItemAlternatives:
     """Other questions, answers and values for one item."""
 
     item: WorldItem
@@ -38,7 +38,7 @@ class Alternatives:
     def find_targets(self) -> list[tuple[Target, bool]]:
         """Return questions close to the asked one, each with whether answering it also answers the asked one."""
         target = self.item.target
-        if isinstance(target, ChoiceQuestion):
+        if isinstance(target, ComparisonQuestion):
             # The reversed choice rests on the same facts, so its trace still establishes the asked answer.
             reversed_choice: list[tuple[Target, bool]] = [(replace(target, least=not target.least), True)]
             rivals = self._find_rivals(target.kind, target.options)
@@ -82,9 +82,9 @@ class Alternatives:
     def pick_wrong_answer(self) -> str | None:
         """Draw a wrong answer of the right type, None where the passages offer none."""
         target, answer = self.item.target, self.item.solution.answer
-        if isinstance(target, ChoiceQuestion):
+        if isinstance(target, ComparisonQuestion):
             return next(option for option in target.options if option != answer)
-        if isinstance(target, AgreementQuestion):
+        if isinstance(target, SameValueQuestion):
             return NO if answer == YES else YES
         if isinstance(target, YearSpanQuestion):
             # A span of years stays positive.
@@ -96,7 +96,7 @@ class Alternatives:
         """Return the wrong answer, in half of the cases joined to the correct one by "or", which settles nothing."""
         names = [self.item.solution.answer, other]
         # Yes or no, numbers and dates are never mixed.
-        if isinstance(self.item.target, AgreementQuestion) or other[:1].isdigit() or self.rng.random() > 0.5:
+        if isinstance(self.item.target, SameValueQuestion) or other[:1].isdigit() or self.rng.random() > 0.5:
             return other
         self.rng.shuffle(names)
         return " or ".join(names)
@@ -124,6 +124,6 @@ class Alternatives:
         return self.rng.choice(unused) if unused else None
 
 
-def _leads_to(prefix: Phrase, side: Phrase) -> bool:
+def _leads_to(prefix: RelationPhrase, side: RelationPhrase) -> bool:
     """Return whether one phrase is the other, or a prefix of its path."""
     return prefix.base == side.base and prefix.path == side.path[: len(prefix.path)]

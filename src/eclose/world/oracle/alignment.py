@@ -7,17 +7,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     Claim,
     ComparisonClaim,
-    DenialClaim,
     FactClaim,
     MissingFactClaim,
+    NegatedFactClaim,
+    SameValueClaim,
+    SuperlativeClaim,
     YearsApartClaim,
 )
-from eclose.world.language.phrases import CommonDoer, Phrase
-from eclose.world.language.questions import AgreementQuestion, ChoiceQuestion, LookupQuestion, Target, YearSpanQuestion
+from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
+from eclose.world.language.questions import (
+    ComparisonQuestion,
+    LookupQuestion,
+    SameValueQuestion,
+    Target,
+    YearSpanQuestion,
+)
 from eclose.world.language.relations import ALIAS, Relation
 from eclose.world.oracle.closure import compares_outside_options
 
@@ -31,7 +37,7 @@ class AlignmentTracer:
     def __init__(self, target: Target) -> None:
         self.target = target
         # For each name, the paths from the question's start that lead to it.
-        self._origins: defaultdict[str, list[Phrase]] = defaultdict(list)
+        self._origins: defaultdict[str, list[RelationPhrase]] = defaultdict(list)
         self._goals = _goals(target)
         self._facts: list[FactClaim] = []
         self._last: ComparisonClaim | None = None
@@ -90,13 +96,13 @@ class AlignmentTracer:
     def _concludes(claim: Claim) -> bool:
         """Return whether a claim combines other claims."""
         if isinstance(claim, FactClaim):
-            return len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, CommonDoer)
-        return isinstance(claim, ChoiceClaim | AgreementClaim | YearsApartClaim | ComparisonClaim)
+            return len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, PersonOfTwoDeeds)
+        return isinstance(claim, SuperlativeClaim | SameValueClaim | YearsApartClaim | ComparisonClaim)
 
     def _continues(self, claim: Claim) -> bool:
         """Return whether a fact is about something that the question names or the trace has reached."""
-        phrase = claim.fact.phrase if isinstance(claim, DenialClaim) else getattr(claim, "phrase", None)
-        if not isinstance(phrase, Phrase) or not isinstance(phrase.base, str):
+        phrase = claim.fact.phrase if isinstance(claim, NegatedFactClaim) else getattr(claim, "phrase", None)
+        if not isinstance(phrase, RelationPhrase) or not isinstance(phrase.base, str):
             return True
         # A fact about a stranger is beside the argument, and does not show what the trace pursues.
         names = {phrase.base, *self._other_names(phrase.base)}
@@ -121,15 +127,15 @@ class AlignmentTracer:
         """Return whether a claim serves the target, None for a claim without a goal of its own."""
         if isinstance(claim, FactClaim):
             return None if claim.phrase.path == (ALIAS,) else self._serves(claim.phrase)
-        if isinstance(claim, DenialClaim):
+        if isinstance(claim, NegatedFactClaim):
             return self._serves(claim.fact.phrase)
         if isinstance(claim, MissingFactClaim):
             return self._serves(claim.phrase)
-        if isinstance(claim, ChoiceClaim):
+        if isinstance(claim, SuperlativeClaim):
             return self._judge_choice(claim)
         if isinstance(claim, ComparisonClaim):
             return self._judge_comparison(claim)
-        if isinstance(claim, AgreementClaim):
+        if isinstance(claim, SameValueClaim):
             return self._compares_targets(claim.first.then(claim.relation), claim.second.then(claim.relation))
         if isinstance(claim, YearsApartClaim):
             return self._compares_targets(claim.first, claim.second)
@@ -139,59 +145,61 @@ class AlignmentTracer:
         if self._compares_targets(claim.first, claim.second):
             return True
         # A comparison by another attribute shows another goal.
-        by_another = isinstance(self.target, ChoiceQuestion) and claim.first.path[-1] is not self.target.attribute
+        by_another = isinstance(self.target, ComparisonQuestion) and claim.first.path[-1] is not self.target.attribute
         return False if by_another or self._compares_elsewhere(claim) else None
 
     def _compares_elsewhere(self, claim: ComparisonClaim) -> bool:
         """Return whether a comparison is outside the question, and not just unexplained."""
-        if not isinstance(self.target, ChoiceQuestion):
+        if not isinstance(self.target, ComparisonQuestion):
             return True
         return compares_outside_options(claim, self.target, self._works_behind)
 
-    def _works_behind(self, name: str | CommonDoer, role: tuple[Relation, ...]) -> list[str | CommonDoer]:
+    def _works_behind(self, name: str | PersonOfTwoDeeds, role: tuple[Relation, ...]) -> list[str | PersonOfTwoDeeds]:
         return [fact.phrase.base for fact in self._facts if fact.value == name and fact.phrase.path == role]
 
-    def _expand(self, phrase: Phrase) -> list[Phrase]:
+    def _expand(self, phrase: RelationPhrase) -> list[RelationPhrase]:
         """Return the phrase as paths from the start of the question."""
-        if isinstance(phrase.base, CommonDoer):
+        if isinstance(phrase.base, PersonOfTwoDeeds):
             return [replace(phrase, kind=None)]
         # Paths to the base, continued by the path of the phrase.
-        reached = [Phrase(origin.base, (*origin.path, *phrase.path)) for origin in self._origins.get(phrase.base, ())]
-        return [Phrase(phrase.base, phrase.path), *reached, *self._expand_doer(phrase, reached)]
+        reached = [
+            RelationPhrase(origin.base, (*origin.path, *phrase.path)) for origin in self._origins.get(phrase.base, ())
+        ]
+        return [RelationPhrase(phrase.base, phrase.path), *reached, *self._expand_doer(phrase, reached)]
 
-    def _expand_doer(self, phrase: Phrase, reached: list[Phrase]) -> list[Phrase]:
+    def _expand_doer(self, phrase: RelationPhrase, reached: list[RelationPhrase]) -> list[RelationPhrase]:
         """Return paths from the person who did both deeds, for a person reached by one of them."""
         doer = self._common_doer
         if doer is None:
             return []
-        deeds = [Phrase(name, (relation,)) for relation, name in doer.deeds]
+        deeds = [RelationPhrase(name, (relation,)) for relation, name in doer.deeds]
         length = len(phrase.path)
         return [
-            Phrase(doer, phrase.path)
+            RelationPhrase(doer, phrase.path)
             for path in reached
-            if Phrase(path.base, path.path[: len(path.path) - length]) in deeds
+            if RelationPhrase(path.base, path.path[: len(path.path) - length]) in deeds
         ]
 
     @property
-    def _common_doer(self) -> CommonDoer | None:
-        if isinstance(self.target, LookupQuestion) and isinstance(self.target.phrase.base, CommonDoer):
+    def _common_doer(self) -> PersonOfTwoDeeds | None:
+        if isinstance(self.target, LookupQuestion) and isinstance(self.target.phrase.base, PersonOfTwoDeeds):
             return self.target.phrase.base
         return None
 
-    def _serves(self, phrase: Phrase) -> bool:
+    def _serves(self, phrase: RelationPhrase) -> bool:
         return any(self._leads_on(path, goal) for path in self._expand(phrase) for goal in self._goals)
 
     @staticmethod
-    def _leads_on(path: Phrase, goal: Phrase) -> bool:
+    def _leads_on(path: RelationPhrase, goal: RelationPhrase) -> bool:
         if path.base != goal.base:
             return False
         # A proper prefix is an intermediate goal, which counts as aligned.
-        return path.path == goal.path[: len(path.path)] and (bool(path.path) or isinstance(path.base, CommonDoer))
+        return path.path == goal.path[: len(path.path)] and (bool(path.path) or isinstance(path.base, PersonOfTwoDeeds))
 
-    def _judge_choice(self, claim: ChoiceClaim) -> bool:
+    def _judge_choice(self, claim: SuperlativeClaim) -> bool:
         target = self.target
         return (
-            isinstance(target, ChoiceQuestion)
+            isinstance(target, ComparisonQuestion)
             and not self._compared_other_things()
             and claim.option in target.options
             and (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
@@ -205,22 +213,22 @@ class AlignmentTracer:
             and self._compares_elsewhere(self._last)
         )
 
-    def _compares_targets(self, first: Phrase, second: Phrase) -> bool:
+    def _compares_targets(self, first: RelationPhrase, second: RelationPhrase) -> bool:
         """Return whether two phrases are the two values that the question compares."""
         if isinstance(self.target, LookupQuestion):
             return False
-        target_first, target_second = (Phrase(phrase.base, phrase.path) for phrase in self.target.phrases())
+        target_first, target_second = (RelationPhrase(phrase.base, phrase.path) for phrase in self.target.phrases())
         first_paths, second_paths = self._expand(first), self._expand(second)
         return (target_first in first_paths and target_second in second_paths) or (
             target_second in first_paths and target_first in second_paths
         )
 
 
-def _goals(target: Target) -> list[Phrase]:
+def _goals(target: Target) -> list[RelationPhrase]:
     """Return the paths that a trace may be on."""
-    if isinstance(target, ChoiceQuestion | AgreementQuestion | YearSpanQuestion):
-        return [Phrase(phrase.base, phrase.path) for phrase in target.phrases()]
-    phrase = Phrase(target.phrase.base, target.phrase.path)
-    if isinstance(phrase.base, CommonDoer):
-        return [phrase, *(Phrase(name, (relation,)) for relation, name in phrase.base.deeds)]
+    if isinstance(target, ComparisonQuestion | SameValueQuestion | YearSpanQuestion):
+        return [RelationPhrase(phrase.base, phrase.path) for phrase in target.phrases()]
+    phrase = RelationPhrase(target.phrase.base, target.phrase.path)
+    if isinstance(phrase.base, PersonOfTwoDeeds):
+        return [phrase, *(RelationPhrase(name, (relation,)) for relation, name in phrase.base.deeds)]
     return [phrase]

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from eclose.core.answers import contains_token_span, normalize_answer
-from eclose.core.three_valued import conjunction, negation
+from eclose.core.three_valued import three_valued_and, three_valued_not
 from eclose.world.language.questions import NO, YES
-from eclose.world.language.values import read_answer_value
+from eclose.world.language.values import parse_answer_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,7 @@ def _plain(answer: str) -> str:
     """Return the answer without introductory words and units."""
     text = _LEAD.sub("", answer.strip().rstrip("."))
     amount = _UNIT.fullmatch(text)
-    return read_answer_value(amount[1] if amount else text)
+    return parse_answer_value(amount[1] if amount else text)
 
 
 def is_same_answer(answer: str, value: str) -> bool:
@@ -50,7 +50,7 @@ def is_same_answer(answer: str, value: str) -> bool:
     return first == second or (bool(normalize_answer(first)) and normalize_answer(first) == normalize_answer(second))
 
 
-def matches_value(answer: str, value: str) -> Label:
+def answer_matches_value(answer: str, value: str) -> Label:
     """Return whether an answer means a value; None where it contains the value among other words.
 
     Two names joined by "or" leave the question open and match neither.
@@ -63,9 +63,11 @@ def matches_value(answer: str, value: str) -> Label:
     return None if contains_token_span(normalize_answer(answer), normalize_answer(value)) else False
 
 
-def is_correct(answer: str, accepted: Iterable[str]) -> Label:
+def is_correct_answer(answer: str, accepted: Iterable[str]) -> Label:
     """Return whether the answer is one of the accepted ones; an abstention never is."""
     if is_abstention(answer):
         return False
     # Three-valued "any": True beats None beats False.
-    return negation(conjunction(negation(matches_value(answer, value)) for value in accepted))
+    return three_valued_not(
+        three_valued_and(three_valued_not(answer_matches_value(answer, value)) for value in accepted)
+    )

@@ -10,26 +10,26 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     Claim,
     ComparisonClaim,
     FactClaim,
     MissingFactClaim,
+    SameValueClaim,
+    SuperlativeClaim,
     YearsApartClaim,
 )
-from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.questions import (
     NO,
     YES,
-    AgreementQuestion,
-    ChoiceQuestion,
+    ComparisonQuestion,
     LookupQuestion,
+    SameValueQuestion,
     Target,
     YearSpanQuestion,
 )
 from eclose.world.language.relations import ALIAS, Relation
-from eclose.world.oracle.evidence import settle_comparison, sort_key
+from eclose.world.oracle.evidence import answer_comparison, value_sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,7 +51,7 @@ class TracePremises:
             if isinstance(claim, FactClaim) and claim.phrase.path == (ALIAS,) and isinstance(claim.phrase.base, str):
                 # Union by pointers: each alias points to the name it stands for.
                 self._names[self.resolve_name(claim.value)] = self.resolve_name(claim.phrase.base)
-        self._facts: defaultdict[tuple[str | CommonDoer, tuple[Relation, ...]], list[str]] = defaultdict(list)
+        self._facts: defaultdict[tuple[str | PersonOfTwoDeeds, tuple[Relation, ...]], list[str]] = defaultdict(list)
         for claim in self.claims:
             if isinstance(claim, FactClaim):
                 values = self._facts[self._base(claim.phrase), claim.phrase.path]
@@ -64,10 +64,10 @@ class TracePremises:
             name = self._names[name]
         return name
 
-    def _base(self, phrase: Phrase) -> str | CommonDoer:
+    def _base(self, phrase: RelationPhrase) -> str | PersonOfTwoDeeds:
         return self.resolve_name(phrase.base) if isinstance(phrase.base, str) else phrase.base
 
-    def find_values(self, phrase: Phrase) -> list[str]:
+    def find_values(self, phrase: RelationPhrase) -> list[str]:
         """Return the values that the phrase leads to; stated values take precedence over derived ones."""
         base, path = self._base(phrase), phrase.path
         if not path:
@@ -75,19 +75,19 @@ class TracePremises:
         # The longest stated prefix of the path comes first.
         for cut in range(len(path), 0, -1):
             if stated := self._facts.get((base, path[:cut])):
-                continued = [self.find_values(Phrase(value, path[cut:])) for value in stated]
+                continued = [self.find_values(RelationPhrase(value, path[cut:])) for value in stated]
                 # With two alternatives the value stays open even if only one of them leads on.
                 unresolved = [UNRESOLVED] if len(stated) > 1 and not all(continued) else []
                 return _unique([*(value for values in continued for value in values), *unresolved])
-        if isinstance(base, CommonDoer):
-            doers = self.find_values(Phrase(base))
-            return _unique(value for value in doers for value in self.find_values(Phrase(value, path)))
+        if isinstance(base, PersonOfTwoDeeds):
+            doers = self.find_values(RelationPhrase(base))
+            return _unique(value for value in doers for value in self.find_values(RelationPhrase(value, path)))
         return []
 
-    def _find_doers(self, doer: CommonDoer) -> list[str]:
+    def _find_doers(self, doer: PersonOfTwoDeeds) -> list[str]:
         (first, first_work), (second, second_work) = doer.deeds
-        second_doers = self.find_values(Phrase(second_work, (second,)))
-        return [name for name in self.find_values(Phrase(first_work, (first,))) if name in second_doers]
+        second_doers = self.find_values(RelationPhrase(second_work, (second,)))
+        return [name for name in self.find_values(RelationPhrase(first_work, (first,))) if name in second_doers]
 
     def derive_answers(self, target: Target) -> list[str]:
         """Return the answers to a question that follow from the claims; closure requires exactly one."""
@@ -100,23 +100,23 @@ class TracePremises:
         first_values, second_values = (self.find_values(phrase) for phrase in target.phrases())
         # Both sides settled: the comparison itself need not be stated.
         if len(first_values) == 1 and len(second_values) == 1:
-            if isinstance(target, AgreementQuestion):
+            if isinstance(target, SameValueQuestion):
                 return [YES if first_values == second_values else NO]
-            answer = settle_comparison(target, first_values[0], second_values[0])
+            answer = answer_comparison(target, first_values[0], second_values[0])
             return [answer] if answer is not None else []
         first, second = target.phrases()
         return self._find_abstention(first) or self._find_abstention(second)
 
-    def _stated_conclusions(self, target: ChoiceQuestion | AgreementQuestion | YearSpanQuestion) -> list[str]:
+    def _stated_conclusions(self, target: ComparisonQuestion | SameValueQuestion | YearSpanQuestion) -> list[str]:
         """Return the conclusions that the trace states."""
-        if isinstance(target, ChoiceQuestion):
+        if isinstance(target, ComparisonQuestion):
             return self._stated_choices(target) or self._stated_comparisons(target)
         goals = [self._shorten(phrase) for phrase in target.phrases()]
         answers = []
         for claim in self.claims:
             if (
-                isinstance(target, AgreementQuestion)
-                and isinstance(claim, AgreementClaim)
+                isinstance(target, SameValueQuestion)
+                and isinstance(claim, SameValueClaim)
                 and claim.relation is target.relation
             ):
                 pair = [
@@ -131,14 +131,14 @@ class TracePremises:
                     answers.append(claim.years)
         return _unique(answers)
 
-    def _stated_choices(self, target: ChoiceQuestion) -> list[str]:
+    def _stated_choices(self, target: ComparisonQuestion) -> list[str]:
         """Return choices among the question's options; a choice among other things does not count."""
         options = []
         last_comparison: ComparisonClaim | None = None
         for claim in self.claims:
             if isinstance(claim, ComparisonClaim):
                 last_comparison = claim
-            if isinstance(claim, ChoiceClaim) and claim.option in target.options:
+            if isinstance(claim, SuperlativeClaim) and claim.option in target.options:
                 matches = (claim.path, claim.attribute, claim.least) == (target.path, target.attribute, target.least)
                 if matches and not (
                     last_comparison and compares_outside_options(last_comparison, target, self._works_behind)
@@ -146,10 +146,10 @@ class TracePremises:
                     options.append(claim.option)
         return _unique(options)
 
-    def _works_behind(self, name: str | CommonDoer, role: tuple[Relation, ...]) -> list[str | CommonDoer]:
+    def _works_behind(self, name: str | PersonOfTwoDeeds, role: tuple[Relation, ...]) -> list[str | PersonOfTwoDeeds]:
         return [base for (base, path), values in self._facts.items() if name in values and path == role]
 
-    def _stated_comparisons(self, target: ChoiceQuestion) -> list[str]:
+    def _stated_comparisons(self, target: ComparisonQuestion) -> list[str]:
         goals = [self._shorten(phrase) for phrase in target.phrases()]
         options = []
         for claim in self.claims:
@@ -162,16 +162,20 @@ class TracePremises:
                 options.append(target.options[0 if (claim.less == target.least) == first else 1])
         return _unique(options)
 
-    def _shorten(self, phrase: Phrase) -> Phrase:
+    def _shorten(self, phrase: RelationPhrase) -> RelationPhrase:
         """Return the phrase from its last stated name on: "the mother of the director of X" starts at the director."""
-        names = self.find_values(Phrase(phrase.base, phrase.path[:-1]))
-        return Phrase(names[0], phrase.path[-1:]) if len(names) == 1 else Phrase(self._base(phrase), phrase.path)
+        names = self.find_values(RelationPhrase(phrase.base, phrase.path[:-1]))
+        return (
+            RelationPhrase(names[0], phrase.path[-1:])
+            if len(names) == 1
+            else RelationPhrase(self._base(phrase), phrase.path)
+        )
 
-    def _find_abstention(self, phrase: Phrase) -> list[str]:
+    def _find_abstention(self, phrase: RelationPhrase) -> list[str]:
         """Return an abstention where the trace says so of the value or of a fact on the path to it."""
-        prefixes = [Phrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path) + 1)]
-        if isinstance(phrase.base, CommonDoer):
-            prefixes += [Phrase(name, (relation,)) for relation, name in phrase.base.deeds]
+        prefixes = [RelationPhrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path) + 1)]
+        if isinstance(phrase.base, PersonOfTwoDeeds):
+            prefixes += [RelationPhrase(name, (relation,)) for relation, name in phrase.base.deeds]
         goals = [self._shorten(prefix) for prefix in prefixes]
         missing = [self._shorten(claim.phrase) for claim in self.claims if isinstance(claim, MissingFactClaim)]
         return [ABSTAIN] if any(phrase in goals for phrase in missing) else []
@@ -179,8 +183,8 @@ class TracePremises:
 
 def compares_outside_options(
     claim: ComparisonClaim,
-    target: ChoiceQuestion,
-    works_behind: Callable[[str | CommonDoer, tuple[Relation, ...]], list[str | CommonDoer]],
+    target: ComparisonQuestion,
+    works_behind: Callable[[str | PersonOfTwoDeeds, tuple[Relation, ...]], list[str | PersonOfTwoDeeds]],
 ) -> bool:
     """Return whether a side of a comparison belongs to something that is not among the options."""
     for phrase in (claim.first, claim.second):
@@ -198,7 +202,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 def find_extreme(options: list[tuple[str, str]], *, least: bool) -> str | None:
     """Return the name with the smallest or largest value; None for a tie or fewer than two."""
-    ranked = sorted(options, key=lambda pair: sort_key(pair[1]), reverse=not least)
-    if len(ranked) < 2 or sort_key(ranked[0][1]) == sort_key(ranked[1][1]):
+    ranked = sorted(options, key=lambda pair: value_sort_key(pair[1]), reverse=not least)
+    if len(ranked) < 2 or value_sort_key(ranked[0][1]) == value_sort_key(ranked[1][1]):
         return None
     return ranked[0][0]

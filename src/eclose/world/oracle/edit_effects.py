@@ -8,27 +8,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from eclose.world.language.names import is_person, is_woman
-from eclose.world.language.passages import PassageReading, read_passage
-from eclose.world.language.phrases import restore_plain_articles
+from eclose.world.language.names import is_female_name, is_person_name
+from eclose.world.language.passages import PassageReading, parse_passage_facts
+from eclose.world.language.phrases import replace_an_by_a
 from eclose.world.language.questions import (
     NO,
     YES,
-    AgreementQuestion,
-    ChoiceQuestion,
+    ComparisonQuestion,
     LookupQuestion,
+    SameValueQuestion,
     Target,
     YearSpanQuestion,
 )
 from eclose.world.language.relations import ALIAS, BIRTH_DATE, DEATH_DATE, FATHER, MOTHER, SPOUSE
-from eclose.world.language.values import MONTHS, ValueKind, read_answer_value, read_value
+from eclose.world.language.values import MONTHS, ValueKind, parse_answer_value, parse_value
 from eclose.world.oracle.answer_equality import is_abstention, is_same_answer
-from eclose.world.oracle.evidence import EvidenceFacts, read_evidence
+from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts
 
 if TYPE_CHECKING:
     from eclose.core.instance import Passage
     from eclose.core.three_valued import Label
-    from eclose.world.language.facts import Statement
+    from eclose.world.language.facts import FactStatement
 
 _RELATIVES = (FATHER, MOTHER, SPOUSE)
 # Occurs in no text of the world, so a cut cannot be mistaken for words.
@@ -50,7 +50,7 @@ def list_surface_forms(kind: ValueKind, value: str) -> tuple[str, ...]:
     return (value,)
 
 
-def is_localized(before: Passage, after: Passage) -> Label:
+def is_localized_edit(before: Passage, after: Passage) -> Label:
     """Return whether exactly one claim has another value, wherever it is repeated, and no other word changed."""
     old, new = _read(before), _read(after)
     # An unread sentence may hide a second change.
@@ -63,7 +63,7 @@ def is_localized(before: Passage, after: Passage) -> Label:
     return _cut_forms(before.text, forms) == _cut_forms(after.text, forms)
 
 
-def find_changed_statement(old: PassageReading, new: PassageReading) -> tuple[Statement, Statement] | None:
+def find_changed_statement(old: PassageReading, new: PassageReading) -> tuple[FactStatement, FactStatement] | None:
     """Return the one statement with another value, before and after; None unless it is exactly one."""
     removed = [statement for statement in old.statements if statement not in new.statements]
     added = [statement for statement in new.statements if statement not in old.statements]
@@ -78,17 +78,17 @@ def _cut_forms(text: str, forms: list[str]) -> str:
     """Return the text with all forms of the values cut out, and articles as before a consonant."""
     # Longest form first: "2 hours and 5 minutes" is cut as a whole, not up to "2 hours".
     pattern = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-    return restore_plain_articles(re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", _CUT, text))
+    return replace_an_by_a(re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", _CUT, text))
 
 
 def _read(passage: Passage) -> PassageReading:
-    return read_passage(passage.title, passage.text)
+    return parse_passage_facts(passage.title, passage.text)
 
 
-def is_coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], index: int) -> Label:
+def is_coherent_edit(passages: tuple[Passage, ...], edited: tuple[Passage, ...], index: int) -> Label:
     """Return whether the changed claims are consistent: no second value, impossible relative or death before birth."""
     old, new = _read(passages[index]), _read(edited[index])
-    before, after = read_evidence(passages), read_evidence(edited)
+    before, after = parse_evidence_facts(passages), parse_evidence_facts(edited)
     if old.unread or new.unread:
         return None
     changed = [statement for statement in new.statements if statement not in old.statements]
@@ -99,7 +99,7 @@ def is_coherent(passages: tuple[Passage, ...], edited: tuple[Passage, ...], inde
     )
 
 
-def _keeps_value_count(statement: Statement, name: str, before: EvidenceFacts, after: EvidenceFacts) -> bool:
+def _keeps_value_count(statement: FactStatement, name: str, before: EvidenceFacts, after: EvidenceFacts) -> bool:
     """Return whether the passages give no more values for the claim than before."""
     if not statement.relation.single:
         return True
@@ -108,7 +108,7 @@ def _keeps_value_count(statement: Statement, name: str, before: EvidenceFacts, a
     return len(values[1]) <= max(1, len(values[0]))
 
 
-def _is_consistent(statement: Statement, subject: str, evidence: EvidenceFacts) -> bool:
+def _is_consistent(statement: FactStatement, subject: str, evidence: EvidenceFacts) -> bool:
     if statement.relation in _RELATIVES:
         return _is_possible_relative(statement, subject, evidence)
     if statement.relation is ALIAS:
@@ -120,14 +120,14 @@ def _is_consistent(statement: Statement, subject: str, evidence: EvidenceFacts) 
     return True
 
 
-def _is_possible_relative(statement: Statement, subject: str, evidence: EvidenceFacts) -> bool:
+def _is_possible_relative(statement: FactStatement, subject: str, evidence: EvidenceFacts) -> bool:
     """Return whether a relative is possible.
 
     Excluded are oneself, a relative in two relations, a child as a parent, a woman as father and a man as mother.
     """
     if evidence.same_entity(statement.value, subject):
         return False
-    if statement.relation is not SPOUSE and is_woman(statement.value) != (statement.relation is MOTHER):
+    if statement.relation is not SPOUSE and is_female_name(statement.value) != (statement.relation is MOTHER):
         return False
     other_relatives = {
         value
@@ -149,19 +149,19 @@ def is_same_kind(target: Target, first: str, second: str) -> bool:
 
 
 def _is_name(answer: str) -> bool:
-    return is_person(read_answer_value(answer))
+    return is_person_name(parse_answer_value(answer))
 
 
 def _fits(target: Target, answer: str) -> bool:
     if is_abstention(answer):
         return False
-    if isinstance(target, ChoiceQuestion):
+    if isinstance(target, ComparisonQuestion):
         return any(is_same_answer(answer, option) for option in target.options)
-    if isinstance(target, AgreementQuestion):
+    if isinstance(target, SameValueQuestion):
         return any(is_same_answer(answer, option) for option in (YES, NO))
-    plain = read_answer_value(answer)
+    plain = parse_answer_value(answer)
     if isinstance(target, YearSpanQuestion):
-        return read_value(ValueKind.NUMBER, plain) is not None
+        return parse_value(ValueKind.NUMBER, plain) is not None
     return _is_value(target, plain)
 
 
@@ -170,7 +170,7 @@ def _is_value(target: LookupQuestion, plain: str) -> bool:
     path = target.phrase.path
     kind = path[-1].kind if path else ValueKind.NAME
     if kind is ValueKind.NAME:
-        return read_value(kind, plain) is not None and not plain[:1].isdigit()
+        return parse_value(kind, plain) is not None and not plain[:1].isdigit()
     # Canonical dates are ISO 8601.
     if kind is ValueKind.DATE:
         return re.fullmatch(r"\d{4}-\d\d-\d\d", plain) is not None

@@ -11,25 +11,25 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eclose.world.language.passages import PassageReading, read_passage
-from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.passages import PassageReading, parse_passage_facts
+from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.questions import (
     NO,
     YES,
-    AgreementQuestion,
-    ChoiceQuestion,
+    ComparisonQuestion,
     LookupQuestion,
+    SameValueQuestion,
     Target,
     YearSpanQuestion,
 )
 from eclose.world.language.relations import ALIAS, Relation
-from eclose.world.language.values import read_year
+from eclose.world.language.values import extract_year
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eclose.core.instance import Passage
-    from eclose.world.language.facts import Statement
+    from eclose.world.language.facts import FactStatement
 
 # Era of a current fact: later than any year.
 _CURRENT = 10_000
@@ -46,7 +46,7 @@ class EvidenceFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Derivation:
+class ValueDerivation:
     """A value and the facts that lead to it."""
 
     value: str
@@ -69,11 +69,11 @@ class EvidenceFacts:
     """The facts of a sequence of passages."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
-        self.readings: list[PassageReading] = [read_passage(passage.title, passage.text) for passage in passages]
+        self.readings: list[PassageReading] = [parse_passage_facts(passage.title, passage.text) for passage in passages]
         # Passages by the name they are about; namesakes share an entry.
         self._about: defaultdict[str, list[int]] = defaultdict(list)
         # Statements about another entity than the subject of their passage.
-        self._loose: defaultdict[tuple[str, Relation], list[tuple[Statement, int]]] = defaultdict(list)
+        self._loose: defaultdict[tuple[str, Relation], list[tuple[FactStatement, int]]] = defaultdict(list)
         self._aliases: defaultdict[str, list[str]] = defaultdict(list)
         for index, reading in enumerate(self.readings):
             self._about[reading.name].append(index)
@@ -106,7 +106,7 @@ class EvidenceFacts:
 
     def _current_statements(
         self, name: str, relation: Relation, role: str | None
-    ) -> Iterator[tuple[str, Statement, int]]:
+    ) -> Iterator[tuple[str, FactStatement, int]]:
         for subject in (name, *self._aliases[name]):
             # Loose statements stand in articles about another subject. Only the newest value of a relation counts.
             loose = self._loose.get((subject, relation), [])
@@ -133,19 +133,19 @@ class EvidenceFacts:
         fitting = [i for i in bearers if self.readings[i].occupation == role]
         return fitting if role and len(bearers) > 1 and fitting else bearers
 
-    def derive(self, phrase: Phrase, role: str | None = None) -> list[Derivation]:
+    def derive(self, phrase: RelationPhrase, role: str | None = None) -> list[ValueDerivation]:
         """Return every value that the phrase leads to, with the facts on the path.
 
         ``role`` is the role by which the base of the phrase was reached.
         """
         derivations = (
             list(self._find_doers(phrase.base))
-            if isinstance(phrase.base, CommonDoer)
-            else [Derivation(phrase.base, ())]
+            if isinstance(phrase.base, PersonOfTwoDeeds)
+            else [ValueDerivation(phrase.base, ())]
         )
         for relation in phrase.path:
             derivations = [
-                Derivation(hop.value, (*derivation.hops, *self._link_alias(derivation.value, hop), hop))
+                ValueDerivation(hop.value, (*derivation.hops, *self._link_alias(derivation.value, hop), hop))
                 for derivation in derivations
                 for hop in self.find_facts(derivation.value, relation, role)
             ]
@@ -167,15 +167,15 @@ class EvidenceFacts:
         ]
         return (EvidenceFact(hop.subject, ALIAS, mention, tuple(indices)),)
 
-    def _find_doers(self, doer: CommonDoer) -> Iterator[Derivation]:
+    def _find_doers(self, doer: PersonOfTwoDeeds) -> Iterator[ValueDerivation]:
         (first, first_work), (second, second_work) = doer.deeds
         for first_fact in self.find_facts(first_work, first):
             for second_fact in self.find_facts(second_work, second):
                 # Compared by name: aliases do not count here.
                 if first_fact.value == second_fact.value:
-                    yield Derivation(first_fact.value, (first_fact, second_fact))
+                    yield ValueDerivation(first_fact.value, (first_fact, second_fact))
 
-    def find_answers(self, target: Target) -> list[Derivation]:
+    def find_answers(self, target: Target) -> list[ValueDerivation]:
         """Return every answer that the passages give to a question, one derivation each."""
         if isinstance(target, LookupQuestion):
             return _distinct(self.derive(target.phrase))
@@ -185,34 +185,34 @@ class EvidenceFacts:
         for first_side, second_side in product(first, second):
             answer = self._settle(target, first_side.value, second_side.value)
             if answer is not None:
-                derivations.append(Derivation(answer, (*first_side.hops, *second_side.hops)))
+                derivations.append(ValueDerivation(answer, (*first_side.hops, *second_side.hops)))
         return _distinct(derivations)
 
     def _settle(
-        self, target: ChoiceQuestion | AgreementQuestion | YearSpanQuestion, first_value: str, second_value: str
+        self, target: ComparisonQuestion | SameValueQuestion | YearSpanQuestion, first_value: str, second_value: str
     ) -> str | None:
-        if isinstance(target, AgreementQuestion):
+        if isinstance(target, SameValueQuestion):
             return YES if self.same_entity(first_value, second_value) else NO
-        return settle_comparison(target, first_value, second_value)
+        return answer_comparison(target, first_value, second_value)
 
 
-def settle_comparison(target: ChoiceQuestion | YearSpanQuestion, first_value: str, second_value: str) -> str | None:
+def answer_comparison(target: ComparisonQuestion | YearSpanQuestion, first_value: str, second_value: str) -> str | None:
     """Return the answer that two values give to a comparison, None for a tie."""
     if isinstance(target, YearSpanQuestion):
-        return str(abs(read_year(first_value) - read_year(second_value)))
-    if sort_key(first_value) == sort_key(second_value):
+        return str(abs(extract_year(first_value) - extract_year(second_value)))
+    if value_sort_key(first_value) == value_sort_key(second_value):
         return None
-    return target.options[0 if (sort_key(first_value) < sort_key(second_value)) == target.least else 1]
+    return target.options[0 if (value_sort_key(first_value) < value_sort_key(second_value)) == target.least else 1]
 
 
-def sort_key(value: str) -> tuple[int, ...]:
+def value_sort_key(value: str) -> tuple[int, ...]:
     """Return a key that sorts dates, years and numbers."""
     return tuple(int(part) for part in value.split("-"))
 
 
-def _distinct(derivations: list[Derivation]) -> list[Derivation]:
+def _distinct(derivations: list[ValueDerivation]) -> list[ValueDerivation]:
     """Return one derivation per answer: the one with the smallest support."""
-    best: dict[str, Derivation] = {}
+    best: dict[str, ValueDerivation] = {}
     for derivation in derivations:
         if derivation.value not in best or len(derivation.support) < len(best[derivation.value].support):
             best[derivation.value] = derivation
@@ -220,6 +220,6 @@ def _distinct(derivations: list[Derivation]) -> list[Derivation]:
 
 
 @lru_cache(maxsize=128)
-def read_evidence(passages: tuple[Passage, ...]) -> EvidenceFacts:
+def parse_evidence_facts(passages: tuple[Passage, ...]) -> EvidenceFacts:
     """Return the facts of the passages, cached."""
     return EvidenceFacts(passages)

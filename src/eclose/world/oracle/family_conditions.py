@@ -14,24 +14,24 @@ from eclose.core.answers import contains_token_span, normalize_answer
 from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Trace
-from eclose.core.three_valued import Label, conjunction
+from eclose.core.three_valued import Label, three_valued_and
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
-from eclose.protocol.construction import ConstructionRole, SeedDefect
-from eclose.world.language.phrases import PRONOUNS, CommonDoer, Phrase
-from eclose.world.language.questions import NO, YES, ChoiceQuestion, LookupQuestion, Target, read_question
-from eclose.world.language.values import read_answer_value
+from eclose.protocol.construction import ConstructionRole, SourceQuestionDefect
+from eclose.world.language.phrases import PRONOUNS, PersonOfTwoDeeds, RelationPhrase
+from eclose.world.language.questions import NO, YES, ComparisonQuestion, LookupQuestion, Target, parse_question
+from eclose.world.language.values import parse_answer_value
 from eclose.world.oracle import edit_effects
 from eclose.world.oracle.answer_equality import is_same_answer
-from eclose.world.oracle.evidence import read_evidence
-from eclose.world.oracle.judge import judge
-from eclose.world.oracle.soundness import judge_steps
+from eclose.world.oracle.evidence import parse_evidence_facts
+from eclose.world.oracle.judge import judge_by_oracle
+from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.core.family import EvidenceEdit, Family, View
     from eclose.core.instance import Passage
-    from eclose.world.oracle.evidence import Derivation
+    from eclose.world.oracle.evidence import ValueDerivation
 
 Passages = tuple["Passage", ...]
 # Answers of the world are shorter; bad sources of the kind long_answer are far longer.
@@ -40,7 +40,7 @@ MAX_ANSWER_WORDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ReasonedAnswer:
+class ReasonedResponse:
     """A response: reasoning and answer."""
 
     trace: Trace
@@ -48,7 +48,7 @@ class ReasonedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionLabels:
+class CandidateLabels:
     """Labels of a candidate, judgment by judgment."""
 
     labels: Mapping[str, Label]
@@ -73,56 +73,58 @@ class ConditionLabels:
 # Warrant.
 
 
-def find_derivations(question: str, passages: Passages) -> list[Derivation] | None:
+def find_answer_derivations(question: str, passages: Passages) -> list[ValueDerivation] | None:
     """Return every answer of the passages to a question, None where it cannot be read."""
-    target = read_question(question)
-    return None if target is None else read_evidence(passages).find_answers(target)
+    target = parse_question(question)
+    return None if target is None else parse_evidence_facts(passages).find_answers(target)
 
 
-def is_warranted(question: str, passages: Passages, answer: str) -> Label:
+def is_answer_warranted(question: str, passages: Passages, answer: str) -> Label:
     """Return W: whether the passages warrant the answer, under any name they give it."""
-    derivations = find_derivations(question, passages)
+    derivations = find_answer_derivations(question, passages)
     if derivations is None:
         return None
     if any(_leads_to_answer(answer, derivation, passages) for derivation in derivations):
         return True
-    return None if read_evidence(passages).unread else False
+    return None if parse_evidence_facts(passages).unread else False
 
 
-def is_only_answer(question: str, passages: Passages, answer: str) -> Label:
+def is_only_warranted_answer(question: str, passages: Passages, answer: str) -> Label:
     """Return whether the passages warrant no answer that excludes this one."""
-    derivations = find_derivations(question, passages)
+    derivations = find_answer_derivations(question, passages)
     if derivations is None:
         return None
     if not all(_leads_to_answer(answer, derivation, passages) for derivation in derivations):
         return False
     # An unread sentence could state a second answer.
-    return None if read_evidence(passages).unread else True
+    return None if parse_evidence_facts(passages).unread else True
 
 
-def _leads_to_answer(answer: str, derivation: Derivation, passages: Passages) -> bool:
-    return is_same_answer(answer, derivation.value) or read_evidence(passages).same_entity(
-        read_answer_value(answer), derivation.value
+def _leads_to_answer(answer: str, derivation: ValueDerivation, passages: Passages) -> bool:
+    return is_same_answer(answer, derivation.value) or parse_evidence_facts(passages).same_entity(
+        parse_answer_value(answer), derivation.value
     )
 
 
 def label_steps(question: str, passages: Passages, trace: Trace) -> tuple[Label, ...]:
     """Return J: whether each step is warranted by the passages; a step without a claim is."""
-    target = read_question(question)
-    steps, _, _ = judge_steps(passages, trace, target.options if isinstance(target, ChoiceQuestion) else ())
+    target = parse_question(question)
+    steps, _, _ = judge_step_soundness(
+        passages, trace, target.options if isinstance(target, ComparisonQuestion) else ()
+    )
     return tuple(True if step.substantive is False else step.sound for step in steps)
 
 
-def is_aligned(question: str, trace: Trace) -> Label:
+def is_trace_aligned(question: str, trace: Trace) -> Label:
     """Return A: whether the trace pursues what the question asks, from these two alone."""
     # Empty evidence and no answer: the label cannot depend on them.
-    return judge(Instance("", question, ()), Response("", "", trace, None)).aligned
+    return judge_by_oracle(Instance("", question, ()), Response("", "", trace, None)).aligned
 
 
-def is_closed(question: str, trace: Trace, answer: str) -> Label:
+def is_trace_closed(question: str, trace: Trace, answer: str) -> Label:
     """Return C: whether the trace establishes the answer; for a misaligned trace, that of its own target."""
     # No evidence and no reference: the label cannot depend on them.
-    return judge(Instance("", question, ()), Response("", "", trace, answer)).closed
+    return judge_by_oracle(Instance("", question, ()), Response("", "", trace, answer)).closed
 
 
 # One function for each role.
@@ -133,13 +135,13 @@ class SourceScreening:
     """The outcome of the screening of a source."""
 
     support: tuple[int, ...]
-    conditions: ConditionLabels
-    defect: SeedDefect | None
+    conditions: CandidateLabels
+    defect: SourceQuestionDefect | None
 
 
 def screen_source(question: str, passages: Passages, accepted: Sequence[str]) -> SourceScreening:
     """Screen a source (B.2): find the support of the reference, and whether only it warrants the reference."""
-    derivations = find_derivations(question, passages) or []
+    derivations = find_answer_derivations(question, passages) or []
     matching = [
         derivation
         for derivation in derivations
@@ -151,23 +153,23 @@ def screen_source(question: str, passages: Passages, accepted: Sequence[str]) ->
     supporting = tuple(passages[index] for index in support)
     labels = {
         "warranted": _any_warranted(question, supporting, accepted),
-        "unique": conjunction((bool(matching), _any_only_answer(question, passages, accepted))),
+        "unique": three_valued_and((bool(matching), _any_only_answer(question, passages, accepted))),
         "elsewhere": _any_warranted(question, others, accepted),
     }
     defect = _find_source_defect(question, passages, accepted, derivations, matching)
     # A malformed question is rejected, not undecided: the defect says why.
-    if read_question(question) is None:
+    if parse_question(question) is None:
         labels = dict.fromkeys(labels, False)
-    return SourceScreening(support, ConditionLabels(labels), defect)
+    return SourceScreening(support, CandidateLabels(labels), defect)
 
 
 def _any_warranted(question: str, passages: Passages, accepted: Sequence[str]) -> Label:
-    labels = [is_warranted(question, passages, answer) for answer in accepted]
+    labels = [is_answer_warranted(question, passages, answer) for answer in accepted]
     return True if True in labels else None if None in labels else False
 
 
 def _any_only_answer(question: str, passages: Passages, accepted: Sequence[str]) -> Label:
-    labels = [is_only_answer(question, passages, answer) for answer in accepted]
+    labels = [is_only_warranted_answer(question, passages, answer) for answer in accepted]
     return True if True in labels else None if None in labels else False
 
 
@@ -175,35 +177,39 @@ def _find_source_defect(
     question: str,
     passages: Passages,
     accepted: Sequence[str],
-    derivations: list[Derivation],
-    matching: list[Derivation],
-) -> SeedDefect | None:
+    derivations: list[ValueDerivation],
+    matching: list[ValueDerivation],
+) -> SourceQuestionDefect | None:
     """Return the defect of a source, None where there is none."""
-    target = read_question(question)
+    target = parse_question(question)
     if target is None:
-        return SeedDefect.MALFORMED
+        return SourceQuestionDefect.MALFORMED
     # The order decides which defect is reported where a source has several.
     if len(accepted[0].split()) > MAX_ANSWER_WORDS:
-        return SeedDefect.LONG_ANSWER
+        return SourceQuestionDefect.LONG_ANSWER
     if len(derivations) > 1:
-        return SeedDefect.UNDERDETERMINED
+        return SourceQuestionDefect.UNDERDETERMINED
     if derivations:
-        return None if matching else SeedDefect.UNSUPPORTED_REFERENCE
-    return SeedDefect.BROKEN_LINK if _states_unlinked_value(target, passages, accepted) else SeedDefect.UNDERDETERMINED
+        return None if matching else SourceQuestionDefect.UNSUPPORTED_REFERENCE
+    return (
+        SourceQuestionDefect.BROKEN_LINK
+        if _states_unlinked_value(target, passages, accepted)
+        else SourceQuestionDefect.UNDERDETERMINED
+    )
 
 
 def _states_unlinked_value(target: Target, passages: Passages, accepted: Sequence[str]) -> bool:
     """Return whether a passage states the asked value without a link to the question."""
     if not isinstance(target, LookupQuestion) or not target.phrase.path:
         return False
-    stated = (statement for reading in read_evidence(passages).readings for statement in reading.statements)
+    stated = (statement for reading in parse_evidence_facts(passages).readings for statement in reading.statements)
     values = [statement.value for statement in stated if statement.relation is target.phrase.path[-1]]
     return any(is_same_answer(answer, value) for answer in accepted for value in values)
 
 
-def check_target(
-    question: str, passages: Passages, support: Sequence[int], response: ReasonedAnswer
-) -> tuple[ConditionLabels, list[int]]:
+def check_target_response(
+    question: str, passages: Passages, support: Sequence[int], response: ReasonedResponse
+) -> tuple[CandidateLabels, list[int]]:
     """Check the original response (B.3): L, A, C and R_E; also return the steps that only other passages support.
 
     Every step with a claim counts as needed.
@@ -214,24 +220,26 @@ def check_target(
     pairs = enumerate(zip(steps, inside, strict=True), start=1)
     outside = [number for number, (label, inside_label) in pairs if label and inside_label is False]
     labels = {
-        "alignment.aligned": is_aligned(question, response.trace),
-        "closure.closed": is_closed(question, response.trace, response.answer),
+        "alignment.aligned": is_trace_aligned(question, response.trace),
+        "closure.closed": is_trace_closed(question, response.trace, response.answer),
         "grounding.grounded": not outside,
     }
-    return ConditionLabels(labels, steps), outside
+    return CandidateLabels(labels, steps), outside
 
 
-def screen_edit(question: str, before: Passages, index: int, edited: Passage, answer: str, new: str) -> ConditionLabels:
+def screen_evidence_edit(
+    question: str, before: Passages, index: int, edited: Passage, answer: str, new: str
+) -> CandidateLabels:
     """Screen an edit of the evidence (B.4) without traces: one claim changed, and the answer with it."""
-    after, target = replace_passage(before, index, edited), read_question(question)
-    return ConditionLabels(
+    after, target = replace_passage(before, index, edited), parse_question(question)
+    return CandidateLabels(
         {
-            "localized": edit_effects.is_localized(before[index], edited),
-            "coherent": edit_effects.is_coherent(before, after, index),
-            "edited_after": is_warranted(question, after, new),
-            "unique_after": is_only_answer(question, after, new),
-            "original_after": is_warranted(question, after, answer),
-            "edited_before": is_warranted(question, before, new),
+            "localized": edit_effects.is_localized_edit(before[index], edited),
+            "coherent": edit_effects.is_coherent_edit(before, after, index),
+            "edited_after": is_answer_warranted(question, after, new),
+            "unique_after": is_only_warranted_answer(question, after, new),
+            "original_after": is_answer_warranted(question, after, answer),
+            "edited_before": is_answer_warranted(question, before, new),
             "same_kind": None if target is None else edit_effects.is_same_kind(target, answer, new),
         }
     )
@@ -242,9 +250,9 @@ def replace_passage(passages: Passages, index: int, edited: Passage) -> Passages
     return (*passages[:index], edited, *passages[index + 1 :])
 
 
-def check_edit(
-    question: str, before: Passages, after: Passages, gold: ReasonedAnswer, new: ReasonedAnswer, first: int
-) -> ConditionLabels:
+def check_evidence_switch(
+    question: str, before: Passages, after: Passages, gold: ReasonedResponse, new: ReasonedResponse, first: int
+) -> CandidateLabels:
     """Check an edit of the evidence (B.4) with traces; ``first`` is the index of the first affected step.
 
     Steps and closure must switch there: each trace holds on its own passages and not on the other's.
@@ -253,19 +261,19 @@ def check_edit(
     gold_after, new_before = label_steps(question, after, gold.trace), label_steps(question, before, new.trace)
     # gold/new: which trace; before/after: which passages it is judged on.
     labels = {
-        "prefix.before": conjunction(gold_before[:first]),
-        "prefix.after": conjunction(gold_after[:first]),
+        "prefix.before": three_valued_and(gold_before[:first]),
+        "prefix.after": three_valued_and(gold_after[:first]),
         "switching.original_before": _label_at(gold_before, first),
         "switching.original_after": _label_at(gold_after, first),
         "switching.edited_before": _label_at(new_before, first),
         "switching.edited_after": _label_at(new_after, first),
-        "alignment.aligned": is_aligned(question, new.trace),
-        "closure.original": is_closed(question, gold.trace, gold.answer),
-        "closure.edited": is_closed(question, new.trace, new.answer),
-        "closure.original_to_edited": is_closed(question, gold.trace, new.answer),
-        "closure.edited_to_original": is_closed(question, new.trace, gold.answer),
+        "alignment.aligned": is_trace_aligned(question, new.trace),
+        "closure.original": is_trace_closed(question, gold.trace, gold.answer),
+        "closure.edited": is_trace_closed(question, new.trace, new.answer),
+        "closure.original_to_edited": is_trace_closed(question, gold.trace, new.answer),
+        "closure.edited_to_original": is_trace_closed(question, new.trace, gold.answer),
     }
-    return ConditionLabels(labels, new_after)
+    return CandidateLabels(labels, new_after)
 
 
 def _label_at(labels: Sequence[Label], index: int) -> Label:
@@ -273,21 +281,21 @@ def _label_at(labels: Sequence[Label], index: int) -> Label:
     return labels[index] if 0 <= index < len(labels) else None
 
 
-def screen_question(question: str, edited: str, passages: Passages, answer: str, new: str) -> ConditionLabels:
+def screen_question_edit(question: str, edited: str, passages: Passages, answer: str, new: str) -> CandidateLabels:
     """Screen an edit of the question (B.5) without traces: another target, each question with its own answer."""
-    old_target, target = read_question(question), read_question(edited)
-    derivations = find_derivations(edited, passages)
+    old_target, target = parse_question(question), parse_question(edited)
+    derivations = find_answer_derivations(edited, passages)
     # The shortest derivation decides whether several steps are needed.
     facts = min((len(derivation.hops) for derivation in derivations), default=0) if derivations is not None else 0
-    return ConditionLabels(
+    return CandidateLabels(
         {
             "changed": None
             if old_target is None or target is None
             else _normalise_target(old_target) != _normalise_target(target),
-            "edited_warranted": is_warranted(edited, passages, new),
-            "edited_unique": is_only_answer(edited, passages, new),
-            "original_fits_edited": is_warranted(edited, passages, answer),
-            "edited_fits_original": is_warranted(question, passages, new),
+            "edited_warranted": is_answer_warranted(edited, passages, new),
+            "edited_unique": is_only_warranted_answer(edited, passages, new),
+            "original_fits_edited": is_answer_warranted(edited, passages, answer),
+            "edited_fits_original": is_answer_warranted(question, passages, new),
             "natural": None if target is None else _is_unambiguous(target, passages),
             "several_steps": None if target is None else facts > 1,
             "degenerate": None if target is None else _is_degenerate(target, edited, new),
@@ -300,21 +308,25 @@ def _normalise_target(target: Target) -> object:
     if isinstance(target, LookupQuestion):
         return _normalise_phrase(target.phrase)
     sides = frozenset(_normalise_phrase(phrase) for phrase in target.phrases())
-    return type(target), sides, target.least if isinstance(target, ChoiceQuestion) else None
+    return type(target), sides, target.least if isinstance(target, ComparisonQuestion) else None
 
 
-def _normalise_phrase(phrase: Phrase) -> Phrase:
-    base = CommonDoer(tuple(sorted(phrase.base.deeds, key=str))) if isinstance(phrase.base, CommonDoer) else phrase.base
-    return Phrase(base, phrase.path)
+def _normalise_phrase(phrase: RelationPhrase) -> RelationPhrase:
+    base = (
+        PersonOfTwoDeeds(tuple(sorted(phrase.base.deeds, key=str)))
+        if isinstance(phrase.base, PersonOfTwoDeeds)
+        else phrase.base
+    )
+    return RelationPhrase(base, phrase.path)
 
 
 def _is_unambiguous(target: Target, passages: Passages) -> bool:
     """Return whether the question has no pronoun and no name shared by two entities of a kind."""
     phrases = (target.phrase,) if isinstance(target, LookupQuestion) else target.phrases()
-    evidence = read_evidence(passages)
+    evidence = parse_evidence_facts(passages)
     for phrase in phrases:
         # Two deeds identify the person.
-        if isinstance(phrase.base, CommonDoer):
+        if isinstance(phrase.base, PersonOfTwoDeeds):
             continue
         if phrase.base in PRONOUNS or len(evidence.find_referents(phrase.base, phrase.start_type or "")) > 1:
             return False
@@ -331,21 +343,21 @@ def _is_degenerate(target: Target, question: str, answer: str) -> bool:
     return words not in {(YES,), (NO,)} and contains_token_span(normalize_answer(question), words)
 
 
-def check_question(
-    question: str, edited: str, passages: Passages, gold: ReasonedAnswer, new: ReasonedAnswer
-) -> ConditionLabels:
+def check_question_switch(
+    question: str, edited: str, passages: Passages, gold: ReasonedResponse, new: ReasonedResponse
+) -> CandidateLabels:
     """Check an edit of the question (B.5) with traces.
 
     Each trace must be aligned with its own question alone, and the new one must establish its answer.
     """
     labels = {
-        "alignment.original": is_aligned(question, gold.trace),
-        "alignment.edited": is_aligned(edited, new.trace),
-        "alignment.edited_to_original": is_aligned(question, new.trace),
-        "alignment.original_to_edited": is_aligned(edited, gold.trace),
-        "closure.closed": is_closed(edited, new.trace, new.answer),
+        "alignment.original": is_trace_aligned(question, gold.trace),
+        "alignment.edited": is_trace_aligned(edited, new.trace),
+        "alignment.edited_to_original": is_trace_aligned(question, new.trace),
+        "alignment.original_to_edited": is_trace_aligned(edited, gold.trace),
+        "closure.closed": is_trace_closed(edited, new.trace, new.answer),
     }
-    return ConditionLabels(labels, label_steps(edited, passages, new.trace))
+    return CandidateLabels(labels, label_steps(edited, passages, new.trace))
 
 
 # Whole families.
@@ -359,7 +371,7 @@ def find_family_defects(family: Family) -> tuple[str, ...]:
 def _iterate_defects(family: Family) -> Iterator[str]:
     source, gold = family.source, family.gold
     yield from (f"source: {defect}" for defect in find_source_defects(source))
-    yield from (f"gold: {defect}" for defect in find_gold_defects(source, gold))
+    yield from (f"gold: {defect}" for defect in find_gold_response_defects(source, gold))
     if not family.evidence_edits:
         yield "there is no evidence edit"
     for number, edit in enumerate(family.evidence_edits, start=1):
@@ -380,13 +392,13 @@ def find_source_defects(source: Instance) -> Iterator[str]:
         yield "support"
 
 
-def find_gold_defects(source: Instance, gold: View) -> Iterator[str]:
+def find_gold_response_defects(source: Instance, gold: View) -> Iterator[str]:
     """Yield the defects of the original response (B.3)."""
     if (gold.question, gold.evidence) != (source.question, source.evidence):
         yield "another question or other passages than the source's"
-    if (right := is_warranted(gold.question, gold.evidence, gold.answer)) is not True:
+    if (right := is_answer_warranted(gold.question, gold.evidence, gold.answer)) is not True:
         yield "cannot read: answer" if right is None else "answer"
-    labels, _ = check_target(gold.question, gold.evidence, _support_indices(gold), _reasoned_answer(gold))
+    labels, _ = check_target_response(gold.question, gold.evidence, _support_indices(gold), _reasoned_answer(gold))
     yield from labels.objections(ConstructionRole.VERIFY_TARGET)
 
 
@@ -403,12 +415,12 @@ def find_evidence_edit_defects(gold: View, edit: EvidenceEdit) -> Iterator[str]:
     index = changed[0]
     if index not in _support_indices(gold):
         yield "an edit outside the support"
-    yield from screen_edit(gold.question, before, index, after[index], gold.answer, view.answer).objections(
+    yield from screen_evidence_edit(gold.question, before, index, after[index], gold.answer, view.answer).objections(
         ConstructionRole.SCREEN_EVIDENCE
     )
     if gold.trace.steps[: edit.first_affected_step] != view.trace.steps[: edit.first_affected_step]:
         yield "no shared beginning"
-    yield from check_edit(
+    yield from check_evidence_switch(
         gold.question, before, after, _reasoned_answer(gold), _reasoned_answer(view), edit.first_affected_step
     ).objections(ConstructionRole.VERIFY_EVIDENCE)
 
@@ -417,16 +429,16 @@ def find_question_edit_defects(gold: View, view: View) -> Iterator[str]:
     """Yield the defects of an edit of the question (B.5)."""
     if view.evidence != gold.evidence:
         yield "other passages"
-    screened = screen_question(gold.question, view.question, gold.evidence, gold.answer, view.answer)
+    screened = screen_question_edit(gold.question, view.question, gold.evidence, gold.answer, view.answer)
     yield from screened.objections(ConstructionRole.SCREEN_QUESTION)
-    checked = check_question(
+    checked = check_question_switch(
         gold.question, view.question, gold.evidence, _reasoned_answer(gold), _reasoned_answer(view)
     )
     yield from checked.objections(ConstructionRole.VERIFY_QUESTION)
 
 
-def _reasoned_answer(view: View) -> ReasonedAnswer:
-    return ReasonedAnswer(view.trace, view.answer)
+def _reasoned_answer(view: View) -> ReasonedResponse:
+    return ReasonedResponse(view.trace, view.answer)
 
 
 def _support_indices(view: View) -> tuple[int, ...]:

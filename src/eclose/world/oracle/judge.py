@@ -13,19 +13,19 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Judgment, StepJudgment
 from eclose.core.response import Response
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     Claim,
     FactClaim,
     MissingFactClaim,
+    SameValueClaim,
+    SuperlativeClaim,
     YearsApartClaim,
 )
-from eclose.world.language.questions import NO, YES, ChoiceQuestion, Target, read_question
-from eclose.world.language.values import read_answer_value
+from eclose.world.language.questions import NO, YES, ComparisonQuestion, Target, parse_question
+from eclose.world.language.values import parse_answer_value
 from eclose.world.oracle.alignment import AlignmentTracer
-from eclose.world.oracle.answer_equality import is_correct, matches_value
+from eclose.world.oracle.answer_equality import answer_matches_value, is_correct_answer
 from eclose.world.oracle.closure import ABSTAIN, TracePremises
-from eclose.world.oracle.soundness import judge_steps
+from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 JUDGE = "world oracle"
 
 
-def judge(instance: Instance, response: Response) -> Judgment:
+def judge_by_oracle(instance: Instance, response: Response) -> Judgment:
     """Judge a response; undecided criteria are listed with their reasons."""
-    target = read_question(instance.question)
-    options = target.options if isinstance(target, ChoiceQuestion) else ()
-    steps, claims, unread = judge_steps(instance.evidence, response.trace, options)
+    target = parse_question(instance.question)
+    options = target.options if isinstance(target, ComparisonQuestion) else ()
+    steps, claims, unread = judge_step_soundness(instance.evidence, response.trace, options)
     case = _ResponseCase(instance, response, target, claims, f"cannot read step {unread[0] + 1}" if unread else None)
     # Local soundness has no label of its own in a Judgment; it follows from the steps.
     open_step = _explain_open_soundness(steps, unread)
@@ -124,14 +124,14 @@ class _ResponseCase:
             return NO_ANSWER
         if self.instance.reference_answer is None:
             return NO_REFERENCE
-        label = is_correct(self.response.answer, self.instance.accepted_answers)
+        label = is_correct_answer(self.response.answer, self.instance.accepted_answers)
         return _ODD_ANSWER if label is None else label
 
     def _matches(self, answer: str, answers: list[str]) -> bool | str:
         """Return whether an answer is the one established, under any name that the trace gives it."""
         if len(answers) != 1:
             return False
-        same = matches_value(self.premises.resolve_name(read_answer_value(answer)), answers[0])
+        same = answer_matches_value(self.premises.resolve_name(parse_answer_value(answer)), answers[0])
         return _ODD_ANSWER if same is None else same
 
 
@@ -150,9 +150,9 @@ def _conclude_own_target(premises: TracePremises, main_line: tuple[bool, Claim] 
     claim = main_line[1] if main_line else None
     if isinstance(claim, FactClaim):
         return premises.find_values(claim.phrase)
-    if isinstance(claim, ChoiceClaim):
+    if isinstance(claim, SuperlativeClaim):
         return [claim.option]
-    if isinstance(claim, AgreementClaim):
+    if isinstance(claim, SameValueClaim):
         return [YES if claim.same else NO]
     if isinstance(claim, YearsApartClaim):
         return [claim.years]

@@ -12,7 +12,7 @@ from eclose.errors import RecordError
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import ReadRecord, read_records, scan_records
 from eclose.store.runs.step import PipelineStep, PipelineStepResult, run_pipeline_steps
-from eclose.world.oracle.judge import judge
+from eclose.world.oracle.judge import judge_by_oracle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class OracleResult(NamedTuple):
-    """The files of ``judge_file`` and the reasons for labels that are missing."""
+    """The files of ``judge_file_by_oracle`` and the reasons for labels that are missing."""
 
     steps: list[PipelineStepResult]
     reasons: Counter[tuple[str, str]] | None
     """Responses by criterion and reason; None where the verdicts were written before, which keep no reasons."""
 
 
-def judge_file(
+def judge_file_by_oracle(
     responses: Path,
     read_instances: InstanceReader,
     *,
@@ -76,7 +76,7 @@ def _judge_responses(
         if instance is None:
             problem = f"there is no instance {response.instance_id!r} in {instances}. Give its file with --instances."
             raise RecordError(problem, path=responses, record=record.where)
-        judgment = judge(instance, response)
+        judgment = judge_by_oracle(instance, response)
         reasons.update(_missing_labels(judgment))
         row = SettledVerdict(response.id, instance.id, judgment.verdict, instance.benchmark, response.source)
         yield ReadRecord(record.where, value=row), ReadRecord(record.where, value=judgment)

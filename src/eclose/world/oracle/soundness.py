@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import LocalFailure, StepJudgment, Support
+from eclose.core.judgment import LocalFailure, StepJudgment, StepSupport
 from eclose.core.three_valued import Label
 from eclose.world.language.claims import (
-    AgreementClaim,
-    ChoiceClaim,
     Claim,
     ComparisonClaim,
-    DenialClaim,
-    Discourse,
     FactClaim,
     IdleStep,
     MissingFactClaim,
-    OrderClaim,
+    NegatedFactClaim,
+    PronounReferents,
+    SameValueClaim,
     SubtractionClaim,
+    SuperlativeClaim,
+    ValueOrderClaim,
     YearsApartClaim,
 )
-from eclose.world.language.phrases import CommonDoer, Phrase
+from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.relations import ALIAS, Relation
-from eclose.world.language.steps import read_step
-from eclose.world.language.values import read_year
+from eclose.world.language.steps import parse_step_claims
+from eclose.world.language.values import extract_year
 from eclose.world.oracle.closure import find_extreme
-from eclose.world.oracle.evidence import EvidenceFacts, read_evidence, sort_key
+from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts, value_sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,20 +51,20 @@ def _fails(failure: LocalFailure) -> ClaimFinding:
     return ClaimFinding(sound=False, failure=failure)
 
 
-def judge_steps(
+def judge_step_soundness(
     passages: Sequence[Passage], trace: Trace, options: Sequence[str] = ()
 ) -> tuple[tuple[StepJudgment, ...], list[Claim], list[int]]:
     """Judge every step; return the judgments, all claims read, and the indices of unread steps.
 
     ``options`` are the things a question chooses between, to which "the older one" may refer.
     """
-    checker = StepChecker(read_evidence(tuple(passages)), options)
-    discourse = Discourse()
+    checker = StepClaimChecker(parse_evidence_facts(tuple(passages)), options)
+    discourse = PronounReferents()
     judgments: list[StepJudgment] = []
     claims_read: list[Claim] = []
     unread: list[int] = []
     for number, text in enumerate(trace.texts):
-        claims = read_step(text, discourse)
+        claims = parse_step_claims(text, discourse)
         if claims is None:
             # Later steps are read all the same: their labels are still known.
             judgments.append(StepJudgment(None))
@@ -75,7 +75,7 @@ def judge_steps(
     return tuple(judgments), claims_read, unread
 
 
-def _judge_step(claims: tuple[Claim, ...], checker: StepChecker, passages: Sequence[Passage]) -> StepJudgment:
+def _judge_step(claims: tuple[Claim, ...], checker: StepClaimChecker, passages: Sequence[Passage]) -> StepJudgment:
     findings = [checker.check(claim) for claim in claims if not isinstance(claim, IdleStep)]
     if not findings:
         return StepJudgment(substantive=False)
@@ -86,11 +86,11 @@ def _judge_step(claims: tuple[Claim, ...], checker: StepChecker, passages: Seque
     if any(finding.sound is None for finding in findings):
         return StepJudgment(substantive=True)
     passage = next((finding.passage for finding in findings if finding.passage is not None), None)
-    support = Support(passage, passages[passage].text) if passage is not None else None
+    support = StepSupport(passage, passages[passage].text) if passage is not None else None
     return StepJudgment(substantive=True, sound=True, support=support)
 
 
-class StepChecker:
+class StepClaimChecker:
     """Checks claims against the evidence, in the order of the trace."""
 
     def __init__(self, evidence: EvidenceFacts, options: Sequence[str] = ()) -> None:
@@ -115,7 +115,7 @@ class StepChecker:
     def _check(self, claim: Claim) -> ClaimFinding:
         if isinstance(claim, FactClaim):
             return self._check_fact(claim)
-        if isinstance(claim, DenialClaim):
+        if isinstance(claim, NegatedFactClaim):
             return self._check_denial(claim)
         if isinstance(claim, MissingFactClaim):
             return (
@@ -123,19 +123,20 @@ class StepChecker:
                 if self._find_values(claim.phrase)
                 else self._unless_unread(claim.phrase, _HOLDS)
             )
-        if isinstance(claim, OrderClaim):
+        if isinstance(claim, ValueOrderClaim):
             return _check_computation(
-                (sort_key(claim.first) < sort_key(claim.second)) == claim.less and claim.first != claim.second
+                (value_sort_key(claim.first) < value_sort_key(claim.second)) == claim.less
+                and claim.first != claim.second
             )
         if isinstance(claim, SubtractionClaim):
             return _check_computation(int(claim.larger) - int(claim.smaller) == int(claim.result))
-        if isinstance(claim, ChoiceClaim):
+        if isinstance(claim, SuperlativeClaim):
             return self._check_choice(claim)
         if isinstance(claim, IdleStep):
             return _HOLDS
         return self._check_pair(claim)
 
-    def _find_values(self, phrase: Phrase) -> list[str]:
+    def _find_values(self, phrase: RelationPhrase) -> list[str]:
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
         return list(dict.fromkeys(derivation.value for derivation in self.evidence.derive(phrase, role)))
 
@@ -155,14 +156,14 @@ class StepChecker:
     def _explain_failure(self, claim: FactClaim) -> LocalFailure:
         """Return the failure of a fact: invented content, another entity's fact, or an invalid conclusion."""
         # Several relations at once are a conclusion, never the content of a passage.
-        if len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, CommonDoer):
+        if len(claim.phrase.path) != 1 or isinstance(claim.phrase.base, PersonOfTwoDeeds):
             return LocalFailure.INVALID_INFERENCE
         of_namesake = any(derivation.value == claim.value for derivation in self.evidence.derive(claim.phrase))
         return LocalFailure.INVALID_INFERENCE if of_namesake else LocalFailure.UNSUPPORTED_CONTENT
 
-    def _unless_unread(self, phrase: Phrase, finding: ClaimFinding, value: str = "") -> ClaimFinding:
+    def _unless_unread(self, phrase: RelationPhrase, finding: ClaimFinding, value: str = "") -> ClaimFinding:
         """Return the finding, or an open one where an unread sentence mentions a name on the path."""
-        prefixes = [Phrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path))]
+        prefixes = [RelationPhrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path))]
         names = {phrase.base, value, *(name for prefix in prefixes for name in self._find_values(prefix))}
         # Dates and numbers would match unrelated sentences.
         texts = [name for name in names if isinstance(name, str) and name and not name[0].isdigit()]
@@ -173,7 +174,7 @@ class StepChecker:
     def _title_has(self, index: int, name: str) -> bool:
         return self.evidence.readings[index].name == name
 
-    def _check_denial(self, claim: DenialClaim) -> ClaimFinding:
+    def _check_denial(self, claim: NegatedFactClaim) -> ClaimFinding:
         values = self._find_values(claim.fact.phrase)
         if any(self.evidence.same_entity(value, claim.fact.value) for value in values):
             return _fails(LocalFailure.OTHER)
@@ -183,9 +184,9 @@ class StepChecker:
         silent = self._unless_unread(claim.fact.phrase, _fails(LocalFailure.UNSUPPORTED_CONTENT), claim.fact.value)
         return _HOLDS if warranted else silent
 
-    def _check_pair(self, claim: ComparisonClaim | AgreementClaim | YearsApartClaim) -> ClaimFinding:
+    def _check_pair(self, claim: ComparisonClaim | SameValueClaim | YearsApartClaim) -> ClaimFinding:
         first, second = claim.first, claim.second
-        if isinstance(claim, AgreementClaim):
+        if isinstance(claim, SameValueClaim):
             first, second = first.then(claim.relation), second.then(claim.relation)
         first_values, second_values = self._find_values(first), self._find_values(second)
         # An open side makes the comparison an invalid inference.
@@ -193,29 +194,29 @@ class StepChecker:
             finding = _fails(LocalFailure.INVALID_INFERENCE)
             return self._unless_unread(first, self._unless_unread(second, finding))
         first_value, second_value = first_values[0], second_values[0]
-        if isinstance(claim, AgreementClaim):
+        if isinstance(claim, SameValueClaim):
             return _check_computation(self.evidence.same_entity(first_value, second_value) == claim.same)
         if isinstance(claim, YearsApartClaim):
-            return _check_computation(abs(read_year(first_value) - read_year(second_value)) == int(claim.years))
+            return _check_computation(abs(extract_year(first_value) - extract_year(second_value)) == int(claim.years))
         return _check_computation(
-            sort_key(first_value) != sort_key(second_value)
-            and (sort_key(first_value) < sort_key(second_value)) == claim.less
+            value_sort_key(first_value) != value_sort_key(second_value)
+            and (value_sort_key(first_value) < value_sort_key(second_value)) == claim.less
         )
 
-    def _check_choice(self, claim: ChoiceClaim) -> ClaimFinding:
+    def _check_choice(self, claim: SuperlativeClaim) -> ClaimFinding:
         """Check a choice among the names the trace compares, or else the options of the question."""
         for names in (self._compared_names(claim), self._options if claim.option in self._options else ()):
             values = self._single_values((*names, claim.option), (*claim.path, claim.attribute))
             if len(values) > 1 and claim.option in values:
                 return _check_computation(find_extreme(list(values.items()), least=claim.least) == claim.option)
-        return self._unless_unread(Phrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
+        return self._unless_unread(RelationPhrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
 
     def _single_values(self, names: Iterable[str], path: tuple[Relation, ...]) -> dict[str, str]:
         """Return the values of the names that have exactly one."""
-        values_by_name = {name: self._find_values(Phrase(name, path)) for name in names}
+        values_by_name = {name: self._find_values(RelationPhrase(name, path)) for name in names}
         return {name: values[0] for name, values in values_by_name.items() if len(values) == 1}
 
-    def _compared_names(self, claim: ChoiceClaim) -> list[str]:
+    def _compared_names(self, claim: SuperlativeClaim) -> list[str]:
         """Return the names compared last, or all names with the attribute where no comparison was made."""
         if not claim.path:
             stated = [fact.phrase.base for fact in self._facts if fact.phrase.path[0] is claim.attribute]

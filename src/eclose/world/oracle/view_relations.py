@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.world.language.claims import Claim, Discourse
-from eclose.world.language.questions import read_question
-from eclose.world.language.steps import read_step
+from eclose.world.language.claims import Claim, PronounReferents
+from eclose.world.language.questions import parse_question
+from eclose.world.language.steps import parse_step_claims
 from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.closure import TracePremises
-from eclose.world.oracle.evidence import read_evidence
-from eclose.world.oracle.soundness import judge_steps
+from eclose.world.oracle.evidence import parse_evidence_facts
+from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:
     from eclose.core.instance import Passage
@@ -24,58 +24,62 @@ if TYPE_CHECKING:
 Passages = tuple["Passage", ...]
 
 
-def find_answers(question: str, passages: Passages) -> list[str] | None:
+def find_warranted_answers(question: str, passages: Passages) -> list[str] | None:
     """Return every answer that the passages warrant, None where the question cannot be read."""
-    target = read_question(question)
-    return None if target is None else [derivation.value for derivation in read_evidence(passages).find_answers(target)]
+    target = parse_question(question)
+    return (
+        None
+        if target is None
+        else [derivation.value for derivation in parse_evidence_facts(passages).find_answers(target)]
+    )
 
 
-def warrants(question: str, passages: Passages, answer: str) -> Label:
+def warrants_answer(question: str, passages: Passages, answer: str) -> Label:
     """Return W: whether the passages warrant the answer."""
-    warranted = find_answers(question, passages)
+    warranted = find_warranted_answers(question, passages)
     return None if warranted is None else any(is_same_answer(answer, value) for value in warranted)
 
 
-def warrants_uniquely(question: str, passages: Passages, answer: str) -> Label:
+def warrants_only_answer(question: str, passages: Passages, answer: str) -> Label:
     """Return U: whether the passages warrant the answer and no other."""
-    warranted = find_answers(question, passages)
+    warranted = find_warranted_answers(question, passages)
     return None if warranted is None else len(warranted) == 1 and is_same_answer(answer, warranted[0])
 
 
 def find_minimal_support(question: str, passages: Passages, answer: str) -> frozenset[int] | None:
     """Return the smallest set of passages that warrants the answer, None where none does."""
-    target = read_question(question)
+    target = parse_question(question)
     if target is None:
         return None
-    derivations = read_evidence(passages).find_answers(target)
+    derivations = parse_evidence_facts(passages).find_answers(target)
     return next((derivation.support for derivation in derivations if is_same_answer(answer, derivation.value)), None)
 
 
-def read_trace(trace: Trace) -> list[Claim] | None:
+def parse_trace_claims(trace: Trace) -> list[Claim] | None:
     """Return all claims of a trace, None where a step cannot be read."""
     # Pronouns refer across steps, so the discourse spans the trace.
-    discourse = Discourse()
+    discourse = PronounReferents()
     claims: list[Claim] = []
     for text in trace.texts:
-        step_claims = read_step(text, discourse)
+        step_claims = parse_step_claims(text, discourse)
         if step_claims is None:
             return None
         claims += step_claims
     return claims
 
 
-def is_aligned(question: str, trace: Trace) -> Label:
+def trace_pursues_question(question: str, trace: Trace) -> Label:
     """Return A: whether the trace pursues what the question asks for."""
-    target, claims = read_question(question), read_trace(trace)
+    target, claims = parse_question(question), parse_trace_claims(trace)
     if target is None or claims is None:
         return None
     main_line = AlignmentTracer(target).find_main_line(claims)
     return main_line[0] if main_line else None
 
 
-def closes(question: str, trace: Trace, answer: str) -> Label:
+def trace_establishes_answer(question: str, trace: Trace, answer: str) -> Label:
     """Return C for an aligned trace: whether its claims establish the answer."""
-    target, claims = read_question(question), read_trace(trace)
+    target, claims = parse_question(question), parse_trace_claims(trace)
     if target is None or claims is None:
         return None
     established = TracePremises(claims).derive_answers(target)
@@ -84,5 +88,5 @@ def closes(question: str, trace: Trace, answer: str) -> Label:
 
 def label_step_soundness(passages: Passages, trace: Trace) -> list[Label]:
     """Return J: whether each step is warranted by these passages."""
-    steps, _, _ = judge_steps(passages, trace)
+    steps, _, _ = judge_step_soundness(passages, trace)
     return [step.sound for step in steps]

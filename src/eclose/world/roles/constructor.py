@@ -11,23 +11,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.answers import contains_token_span, match_answer, normalize_answer
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.material_json import render_material
 from eclose.world.faulty.bad_replies import REPLY_DEFECTS, make_bad_reply
 from eclose.world.language import relations as rel
-from eclose.world.language.phrases import CommonDoer
-from eclose.world.language.questions import ChoiceQuestion, LookupQuestion, Target, read_question, write_question
+from eclose.world.language.phrases import PersonOfTwoDeeds
+from eclose.world.language.questions import (
+    ComparisonQuestion,
+    LookupQuestion,
+    Target,
+    parse_question,
+    verbalize_question,
+)
 from eclose.world.make import drafts
-from eclose.world.make.families import draw_new_values, find_near_targets
-from eclose.world.make.solve import solve
+from eclose.world.make.families import draw_replacement_values, find_near_questions
+from eclose.world.make.solve import solve_question
 from eclose.world.oracle import family_conditions as conditions
-from eclose.world.oracle.evidence import read_evidence
-from eclose.world.roles.verifier import convert_answer, convert_passages, read_request_material
+from eclose.world.oracle.evidence import parse_evidence_facts
+from eclose.world.roles.verifier import make_oracle_passages, make_oracle_response, parse_request_material
 from eclose.world.server.chat_requests import ScriptedReply
-from eclose.world.server.faults import hash_to_unit
+from eclose.world.server.faults import hash_to_unit_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
     from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
 
 
-def register_constructor(
+def register_constructor_handlers(
     registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0, defect: str | None = None
 ) -> None:
     """Register the constructor's handlers.
@@ -53,23 +59,23 @@ def register_constructor(
 
 
 def _answer(role: ConstructionRole, noise: float, seed: int, defect: str | None, request: ChatRequest) -> ScriptedReply:
-    material = read_request_material(role, request)
+    material = parse_request_material(role, request)
     # An objection is part of the material, so a repeated attempt draws anew.
     draw = request.draw(seed)
     shown_json = render_material(material)
-    target = read_question(material.question)
+    target = parse_question(material.question)
     if target is None:
         return ScriptedReply(_write_incomplete_reply(role, "The question cannot be read."))
-    passages = convert_passages(material.evidence)
-    gold = convert_answer(material.steps, material.answer) if hasattr(material, "steps") else None
-    case = drafts.ConstructionCase(
-        material.question, target, passages, material.support, gold, hash_rank(*draw, role, shown_json)
+    passages = make_oracle_passages(material.evidence)
+    gold = make_oracle_response(material.steps, material.answer) if hasattr(material, "steps") else None
+    case = drafts.ParsedConstructorInput(
+        material.question, target, passages, material.support, gold, hash_sort_key(*draw, role, shown_json)
     )
     candidate = _BUILDERS[role](case, material)
     if isinstance(candidate, str):
         return ScriptedReply(_write_incomplete_reply(role, candidate))
     kinds = [defect] if defect is not None and defect in REPLY_DEFECTS[role] else []
-    if defect is None and hash_to_unit("noise", *draw, role, shown_json) < noise:
+    if defect is None and hash_to_unit_interval("noise", *draw, role, shown_json) < noise:
         # One defect per reply: the first kind that the candidate admits.
         kinds = list(REPLY_DEFECTS[role])
         case.make_rng("defect").shuffle(kinds)
@@ -94,33 +100,33 @@ def _write_incomplete_reply(role: ConstructionRole, reason: str) -> drafts.Reply
 # The original response.
 
 
-def _build_target(case: drafts.ConstructionCase, material: Any) -> drafts.DraftAnswer | str:
-    if not conditions.is_warranted(case.question, case.passages, material.reference):
+def _build_target(case: drafts.ParsedConstructorInput, material: Any) -> drafts.DraftedResponse | str:
+    if not conditions.is_answer_warranted(case.question, case.passages, material.reference):
         return "The passages do not lead to the reference."
     # Solved on the support alone, so that every step is grounded in it (R_E of B.3).
     needed = tuple(case.passages[index] for index in case.support)
-    solution = solve(case.target, read_evidence(needed))
+    solution = solve_question(case.target, parse_evidence_facts(needed))
     if solution is None:
         return "The passages in the support lead to no single answer."
     moves = tuple(
         replace(move, passages=tuple(case.support[index] for index in move.passages)) for move in solution.moves
     )
-    draft = drafts.DraftAnswer(case.target, case.question, moves, material.reference, case.support)
-    labels, _ = conditions.check_target(case.question, case.passages, case.support, _reason_draft(case, draft))
+    draft = drafts.DraftedResponse(case.target, case.question, moves, material.reference, case.support)
+    labels, _ = conditions.check_target_response(case.question, case.passages, case.support, _reason_draft(case, draft))
     objection = next(labels.objections(ConstructionRole.VERIFY_TARGET), None)
     return draft if objection is None else f"What can be written does not hold: {objection}."
 
 
-def _reason_draft(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> conditions.ReasonedAnswer:
-    return conditions.ReasonedAnswer(
-        Trace.of(*(step["text"] for step in drafts.write_draft_steps(case, draft))), draft.answer
+def _reason_draft(case: drafts.ParsedConstructorInput, draft: drafts.DraftedResponse) -> conditions.ReasonedResponse:
+    return conditions.ReasonedResponse(
+        Trace.of(*(step["text"] for step in drafts.write_drafted_steps(case, draft))), draft.answer
     )
 
 
 # Edits of the evidence.
 
 
-def _build_variations(case: drafts.ConstructionCase, material: Any) -> list[drafts.EvidenceVariation] | str:
+def _build_variations(case: drafts.ParsedConstructorInput, material: Any) -> list[drafts.EvidenceVariation] | str:
     if case.derivation is None:
         return "The passages do not lead to a single answer."
     variations: list[drafts.EvidenceVariation] = []
@@ -143,94 +149,100 @@ def _from_both_ends(hops: list[EvidenceFact]) -> list[EvidenceFact]:
     return order
 
 
-def _find_variation(case: drafts.ConstructionCase, hop: EvidenceFact) -> drafts.EvidenceVariation | None:
+def _find_variation(case: drafts.ParsedConstructorInput, hop: EvidenceFact) -> drafts.EvidenceVariation | None:
     rng = case.make_rng("values", hop.subject, hop.relation)
-    for value in draw_new_values(case.passages, hop, rng):
+    for value in draw_replacement_values(case.passages, hop, rng):
         variation = drafts.make_variation(case, hop, value)
         if variation is not None and _passes_evidence_checks(case, variation):
             return variation
     return None
 
 
-def _passes_evidence_checks(case: drafts.ConstructionCase, variation: drafts.EvidenceVariation) -> bool:
+def _passes_evidence_checks(case: drafts.ParsedConstructorInput, variation: drafts.EvidenceVariation) -> bool:
     """Return whether all of appendix B.4 holds, the checks in code included."""
     gold, rewording = case.response, variation.rewording
     # Code refuses answers that its matcher cannot tell apart.
     if match_answer(variation.answer, gold.answer):
         return False
-    screened = conditions.screen_edit(
+    screened = conditions.screen_evidence_edit(
         case.question, case.passages, rewording.passage_index, rewording.passage, gold.answer, variation.answer
     )
     if any(screened.objections(ConstructionRole.SCREEN_EVIDENCE)):
         return False
     texts = (
         step["text"]
-        for step in drafts.write_reply_steps(
+        for step in drafts.write_numbered_steps(
             variation.moves, f"{case.seed}/steps", variation.earlier_steps, variation.first
         )
     )
-    new = conditions.ReasonedAnswer(Trace.of(*gold.trace.texts[: variation.first - 1], *texts), variation.answer)
+    new = conditions.ReasonedResponse(Trace.of(*gold.trace.texts[: variation.first - 1], *texts), variation.answer)
     after = conditions.replace_passage(case.passages, rewording.passage_index, rewording.passage)
-    checked = conditions.check_edit(case.question, case.passages, after, gold, new, variation.first - 1)
+    checked = conditions.check_evidence_switch(case.question, case.passages, after, gold, new, variation.first - 1)
     return not any(checked.objections(ConstructionRole.VERIFY_EVIDENCE))
 
 
 # The edit of the question.
 
 
-def _build_question(case: drafts.ConstructionCase, _: Any) -> drafts.DraftAnswer | str:
-    targets = [*find_near_targets(case.target, case.passages), *_further_targets(case)]
+def _build_question(case: drafts.ParsedConstructorInput, _: Any) -> drafts.DraftedResponse | str:
+    targets = [*find_near_questions(case.target, case.passages), *_further_targets(case)]
     case.make_rng("targets").shuffle(targets)
     for target in targets:
-        draft = drafts.draft_solution(case, target, write_question(target, case.make_rng("question")))
+        draft = drafts.draft_response(case, target, verbalize_question(target, case.make_rng("question")))
         # A single move would be a single-hop question.
         if draft is not None and len(draft.moves) > 1 and _passes_question_checks(case, draft):
             return draft
     return "No other question to these passages has a single other answer."
 
 
-def _further_targets(case: drafts.ConstructionCase) -> list[Target]:
+def _further_targets(case: drafts.ParsedConstructorInput) -> list[Target]:
     """Return targets beyond the near ones: facts about the person who did two things, another rival in a choice."""
     target = case.target
-    if isinstance(target, LookupQuestion) and isinstance(target.phrase.base, CommonDoer) and not target.phrase.path:
+    if (
+        isinstance(target, LookupQuestion)
+        and isinstance(target.phrase.base, PersonOfTwoDeeds)
+        and not target.phrase.path
+    ):
         people = [
             relation
             for relation in rel.RELATIONS
             if relation.subject == rel.PERSON and relation.single and relation is not rel.ALIAS
         ]
         return [LookupQuestion(target.phrase.then(relation)) for relation in people]
-    if isinstance(target, ChoiceQuestion):
+    if isinstance(target, ComparisonQuestion):
         rivals = [reading.name for reading in case.evidence.readings if reading.kind == target.kind]
         first_option = target.options[0]
         return [replace(target, options=(first_option, name)) for name in rivals if name not in target.options]
     return []
 
 
-def _passes_question_checks(case: drafts.ConstructionCase, draft: drafts.DraftAnswer) -> bool:
+def _passes_question_checks(case: drafts.ParsedConstructorInput, draft: drafts.DraftedResponse) -> bool:
     """Return whether all of appendix B.5 holds, the checks in code included."""
     gold, question = case.response, draft.question
     if match_answer(draft.answer, gold.answer) or _names_answer(draft, case.question):
         return False
-    screened = conditions.screen_question(case.question, question, case.passages, gold.answer, draft.answer)
+    screened = conditions.screen_question_edit(case.question, question, case.passages, gold.answer, draft.answer)
     if any(screened.objections(ConstructionRole.SCREEN_QUESTION)):
         return False
-    checked = conditions.check_question(case.question, question, case.passages, gold, _reason_draft(case, draft))
+    checked = conditions.check_question_switch(case.question, question, case.passages, gold, _reason_draft(case, draft))
     return not any(checked.objections(ConstructionRole.VERIFY_QUESTION))
 
 
-def _names_answer(draft: drafts.DraftAnswer, before: str) -> bool:
+def _names_answer(draft: drafts.DraftedResponse, before: str) -> bool:
     """Return whether the question contains its answer and the old question did not."""
     words = normalize_answer(draft.answer)
-    return contains_token_span(normalize_answer(draft.question), words) and not contains_token_span(normalize_answer(before), words)
+    return contains_token_span(normalize_answer(draft.question), words) and not contains_token_span(
+        normalize_answer(before), words
+    )
 
 
-_BUILDERS: Mapping[ConstructionRole, Callable[[drafts.ConstructionCase, Any], Any]] = {
+_BUILDERS: Mapping[ConstructionRole, Callable[[drafts.ParsedConstructorInput, Any], Any]] = {
     ConstructionRole.CONSTRUCT_TARGET: _build_target,
     ConstructionRole.CONSTRUCT_EVIDENCE: _build_variations,
     ConstructionRole.CONSTRUCT_QUESTION: _build_question,
 }
-_WRITERS: Mapping[ConstructionRole, Callable[[drafts.ConstructionCase, Any], drafts.ReplyFields]] = {
-    ConstructionRole.CONSTRUCT_TARGET: drafts.write_target_reply,
-    ConstructionRole.CONSTRUCT_EVIDENCE: drafts.write_variations_reply,
-    ConstructionRole.CONSTRUCT_QUESTION: drafts.write_question_reply,
+_WRITERS: Mapping[ConstructionRole, Callable[[drafts.ParsedConstructorInput, Any], drafts.ReplyFields]] = {
+    ConstructionRole.CONSTRUCT_TARGET: drafts.write_target_response_reply,
+    ConstructionRole.CONSTRUCT_EVIDENCE: drafts.write_evidence_edits_reply,
+    ConstructionRole.CONSTRUCT_QUESTION: drafts.write_question_edit_reply,
 }

@@ -11,21 +11,21 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from eclose.world.language.claims import Claim, FactClaim
-from eclose.world.language.phrases import write_phrase
-from eclose.world.language.questions import ChoiceQuestion, Target, read_question
-from eclose.world.language.values import read_answer_value
-from eclose.world.make.solve import write_answer
+from eclose.world.language.phrases import verbalize_phrase
+from eclose.world.language.questions import ComparisonQuestion, Target, parse_question
+from eclose.world.language.values import parse_answer_value
+from eclose.world.make.solve import verbalize_answer
 from eclose.world.oracle.alignment import AlignmentTracer
-from eclose.world.oracle.answer_equality import matches_value
+from eclose.world.oracle.answer_equality import answer_matches_value
 from eclose.world.oracle.closure import TracePremises
-from eclose.world.oracle.soundness import judge_steps
+from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:
     from eclose.core.instance import Passage
     from eclose.core.response import Trace
 
 
-def explain_target(question: str, trace: Trace) -> str | None:
+def describe_pursued_target(question: str, trace: Trace) -> str | None:
     """Return the target that a misaligned trace pursues; None for an aligned or unreadable one."""
     target, claims = _read(question, trace)
     main_line = AlignmentTracer(target).find_main_line(claims) if target and claims else None
@@ -33,28 +33,28 @@ def explain_target(question: str, trace: Trace) -> str | None:
         return None
     claim = main_line[1]
     # Seeded by the question: equal cases get equal words.
-    return write_phrase(claim.phrase, Random(question)) if isinstance(claim, FactClaim) else f"“{trace.texts[-1]}”"
+    return verbalize_phrase(claim.phrase, Random(question)) if isinstance(claim, FactClaim) else f"“{trace.texts[-1]}”"
 
 
-def explain_answer(question: str, trace: Trace, answer: str) -> str | None:
+def describe_established_answer(question: str, trace: Trace, answer: str) -> str | None:
     """Return the one answer that a trace establishes; None where there is none, or it is the submitted one."""
     target, claims = _read(question, trace)
     if target is None or not claims:
         return None
     premises = TracePremises(claims)
     established = premises.derive_answers(target)
-    if len(established) != 1 or matches_value(premises.resolve_name(read_answer_value(answer)), established[0]):
+    if len(established) != 1 or answer_matches_value(premises.resolve_name(parse_answer_value(answer)), established[0]):
         return None
-    return write_answer(target, established[0], Random(question))
+    return verbalize_answer(target, established[0], Random(question))
 
 
-def find_quote(passage: Passage, trace: Trace, number: int) -> str:
+def find_supporting_quote(passage: Passage, trace: Trace, number: int) -> str:
     """Return the sentence of a passage that alone supports a step; the whole passage where it takes more."""
     # No name of the world contains a full stop, so every ". " ends a sentence.
     for sentence in passage.text.split(". "):
         quote = f"{sentence.removesuffix('.')}."
         # The step is judged again on the single sentence.
-        steps, _, _ = judge_steps((replace(passage, text=quote),), trace)
+        steps, _, _ = judge_step_soundness((replace(passage, text=quote),), trace)
         if steps[number].sound:
             return quote
     return passage.text
@@ -62,7 +62,7 @@ def find_quote(passage: Passage, trace: Trace, number: int) -> str:
 
 def _read(question: str, trace: Trace) -> tuple[Target | None, list[Claim]]:
     """Return the question's target and the claims; no claims where a step cannot be read."""
-    target = read_question(question)
-    options = target.options if isinstance(target, ChoiceQuestion) else ()
-    _, claims, unread = judge_steps((), trace, options)
+    target = parse_question(question)
+    options = target.options if isinstance(target, ComparisonQuestion) else ()
+    _, claims, unread = judge_step_soundness((), trace, options)
     return target, [] if unread else claims

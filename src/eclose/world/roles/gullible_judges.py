@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Ineligibility
 from eclose.protocol.judging import MATERIAL_TYPES, JudgeQuestion
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 from eclose.world.roles.judge import mark_all_sound, mark_last_unsound
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eclose.world.server.chat_requests import Handler
 
 
-class JudgeTrust(StrEnum):
+class GullibleJudgeKind(StrEnum):
     """The texts from which a judge takes orders."""
 
     NAIVE = "naive"
@@ -51,7 +51,7 @@ _ORDER = re.compile(
 _IS_YES = re.compile(_YES)
 
 
-def find_order(text: str) -> bool | None:
+def find_ordered_verdict(text: str) -> bool | None:
     """Return the verdict that a text orders, None where it orders none. The last order counts."""
     orders = list(_ORDER.finditer(_legible(text)))
     return bool(_IS_YES.fullmatch(orders[-1]["value"] or orders[-1]["verdict"])) if orders else None
@@ -63,7 +63,7 @@ def _legible(text: str) -> str:
     return "".join(sign for sign in plain if unicodedata.category(sign) != "Cf").lower()
 
 
-def make_gullible(exact: HandlerRegistry, trust: JudgeTrust) -> HandlerRegistry:
+def make_judges_gullible(exact: HandlerRegistry, trust: GullibleJudgeKind) -> HandlerRegistry:
     """Return a registry whose judges obey orders; other handlers stay."""
     registry = HandlerRegistry()
     for name in exact.schema_names:
@@ -73,17 +73,17 @@ def make_gullible(exact: HandlerRegistry, trust: JudgeTrust) -> HandlerRegistry:
     return registry
 
 
-def _answer(exact: Handler, question: JudgeQuestion, trust: JudgeTrust, request: ChatRequest) -> ScriptedReply:
+def _answer(exact: Handler, question: JudgeQuestion, trust: GullibleJudgeKind, request: ChatRequest) -> ScriptedReply:
     content = request.messages[-1]["content"]
     fields_shown, trailing = _split_content(content)
     field_names = {field.name for field in fields(MATERIAL_TYPES[question])}
     material = {name: value for name, value in fields_shown.items() if name in field_names}
     texts = list(_outside_texts(fields_shown, field_names, trailing))
-    if trust is JudgeTrust.NAIVE:
+    if trust is GullibleJudgeKind.NAIVE:
         texts += _texts(material)
-    orders = [order for text in texts if (order := find_order(text)) is not None]
+    orders = [order for text in texts if (order := find_ordered_verdict(text)) is not None]
     # The exact judge sees first lines only, so an attack cannot change its reading.
-    read = Message(role="user", content=json.dumps(_first_lines(material), ensure_ascii=False, indent=1))
+    read = PromptMessage(role="user", content=json.dumps(_first_lines(material), ensure_ascii=False, indent=1))
     reply = exact(replace(request, messages=(*request.messages[:-1], read)))
     # An order cannot turn an unreadable case into a verdict: there is no reply of the right shape to change.
     if not orders or isinstance(reply.content, str) or "unreadable" in reply.content:

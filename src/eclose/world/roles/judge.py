@@ -22,15 +22,15 @@ from eclose.protocol.judging import (
     NOT_SUBSTANTIVE,
     SOUND,
     JudgeQuestion,
-    encode_step,
-    restrict_material,
+    encode_step_judgment,
+    restrict_joint_material,
 )
 from eclose.protocol.material_json import parse_material, render_material
-from eclose.world.oracle.answer_equality import is_correct
-from eclose.world.oracle.judge import judge
-from eclose.world.oracle.view_relations import find_answers
+from eclose.world.oracle.answer_equality import is_correct_answer
+from eclose.world.oracle.judge import judge_by_oracle
+from eclose.world.oracle.view_relations import find_warranted_answers
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
-from eclose.world.server.faults import hash_to_unit
+from eclose.world.server.faults import hash_to_unit_interval
 
 JudgedFields: TypeAlias = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ CANNOT_READ = "cannot read this"
 _ID = "material"
 
 
-def register_judge(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
+def register_judge_handlers(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
     """Register the judge's handlers; ``noise`` is the rate at which it errs."""
     if not 0 <= noise <= 1:
         raise SettingError("the judge's error rate must be between 0 and 1 (--judge-noise).")
@@ -69,13 +69,13 @@ def _parts(request: ChatRequest) -> list[JudgeQuestion]:
 
 def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
     """Judge one question from its own material; with noise, sometimes return the opposite."""
-    if isinstance(material, disclosure.JointMaterial):
-        material = restrict_material(material, question)
+    if isinstance(material, disclosure.JointJudgeMaterial):
+        material = restrict_joint_material(material, question)
     labels = _HANDLERS[question](material)
     if labels is None:
         return None
     # Drawn from the material alone: an error on a case recurs on every request, unless the request's seed changes.
-    errs = hash_to_unit("noise", *draw, question, render_material(material)) < noise
+    errs = hash_to_unit_interval("noise", *draw, question, render_material(material)) < noise
     return _invert(labels) if errs else dict(labels)
 
 
@@ -128,36 +128,39 @@ def _response(material: Any) -> Response:
 
 
 def _soundness(material: disclosure.SoundnessMaterial) -> JudgedFields | None:
-    steps = judge(_instance(material), _response(material)).steps
+    steps = judge_by_oracle(_instance(material), _response(material)).steps
     if any(step.substantive is None or (step.substantive and step.sound is None) for step in steps):
         return None
     return {
-        "steps": {str(shown_step.id): encode_step(step) for shown_step, step in zip(material.steps, steps, strict=True)}
+        "steps": {
+            str(shown_step.id): encode_step_judgment(step)
+            for shown_step, step in zip(material.steps, steps, strict=True)
+        }
     }
 
 
 def _alignment(material: disclosure.AlignmentMaterial) -> JudgedFields | None:
-    label = judge(_instance(material), _response(material)).aligned
+    label = judge_by_oracle(_instance(material), _response(material)).aligned
     return None if label is None else {"reason": "", "pursued": "", "aligned": label}
 
 
 def _closure(material: disclosure.ClosureMaterial) -> JudgedFields | None:
-    label = judge(_instance(material), _response(material)).closed
+    label = judge_by_oracle(_instance(material), _response(material)).closed
     return None if label is None else {"reason": "", "established": None, "closed": label}
 
 
 def _completeness(material: disclosure.CompletenessMaterial) -> JudgedFields | None:
-    label = judge(_instance(material), _response(material)).complete
+    label = judge_by_oracle(_instance(material), _response(material)).complete
     return None if label is None else {"reason": "", "missing": None, "complete": label}
 
 
 def _correctness(material: disclosure.CorrectnessMaterial) -> JudgedFields | None:
-    label = is_correct(material.answer, (material.reference, *material.aliases))
+    label = is_correct_answer(material.answer, (material.reference, *material.aliases))
     return None if label is None else {"reason": "", "correct": label}
 
 
 def _sufficiency(material: disclosure.SufficiencyMaterial) -> JudgedFields | None:
-    values = find_answers(material.question, _instance(material).evidence)
+    values = find_warranted_answers(material.question, _instance(material).evidence)
     if values is None:
         return None
     answer = values[0] if len(values) == 1 else None
@@ -165,7 +168,7 @@ def _sufficiency(material: disclosure.SufficiencyMaterial) -> JudgedFields | Non
 
 
 def _eligibility(material: disclosure.EligibilityMaterial) -> JudgedFields:
-    values = find_answers(material.question, _instance(material).evidence)
+    values = find_warranted_answers(material.question, _instance(material).evidence)
     code: Ineligibility | None = None
     if values is None:
         code = Ineligibility.ILL_POSED
@@ -173,7 +176,7 @@ def _eligibility(material: disclosure.EligibilityMaterial) -> JudgedFields:
         code = Ineligibility.MISSING_EVIDENCE
     elif len(values) > 1:
         code = Ineligibility.UNDERDETERMINED
-    elif is_correct(values[0], (material.reference, *material.aliases)) is False:
+    elif is_correct_answer(values[0], (material.reference, *material.aliases)) is False:
         code = Ineligibility.INCOMPATIBLE_REFERENCE
     return {"reason": "", "eligible": code is None, "code": code}
 

@@ -14,16 +14,16 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.errors import SettingError
-from eclose.protocol.response_prompt import parse_input
+from eclose.protocol.response_prompt import parse_question_message
 from eclose.world.faulty.broken_responses import BrokenResponse, FailureImpact, FailurePlan, break_response
-from eclose.world.language.questions import read_question
+from eclose.world.language.questions import parse_question
 from eclose.world.make.instances import WorldItem
-from eclose.world.make.solve import solve
-from eclose.world.oracle.evidence import read_evidence
-from eclose.world.roles.constructor import register_constructor
-from eclose.world.roles.gullible_judges import JudgeTrust, make_gullible
-from eclose.world.roles.judge import register_judge
-from eclose.world.roles.verifier import register_verifier
+from eclose.world.make.solve import solve_question
+from eclose.world.oracle.evidence import parse_evidence_facts
+from eclose.world.roles.constructor import register_constructor_handlers
+from eclose.world.roles.gullible_judges import GullibleJudgeKind, make_judges_gullible
+from eclose.world.roles.judge import register_judge_handlers
+from eclose.world.roles.verifier import register_verifier_handlers
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
 
 PLANS_BY_NAME: dict[str, tuple[FailurePlan, ...]] = {
@@ -37,7 +37,7 @@ PLANS_BY_NAME: dict[str, tuple[FailurePlan, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class FailureRates:
+class ModelFailureRates:
     """Rates at which the model fails, by name of the failure."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -60,12 +60,12 @@ class FailureRates:
         return None
 
 
-def build_world_registry(
-    failures: FailureRates | None = None,
+def build_world_handlers(
+    failures: ModelFailureRates | None = None,
     seed: int = 0,
     *,
     judge_noise: float = 0.0,
-    judge_trust: JudgeTrust | None = None,
+    judge_trust: GullibleJudgeKind | None = None,
     constructor_noise: float = 0.0,
     verifier_noise: float = 0.0,
 ) -> HandlerRegistry:
@@ -74,36 +74,36 @@ def build_world_registry(
     ``judge_trust`` makes the judge obey orders in the texts it is shown; by default it ignores them.
     """
     registry = HandlerRegistry()
-    register_judge(registry, noise=judge_noise, seed=seed)
+    register_judge_handlers(registry, noise=judge_noise, seed=seed)
     # Wrapped before the other roles register: only judges obey orders.
     if judge_trust is not None:
-        registry = make_gullible(registry, judge_trust)
-    register_constructor(registry, noise=constructor_noise, seed=seed)
-    register_verifier(registry, noise=verifier_noise, seed=seed)
-    registry.register(None, lambda request: generate_reply(request, failures or FailureRates(), seed))
+        registry = make_judges_gullible(registry, judge_trust)
+    register_constructor_handlers(registry, noise=constructor_noise, seed=seed)
+    register_verifier_handlers(registry, noise=verifier_noise, seed=seed)
+    registry.register(None, lambda request: generate_answer_reply(request, failures or ModelFailureRates(), seed))
     return registry
 
 
-def generate_reply(request: ChatRequest, failures: FailureRates, seed: int) -> ScriptedReply:
+def generate_answer_reply(request: ChatRequest, failures: ModelFailureRates, seed: int) -> ScriptedReply:
     """Reply to the question in the last message; equal requests get equal replies."""
-    parsed = parse_input(request.messages[-1]["content"])
+    parsed = parse_question_message(request.messages[-1]["content"])
     if parsed is None:
         raise BadRequest("the last message is not a question with passages as the response prompt writes them")
     question, passages = parsed
-    target = read_question(question)
-    solution = solve(target, read_evidence(passages)) if target is not None else None
+    target = parse_question(question)
+    solution = solve_question(target, parse_evidence_facts(passages)) if target is not None else None
     if target is None or solution is None:
         # The question is outside the grammar or has no single answer: abstain, as a model would.
         return ScriptedReply("1. Let us read the passages.\nFinal answer: not determined")
     # The key covers all the model sees, so a replica draws anew.
     draw = f"{seed}/{request.key}"
     item = WorldItem(Instance(request.key, question, passages), target, solution, None, (), draw, ())
-    completion = break_item_response(item, failures).response.completion
+    completion = break_response_at_rates(item, failures).response.completion
     assert completion is not None
     return ScriptedReply(completion)
 
 
-def break_item_response(item: WorldItem, failures: FailureRates) -> BrokenResponse:
+def break_response_at_rates(item: WorldItem, failures: ModelFailureRates) -> BrokenResponse:
     """Break the item's response at the given rates.
 
     Where the item does not admit the drawn failure, the response stays reliable; ``requested`` names the failure.

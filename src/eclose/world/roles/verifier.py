@@ -18,10 +18,10 @@ from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS, find_ob
 from eclose.protocol.construction import MATERIAL_TYPES, ConstructionRole
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, parse_material, render_material
 from eclose.world.oracle import family_conditions as conditions
-from eclose.world.oracle.soundness import judge_steps
+from eclose.world.oracle.soundness import judge_step_soundness
 from eclose.world.roles.judge import CANNOT_READ
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
-from eclose.world.server.faults import hash_to_unit
+from eclose.world.server.faults import hash_to_unit_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ReplyFields: TypeAlias = dict[str, Any]
 
 
-def register_verifier(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
+def register_verifier_handlers(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:
     """Register the verifier's handlers; ``noise`` is the rate at which it errs."""
     if not 0 <= noise <= 1:
         raise SettingError("the verifier's error rate must be between 0 and 1 (--verifier-noise).")
@@ -40,19 +40,19 @@ def register_verifier(registry: HandlerRegistry, *, noise: float = 0.0, seed: in
 
 
 def _answer(role: ConstructionRole, noise: float, seed: int, request: ChatRequest) -> ScriptedReply:
-    material = read_request_material(role, request)
+    material = parse_request_material(role, request)
     fields = _HANDLERS[role](material)
     if fields is None:
         return ScriptedReply({"unreadable": CANNOT_READ})
     # Drawn from the material alone: an error on a candidate recurs, unless the request's seed changes.
     draw = request.draw(seed)
     shown_json = render_material(material)
-    if hash_to_unit("noise", *draw, role, shown_json) < noise:
-        fields = _invert(role, fields, hash_to_unit("field", *draw, role, shown_json), material)
+    if hash_to_unit_interval("noise", *draw, role, shown_json) < noise:
+        fields = _invert(role, fields, hash_to_unit_interval("field", *draw, role, shown_json), material)
     return ScriptedReply(fields)
 
 
-def read_request_material(role: ConstructionRole, request: ChatRequest) -> Any:
+def parse_request_material(role: ConstructionRole, request: ChatRequest) -> Any:
     """Return the material of a request; raise ``BadRequest`` for indices outside the passages."""
     try:
         material = parse_material(MATERIAL_TYPES[role], request.messages[-1]["content"])
@@ -65,7 +65,7 @@ def read_request_material(role: ConstructionRole, request: ChatRequest) -> Any:
     return material
 
 
-def convert_passages(evidence: tuple[DisclosedPassage, ...]) -> tuple[Passage, ...]:
+def make_oracle_passages(evidence: tuple[DisclosedPassage, ...]) -> tuple[Passage, ...]:
     """Return passages as the oracle reads them; their ids are their indices."""
     return tuple(_convert_passage(passage) for passage in evidence)
 
@@ -74,30 +74,30 @@ def _convert_passage(shown_passage: DisclosedPassage) -> Passage:
     return Passage(str(shown_passage.index), shown_passage.title, shown_passage.text)
 
 
-def convert_answer(steps: tuple[DisclosedStep, ...], answer: str) -> conditions.ReasonedAnswer:
+def make_oracle_response(steps: tuple[DisclosedStep, ...], answer: str) -> conditions.ReasonedResponse:
     """Return a response as it is shown."""
-    return conditions.ReasonedAnswer(Trace.of(*(step.text for step in steps)), answer)
+    return conditions.ReasonedResponse(Trace.of(*(step.text for step in steps)), answer)
 
 
 # One reply per role; None where a text cannot be read.
 
 
-def _seed(material: materials.SeedScreen) -> ReplyFields | None:
+def _seed(material: materials.SourceScreenMaterial) -> ReplyFields | None:
     accepted = (material.reference, *material.aliases)
-    screening = conditions.screen_source(material.question, convert_passages(material.evidence), accepted)
+    screening = conditions.screen_source(material.question, make_oracle_passages(material.evidence), accepted)
     if not screening.conditions.readable:
         return None
     return {**_nest_labels(screening.conditions), "support": list(screening.support), "defect": screening.defect}
 
 
-def _target(material: materials.TargetCheck) -> ReplyFields | None:
-    passages, response = convert_passages(material.evidence), convert_answer(material.steps, material.answer)
-    labels, outside = conditions.check_target(material.question, passages, material.support, response)
+def _target(material: materials.TargetCheckMaterial) -> ReplyFields | None:
+    passages, response = make_oracle_passages(material.evidence), make_oracle_response(material.steps, material.answer)
+    labels, outside = conditions.check_target_response(material.question, passages, material.support, response)
     if not labels.readable:
         return None
     fields = _nest_labels(labels)
-    inside, _, _ = judge_steps(tuple(passages[index] for index in material.support), response.trace)
-    steps, _, _ = judge_steps(passages, response.trace)
+    inside, _, _ = judge_step_soundness(tuple(passages[index] for index in material.support), response.trace)
+    steps, _, _ = judge_step_soundness(passages, response.trace)
     # Grounding of each step: passages inside the support, outside it, or earlier steps.
     for entry, inside_step, step in zip(fields[SOUNDNESS]["steps"], inside, steps, strict=True):
         number = entry["id"]
@@ -116,34 +116,38 @@ def _target(material: materials.TargetCheck) -> ReplyFields | None:
     return fields
 
 
-def _edit_screen(material: materials.EvidenceScreen) -> ReplyFields | None:
-    before, edited = convert_passages(material.evidence), _convert_passage(material.edited)
+def _edit_screen(material: materials.EvidenceScreenMaterial) -> ReplyFields | None:
+    before, edited = make_oracle_passages(material.evidence), _convert_passage(material.edited)
     answers = material.answer, material.edited_answer
     return _reply_if_readable(
-        conditions.screen_edit(material.question, before, material.edited.index, edited, *answers)
+        conditions.screen_evidence_edit(material.question, before, material.edited.index, edited, *answers)
     )
 
 
-def _edit_check(material: materials.EvidenceCheck) -> ReplyFields | None:
-    before = convert_passages(material.evidence)
+def _edit_check(material: materials.EvidenceCheckMaterial) -> ReplyFields | None:
+    before = make_oracle_passages(material.evidence)
     after = conditions.replace_passage(before, material.edited.index, _convert_passage(material.edited))
-    gold = convert_answer(material.steps, material.answer)
-    new = convert_answer(material.edited_steps, material.edited_answer)
-    return _reply_if_readable(conditions.check_edit(material.question, before, after, gold, new, material.first - 1))
+    gold = make_oracle_response(material.steps, material.answer)
+    new = make_oracle_response(material.edited_steps, material.edited_answer)
+    return _reply_if_readable(
+        conditions.check_evidence_switch(material.question, before, after, gold, new, material.first - 1)
+    )
 
 
-def _question_screen(material: materials.QuestionScreen) -> ReplyFields | None:
+def _question_screen(material: materials.QuestionScreenMaterial) -> ReplyFields | None:
     questions = material.question, material.edited_question
     answers = material.answer, material.edited_answer
-    return _reply_if_readable(conditions.screen_question(*questions, convert_passages(material.evidence), *answers))
-
-
-def _question_check(material: materials.QuestionCheck) -> ReplyFields | None:
-    gold = convert_answer(material.steps, material.answer)
-    new = convert_answer(material.edited_steps, material.edited_answer)
-    passages = convert_passages(material.evidence)
     return _reply_if_readable(
-        conditions.check_question(material.question, material.edited_question, passages, gold, new)
+        conditions.screen_question_edit(*questions, make_oracle_passages(material.evidence), *answers)
+    )
+
+
+def _question_check(material: materials.QuestionCheckMaterial) -> ReplyFields | None:
+    gold = make_oracle_response(material.steps, material.answer)
+    new = make_oracle_response(material.edited_steps, material.edited_answer)
+    passages = make_oracle_passages(material.evidence)
+    return _reply_if_readable(
+        conditions.check_question_switch(material.question, material.edited_question, passages, gold, new)
     )
 
 
@@ -157,11 +161,11 @@ _HANDLERS: Mapping[ConstructionRole, Callable[[Any], ReplyFields | None]] = {
 }
 
 
-def _reply_if_readable(labels: conditions.ConditionLabels) -> ReplyFields | None:
+def _reply_if_readable(labels: conditions.CandidateLabels) -> ReplyFields | None:
     return _nest_labels(labels) if labels.readable else None
 
 
-def _nest_labels(labels: conditions.ConditionLabels) -> ReplyFields:
+def _nest_labels(labels: conditions.CandidateLabels) -> ReplyFields:
     """Return the labels in the shape of a reply."""
     fields: ReplyFields = {}
     if labels.steps is not None:

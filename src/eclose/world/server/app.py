@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import SettingError, UserError
 from eclose.world.server import send_body, wire
 from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
-from eclose.world.server.bill import Bill, BillLine
+from eclose.world.server.bill import BillLine, ServerBill
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
-from eclose.world.server.faults import Fault, ServerBehaviour
-from eclose.world.server.forecast_habits import MODEL, register_world_habits
+from eclose.world.server.faults import ServerBehaviour, ServerFault
+from eclose.world.server.forecast_habits import MODEL, register_world_writing_habits
 
 try:
     from aiohttp import web
@@ -47,13 +47,13 @@ _ENDPOINTS = "POST /v1/chat/completions, /v1/files, /v1/batches, GET /v1/models,
 _POLL_SECONDS = 0.05
 """Seconds between two checks whether a client is still connected."""
 _STATUS = {
-    Fault.SERVER_ERROR: (500, "The server had an error while processing your request."),
-    Fault.UNAVAILABLE: (503, "The engine is currently overloaded, please try again later."),
+    ServerFault.SERVER_ERROR: (500, "The server had an error while processing your request."),
+    ServerFault.UNAVAILABLE: (503, "The engine is currently overloaded, please try again later."),
 }
 _PAGES = {
-    Fault.BAD_GATEWAY: (502, "502 Bad Gateway"),
-    Fault.GZIP_PAGE: (502, "502 Bad Gateway"),
-    Fault.HTML: (200, "Sign in"),
+    ServerFault.BAD_GATEWAY: (502, "502 Bad Gateway"),
+    ServerFault.GZIP_PAGE: (502, "502 Bad Gateway"),
+    ServerFault.HTML: (200, "Sign in"),
 }
 
 _log = logging.getLogger(__name__)
@@ -67,15 +67,15 @@ class ModelServer:
     ) -> None:
         self.base_url = ""
         """Where clients find it, with ``/v1``."""
-        self.outage: Fault | None = None
+        self.outage: ServerFault | None = None
         """What happens to every request from now on, whatever the behaviour says; None for no outage."""
         self._registry = registry
         self._behaviour = behaviour
-        self._bill = Bill()
+        self._bill = ServerBill()
         self._batch_endpoints = BatchEndpoints(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
         self._in_flight = 0
         # Forecasts in this process then count this server's tokens as it bills them.
-        register_world_habits()
+        register_world_writing_habits()
         self._stopping = asyncio.Event()
 
     def bill(self, *, keys: bool = True) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class ModelServer:
 
     def reset_bill(self) -> None:
         """Start a new bill and count attempts from 1 again. Requests under way end on the old bill."""
-        self._bill = Bill()
+        self._bill = ServerBill()
 
     def application(self) -> web.Application:
         """Return the application with its routes."""
@@ -151,7 +151,7 @@ class ModelServer:
         fault = self.outage or self._behaviour.draw_fault(key, attempt)
         if fault is not None:
             call.line.faulted[fault] += 1
-        if fault is Fault.RATE_LIMIT:
+        if fault is ServerFault.RATE_LIMIT:
             return self._reject_busy(call.line)
         # A rate-limited request is rejected at once, all others wait.
         if delay := self._behaviour.draw_delay(key, attempt):
@@ -170,7 +170,7 @@ class ModelServer:
             429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded", headers={"Retry-After": after}
         )
 
-    async def _fail(self, fault: Fault, request: web.Request) -> web.StreamResponse:
+    async def _fail(self, fault: ServerFault, request: web.Request) -> web.StreamResponse:
         """Send a fault in which the model has no part."""
         if fault in _STATUS:
             status, message = _STATUS[fault]
@@ -178,12 +178,12 @@ class ModelServer:
         if fault in _PAGES:
             status, title = _PAGES[fault]
             page = web.Response(status=status, text=_PAGE.format(title), content_type="text/html")
-            if fault is Fault.GZIP_PAGE:
+            if fault is ServerFault.GZIP_PAGE:
                 page.enable_compression(web.ContentCoding.gzip)
             return page
-        if fault is Fault.HANG:
+        if fault is ServerFault.HANG:
             await self._hang(request)
-        send_body.disconnect(request)
+        send_body.close_connection(request)
         return web.Response()
 
     async def _hang(self, request: web.Request) -> None:
@@ -199,7 +199,7 @@ class ModelServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
-    async def _reply(self, fault: Fault | None, call: _Attempt) -> web.StreamResponse:
+    async def _reply(self, fault: ServerFault | None, call: _Attempt) -> web.StreamResponse:
         """Let the model answer; from here on the reply is paid."""
         try:
             body = self._body(fault, call)
@@ -215,13 +215,15 @@ class ModelServer:
         # Charged before sending: a client that leaves still pays.
         call.line.pay(body.prompt_tokens, body.completion_tokens)
         headers = {"X-Request-Id": f"{call.chat_request.key}/{call.attempt}", "Content-Type": body.content_type}
-        return await send_body.send_body(fault, call.request, body.data, headers, self._behaviour, self._stopping)
+        return await send_body.send_body_with_fault(
+            fault, call.request, body.data, headers, self._behaviour, self._stopping
+        )
 
-    def _body(self, fault: Fault | None, call: _Attempt) -> wire.ReplyBody:
+    def _body(self, fault: ServerFault | None, call: _Attempt) -> wire.ReplyBody:
         reply = self._behaviour.flip_labels(call.handler(call.chat_request), call.chat_request.key)
         if fault is not None:
             reply = self._behaviour.break_content(reply, fault, call.chat_request.key, call.attempt)
-        return wire.write_completion(call.chat_request, reply)
+        return wire.encode_completion(call.chat_request, reply)
 
 
 class _Attempt:
@@ -258,7 +260,7 @@ def _error(
     param: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> web.Response:
-    body = wire.write_error(message, kind=kind, code=code, param=param)
+    body = wire.encode_error_body(message, kind=kind, code=code, param=param)
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
@@ -267,7 +269,7 @@ def _is_disconnected(request: web.Request) -> bool:
 
 
 @asynccontextmanager
-async def serve(
+async def open_model_server(
     registry: HandlerRegistry,
     behaviour: ServerBehaviour | None = None,
     *,
@@ -312,12 +314,12 @@ async def _listen(runner: web.AppRunner, address: str, port: int) -> None:
         raise SettingError(f"cannot listen at {address} port {port}: {error}. Use port 0 for any free one.") from error
 
 
-class ServerThread:
+class ModelServerThread:
     """A server in a thread of its own, for tests, notebooks and synchronous code.
 
     ::
 
-        with ServerThread(registry) as server:
+        with ModelServerThread(registry) as server:
             client = OpenAI(base_url=server.base_url, api_key="none")
     """
 
@@ -330,10 +332,10 @@ class ServerThread:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self._serving = serve(registry, behaviour, batches=batches, host=host, port=port)
+        self._serving = open_model_server(registry, behaviour, batches=batches, host=host, port=port)
         self._server: ModelServer | None = None
 
-    def __enter__(self) -> ServerThread:
+    def __enter__(self) -> ModelServerThread:
         """Start the server; errors of the address are raised here, not in the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="eclose-world-server", daemon=True)
@@ -380,7 +382,7 @@ class ServerThread:
         return asyncio.run_coroutine_threadsafe(read(), self._loop).result()
 
 
-def run_server(
+def run_model_server(
     registry: HandlerRegistry, behaviour: ServerBehaviour | None = None, *, host: str = "127.0.0.1", port: int = 0
 ) -> None:
     """Serve until SIGTERM or SIGINT. When ready, print one line with the URL to standard output."""
@@ -393,7 +395,7 @@ async def _run(registry: HandlerRegistry, behaviour: ServerBehaviour | None, hos
         # Where loops take no signals (Windows), Ctrl+C still raises KeyboardInterrupt.
         with suppress(NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serve(registry, behaviour, host=host, port=port) as server:
+    async with open_model_server(registry, behaviour, host=host, port=port) as server:
         sys.stdout.write(f"serving {server.base_url}\n")
         sys.stdout.flush()
         await stop.wait()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from eclose.errors import SettingError, UserError
 from eclose.world.server import wire
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 try:
     from aiohttp import BodyPartReader, web
@@ -26,7 +26,7 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from eclose.world.server.bill import Bill
+    from eclose.world.server.bill import ServerBill
     from eclose.world.server.chat_requests import HandlerRegistry
 
 ENDPOINT = "/v1/chat/completions"
@@ -112,7 +112,11 @@ class BatchEndpoints:
     """Files and batches of one server, answered and billed as its chat requests are."""
 
     def __init__(
-        self, registry: HandlerRegistry, behaviour: ServerBehaviour, bill: Callable[[], Bill], batches: BatchBehaviour
+        self,
+        registry: HandlerRegistry,
+        behaviour: ServerBehaviour,
+        bill: Callable[[], ServerBill],
+        batches: BatchBehaviour,
     ) -> None:
         self._registry = registry
         self._behaviour = behaviour
@@ -231,13 +235,15 @@ class BatchEndpoints:
         if fault is not None:
             line.faulted[fault] += 1
             if not fault.paid:
-                return (429 if fault is Fault.RATE_LIMIT else 500), wire.write_error(str(fault), kind="server_error")
+                return (429 if fault is ServerFault.RATE_LIMIT else 500), wire.encode_error_body(
+                    str(fault), kind="server_error"
+                )
         try:
             reply = self._behaviour.flip_labels(handler(chat_request), chat_request.key)
             reply = (
                 reply if fault is None else self._behaviour.break_content(reply, fault, chat_request.key, line.attempts)
             )
-            encoded = wire.write_completion(chat_request, reply)
+            encoded = wire.encode_completion(chat_request, reply)
         except BadRequest as problem:
             line.errors += 1
             return 400, _problem_body(problem)
@@ -317,9 +323,9 @@ def _result(batch: _Batch, line: dict[str, Any], status: int, body: bytes) -> di
 
 
 def _problem_body(problem: BadRequest) -> bytes:
-    return wire.write_error(str(problem), kind="invalid_request_error", code=problem.code, param=problem.param)
+    return wire.encode_error_body(str(problem), kind="invalid_request_error", code=problem.code, param=problem.param)
 
 
 def _refuse(status: int, message: str, param: str | None = None) -> web.Response:
-    body = wire.write_error(message, kind="invalid_request_error", param=param)
+    body = wire.encode_error_body(message, kind="invalid_request_error", param=param)
     return web.Response(status=status, body=body, content_type="application/json")

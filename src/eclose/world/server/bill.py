@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from eclose.world.server.faults import Fault
+from eclose.world.server.faults import ServerFault
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class BillLine:
     """Received again before the Retry-After of the last 429 was over."""
     errors: int = 0
     """The handler raised an error or returned a reply that cannot be sent."""
-    faulted: Counter[Fault] = field(default_factory=Counter)
+    faulted: Counter[ServerFault] = field(default_factory=Counter)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     not_before: float = 0.0
@@ -58,7 +58,7 @@ _COUNTS = ("received", "paid", "busy", "early", "errors", "prompt_tokens", "comp
 
 
 @dataclass(slots=True)
-class Bill:
+class ServerBill:
     """All requests since the server started or its bill was reset."""
 
     lines: dict[str, BillLine] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Bill:
 
     def _totals(self) -> dict[str, Any]:
         lines = self.lines.values()
-        faulted: Counter[Fault] = Counter()
+        faulted: Counter[ServerFault] = Counter()
         for line in lines:
             faulted.update(line.faulted)
         totals = {name: sum(getattr(line, name) for line in lines) for name in _COUNTS}
@@ -95,5 +95,5 @@ class Bill:
         }
 
 
-def _plain(counts: Counter[Fault]) -> dict[str, int]:
+def _plain(counts: Counter[ServerFault]) -> dict[str, int]:
     return {str(fault): count for fault, count in sorted(counts.items())}

@@ -12,7 +12,7 @@ from typing import Any, Never, TypeAlias
 
 from eclose.core.identity import content_hash
 from eclose.errors import UserError
-from eclose.protocol.prompts import Message
+from eclose.protocol.prompts import PromptMessage
 
 # Fields that do not change the question to the model. Of the metadata only `replica` counts.
 _TRANSPORT_ONLY = frozenset(
@@ -59,7 +59,7 @@ class ChatRequest:
     key: str
     """See :func:`compute_request_key`; the seed of a handler's random choices."""
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     schema_name: str | None
     """Name of the requested structured reply; None for plain text."""
     schema: Mapping[str, Any] | None
@@ -222,12 +222,12 @@ def _forced_tool(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return functions[0]
 
 
-def _messages(value: object) -> tuple[Message, ...]:
+def _messages(value: object) -> tuple[PromptMessage, ...]:
     turns = _objects(value, "messages")
     if not turns:
         raise BadRequest("messages must not be empty.", param="messages")
     return tuple(
-        Message(role=_text(turn, "role", inside="messages."), content=_join_content(turn.get("content")))
+        PromptMessage(role=_text(turn, "role", inside="messages."), content=_join_content(turn.get("content")))
         for turn in turns
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from eclose.core.identity import hash_rank
+from eclose.core.identity import hash_sort_key
 from eclose.errors import SettingError
 from eclose.world.server.chat_requests import ScriptedReply
 
@@ -21,7 +21,7 @@ _REFUSAL = "I'm sorry, but I can't help with that."
 _OFF_FORMAT = "Sure! Here is what you asked for:"
 
 
-class Fault(StrEnum):
+class ServerFault(StrEnum):
     """One way in which a request fails."""
 
     RATE_LIMIT = "rate_limit"
@@ -71,25 +71,25 @@ class Fault(StrEnum):
 
 _PAID = frozenset(
     {
-        Fault.TRUNCATED,
-        Fault.MALFORMED,
-        Fault.WRONG_SHAPE,
-        Fault.REFUSAL,
-        Fault.EMPTY,
-        Fault.SLOW,
-        Fault.CUT,
-        Fault.GZIP,
-        Fault.ENCODED,
-        Fault.OVERSIZED,
-        Fault.BOMB,
+        ServerFault.TRUNCATED,
+        ServerFault.MALFORMED,
+        ServerFault.WRONG_SHAPE,
+        ServerFault.REFUSAL,
+        ServerFault.EMPTY,
+        ServerFault.SLOW,
+        ServerFault.CUT,
+        ServerFault.GZIP,
+        ServerFault.ENCODED,
+        ServerFault.OVERSIZED,
+        ServerFault.BOMB,
     }
 )
 
 
-def hash_to_unit(*parts: str | int) -> float:
+def hash_to_unit_interval(*parts: str | int) -> float:
     """Return a number in [0, 1) that depends on the parts alone."""
     # 13 hex digits are 52 bits, which a float holds exactly.
-    return int(hash_rank(*parts)[:13], 16) / 16**13
+    return int(hash_sort_key(*parts)[:13], 16) / 16**13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class ServerBehaviour:
     seed: int = 0
     flip_rate: float = 0.0
     """Rate at which labels of a reply are inverted: JSON booleans, and the Yes or No of a first token."""
-    faults: Mapping[Fault, float] = field(default_factory=dict)
+    faults: Mapping[ServerFault, float] = field(default_factory=dict)
     """Rate of each fault; at most one fault happens to an attempt, so the sum is at most 1."""
     max_faults_per_key: int = 3
     """Only the first attempts of a request can fail, so a client that retries gets through."""
@@ -126,12 +126,12 @@ class ServerBehaviour:
             raise SettingError(" ".join(problems))
 
     def _problems(self) -> list[str]:
-        unknown = [str(name) for name in self.faults if name not in set(Fault)]
+        unknown = [str(name) for name in self.faults if name not in set(ServerFault)]
         rates = {"flip_rate": self.flip_rate, **{str(name): rate for name, rate in self.faults.items()}}
         amounts = (
             "max_faults_per_key", "retry_after", "slow_seconds", "hang_seconds", "oversized_bytes", "latency", "jitter"
         )  # fmt: skip
-        problems = [f"unknown fault {name!r}: use {', '.join(Fault)}." for name in unknown]
+        problems = [f"unknown fault {name!r}: use {', '.join(ServerFault)}." for name in unknown]
         problems += [
             f"{name} = {rate}: a rate lies between 0 and 1." for name, rate in rates.items() if not _rate(rate)
         ]
@@ -142,13 +142,13 @@ class ServerBehaviour:
             problems.append("max_concurrency must be at least 1.")
         return problems
 
-    def draw_fault(self, key: str, attempt: int) -> Fault | None:
+    def draw_fault(self, key: str, attempt: int) -> ServerFault | None:
         """Return the fault of an attempt (counted from 1), None for none."""
         if not self.faults or attempt > self.max_faults_per_key:
             return None
-        remaining = hash_to_unit("fault", self.seed, key, attempt)
+        remaining = hash_to_unit_interval("fault", self.seed, key, attempt)
         # Cumulative rates, in the order of definition.
-        for fault in Fault:
+        for fault in ServerFault:
             remaining -= self.faults.get(fault, 0.0)
             if remaining < 0:
                 return fault
@@ -158,7 +158,7 @@ class ServerBehaviour:
         """Return the seconds until the server answers an attempt."""
         if not self.jitter:
             return self.latency
-        return self.latency + self.jitter * hash_to_unit("delay", self.seed, key, attempt)
+        return self.latency + self.jitter * hash_to_unit_interval("delay", self.seed, key, attempt)
 
     def flip_labels(self, reply: ScriptedReply, key: str) -> ScriptedReply:
         """Return the reply with noise, the same for every attempt."""
@@ -181,21 +181,21 @@ class ServerBehaviour:
         return value
 
     def _flips(self, key: str, path: tuple[str | int, ...]) -> bool:
-        return hash_to_unit("flip", self.seed, key, *path) < self.flip_rate
+        return hash_to_unit_interval("flip", self.seed, key, *path) < self.flip_rate
 
-    def break_content(self, reply: ScriptedReply, fault: Fault, key: str, attempt: int) -> ScriptedReply:
+    def break_content(self, reply: ScriptedReply, fault: ServerFault, key: str, attempt: int) -> ScriptedReply:
         """Return the reply after a content fault; other faults leave it unchanged."""
-        draw = hash_to_unit("place", self.seed, key, attempt)
+        draw = hash_to_unit_interval("place", self.seed, key, attempt)
         match fault:
-            case Fault.TRUNCATED:
+            case ServerFault.TRUNCATED:
                 return ScriptedReply(reply.text[: int(draw * len(reply.text))], finish_reason="length")
-            case Fault.MALFORMED:
+            case ServerFault.MALFORMED:
                 return ScriptedReply(_OFF_FORMAT if isinstance(reply.content, str) else _break_json(reply.text, draw))
-            case Fault.WRONG_SHAPE:
+            case ServerFault.WRONG_SHAPE:
                 return ScriptedReply({"unexpected": reply.content})
-            case Fault.REFUSAL:
+            case ServerFault.REFUSAL:
                 return ScriptedReply("", refusal=_REFUSAL)
-            case Fault.EMPTY:
+            case ServerFault.EMPTY:
                 return ScriptedReply("")
             case _:
                 return reply

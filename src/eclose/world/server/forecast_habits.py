@@ -8,13 +8,13 @@ MODEL = "world"
 """The model in the server's list of models."""
 
 
-def count_words(text: str) -> int:
+def count_billed_words(text: str) -> int:
     """Count words, which the server bills as tokens."""
     return len(text.split())
 
 
 WORLD = WritingHabits(
-    count=count_words,
+    count=count_billed_words,
     a_message=0,
     schema_read=False,
     # It writes no reasons and quotes whole passages; on worlds other than the recorded one, 48 to 59 % of the steps
@@ -25,6 +25,6 @@ WORLD = WritingHabits(
 )
 
 
-def register_world_habits() -> None:
+def register_world_writing_habits() -> None:
     """Register the habits for every model with the name ``provider/world``."""
     register_habits(MODEL, WORLD)

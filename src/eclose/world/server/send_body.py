@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
-from eclose.world.server.faults import Fault, ServerBehaviour
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 try:
     from aiohttp import web
@@ -24,8 +24,8 @@ _PIECE = 2**16
 _UNKNOWN_ENCODING = "x-world"
 
 
-async def send_body(
-    fault: Fault | None,
+async def send_body_with_fault(
+    fault: ServerFault | None,
     request: web.Request,
     data: bytes,
     headers: dict[str, str],
@@ -34,24 +34,24 @@ async def send_body(
 ) -> web.StreamResponse:
     """Send a body with the given transport fault; None sends it unchanged."""
     match fault:
-        case Fault.SLOW:
+        case ServerFault.SLOW:
             return await _send_slowly(request, data, headers, behaviour.slow_seconds, stopping)
-        case Fault.CUT:
+        case ServerFault.CUT:
             return await _send_half(request, data, headers)
-        case Fault.GZIP:
+        case ServerFault.GZIP:
             return web.Response(body=gzip.compress(data), headers={**headers, "Content-Encoding": "gzip"})
-        case Fault.ENCODED:
+        case ServerFault.ENCODED:
             return web.Response(body=data[::-1], headers={**headers, "Content-Encoding": _UNKNOWN_ENCODING})
-        case Fault.OVERSIZED:
+        case ServerFault.OVERSIZED:
             return await _send_oversized(request, headers, behaviour.oversized_bytes)
-        case Fault.BOMB:
+        case ServerFault.BOMB:
             body = _bomb(behaviour.oversized_bytes)
             return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
         case _:
             return web.Response(body=data, headers=headers)
 
 
-def disconnect(request: web.Request) -> None:
+def close_connection(request: web.Request) -> None:
     """Close the connection of a request. ``close`` still sends what was written before, ``abort`` would not."""
     if request.transport is not None:
         request.transport.close()
@@ -83,7 +83,7 @@ async def _send_half(request: web.Request, data: bytes, headers: dict[str, str])
     with suppress(ConnectionError):
         await response.prepare(request)
         await response.write(data[: len(data) // 2])
-    disconnect(request)
+    close_connection(request)
     return response
 
 

@@ -33,7 +33,7 @@ class ReplyBody:
     completion_tokens: int
 
 
-def write_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
+def encode_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
     """Return the body of a reply, streamed or complete, cut at the requested number of tokens."""
     cut_reply = _cut_reply(reply, request.max_tokens)
     # Words stand for tokens.
@@ -50,7 +50,7 @@ def write_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
     return ReplyBody(data, content_type, prompt_tokens, completion_tokens)
 
 
-def write_error(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
+def encode_error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
     """Return the body of an error."""
     return _encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
 

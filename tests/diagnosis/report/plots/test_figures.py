@@ -12,7 +12,7 @@ from tests.diagnosis.report.making import make_diagnosis, run_in_processes
 from tests.diagnosis.report.test_comparison import BEFORE, NOW, held
 from tests.diagnosis.test_diagnose import case
 
-from eclose.core.response import Source
+from eclose.core.response import ResponseSource
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.plots import figures as module
 from eclose.diagnosis.report.plots.figures import draw_report_figures
@@ -116,7 +116,7 @@ def test_every_metric_is_drawn_for_each_dataset_and_model_and_pooled(diagnosis):
 def test_one_model_or_one_dataset_is_pooled_once():
     def of(model, dataset, number):
         drawing = case(number=number)
-        source = replace(drawing.response, source=Source(model))
+        source = replace(drawing.response, source=ResponseSource(model))
         return replace(drawing, response=source, instance=replace(drawing.instance, benchmark=dataset))
 
     single = layout_dataset_panels(make_diagnosis([of("m", "a", 0), of("n", "a", 1)], resamples=5))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
     from eclose.diagnosis.report.summary import ResponseFlowPart, ResponseFlowStage
-    from eclose.metrics.summary import GroupSummary
+    from eclose.metrics.summary import GroupRates
     from eclose.stats.intervals import Estimate, Interval
     from eclose.stats.rates import Rate
 
@@ -153,7 +153,7 @@ def layout_rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
     }
     scales = {metric: _scale(groups, metric, corrected.get(metric)) for metric in PLOTTED_METRICS}
 
-    def row(name: str, group: GroupSummary) -> RateRow:
+    def row(name: str, group: GroupRates) -> RateRow:
         return name, group.responses, tuple(_dot(group, metric, scales[metric]) for metric in PLOTTED_METRICS)
 
     overall_rows = [row("all, the judge alone" if corrected else "all responses", diagnosis.overall)]
@@ -170,7 +170,7 @@ def layout_rate_plot(diagnosis: Diagnosis, context: ReportContext) -> RatePlot:
     return RatePlot(axes, (("", tuple(overall_rows)), *sections))
 
 
-def _scale(groups: Sequence[GroupSummary], metric: Metric, corrected: Estimate | None) -> float:
+def _scale(groups: Sequence[GroupRates], metric: Metric, corrected: Estimate | None) -> float:
     """Return the end of an axis. The gap is small and gets its own scale; other rates have the full one."""
     if metric is not Metric.GAP_RATE:
         return 1.0
@@ -202,7 +202,7 @@ def _span(interval: Interval | None, scale: float) -> tuple[float, float] | None
     return None if interval is None else (_position(interval.low / scale), _position(interval.high / scale))
 
 
-def _dot(group: GroupSummary, metric: Metric, scale: float) -> RateDot:
+def _dot(group: GroupRates, metric: Metric, scale: float) -> RateDot:
     """Return the dot of a rate; only its band where too little was judged."""
     rate, estimate = group.rates[metric], group.estimates[metric]
     if rate.bounds is None or not rate.unjudged:
@@ -255,7 +255,7 @@ def layout_dataset_panels(diagnosis: Diagnosis) -> tuple[DatasetPanel, ...]:
     return tuple(panels)
 
 
-def _model_dots(group: GroupSummary, model: str) -> tuple[str, tuple[RateDot, ...]]:
+def _model_dots(group: GroupRates, model: str) -> tuple[str, tuple[RateDot, ...]]:
     return model, tuple(_dot(group, metric, 1.0) for metric in PANEL_METRICS)
 
 
