@@ -37,7 +37,7 @@ from campaigns.annotators.server import load_average, make_project
 from perf.result import print_result
 
 from eclose.annotation import audit_log, submissions
-from eclose.annotation.project import HEAD, open_annotation_project
+from eclose.annotation.project import AUDIT_HEAD_FILE, open_annotation_project
 from eclose.annotation.setup import AnnotationCrew
 from eclose.annotation.web.dependencies import AnnotationServerState
 from eclose.annotation.web.serve import serve_annotation
@@ -167,7 +167,7 @@ class Rig:
         """Start the server and return its process id once it answers."""
 
         def run() -> None:
-            os.environ["ANNOTATE_HEAD"] = str(self.folder / HEAD)
+            os.environ["ANNOTATE_HEAD"] = str(self.folder / AUDIT_HEAD_FILE)
             mutate(self.mutant)
             if failpoint is not None:
                 die_at(*failpoint)
@@ -198,7 +198,7 @@ class Rig:
     @property
     def events(self) -> int:
         """Number of the last event, as the head file outside the database has it."""
-        head = audit_log.AuditLogHead(self.folder / HEAD).read()
+        head = audit_log.AuditLogHead(self.folder / AUDIT_HEAD_FILE).read()
         return 0 if head is None else head.seq
 
     def problems(self) -> list[str]:

@@ -24,7 +24,7 @@ from eclose.core.response import Response
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
-from eclose.integrations.inspect.model import PREFIX, InspectModelRef
+from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
 from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.adapter_recipe import find_recipes
@@ -76,9 +76,9 @@ def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *
     """
     if not isinstance(name, str):
         return name
-    if name.startswith(PREFIX):
+    if name.startswith(INSPECT_PREFIX):
         url, server = (base_url, None) if isinstance(base_url, str | None) else (base_url.url, base_url.name)
-        return InspectModelRef(name.removeprefix(PREFIX), url, server=server)
+        return InspectModelRef(name.removeprefix(INSPECT_PREFIX), url, server=server)
     return find_model(name, base_url=base_url, keyless=keyless)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, judged, screening
 
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
-from eclose.annotation.annotations import UNSTARTED, WAITING, Annotation, ScreeningAnnotation
+from eclose.annotation.annotations import AWAITING_ADJUDICATION, NOT_FINISHED, Annotation, ScreeningAnnotation
 from eclose.annotation.forms import AnnotationTaskKind
 
 
@@ -21,7 +21,7 @@ def test_two_who_agree_settle_a_response():
 def test_a_difference_waits_for_an_adjudicator():
     rows = [annotation("r", "A1"), annotation("r", "A2", labels="1011")]
     (one,) = grouped(*rows)
-    assert (one.final, one.open_reason, one.triggers) == (None, WAITING, (AdjudicationTrigger.CLOSURE,))
+    assert (one.final, one.open_reason, one.triggers) == (None, AWAITING_ADJUDICATION, (AdjudicationTrigger.CLOSURE,))
     (one,) = grouped(*rows, annotation("r", "A7", adjudicates=True))
     assert (one.final.origin, one.open_reason) == (LabelOrigin.ADJUDICATED, None)
     assert one.final.changed == {"C": (True, False)}
@@ -31,7 +31,7 @@ def test_a_difference_waits_for_an_adjudicator():
 def test_what_is_unfinished_says_how_far_it_is():
     nobody = Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)
     (one,) = grouped(nobody)
-    assert (one.open_reason, one.first_judgments, list(one.records)) == (UNSTARTED, (), [nobody])
+    assert (one.open_reason, one.first_judgments, list(one.records)) == (NOT_FINISHED, (), [nobody])
     (one,) = grouped(annotation("r", "A1", asked=3), annotation("r", "A2", asked=3, labels="0111"))
     assert (one.open_reason, one.triggers) == ("2 of 3 have finished", ())
 
@@ -43,7 +43,7 @@ def test_one_person_alone_is_settled_and_goes_to_nobody():
 
 def test_more_than_were_asked_must_agree_all_the_same():
     (one,) = grouped(annotation("r", "A1", asked=1), annotation("r", "A2", asked=1, labels="0111"))
-    assert one.open_reason == WAITING
+    assert one.open_reason == AWAITING_ADJUDICATION
 
 
 def test_agreement_rests_on_the_first_word_and_labels_on_the_last():
@@ -58,11 +58,11 @@ def test_agreement_rests_on_the_first_word_and_labels_on_the_last():
     "rows,open_,eligible",
     [
         ([screening("q", "S1"), screening("q", "S2")], None, True),
-        ([screening("q", "S1"), screening("q", "S2", "N1")], WAITING, None),
-        ([screening("q", "S1", "N2"), screening("q", "S2", "N1")], WAITING, None),
+        ([screening("q", "S1"), screening("q", "S2", "N1")], AWAITING_ADJUDICATION, None),
+        ([screening("q", "S1", "N2"), screening("q", "S2", "N1")], AWAITING_ADJUDICATION, None),
         ([screening("q", "S1"), screening("q", "S2", "N1"), screening("q", "S3", "N1", adjudicates=True)], None, False),
         ([screening("q", "S1")], "1 of 2 have finished", None),
-        ([ScreeningAnnotation("q", 2)], UNSTARTED, None),
+        ([ScreeningAnnotation("q", 2)], NOT_FINISHED, None),
         ([screening("q", "S1", asked=1)], None, True),
     ],
 )

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from tests.annotation.projects import make_project, next_sheet, submit, who
 
 from eclose.annotation import audit_log
-from eclose.annotation.project import DATABASE
+from eclose.annotation.project import DATABASE_FILE
 from eclose.annotation.schema import APPEND_ONLY
 
 
@@ -33,7 +33,7 @@ def problems(project):
 def tamper(project, *statements):
     """Change what the database keeps for good, as somebody with its file in hand could."""
     project.close()
-    with closing(sqlite3.connect(project.folder / DATABASE)) as connection:
+    with closing(sqlite3.connect(project.folder / DATABASE_FILE)) as connection:
         for table in APPEND_ONLY:
             for verb in ("UPDATE", "DELETE"):
                 connection.execute(f"DROP TRIGGER {table}_no_{verb}")

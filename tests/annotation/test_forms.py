@@ -6,7 +6,7 @@ import pytest
 
 from eclose.annotation.forms import (
     NO,
-    PASSES,
+    PASSES_BY_TASK_KIND,
     YES,
     AnnotationTaskKind,
     applicable_annotation_passes,
@@ -16,8 +16,8 @@ from eclose.annotation.forms import (
 from eclose.core.judgment import INELIGIBILITY_PRECEDENCE
 from eclose.protocol.prompts import load_prompt_text
 
-A, B, C, D = PASSES[AnnotationTaskKind.RESPONSE]
-(S,) = PASSES[AnnotationTaskKind.SCREENING]
+A, B, C, D = PASSES_BY_TASK_KIND[AnnotationTaskKind.RESPONSE]
+(S,) = PASSES_BY_TASK_KIND[AnnotationTaskKind.SCREENING]
 SOUND = {"substantive": YES, "sound": YES}
 UNSOUND = {"substantive": YES, "sound": NO, "failure": "L2"}
 EMPTY = {"substantive": NO}
@@ -92,5 +92,5 @@ def test_what_cannot_be_asked_is_not():
 
 def test_reasons_stand_in_the_order_of_precedence_and_guidelines_exist():
     assert S.fields[1].choices == INELIGIBILITY_PRECEDENCE
-    for passes in PASSES.values():
+    for passes in PASSES_BY_TASK_KIND.values():
         assert all(load_prompt_text(one.guideline).text for one in passes)

@@ -11,7 +11,7 @@ from tests.annotation.projects import NOW, material, who, work_off
 
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.label_sample import (
-    ME,
+    LABELLER_NAME,
     NOT_JUDGED,
     allocate_to_strata,
     begin_label_project,
@@ -76,7 +76,7 @@ def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
         tmp_path / "run" / "labels", instances, responses, sample, AnnotationTaskKind.SHORT, NOW
     )
     assert read_labelled_verdicts(project) == []
-    me = who(project, ME)
+    me = who(project, LABELLER_NAME)
     passes = work_off(project, me, aligned="no", locally_sound="yes")
     project.close()
     assert passes == 15

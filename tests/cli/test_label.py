@@ -10,7 +10,7 @@ import pytest
 from tests.annotation.projects import who, work_off
 from typer.testing import CliRunner
 
-from eclose.annotation.label_sample import ME
+from eclose.annotation.label_sample import LABELLER_NAME
 from eclose.cli import label
 from eclose.cli.main import app
 from eclose.core.response import Response
@@ -30,7 +30,7 @@ def demo(tmp_path_factory):
 @pytest.fixture
 def run(demo, tmp_path, monkeypatch):
     """A judged run; the person in the browser says yes to everything."""
-    monkeypatch.setattr(label, "_serve", lambda project, *_, **__: work_off(project, who(project, ME)))
+    monkeypatch.setattr(label, "_serve", lambda project, *_, **__: work_off(project, who(project, LABELLER_NAME)))
     return shutil.copytree(demo, tmp_path / "run")
 
 
@@ -73,7 +73,7 @@ def test_labels_of_replaced_responses_are_not_gone_on_with(run):
 
 def test_responses_that_are_replaced_while_they_are_labelled_get_no_verdicts(run, monkeypatch):
     def work(project, *_, **__):
-        work_off(project, who(project, ME))
+        work_off(project, who(project, LABELLER_NAME))
         replace_answers(run)
 
     monkeypatch.setattr(label, "_serve", work)

@@ -24,8 +24,8 @@ from eclose.core.response import ResponseSource
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-UNSTARTED = "nobody has finished"
-WAITING = "waits for adjudication"
+NOT_FINISHED = "nobody has finished"
+AWAITING_ADJUDICATION = "waits for adjudication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +244,8 @@ def _separate_adjudicator(rows: Sequence[Record]) -> tuple[tuple[Record, ...], R
 
 def _open_reason(finished: int, required: int) -> str:
     if not finished:
-        return UNSTARTED
-    return WAITING if finished >= required else f"{finished} of {required} have finished"
+        return NOT_FINISHED
+    return AWAITING_ADJUDICATION if finished >= required else f"{finished} of {required} have finished"
 
 
 def find_screening_disputes(screenings: Sequence[QuestionScreening]) -> tuple[AdjudicationTrigger, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 # As long as a SHA-256 in hex, so that the column holds it.
-START = "0" * 64
+HASH_BEFORE_FIRST_EVENT = "0" * 64
 """Previous hash of the first event."""
 
 
@@ -55,7 +55,7 @@ def append_audit_event(
     # Updating the single head row first makes concurrent writers wait here until this transaction ends.
     if not connection.execute(_ADVANCE).rowcount:
         # The first event of a project.
-        connection.execute(_BEGIN, {"hash": START})
+        connection.execute(_BEGIN, {"hash": HASH_BEFORE_FIRST_EVENT})
     count, previous = connection.execute(_HEAD).one()
     row = {
         "seq": int(count),
@@ -123,7 +123,7 @@ def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str
     """Yield every problem of the log and of the submissions it covers; nothing where all is as written."""
     # Before the events: read after them, the file could name an event that a running server has added since.
     recorded = head.read()
-    previous, count, head_in_chain = START, 0, recorded is None
+    previous, count, head_in_chain = HASH_BEFORE_FIRST_EVENT, 0, recorded is None
     for row in connection.execute(_EVENTS).mappings():
         count += 1
         # All later events would fail too, so the first problem of the chain ends the check.

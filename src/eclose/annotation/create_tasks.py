@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eclose.annotation.project import AnnotationProjectSettings
 
 
-POOLS = {
+POOL_BY_TASK_KIND = {
     AnnotationTaskKind.SCREENING: AnnotatorPool.QUESTIONS,
     AnnotationTaskKind.RESPONSE: AnnotatorPool.RESPONSES,
     AnnotationTaskKind.SHORT: AnnotatorPool.RESPONSES,
@@ -152,7 +152,7 @@ def _insert_tasks(
 
 
 def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:
-    if connection.execute(_COUNT_TASKS, {"pool": POOLS[kind]}).scalar_one():
+    if connection.execute(_COUNT_TASKS, {"pool": POOL_BY_TASK_KIND[kind]}).scalar_one():
         raise UserError(
             "tasks were assigned before, and an assignment cannot change. Create a new project for another one."
         )

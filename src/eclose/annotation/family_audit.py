@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.forms import Entry
+    from eclose.annotation.forms import FormEntry
 
 FormIds = tuple[str, ...]
 """Ids of the forms of one family, one per auditor, the adjudicator's last."""
@@ -57,7 +57,7 @@ def read_audit_forms(connection: Connection) -> dict[int, list[FamilyAuditForm]]
     return {number: sorted(group, key=lambda form: form.id) for number, group in forms.items()}
 
 
-def _form(form_id: str, family: AuditorMaterial, entry: Entry) -> FamilyAuditForm:
+def _form(form_id: str, family: AuditorMaterial, entry: FormEntry) -> FamilyAuditForm:
     marks_by_part: dict[str, Any] = {}
     for view, (part, marks) in PARTS.items():
         names = {name: name.removeprefix(f"{part}.") for name in MARKS[view]}

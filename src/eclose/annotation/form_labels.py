@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.annotation.forms import NO, YES, AnnotationTaskKind, Entry
+from eclose.annotation.forms import NO, YES, AnnotationTaskKind, FormEntry
 from eclose.core.judgment import (
     NO_ANSWER,
     NO_REFERENCE,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eclose.core.three_valued import Label
 
 
-def screening_from_form(question_id: str, judge: str, entry: Entry) -> QuestionScreening:
+def screening_from_form(question_id: str, judge: str, entry: FormEntry) -> QuestionScreening:
     """Return the screening of a question from the entry of pass S."""
     code = entry.get("code")
     return QuestionScreening(
@@ -33,7 +33,7 @@ def screening_from_form(question_id: str, judge: str, entry: Entry) -> QuestionS
 
 
 def judgment_from_form(
-    response_id: str, judge: str, kind: AnnotationTaskKind, entries: Mapping[str, Sequence[Entry]]
+    response_id: str, judge: str, kind: AnnotationTaskKind, entries: Mapping[str, Sequence[FormEntry]]
 ) -> Judgment:
     """Return the judgment of a response from the entries of each pass; criteria that were not asked get a reason."""
     # Passes about the whole trace have one entry. So has pass A of a one-step trace; its field names are different.
@@ -55,21 +55,21 @@ def judgment_from_form(
     )
 
 
-def _step(entry: Entry) -> StepJudgment:
+def _step(entry: FormEntry) -> StepJudgment:
     code = entry.get("failure")
     return StepJudgment(
         _label(entry, "substantive"), _label(entry, "sound"), None if code is None else LocalFailure(code)
     )
 
 
-def _single_step(trace: Entry) -> tuple[StepJudgment, ...]:
+def _single_step(trace: FormEntry) -> tuple[StepJudgment, ...]:
     """Represent the local soundness of the trace as a single step."""
     # L is 1 where every substantive step is sound, so one substantive step with the label gives the same L.
     sound = _label(trace, "locally_sound")
     return () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE),)
 
 
-def _unjudged(steps: Sequence[StepJudgment], trace: Entry) -> list[tuple[Criterion, str]]:
+def _unjudged(steps: Sequence[StepJudgment], trace: FormEntry) -> list[tuple[Criterion, str]]:
     """Return the criteria without a label, each with the reason why its field was not asked."""
     reasons = [] if steps else [(Criterion.LOCAL_SOUNDNESS, NO_TRACE)]
     if "closed" not in trace:
@@ -81,6 +81,6 @@ def _unjudged(steps: Sequence[StepJudgment], trace: Entry) -> list[tuple[Criteri
     return reasons
 
 
-def _label(entry: Entry, name: str) -> Label:
+def _label(entry: FormEntry, name: str) -> Label:
     value = entry.get(name)
     return None if value is None else {YES: True, NO: False}[value]

@@ -17,7 +17,7 @@ from eclose.protocol.auditing import GUIDELINE, MARKS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-Entry: TypeAlias = Mapping[str, str]
+FormEntry: TypeAlias = Mapping[str, str]
 """Choices by field name."""
 
 YES, NO = "yes", "no"
@@ -68,7 +68,7 @@ _ALIGNED, _CLOSED = FormField("aligned", (YES, NO)), FormField("closed", (YES, N
 _CORRECT, _COMPLETE = FormField("correct", (YES, NO)), FormField("complete", (YES, NO))
 
 # The passes of appendix A.3.2: the answer is hidden up to pass B, the reference up to pass C.
-PASSES: Mapping[AnnotationTaskKind, tuple[AnnotationPass, ...]] = {
+PASSES_BY_TASK_KIND: Mapping[AnnotationTaskKind, tuple[AnnotationPass, ...]] = {
     AnnotationTaskKind.SCREENING: (AnnotationPass("S", (_ELIGIBLE, _CODE), "screen_eligibility.md"),),
     AnnotationTaskKind.RESPONSE: (
         AnnotationPass("A", (_SUBSTANTIVE, _SOUND, _FAILURE), "judge_soundness.md", each_step=True),
@@ -93,7 +93,7 @@ def applicable_annotation_passes(
 ) -> tuple[AnnotationPass, ...]:
     """Return the passes of a task, without those that a missing step, answer or reference makes impossible."""
     without = inapplicable_form_fields(answered=answered, referenced=referenced)
-    forms = select_annotation_passes(kind, [form.name for form in PASSES[kind]], without)
+    forms = select_annotation_passes(kind, [form.name for form in PASSES_BY_TASK_KIND[kind]], without)
     return tuple(form for form in forms if form.fields and (steps or not form.each_step))
 
 
@@ -110,7 +110,7 @@ def select_annotation_passes(
     """Return the named passes of a kind, without some of their fields."""
     return tuple(
         replace(form, fields=tuple(field for field in form.fields if field.name not in without))
-        for form in PASSES[kind]
+        for form in PASSES_BY_TASK_KIND[kind]
         if form.name in names
     )
 
@@ -139,7 +139,7 @@ class FormProblem:
 
 
 def find_form_problems(
-    form: AnnotationPass, entries: Sequence[Entry], steps: int | None = None
+    form: AnnotationPass, entries: Sequence[FormEntry], steps: int | None = None
 ) -> tuple[FormProblem, ...]:
     """Return all problems of a form, which has one entry or one for each step; empty where it may be submitted."""
     expected = steps if form.each_step else 1
@@ -152,7 +152,7 @@ def find_form_problems(
     )
 
 
-def _entry_problems(form: AnnotationPass, entry: Entry) -> Iterator[tuple[str, str]]:
+def _entry_problems(form: AnnotationPass, entry: FormEntry) -> Iterator[tuple[str, str]]:
     """Yield field name and message of every problem."""
     names = {field.name for field in form.fields}
     yield from ((name, "is not asked here.") for name in sorted(set(entry) - names))

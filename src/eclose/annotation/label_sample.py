@@ -20,7 +20,7 @@ from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.accounts.tokens import format_utc_timestamp
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import (
-    SETTINGS,
+    SETTINGS_FILE,
     AnnotationProjectSettings,
     create_annotation_project,
     open_annotation_project,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from eclose.core.response import Response
     from eclose.core.verdict import SettledVerdict
 
-SAMPLE = "sample.json"
-ME = "me"
+SAMPLE_FILE = "sample.json"
+LABELLER_NAME = "me"
 """Name of the only annotator of a project without accounts."""
 NOT_JUDGED = "not judged"
 
@@ -129,7 +129,7 @@ def begin_label_project(
     questions = {response.instance_id: instances[response.instance_id] for response in chosen}
     records = sorted(encode_json_line(record).decode() for record in (*chosen, *questions.values()))
     sample = replace(sample, content=content_hash(records))
-    if (folder / SETTINGS).exists():
+    if (folder / SETTINGS_FILE).exists():
         check_same_label_sample(folder, sample)
         return open_annotation_project(folder)
     # One person labels all sampled responses, so questions may repeat.
@@ -138,19 +138,19 @@ def begin_label_project(
     def fill(connection: Connection) -> None:
         add_questions(connection, questions.values())
         add_responses(connection, chosen)
-        annotator = people.add_person(connection, ME, PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
+        annotator = people.add_person(connection, LABELLER_NAME, PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
         create_tasks.assign_responses_to_annotators(connection, [annotator], settings, per_response=1, kind=kind)
 
     # Before the project: an interrupted start leaves a sample without a project, which is overwritten.
     folder.mkdir(parents=True, exist_ok=True)
-    with AtomicFile(folder / SAMPLE) as file:
+    with AtomicFile(folder / SAMPLE_FILE) as file:
         file.write(json.dumps({**asdict(sample), "begun": format_utc_timestamp(now)}, indent=1).encode() + b"\n")
     return create_annotation_project(folder, settings, begin=fill)
 
 
 def read_label_sample(folder: Path) -> LabelSample:
     """Read the sample of a project's folder."""
-    fields = json.loads((folder / SAMPLE).read_text("ascii"))
+    fields = json.loads((folder / SAMPLE_FILE).read_text("ascii"))
     return parse_dataclass(LabelSample, fields, extra="ignore")
 
 

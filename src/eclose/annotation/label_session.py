@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eclose.annotation.project import AnnotationProject
     from eclose.judging.validation_file import Validation
 
-FOLDER = "labels"
+LABELS_FOLDER = "labels"
 """Folder of the project and its labels in the folder of a run."""
 
 
@@ -66,7 +66,7 @@ def open_label_session(
         notify: Gets a sentence for each stale file and for records that cannot be labelled.
     """
     settings = {"n": n, "seed": seed, "steps": steps}
-    step = PipelineStep("label", settings, (run / INSTANCES, run / RESPONSES), run / FOLDER / "verdicts.jsonl")
+    step = PipelineStep("label", settings, (run / INSTANCES, run / RESPONSES), run / LABELS_FOLDER / "verdicts.jsonl")
     # The inputs are hashed now; where they differ when the labels are written, the labels are refused.
     step.require_inputs()
     files = read_run_records(run)
@@ -87,7 +87,7 @@ def open_label_session(
         notify(sentence)
     sample = draw_label_sample((response.id for response in responses), judgments, n=min(n, len(responses)), seed=seed)
     kind = AnnotationTaskKind.RESPONSE if steps else AnnotationTaskKind.SHORT
-    project = begin_label_project(run / FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
+    project = begin_label_project(run / LABELS_FOLDER, files.instances, responses, sample, kind, datetime.now(UTC))
     return LabelSession(run, step, project, sample)
 
 

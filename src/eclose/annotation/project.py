@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from eclose.annotation import audit_log
-from eclose.annotation.forms import PASSES, AnnotationTaskKind
+from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError, UserError
 from eclose.protocol.prompts import load_prompt_text
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-SETTINGS = "project.json"
-DATABASE = "project.sqlite"
-HEAD = "audit-head.txt"
-LEAD = "lead"
+SETTINGS_FILE = "project.json"
+DATABASE_FILE = "project.sqlite"
+AUDIT_HEAD_FILE = "audit-head.txt"
+LEAD_NAME = "lead"
 """The actor of events that the command line causes, as the audit log names it."""
-CONNECTIONS = 20
+MAX_CONNECTIONS = 20
 """Size of the connection pool: requests served at the same moment; further ones wait."""
 
 
@@ -71,7 +71,7 @@ class AnnotationProject:
         self.folder, self.settings, self.engine = folder, settings, engine
         # Errors are logged with their statement; its parameters (labels, password hashes) must not be.
         engine.hide_parameters = True
-        self.head = audit_log.AuditLogHead(folder / HEAD)
+        self.head = audit_log.AuditLogHead(folder / AUDIT_HEAD_FILE)
         # SQLite allows a single writer and its waiting ones poll without a queue, so some could starve. A lock is fair.
         self._write_lock: AbstractContextManager[object] = RLock() if engine.dialect.name == "sqlite" else nullcontext()
 
@@ -105,13 +105,13 @@ def create_annotation_project(
     begin: Callable[[Connection], None] = lambda _connection: None,
 ) -> AnnotationProject:
     """Create a project, filled by ``begin`` in the same transaction: an error leaves no project behind."""
-    if (folder / SETTINGS).exists():
+    if (folder / SETTINGS_FILE).exists():
         raise UserError(
             f"{folder}: holds a project already. Choose another folder, or run: eclose annotate serve {folder}"
         )
     location = _database_location(folder, database)
     folder.mkdir(parents=True, exist_ok=True)
-    project = AnnotationProject(folder, settings, make_database_engine(location, connections=CONNECTIONS))
+    project = AnnotationProject(folder, settings, make_database_engine(location, connections=MAX_CONNECTIONS))
     with project.writing() as connection:
         apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
         # An SQLite file is new here; a PostgreSQL URL may name the database of another project.
@@ -124,18 +124,18 @@ def create_annotation_project(
         for name, value in stored.items():
             row = {"name": name, "value": json.dumps(value)}
             connection.execute(text("INSERT INTO annotate_settings (name, value) VALUES (:name, :value)"), row)
-        audit_log.append_audit_event(connection, LEAD, "created", detail=stored)
+        audit_log.append_audit_event(connection, LEAD_NAME, "created", detail=stored)
         begin(connection)
     project.record_head()
     # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
-    with AtomicFile(folder / SETTINGS) as file:
+    with AtomicFile(folder / SETTINGS_FILE) as file:
         file.write(json.dumps({**asdict(settings), "database": database}, indent=1).encode() + b"\n")
     return project
 
 
 def _database_location(folder: Path, database: str | None) -> Path | str:
     if database is None:
-        return folder / DATABASE
+        return folder / DATABASE_FILE
     # project.json is an ordinary file that people copy and share.
     if is_database_url(database) and url_has_password(database):
         raise SettingError(
@@ -147,14 +147,14 @@ def _database_location(folder: Path, database: str | None) -> Path | str:
 def open_annotation_project(folder: Path) -> AnnotationProject:
     """Open the project of a folder; raise where it was created with other guidelines."""
     # Labels under different guidelines are not comparable, so a project never mixes them.
-    if not (folder / SETTINGS).is_file():
+    if not (folder / SETTINGS_FILE).is_file():
         raise UserError(f"{folder}: holds no project. Create one with: eclose annotate init {folder}")
-    fields = json.loads((folder / SETTINGS).read_text("utf-8"))
+    fields = json.loads((folder / SETTINGS_FILE).read_text("utf-8"))
     location = _database_location(folder, fields.pop("database"))
     project = AnnotationProject(
         folder,
         parse_dataclass(AnnotationProjectSettings, fields),
-        make_database_engine(location, connections=CONNECTIONS),
+        make_database_engine(location, connections=MAX_CONNECTIONS),
     )
     with project.writing() as connection:
         # Projects of older versions get the newer tables.
@@ -173,5 +173,5 @@ def open_annotation_project(folder: Path) -> AnnotationProject:
 def guideline_hashes() -> dict[str, str]:
     """Return the hashes of the guidelines that people follow, by file name."""
     # Each guideline once; several passes share a text.
-    names = sorted({form.guideline for kind in AnnotationTaskKind for form in PASSES[kind]})
+    names = sorted({form.guideline for kind in AnnotationTaskKind for form in PASSES_BY_TASK_KIND[kind]})
     return {name: load_prompt_text(name).hash for name in names}

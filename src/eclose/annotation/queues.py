@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from eclose.annotation.accounts.people import Person
     from eclose.annotation.project import AnnotationProject
 
-PAUSE = 30 * 60.0
+PAUSE_SECONDS = 30 * 60.0
 """Seconds between two finished tasks from which the time counts as a pause, not as work."""
 RECENT_TASKS = 20
 """Number of latest tasks over which the time per task is taken."""
-MOST_COMPLETED = 50
+MAX_COMPLETED_TASKS = 50
 """Number of latest tasks that ``list_completed_tasks`` returns."""
 
 
@@ -110,7 +110,7 @@ def read_task_progress(connection: Connection, person: Person) -> TaskProgress:
     times = [datetime.fromisoformat(at) for at in connection.execute(_FINISHED_AT, values).scalars()]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
     # Median instead of mean: robust against long looks at single tasks.
-    worked = [gap for gap in gaps if gap < PAUSE]
+    worked = [gap for gap in gaps if gap < PAUSE_SECONDS]
     return TaskProgress(
         finished, last + count_awaiting_adjudication(connection, person), median(worked) if worked else None
     )
@@ -145,7 +145,7 @@ def queue_disputed_subject(connection: Connection, project: AnnotationProject, t
 
 def list_completed_tasks(connection: Connection, person: Person) -> tuple[CompletedTask, ...]:
     """Return the latest tasks of a person with their receipts, newest first. Labels are not included."""
-    rows = connection.execute(_COMPLETED, {"person": person.id, "most": MOST_COMPLETED})
+    rows = connection.execute(_COMPLETED, {"person": person.id, "most": MAX_COMPLETED_TASKS})
     return tuple(
         CompletedTask(
             position,

@@ -24,7 +24,7 @@ from eclose.annotation.annotations import (
     group_annotations,
 )
 from eclose.annotation.form_labels import judgment_from_form, screening_from_form
-from eclose.annotation.forms import AnnotationTaskKind, Entry
+from eclose.annotation.forms import AnnotationTaskKind, FormEntry
 from eclose.annotation.material_store import decode_response_source
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ class FinishedTaskEntries:
 
     person: str
     role: PersonRole
-    entries: Mapping[str, tuple[Entry, ...]]
+    entries: Mapping[str, tuple[FormEntry, ...]]
     """Entries by pass, as first submitted."""
-    amended: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    amended: Mapping[str, tuple[FormEntry, ...]] = field(default_factory=dict)
     """Newest amendment by pass; only of amended passes."""
     reference_seen_before: bool = False
     """Whether this adjudicator knew the reference from another response to the question."""
 
     @property
-    def final(self) -> dict[str, tuple[Entry, ...]]:
+    def final(self) -> dict[str, tuple[FormEntry, ...]]:
         """Entries by pass, with amendments."""
         return {**self.entries, **self.amended}
 

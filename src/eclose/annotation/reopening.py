@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from eclose.annotation.accounts.people import Person
-    from eclose.annotation.forms import Entry
+    from eclose.annotation.forms import FormEntry
     from eclose.annotation.project import AnnotationProject
 
 # In characters; bounds what a request can store.
@@ -96,7 +96,12 @@ def open_pass_amendment(
 
 
 def submit_pass_amendment(
-    connection: Connection, project: AnnotationProject, person: Person, request: str, entries: Sequence[Entry], key: str
+    connection: Connection,
+    project: AnnotationProject,
+    person: Person,
+    request: str,
+    entries: Sequence[FormEntry],
+    key: str,
 ) -> PassSubmissionResult:
     """Store an amended form beside the first one. The caller commits before showing the receipt."""
     row = _find_granted(connection, person, request)
@@ -131,7 +136,7 @@ def _form(row: Row[Any]) -> Any:
     return select_annotation_passes(AnnotationTaskKind(row.kind), row.pass_name, row.unasked.split(","))[0]
 
 
-def _newest(connection: Connection, row: Row[Any]) -> tuple[Entry, ...]:
+def _newest(connection: Connection, row: Row[Any]) -> tuple[FormEntry, ...]:
     """Return the entries that hold now: the last amendment, or the first submission."""
     entries = connection.execute(_NEWEST, {"task": row.id, "number": row.number}).scalar_one()
     return tuple(json.loads(entries))

@@ -14,7 +14,7 @@ from eclose.annotation.assignment.assign import AssignmentPlan
 from eclose.annotation.family_audit import FormIds, add_audit_families
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses
-from eclose.annotation.project import LEAD
+from eclose.annotation.project import LEAD_NAME
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
@@ -63,14 +63,16 @@ def add_project_material(
 ) -> tuple[int, int]:
     """Add questions and responses; return the number of each."""
     counts = add_questions(connection, instances), add_responses(connection, responses)
-    audit_log.append_audit_event(connection, LEAD, "filled", detail={"questions": counts[0], "responses": counts[1]})
+    audit_log.append_audit_event(
+        connection, LEAD_NAME, "filled", detail={"questions": counts[0], "responses": counts[1]}
+    )
     return counts
 
 
 def add_audit_material(connection: Connection, families: Iterable[tuple[FormIds, AuditorMaterial]]) -> int:
     """Add the families of an audit and return their number."""
     count = add_audit_families(connection, families)
-    audit_log.append_audit_event(connection, LEAD, "filled", detail={"families": count})
+    audit_log.append_audit_event(connection, LEAD_NAME, "filled", detail={"families": count})
     return count
 
 
@@ -95,13 +97,13 @@ def invite_and_assign_crew(
         assignments.append((crew.kind, assignment))
     names = {invitee.person.name: invitee.person.role for invitee in invitees}
     tasks = {kind: len(assignment.tasks) for kind, assignment in assignments}
-    audit_log.append_audit_event(connection, LEAD, "assigned", detail={"people": names, "tasks": tasks})
+    audit_log.append_audit_event(connection, LEAD_NAME, "assigned", detail={"people": names, "tasks": tasks})
     return ProjectStaffing(invitees, tuple(assignments))
 
 
 def _invite_crew(connection: Connection, crew: AnnotationCrew) -> Iterable[InvitedPerson]:
     now = datetime.now(UTC)
-    pool = create_tasks.POOLS[crew.kind]
+    pool = create_tasks.POOL_BY_TASK_KIND[crew.kind]
     # Adjudicators of responses or families share the pool of the annotators.
     groups = (
         (crew.leads, PersonRole.LEAD, AnnotatorPool.NONE),
@@ -122,7 +124,12 @@ def _invite_crew(connection: Connection, crew: AnnotationCrew) -> Iterable[Invit
 
 
 def issue_or_renew_invitation(
-    connection: Connection, name: str, role: str | None = None, pool: AnnotatorPool | None = None, *, by: str = LEAD
+    connection: Connection,
+    name: str,
+    role: str | None = None,
+    pool: AnnotatorPool | None = None,
+    *,
+    by: str = LEAD_NAME,
 ) -> InvitedPerson:
     """Issue a new invitation to an existing person, or add and invite a new lead or adjudicator."""
     now = datetime.now(UTC)

@@ -20,10 +20,10 @@ from eclose.annotation import audit_log, queues, visible
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.audit_log import AuditEventRef
 from eclose.annotation.forms import (
-    PASSES,
+    PASSES_BY_TASK_KIND,
     AnnotationPass,
     AnnotationTaskKind,
-    Entry,
+    FormEntry,
     FormProblem,
     find_form_problems,
     next_open_pass,
@@ -65,14 +65,14 @@ class TaskPageContent:
     """The open pass."""
     material: AnnotatorMaterial
     """Question, evidence, trace and answers, as far as this pass discloses them."""
-    draft: tuple[Entry, ...]
+    draft: tuple[FormEntry, ...]
     """Saved entries that were not submitted; empty where there are none."""
     key: str
     """Idempotency key: sent back with the form, so that a repeated submission is recognised."""
     guideline: str
     """Text of the guideline, as Markdown."""
     progress: TaskProgress
-    others: tuple[tuple[Entry, ...], ...] = ()
+    others: tuple[tuple[FormEntry, ...], ...] = ()
     """Entries of the other annotators in this pass, in random order; only for adjudicators, if the project allows."""
 
     @property
@@ -117,13 +117,13 @@ def build_task_page(
     person: Person,
     row: Row[Any],
     form: AnnotationPass,
-    draft: tuple[Entry, ...],
+    draft: tuple[FormEntry, ...],
 ) -> TaskPageContent:
     """Build the sheet of a pass. Callers check beforehand that the person may see it."""
     return TaskPageContent(
         task=row.id,
         kind=AnnotationTaskKind(row.kind),
-        passes=tuple(each.name for each in PASSES[AnnotationTaskKind(row.kind)]),
+        passes=tuple(each.name for each in PASSES_BY_TASK_KIND[AnnotationTaskKind(row.kind)]),
         form=form,
         material=visible.read_visible_material(
             connection, row.id, form.name, hide_evidence=project.settings.hide_evidence
@@ -136,7 +136,7 @@ def build_task_page(
     )
 
 
-def save_pass_draft(connection: Connection, person: Person, task: str, name: str, entries: Sequence[Entry]) -> bool:
+def save_pass_draft(connection: Connection, person: Person, task: str, name: str, entries: Sequence[FormEntry]) -> bool:
     """Save a draft, without invalid choices; return False where that pass is not open."""
     row = _find_task(connection, person, task)
     form = None if row is None else _open_pass(connection, row)
@@ -162,7 +162,7 @@ def count_form_entries(connection: Connection, person: Person, task: str, name: 
     form = (
         None
         if row is None
-        else next((each for each in PASSES[AnnotationTaskKind(row.kind)] if each.name == name), None)
+        else next((each for each in PASSES_BY_TASK_KIND[AnnotationTaskKind(row.kind)] if each.name == name), None)
     )
     if form is None:
         return None
@@ -175,7 +175,7 @@ def submit_pass(
     person: Person,
     task: str,
     name: str,
-    entries: Sequence[Entry],
+    entries: Sequence[FormEntry],
     key: str,
 ) -> PassSubmissionResult:
     """Close a pass with its entries. The caller commits before showing the receipt.
@@ -204,7 +204,7 @@ def submit_pass(
 
 
 def _record(
-    connection: Connection, person: Person, row: Row[Any], form: AnnotationPass, entries: Sequence[Entry], key: str
+    connection: Connection, person: Person, row: Row[Any], form: AnnotationPass, entries: Sequence[FormEntry], key: str
 ) -> AuditEventRef:
     number = _number(row, form)
     # The log holds a hash of the entries: it must not reveal labels.
@@ -227,7 +227,7 @@ def _record(
 
 
 def submit_pass_and_commit(
-    project: AnnotationProject, person: Person, task: str, name: str, entries: Sequence[Entry], key: str
+    project: AnnotationProject, person: Person, task: str, name: str, entries: Sequence[FormEntry], key: str
 ) -> PassSubmissionResult:
     """Submit in a transaction of its own, which is on disk on return."""
     # A simultaneous submission fails on a unique key; the second try finds it and answers closed, or with its receipt.
@@ -247,7 +247,7 @@ def submit_pass_and_commit(
 
 
 def _find_repeated(
-    connection: Connection, task: str, name: str, entries: Sequence[Entry], key: str
+    connection: Connection, task: str, name: str, entries: Sequence[FormEntry], key: str
 ) -> PassSubmissionResult | None:
     """Return the result of an earlier submission of this pass: its receipt if it was the same, else a refusal."""
     row = connection.execute(_SUBMITTED, {"task": task, "pass": name}).one_or_none()
@@ -279,14 +279,14 @@ def _number(row: Row[Any], form: AnnotationPass) -> int:
     return int(row.passes.index(form.name)) + 1
 
 
-def _draft(connection: Connection, task: str, number: int) -> tuple[Entry, ...]:
+def _draft(connection: Connection, task: str, number: int) -> tuple[FormEntry, ...]:
     entries = connection.execute(_DRAFT, {"task": task, "number": number}).scalar_one_or_none()
     return () if entries is None else tuple(json.loads(entries))
 
 
 def _other_entries(
     connection: Connection, project: AnnotationProject, row: Row[Any], form: AnnotationPass
-) -> tuple[tuple[Entry, ...], ...]:
+) -> tuple[tuple[FormEntry, ...], ...]:
     """Return the entries of the other annotators in this pass, where an adjudicator may see them."""
     if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(AnnotationTaskKind(row.kind)):
         return ()

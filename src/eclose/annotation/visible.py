@@ -54,14 +54,14 @@ _QUERIES = {
     ),
     "F": "SELECT f.shown FROM annotate_tasks t JOIN annotate_families f ON f.id = t.family",
 }
-QUERIES: Mapping[str, TextClause] = {name: text(f"{query} WHERE t.id = :task") for name, query in _QUERIES.items()}
+PASS_QUERIES: Mapping[str, TextClause] = {name: text(f"{query} WHERE t.id = :task") for name, query in _QUERIES.items()}
 """The query of each pass. Callers check beforehand that the person may open the pass."""
 
 
 def count_response_steps(connection: Connection, task: str) -> int:
     """Return the number of steps of a task's response."""
     # The query of pass A, which reads neither answer nor reference.
-    row = connection.execute(QUERIES["A"], {"task": task}).one()
+    row = connection.execute(PASS_QUERIES["A"], {"task": task}).one()
     return len(json.loads(row.steps))
 
 
@@ -69,7 +69,7 @@ def read_visible_material(
     connection: Connection, task: str, name: str, *, hide_evidence: bool = False
 ) -> AnnotatorMaterial:
     """Return what a pass shows of a task; with ``hide_evidence``, passes B, C and D show no evidence."""
-    row = connection.execute(QUERIES[name], {"task": task}).one()
+    row = connection.execute(PASS_QUERIES[name], {"task": task}).one()
     return _BUILDERS[name](row, () if hide_evidence and name in "BCD" else _evidence(row))
 
 

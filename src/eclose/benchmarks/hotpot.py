@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eclose.benchmarks.conversion import ConvertedRecord
     from eclose.store.records.json_reader import JsonObject
 
-BENCHMARK = "HotpotQA"
+HOTPOT_BENCHMARK = "HotpotQA"
 _HOPS = 2  # by construction: a bridge or a comparison of two articles
 
 HotpotParagraph = tuple[str, list[str]]
@@ -44,12 +44,12 @@ def convert_hotpot_record(record: JsonObject) -> ConvertedRecord:
         question=raw.question,
         evidence=conversion.drop_blank_passages(build_hotpot_passages(raw.context, separator=""), support, repairs),
         reference_answer=conversion.read_reference_answer(raw.answer, repairs),
-        benchmark=BENCHMARK,
+        benchmark=HOTPOT_BENCHMARK,
         support_ids=support,
         kind=raw.type or None,
         hops=_HOPS,
     )
-    return conversion.finish_record_conversion(instance, repairs, BENCHMARK)
+    return conversion.finish_record_conversion(instance, repairs, HOTPOT_BENCHMARK)
 
 
 def to_official_hotpot_layout(record: JsonObject) -> JsonObject:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from eclose.store.records.json_reader import JsonObject
 
-Aliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
-Converter: TypeAlias = "Callable[[JsonObject], ConvertedRecord]"
+AnswerAliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
+RecordConverter: TypeAlias = "Callable[[JsonObject], ConvertedRecord]"
 Value = TypeVar("Value", Instance, Response)
 
 NO_RESPONSE = "no response"
@@ -63,7 +63,7 @@ def scan_instances(
     path: Path,
     *,
     layout: RecordLayout = RecordLayout.AUTO,
-    aliases: Aliases | None = None,
+    aliases: AnswerAliases | None = None,
 ) -> Iterator[ReadRecord[Instance]]:
     """Yield every record of the file as an instance, a reason for its rejection, or an error.
 
@@ -134,11 +134,11 @@ def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) 
     return QuestionFileCheck(counter.counts(), tuple(problems), stopped)
 
 
-def get_record_converter(layout: RecordLayout, aliases: Aliases | None = None) -> Converter:
+def get_record_converter(layout: RecordLayout, aliases: AnswerAliases | None = None) -> RecordConverter:
     """Return the function that converts a raw record of this layout."""
     if layout in rag_eval_formats.LAYOUT_COLUMNS:
         return partial(rag_eval_formats.convert_tool_record, layout=layout)
-    converters: dict[RecordLayout, Converter] = {
+    converters: dict[RecordLayout, RecordConverter] = {
         RecordLayout.HOTPOT: hotpot.convert_hotpot_record,
         RecordLayout.TWO_WIKI: partial(two_wiki.convert_two_wiki_record, aliases=aliases),
         RecordLayout.MUSIQUE: musique.convert_musique_record,
@@ -147,7 +147,7 @@ def get_record_converter(layout: RecordLayout, aliases: Aliases | None = None) -
     return converters[layout]
 
 
-def _scan(path: Path, layout: RecordLayout, aliases: Aliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
+def _scan(path: Path, layout: RecordLayout, aliases: AnswerAliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Yield the converted records, before ids are compared."""
     convert = get_record_converter(detect_file_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
     for raw in read_json_objects(path):

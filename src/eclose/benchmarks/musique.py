@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eclose.benchmarks.conversion import ConvertedRecord
     from eclose.store.records.json_reader import JsonObject
 
-BENCHMARK = "MuSiQue"
+MUSIQUE_BENCHMARK = "MuSiQue"
 UNANSWERABLE = "unanswerable"
 
 # Ids encode the reasoning graph: ``2hop__``, ``3hop1__``, ``4hop2__``, ...
@@ -62,14 +62,14 @@ def convert_musique_record(record: JsonObject) -> ConvertedRecord:
         evidence=conversion.drop_blank_passages(passages, support, repairs),
         reference_answer=answer,
         aliases=conversion.clean_answer_aliases(answer, raw.answer_aliases or ()),
-        benchmark=BENCHMARK,
+        benchmark=MUSIQUE_BENCHMARK,
         support_ids=support,
         kind=shape["shape"] if shape else None,
         hops=len(raw.question_decomposition or ()) or (int(shape["hops"]) if shape else None),
     )
     # MuSiQue-Full pairs every question with a twin whose evidence was removed; only answerable ones are studied.
     rejected = UNANSWERABLE if raw.answerable is False else None
-    return conversion.finish_record_conversion(instance, repairs, BENCHMARK, rejected=rejected)
+    return conversion.finish_record_conversion(instance, repairs, MUSIQUE_BENCHMARK, rejected=rejected)
 
 
 def _support_ids(paragraphs: list[MusiqueParagraph]) -> tuple[str, ...] | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eclose.benchmarks.conversion import ConvertedRecord
     from eclose.store.records.json_reader import JsonObject
 
-BENCHMARK = "2WikiMultiHopQA"
+TWO_WIKI_BENCHMARK = "2WikiMultiHopQA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ def convert_two_wiki_record(
         ),
         reference_answer=answer,
         aliases=conversion.clean_answer_aliases(answer, (aliases or {}).get(raw.answer_id or "", ())),
-        benchmark=BENCHMARK,
+        benchmark=TWO_WIKI_BENCHMARK,
         support_ids=support,
         kind=raw.type or None,
         hops=len(raw.evidences) if raw.evidences else None,  # one evidence triple per hop
     )
-    return conversion.finish_record_conversion(instance, repairs, BENCHMARK)
+    return conversion.finish_record_conversion(instance, repairs, TWO_WIKI_BENCHMARK)
 
 
 def read_wikidata_aliases(path: Path) -> dict[str, tuple[str, ...]]:

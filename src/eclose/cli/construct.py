@@ -19,7 +19,7 @@ from eclose.cli.shared.model_options import (
     run_on_ray_workers,
     takes_model_options,
 )
-from eclose.cli.shared.output import QUARANTINED, format_count, print_line, print_run_summary, print_table
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,7 +153,7 @@ def construct(
     # Rejection is a regular outcome of construction, so the exit code stays 0 even where no family was built.
     if not result.manifest.counts.accepted:
         print_line("  no family was built: the counts of rejected sources above say at which part")
-    raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if result.manifest.counts.quarantined else 0)
 
 
 def _print_warnings(models: ConstructionModels, settings: ConstructSettings, *, has_reverifier: bool) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.output import (
-    QUARANTINED,
+    QUARANTINED_EXIT_CODE,
     AllowStale,
     print_line,
     print_step_result,
@@ -83,7 +83,7 @@ def convert(
         counts = manifest.counts if manifest else stage.write(show_record_count(records, f"reading {file.name}"))
         print_step_result(stage, counts, again=manifest is not None, doubt=f"is --format {layout} right")
         quarantined |= bool(counts.quarantined)
-    raise typer.Exit(QUARANTINED if quarantined else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if quarantined else 0)
 
 
 @app.command()
@@ -250,7 +250,7 @@ def from_inspect(
     written = import_inspect_log(log, out, score=score, force=force)
     for stage, counts, again in written:
         print_step_result(stage, counts, again=again, doubt="is this a log of a task with passages")
-    raise typer.Exit(QUARANTINED if any(counts.quarantined for _, counts, _ in written) else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if any(counts.quarantined for _, counts, _ in written) else 0)
 
 
 @app.command(name="to-inspect")

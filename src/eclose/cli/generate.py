@@ -20,7 +20,7 @@ from eclose.cli.shared.model_options import (
     run_on_ray_workers,
     takes_model_options,
 )
-from eclose.cli.shared.output import QUARANTINED, format_count, print_line, print_run_summary
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
 from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def generate(
             generate_responses(instances, generator, out, settings, options.calls, options.run_options)
         )
     _print_summary(result)
-    raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if result.manifest.counts.quarantined else 0)
 
 
 def _warn_about_unknown_seed(source: ResponseSource) -> None:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
 from eclose.cli.shared.output import (
-    QUARANTINED,
+    QUARANTINED_EXIT_CODE,
     AllowStale,
     format_count,
     format_percent,
@@ -148,7 +148,7 @@ def judge(
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
     # The funnel counts the records of another tool's file from which questions and responses were taken.
     quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
-    raise typer.Exit(QUARANTINED if too_many_unjudged or quarantined else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if too_many_unjudged or quarantined else 0)
 
 
 def _print_unjudged(judgments: Path, limit: float) -> bool:

@@ -58,13 +58,13 @@ def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
     import webbrowser
 
     from eclose.annotation.accounts.people import find_person
-    from eclose.annotation.label_sample import ME
+    from eclose.annotation.label_sample import LABELLER_NAME
     from eclose.annotation.queues import read_task_progress
     from eclose.annotation.web.dependencies import AnnotationServerState
     from eclose.annotation.web.serve import serve_annotation
 
     with project.reading() as connection:
-        person = find_person(connection, ME)
+        person = find_person(connection, LABELLER_NAME)
     # open_label_session has added the only annotator.
     assert person is not None
     state = AnnotationServerState(project, single=person)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, escape_invisible, format_count, print_line
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, escape_invisible, format_count, print_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def verify(location: LedgerLocation) -> None:
     if problems:
         remedy = f"eclose ledger prune {describe_database_location(where)} --damaged"
         print_line(f"{format_count(len(problems), 'problem')}. To delete the rows: {remedy}")
-        raise typer.Exit(QUARANTINED)
+        raise typer.Exit(QUARANTINED_EXIT_CODE)
     print_line(f"{describe_database_location(where)}: all rows match their checksums")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
-from eclose.cli.shared.output import QUARANTINED, format_count, print_line, print_run_summary
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
 
 if TYPE_CHECKING:
     from eclose.calls.run import RunResult
@@ -50,7 +50,7 @@ def screen(
     running = screen_questions(instances, model, out, settings, options.calls, options.run_options, layout=layout)
     result = asyncio.run(running)
     print_run_summary(result, _describe_outcome(result))
-    raise typer.Exit(QUARANTINED if result.manifest.counts.quarantined else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if result.manifest.counts.quarantined else 0)
 
 
 def _describe_outcome(result: RunResult) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.cli.shared.output import (
-    QUARANTINED,
+    QUARANTINED_EXIT_CODE,
     escape_invisible,
     format_count,
     format_percent,
@@ -87,7 +87,7 @@ def select(
         print_line(f"  {name}: has no complete.json, so its writing was interrupted; skipped")
     _print_selection(selection, len(values))
     # Without any answer all scores are 0 and the first checkpoint would win by the rule for ties: nothing was measured.
-    raise typer.Exit(QUARANTINED if counts.quarantined or not selection.has_answers else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if counts.quarantined or not selection.has_answers else 0)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eclose.cli.shared.output import (
-    QUARANTINED,
+    QUARANTINED_EXIT_CODE,
     escape_invisible,
     format_count,
     format_percent,
@@ -274,4 +274,4 @@ def switch(
             print_model_contrasts(result.contrasts, result.rates)
             print_switch_rates(result.rates)
             print_unscored_family(result.rows)
-    raise typer.Exit(QUARANTINED if result.counts.quarantined else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if result.counts.quarantined else 0)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED, print_line, print_step_result, print_table, show_record_count
+from eclose.cli.shared.output import (
+    QUARANTINED_EXIT_CODE,
+    print_line,
+    print_step_result,
+    print_table,
+    show_record_count,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -132,7 +138,7 @@ def judge(
     if result.reasons:
         rows = [[criterion, reason, str(count)] for (criterion, reason), count in sorted(result.reasons.items())]
         print_table("Not judged", ["criterion", "reason", "n"], rows)
-    raise typer.Exit(QUARANTINED if any(step.counts.quarantined for step in result.steps) else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if any(step.counts.quarantined for step in result.steps) else 0)
 
 
 def _read_instances(path: Path) -> Iterator[Instance]:

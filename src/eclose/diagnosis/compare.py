@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from eclose.core.response import ResponseSource
 
-Question: TypeAlias = "tuple[str | None, str]"
+QuestionKey: TypeAlias = "tuple[str | None, str]"
 """A dataset and the id of a question in it."""
 ResponseClass: TypeAlias = "TraceGroup | FailureClass | None"
 """The class of a response: reliable, a failure class of the gap, or locally unsound; None where undecided."""
@@ -138,7 +138,7 @@ def compare_runs_by_question(
     shared = [question for question in run_rows if question in base_rows]
     if not shared:
         raise UserError("the two runs share no question, so there is nothing to compare. Check the two run folders.")
-    datasets: dict[str, list[Question]] = defaultdict(list)
+    datasets: dict[str, list[QuestionKey]] = defaultdict(list)
     for question in shared:
         datasets[question[0] or UNKNOWN].append(question)
     # A single dataset would repeat the group of all questions.
@@ -159,12 +159,12 @@ def compare_runs_by_question(
     )
 
 
-_RowsByQuestion: TypeAlias = "Mapping[Question, Sequence[SettledVerdict]]"
+_RowsByQuestion: TypeAlias = "Mapping[QuestionKey, Sequence[SettledVerdict]]"
 
 
 def _by_question(rows: Sequence[SettledVerdict]) -> _RowsByQuestion:
     """Group the responses by question."""
-    by_question: dict[Question, list[SettledVerdict]] = defaultdict(list)
+    by_question: dict[QuestionKey, list[SettledVerdict]] = defaultdict(list)
     for row in rows:
         by_question[row.benchmark, row.instance_id].append(row)
     return dict(by_question)
@@ -179,7 +179,7 @@ def _count_unshared(rows_of: _RowsByQuestion, other_rows: _RowsByQuestion, pairs
 
 def _compare_group(
     group: tuple[str, ...],
-    questions: Sequence[Question],
+    questions: Sequence[QuestionKey],
     run_rows: _RowsByQuestion,
     base_rows: _RowsByQuestion,
     rng: np.random.Generator,

@@ -73,8 +73,8 @@ def test_exchanges_touch_neither_loads_nor_repeats_and_their_count_is_right(coun
 
 @pytest.mark.parametrize("tries", [1, 7, 50, 51, 99])
 def test_used_up_tries_leave_the_best_counts_seen(monkeypatch, tries):
-    monkeypatch.setattr(balance, "MOST_TRIES", tries)
-    monkeypatch.setattr(balance, "SLACK", 1_000)
+    monkeypatch.setattr(balance, "MAX_EXCHANGES", tries)
+    monkeypatch.setattr(balance, "EXCESS_SLACK", 1_000)
     questions = hands([3] * 20, Random(1))
     deal_items_to_groups(questions, people=6, size=2, systems=SYSTEMS)
     table = AssignmentBalance(questions, people=6, size=2, systems=SYSTEMS)

@@ -21,8 +21,8 @@ from tests.annotation.results.records import (
 from eclose.annotation.annotations import Annotation, AnnotationSet
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.results.agreement_report import (
-    NOTHING,
-    UNANIMOUS,
+    UNDEFINED_NOTHING_TO_COMPARE,
+    UNDEFINED_UNANIMOUS,
     agreement_to_json,
     build_agreement_report,
     why_alpha_undefined,
@@ -73,18 +73,18 @@ def test_short_forms_have_no_rows_about_steps():
 
 def test_unanimous_and_empty_are_said_and_never_a_number():
     found = made([annotation("r", "A1", labels="1-11"), annotation("r", "A2", labels="1-11")])
-    assert why_alpha_undefined(row(found, "Alignment A")) == UNANIMOUS
-    assert why_alpha_undefined(row(found, "Closure C")) == NOTHING
+    assert why_alpha_undefined(row(found, "Alignment A")) == UNDEFINED_UNANIMOUS
+    assert why_alpha_undefined(row(found, "Closure C")) == UNDEFINED_NOTHING_TO_COMPARE
     assert why_alpha_undefined(row(made(PAIRS), "Alignment A")) is None
     text = json.dumps(agreement_to_json(found), allow_nan=False)
     alpha = json.loads(text)["responses"]["agreement"][3]["alpha"]
-    assert alpha == {"value": None, "interval": None, "undefined_resamples": 100, "undefined": UNANIMOUS}
+    assert alpha == {"value": None, "interval": None, "undefined_resamples": 100, "undefined": UNDEFINED_UNANIMOUS}
 
 
 def test_nothing_finished_is_a_report_of_nothing():
     found = made([Annotation("r", "q", AnnotationTaskKind.RESPONSE, 2)])
     assert (found.responses.compared, found.screening) == (0, None)
-    assert all(why_alpha_undefined(one) == NOTHING for one in found.responses.rows)
+    assert all(why_alpha_undefined(one) == UNDEFINED_NOTHING_TO_COMPARE for one in found.responses.rows)
     assert build_agreement_report(AnnotationSet()).responses is None
 
 

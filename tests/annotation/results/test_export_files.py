@@ -16,7 +16,7 @@ from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import read_annotation_material
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import export_annotations
-from eclose.annotation.results.flat_tables import LABELS
+from eclose.annotation.results.flat_tables import LABEL_COLUMNS
 from eclose.annotation.results.formats import LabelExportFormat
 from eclose.core.judgment import Judgment, QuestionScreening
 from eclose.core.response import ResponseSource
@@ -198,7 +198,7 @@ def test_parquet_tells_what_the_tables_tell(out, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     write(out, formats=[LabelExportFormat.PARQUET])
     labels = parquet.read_table(out / "labels.parquet").to_pylist()
-    assert [(row["response_id"], *(row[name] for name in LABELS)) for row in labels] == [
+    assert [(row["response_id"], *(row[name] for name in LABEL_COLUMNS)) for row in labels] == [
         ("r1", True, True, True, True, True), ("r2", True, True, False, True, True),
     ]  # fmt: skip
     assert labels[0]["seed"] == 7

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 from tests.annotation.results.test_import_labels import RUN
 
-from eclose.annotation.forms import PASSES, AnnotationTaskKind
+from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.material_store import AnnotationMaterial
 from eclose.annotation.results.import_labels import read_label_files
 from eclose.annotation.results.label_studio import (
@@ -73,7 +73,7 @@ def test_the_order_of_tasks_tells_nothing():
 def test_the_template_asks_what_the_short_form_asks_and_shows_plain_text():
     view = Xml.fromstring(build_label_studio_config())
     asked = [one.get("name") for one in view.iter("Choices")]
-    assert asked == [field.name for one in PASSES[AnnotationTaskKind.SHORT] for field in one.fields]
+    assert asked == [field.name for one in PASSES_BY_TASK_KIND[AnnotationTaskKind.SHORT] for field in one.fields]
     texts = {one.get("name"): one for one in view.iter("Text")}
     assert {one.get("valueType") for one in texts.values()} == {"text"}
     assert {one.get("value") for one in texts.values()} == {f"${name}" for name in texts}

@@ -27,7 +27,12 @@ from eclose.annotation.accounts import people, sessions
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
 from eclose.annotation.material_store import add_questions, add_responses
-from eclose.annotation.project import DATABASE, AnnotationProject, AnnotationProjectSettings, create_annotation_project
+from eclose.annotation.project import (
+    DATABASE_FILE,
+    AnnotationProject,
+    AnnotationProjectSettings,
+    create_annotation_project,
+)
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace
 from eclose.protocol.auditing import AuditorMaterial
@@ -283,7 +288,7 @@ def study(folder: Path, *, seed: int = 1, questions: int = 2, **settings):
     """A project full of tokens, in a folder of its own."""
     made, parts = _template(seed, questions, tuple(sorted(settings.items())))
     shutil.copytree(made, folder)
-    project = AnnotationProject(folder, parts[0], make_database_engine(folder / DATABASE, connections=8))
+    project = AnnotationProject(folder, parts[0], make_database_engine(folder / DATABASE_FILE, connections=8))
     _in_no_hurry_to_the_disk(project)
     try:
         # A test may log somebody in anew: what is shared is copied.

@@ -7,7 +7,7 @@ from functools import cache
 
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.dashboard import DashboardAgreement, DashboardPerson, DashboardQueue, LeadDashboard
-from eclose.annotation.forms import PASSES, AnnotationTaskKind
+from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.queues import CompletedPass, CompletedTask, TaskProgress
 from eclose.annotation.reopening import ReopenRequest
 from eclose.annotation.submissions import TaskPageContent
@@ -68,13 +68,13 @@ def sheet(
     **other,
 ) -> TaskPageContent:
     """A page of work, with material of the world unless told otherwise."""
-    form = next(one for one in PASSES[kind] if one.name == name)
+    form = next(one for one in PASSES_BY_TASK_KIND[kind] if one.name == name)
     disclosed = other.pop("material", None) or disclose(kind, name, *material(steps), hide=hide)
     settings = {"draft": (), "progress": PROGRESS} | other
     return TaskPageContent(
         task=TASK,
         kind=kind,
-        passes=tuple(one.name for one in PASSES[kind]),
+        passes=tuple(one.name for one in PASSES_BY_TASK_KIND[kind]),
         form=form,
         material=disclosed,
         key=KEY,

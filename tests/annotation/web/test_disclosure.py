@@ -14,7 +14,7 @@ from tests.annotation.web.truth import Truth, fill
 
 from eclose.annotation import submissions, visible
 from eclose.annotation.accounts import people
-from eclose.annotation.project import DATABASE
+from eclose.annotation.project import DATABASE_FILE
 
 PASSES = "ABCD"
 
@@ -55,7 +55,7 @@ def test_the_work_was_done_to_its_end(swept):
 
 def test_what_no_page_shows_is_in_the_database_and_what_judges_said_is_not(one):
     """Models, methods and ids could leak; automatic judgments, supporting passages and completions are not there."""
-    held = b"".join(path.read_bytes() for path in one.project.folder.iterdir() if path.name.startswith(DATABASE))
+    held = b"".join(path.read_bytes() for path in one.project.folder.iterdir() if path.name.startswith(DATABASE_FILE))
     found = {one.canaries.known[token].kind for token in tokens_in(held)}
     assert found >= NEVER
     assert not found & NOWHERE
@@ -221,7 +221,7 @@ def test_a_pass_reads_no_column_it_does_not_show(one, everybody, name, nick):
 def test_no_query_of_a_pass_names_a_later_field():
     """The same, of the texts of the queries."""
     fields = {"answer": "annotate_answers", "reference": "annotate_references"}
-    for name, query in visible.QUERIES.items():
+    for name, query in visible.PASS_QUERIES.items():
         for kind, table in fields.items():
             assert (table in query.text) is (kind in SHOWN[name]), (name, kind)
 

@@ -74,7 +74,7 @@ def test_a_server_without_a_lock_is_found_out(name, tmp_path, monkeypatch):
 
 
 def test_an_answer_that_is_shown_early_is_found_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(visible, "QUERIES", {**visible.QUERIES, "B": visible.QUERIES["C"]})
+    monkeypatch.setattr(visible, "PASS_QUERIES", {**visible.PASS_QUERIES, "B": visible.PASS_QUERIES["C"]})
     monkeypatch.setattr(visible, "_BUILDERS", {**visible._BUILDERS, "B": _answer_in_the_reasoning})
     tally = run_orders(tmp_path, range(8), REQUESTS)
     assert any("answer of" in one for one in tally.disclosures)

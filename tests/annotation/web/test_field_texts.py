@@ -7,21 +7,27 @@ import re
 import pytest
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
-from eclose.annotation.forms import PASSES, AnnotationPass, AnnotationTaskKind, FormField, find_form_problems
+from eclose.annotation.forms import (
+    PASSES_BY_TASK_KIND,
+    AnnotationPass,
+    AnnotationTaskKind,
+    FormField,
+    find_form_problems,
+)
 from eclose.annotation.web import field_texts
 from eclose.protocol.prompts import GuidelineReader, load_prompt_text
 
-FORMS = [(kind, form) for kind, forms in PASSES.items() for form in forms]
+FORMS = [(kind, form) for kind, forms in PASSES_BY_TASK_KIND.items() for form in forms]
 ALL_FIELDS = {field.name: field for _, form in FORMS for field in form.fields}
 
 
 def test_there_are_words_for_every_field_and_for_nothing_else():
-    assert set(field_texts.FIELDS) == set(ALL_FIELDS)
+    assert set(field_texts.FIELD_TEXTS) == set(ALL_FIELDS)
 
 
 @pytest.mark.parametrize("field", ALL_FIELDS.values(), ids=lambda field: field.name)
 def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field: FormField):
-    choices = field_texts.FIELDS[field.name].choices
+    choices = field_texts.FIELD_TEXTS[field.name].choices
     assert tuple(one.value for one in choices) == tuple(map(str, field.choices))
     keys = [one.key for one in choices]
     assert len(set(keys)) == len(keys)
@@ -30,16 +36,16 @@ def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field
 
 
 def test_a_code_has_its_own_digit():
-    assert {one.value: one.key for one in field_texts.FIELDS["code"].choices} == {
+    assert {one.value: one.key for one in field_texts.FIELD_TEXTS["code"].choices} == {
         "N4": "4", "N1": "1", "N2": "2", "N3": "3", "N5": "5",
     }  # fmt: skip
 
 
 def test_every_pass_role_pool_and_kind_has_words():
-    assert set(field_texts.PASSES) == {(kind, form.name) for kind, form in FORMS}
-    assert set(field_texts.ROLES) == set(PersonRole)
-    assert set(field_texts.POOLS) == set(AnnotatorPool)
-    assert set(field_texts.KINDS) == set(AnnotationTaskKind)
+    assert set(field_texts.PASS_TEXTS) == {(kind, form.name) for kind, form in FORMS}
+    assert set(field_texts.ROLE_TEXTS) == set(PersonRole)
+    assert set(field_texts.POOL_TEXTS) == set(AnnotatorPool)
+    assert set(field_texts.TASK_KIND_TEXTS) == set(AnnotationTaskKind)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
 @pytest.mark.parametrize("field", ALL_FIELDS)
 def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
     text = field_texts.read_guideline_excerpt(field)
-    whole = load_prompt_text(field_texts.FIELDS[field].excerpt.text).text_for(GuidelineReader.PEOPLE)
+    whole = load_prompt_text(field_texts.FIELD_TEXTS[field].excerpt.text).text_for(GuidelineReader.PEOPLE)
     assert len(text) > 60
     assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
     assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
@@ -96,11 +102,11 @@ def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: AnnotationT
         assert not re.search(r"`(evidence|steps|support|pursued|established|missing|verdict|aliases|id)`", text)
     if form.name in ("C", "D"):
         assert any("A premise that stands only in the passages is missing." in text for text in texts)
-        assert "Passages fill no gap" in field_texts.PASSES[kind, form.name].counts
+        assert "Passages fill no gap" in field_texts.PASS_TEXTS[kind, form.name].counts
 
 
 def test_a_problem_is_told_with_the_question():
-    form = PASSES[AnnotationTaskKind.RESPONSE][0]
+    form = PASSES_BY_TASK_KIND[AnnotationTaskKind.RESPONSE][0]
     first, second = find_form_problems(form, [{}, {"substantive": "yes"}], 2)
     assert field_texts.describe_form_problem(first) == "Step 1: “Is the step substantive?” is not decided."
     assert field_texts.describe_form_problem(second) == "Step 2: “Is it sound?” is not decided."

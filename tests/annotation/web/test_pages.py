@@ -24,7 +24,7 @@ from tests.annotation.web.making import (
 )
 from tests.diagnosis.report.hostile import PAYLOADS
 
-from eclose.annotation.forms import PASSES, AnnotationTaskKind, FormProblem
+from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind, FormProblem
 from eclose.annotation.queues import TaskProgress
 from eclose.annotation.web import field_texts, pages
 from eclose.core.show_invisible import reveal_invisible_chars
@@ -32,7 +32,7 @@ from eclose.protocol.annotator_material import AnnotatorReferenceMaterial
 from eclose.protocol.material_json import DisclosedPassage
 
 WORK = AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT, AnnotationTaskKind.SCREENING, AnnotationTaskKind.FAMILY
-FORMS = [(kind, form) for kind in WORK for form in PASSES[kind]]
+FORMS = [(kind, form) for kind in WORK for form in PASSES_BY_TASK_KIND[kind]]
 
 
 class Reader(HTMLParser):
@@ -308,9 +308,9 @@ def test_pieces_make_up_the_text():
 
 
 def test_keys_are_listed_once_each():
-    keys = [key for names, _ in pages.KEYS for key in names]
+    keys = [key for names, _ in pages.KEYBOARD_SHORTCUTS for key in names]
     assert len(set(keys)) == len(keys)
-    chosen = {choice.key for asked in field_texts.FIELDS.values() for choice in asked.choices}
+    chosen = {choice.key for asked in field_texts.FIELD_TEXTS.values() for choice in asked.choices}
     assert chosen == set("yn12345")
 
 

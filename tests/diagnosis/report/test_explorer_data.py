@@ -18,7 +18,7 @@ from eclose.core.instance import Passage
 from eclose.core.judgment import Criterion, StepJudgment, StepSupport
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import FACETS, OUTCOMES, derive_response_facts
+from eclose.diagnosis.report.explorer_filters import EXPLORER_FACETS, OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, compress_json, make_explorer_payload
 from eclose.diagnosis.report.summary import build_response_flow
@@ -158,11 +158,11 @@ def test_every_number_that_is_a_link_leads_to_as_many_responses(cases):
 
 
 def test_bits_fit_into_a_browsers_integers():
-    assert all(len(facet.options) < 31 for facet in FACETS)
+    assert all(len(facet.options) < 31 for facet in EXPLORER_FACETS)
 
 
 def test_every_outcome_has_a_name(cases):
-    assert all(derive_response_facts(entry).outcome in OUTCOMES for entry in [*cases, *hostile_cases()])
+    assert all(derive_response_facts(entry).outcome in OUTCOME_WORDS for entry in [*cases, *hostile_cases()])
 
 
 def test_the_page_is_told_what_each_judge_saw():

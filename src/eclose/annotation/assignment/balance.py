@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TRIES = 300
+EXCHANGES_PER_ITEM = 300
 """Exchanges tried per item."""
-MOST_TRIES = 200_000
+MAX_EXCHANGES = 200_000
 """Upper bound of exchanges tried in total; takes a few seconds."""
-SLACK = 4
+EXCESS_SLACK = 4
 """How much the excess may exceed its best value in the second half of the tries: two single steps."""
-RIVALS = 12
+DRAWN_CANDIDATES = 12
 """Number of items drawn at random, of which the one with the most frequent group gets an exchange."""
 _LOAD, _SAME_QUESTION = 2**40, 2**50
 """Cost of one unit of load, more than any count, and of a repeated question, more than any load."""
@@ -127,7 +127,7 @@ class AssignmentBalance:
         The first half of the tries accepts no increase of the excess. The second half accepts a small one to leave a
         local minimum, and returns to the best counts in the end.
         """
-        tries = min(TRIES * len(self._placements), MOST_TRIES)
+        tries = min(EXCHANGES_PER_ITEM * len(self._placements), MAX_EXCHANGES)
         # Exchanges since the best counts, undone at the end.
         best, since_best = self.excess, list[AnnotatorSwap]()
         for number in range(tries):
@@ -137,7 +137,7 @@ class AssignmentBalance:
             if exchange is None:
                 continue
             self._apply(exchange)
-            if self.excess > best + (SLACK if 2 * number >= tries else 0):
+            if self.excess > best + (EXCESS_SLACK if 2 * number >= tries else 0):
                 self._undo(exchange)
                 continue
             # Kept even where the excess stayed equal: moving along a plateau finds exchanges that lower it.
@@ -150,7 +150,7 @@ class AssignmentBalance:
 
     def _draw(self, random: Random) -> AnnotatorSwap | None:
         """Draw an exchange within a question or between two; return None where the drawn items allow none."""
-        rivals = [_pick(self._placements, random) for _ in range(RIVALS)]
+        rivals = [_pick(self._placements, random) for _ in range(DRAWN_CANDIDATES)]
         first = max(rivals, key=lambda placement: self._groups[placement.group])
         busy = self._busy[first.question]
         # Where a question occupies all annotators, none can join it from another question.

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Estimate
 
 # Alpha divides by the disagreement expected by chance, which is close to 0 where nearly all labels are equal.
-CEILING = 0.95
+UNINFORMATIVE_ALPHA_SHARE = 0.95
 """Share of the commonest label from which alpha is uninformative, and AC1 is reported beside it."""
-UNANIMOUS = "undefined, unanimous"
-NOTHING = "undefined, nothing to compare"
-DERIVED = ("Local soundness L", "Global sufficiency G", "LGG indicator")
+UNDEFINED_UNANIMOUS = "undefined, unanimous"
+UNDEFINED_NOTHING_TO_COMPARE = "undefined, nothing to compare"
+DERIVED_ROWS = ("Local soundness L", "Global sufficiency G", "LGG indicator")
 """Rows of derived labels, which people do not decide directly."""
 
 
@@ -125,7 +125,7 @@ def why_alpha_undefined(row: AnnotatorAgreementRow) -> str | None:
     """Return why alpha is undefined; None where it is defined."""
     if row.alpha.value is not None:
         return None
-    return UNANIMOUS if row.n else NOTHING
+    return UNDEFINED_UNANIMOUS if row.n else UNDEFINED_NOTHING_TO_COMPARE
 
 
 def agreement_to_json(report: AgreementReport) -> dict[str, Any]:

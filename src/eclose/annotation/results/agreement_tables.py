@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.annotation.results.agreement_report import CEILING, DERIVED, why_alpha_undefined
+from eclose.annotation.results.agreement_report import DERIVED_ROWS, UNINFORMATIVE_ALPHA_SHARE, why_alpha_undefined
 from eclose.diagnosis.report import latex as tex
 from eclose.diagnosis.report import markdown as md
 
@@ -53,7 +53,7 @@ def format_agreement_markdown(tables: Sequence[AgreementTable]) -> str:
 def format_agreement_latex(tables: Sequence[AgreementTable]) -> str:
     """Return the tables as LaTeX with captions; needs the packages ``booktabs`` and ``graphicx``."""
     lines = (line for number, table in enumerate(tables) for line in _latex_lines(table, number))
-    return "\n".join([tex.NEEDS, *lines]) + "\n"
+    return "\n".join([tex.NEEDED_PACKAGES, *lines]) + "\n"
 
 
 def _response_tables(agreement: ResponseAgreement) -> Iterator[AgreementTable]:
@@ -75,9 +75,11 @@ def _response_tables(agreement: ResponseAgreement) -> Iterator[AgreementTable]:
     counted = f"{agreement.compared:,} of {agreement.responses:,} responses, to {agreement.questions:,} questions"
     notes = [*_more_than_two(agreement.people)]
     if near:
-        notes.append(f"AC1 where {CEILING:.0%} of the labels are alike: there alpha is uninformative.")
+        notes.append(
+            f"AC1 where {UNINFORMATIVE_ALPHA_SHARE:.0%} of the labels are alike: there alpha is uninformative."
+        )
     # A rule separates direct annotations from derived labels, as in the paper's table of A.3.3.
-    yield AgreementTable(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED[0])
+    yield AgreementTable(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED_ROWS[0])
     yield from _adjudication_table(agreement.adjudication, "responses")
     if agreement.adjudication.changed and agreement.adjudication.adjudicated:
         changed = tuple(
@@ -133,7 +135,12 @@ def _more_than_two(people: int) -> Iterator[str]:
 
 def _near_ceiling(row: AnnotatorAgreementRow) -> bool:
     """Return whether nearly all labels are alike. Not where all are: AC1 is 1 then by definition, and would mislead."""
-    return row.ac1 is not None and row.majority is not None and row.majority >= CEILING and not row.unanimous
+    return (
+        row.ac1 is not None
+        and row.majority is not None
+        and row.majority >= UNINFORMATIVE_ALPHA_SHARE
+        and not row.unanimous
+    )
 
 
 def _ac1(row: AnnotatorAgreementRow) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.annotation.results import label_studio
 from eclose.annotation.results.final_labels import (
-    PEOPLE,
+    PEOPLE_JUDGE,
     collect_final_judgments,
     collect_final_labels,
     collect_final_verdicts,
@@ -67,7 +67,7 @@ def export_annotations(
     settings: Mapping[str, Any],
     inputs: Mapping[str, str] | None = None,
     material: AnnotationMaterial | None = None,
-    judge: str = PEOPLE,
+    judge: str = PEOPLE_JUDGE,
     formats: Collection[LabelExportFormat] = (LabelExportFormat.JSONL,),
     for_label_studio: bool = False,
 ) -> AnnotationExport:

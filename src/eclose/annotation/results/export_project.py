@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eclose.annotation.audit_log import append_audit_event
 from eclose.annotation.family_audit import read_audit_forms
 from eclose.annotation.material_store import read_annotation_material
-from eclose.annotation.project import LEAD, AnnotationProject, guideline_hashes, open_annotation_project
+from eclose.annotation.project import LEAD_NAME, AnnotationProject, guideline_hashes, open_annotation_project
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import AnnotationExport, export_annotations
 from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS, LabelExportFormat
@@ -80,7 +80,7 @@ def _record_export(project: AnnotationProject, result: AnnotationExport, *, name
     """Record the export in the log: its files tell who gave which label to which model."""
     detail = {"files": dict(result.manifest.outputs), "names": names}
     with project.writing() as connection:
-        append_audit_event(connection, LEAD, "exported", detail=detail)
+        append_audit_event(connection, LEAD_NAME, "exported", detail=detail)
     project.record_head()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from eclose.annotation.annotations import AnnotationSet, ResponseAnnotations
     from eclose.core.judgment import Judgment, QuestionScreening
 
-PEOPLE = "people"
+PEOPLE_JUDGE = "people"
 """Judge name of final labels."""
 
 
@@ -61,7 +61,7 @@ class SettledLabel:
         return Verdict(*(self.labels[name] for name in Criterion))
 
 
-def collect_final_judgments(annotations: AnnotationSet, judge: str = PEOPLE) -> Iterator[Judgment]:
+def collect_final_judgments(annotations: AnnotationSet, judge: str = PEOPLE_JUDGE) -> Iterator[Judgment]:
     """Yield the final judgment of each settled response, as other commands read judgments."""
     for _, final in _settled_responses(annotations):
         yield rename_judge(final.judgment, judge)
@@ -102,7 +102,7 @@ def collect_final_labels(annotations: AnnotationSet) -> Iterator[SettledLabel]:
         )
 
 
-def collect_question_screenings(annotations: AnnotationSet, judge: str = PEOPLE) -> Iterator[QuestionScreening]:
+def collect_question_screenings(annotations: AnnotationSet, judge: str = PEOPLE_JUDGE) -> Iterator[QuestionScreening]:
     """Yield the final screening of each settled question, as ``eclose screen`` writes them."""
     for question in annotations.questions:
         if (final := question.final) is not None:

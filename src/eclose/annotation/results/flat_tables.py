@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 Columns: TypeAlias = Mapping[str, type[str] | type[int] | type[bool]]
 """Types of columns by name."""
 
-LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
+LABEL_COLUMNS = ("locally_sound", "aligned", "closed", "complete", "correct")
 _SUBJECT: Columns = {"response_id": str, "question_id": str, "benchmark": str, "model": str, "method": str, "seed": int}
 _PERSON: Columns = {"annotator": str, "adjudicates": bool}
-_FIRST_LABELS: Columns = dict.fromkeys(LABELS, bool)
-_FINAL_LABELS: Columns = {f"final_{name}": bool for name in LABELS}
+_FIRST_LABELS: Columns = dict.fromkeys(LABEL_COLUMNS, bool)
+_FINAL_LABELS: Columns = {f"final_{name}": bool for name in LABEL_COLUMNS}
 _LABEL_COLUMNS: Columns = {
     **_SUBJECT,
     **_FIRST_LABELS,
@@ -133,7 +133,7 @@ def _subject_cells(record: Annotation | SettledLabel) -> dict[str, CsvCell]:
 
 def _label_cells(judgment: Judgment, prefix: str = "") -> dict[str, CsvCell]:
     verdict = judgment.verdict
-    return {f"{prefix}{name}": getattr(verdict, name) for name in LABELS}
+    return {f"{prefix}{name}": getattr(verdict, name) for name in LABEL_COLUMNS}
 
 
 def _label_row(label: SettledLabel) -> dict[str, CsvCell]:
@@ -141,7 +141,7 @@ def _label_row(label: SettledLabel) -> dict[str, CsvCell]:
     failure, group = verdict.failure_class, verdict.trace_group
     return {
         **_subject_cells(label),
-        **{name: getattr(verdict, name) for name in LABELS},
+        **{name: getattr(verdict, name) for name in LABEL_COLUMNS},
         "globally_sufficient": verdict.globally_sufficient,
         "in_gap": verdict.in_gap,
         "failure_class": None if failure is None else failure.value,

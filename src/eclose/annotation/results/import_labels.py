@@ -42,7 +42,7 @@ _LETTERS = {
     "correct": Criterion.CORRECTNESS,
 }
 _ORIGIN = ("question_id", "benchmark", "model", "method", "seed", "asked")
-NAMES = ("response_id", "annotator", "adjudicates", *_LETTERS, *_ORIGIN, "eligible", "code")
+COLUMN_NAMES = ("response_id", "annotator", "adjudicates", *_LETTERS, *_ORIGIN, "eligible", "code")
 """Names of the columns. Labels may also be named by the paper's letters; the last two columns are of questions."""
 
 
@@ -96,8 +96,8 @@ def read_label_files(
         run: Material of the labelled run, which supplies questions and sources of responses.
         per_response: Number of people assigned to each response; None takes the largest number found.
     """
-    if unknown := sorted(set(columns or {}) - set(NAMES)):
-        raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(NAMES)}.")
+    if unknown := sorted(set(columns or {}) - set(COLUMN_NAMES)):
+        raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(COLUMN_NAMES)}.")
     # Label Studio knows hashes instead of response ids; only the run can translate them back.
     items = (
         {}
@@ -228,7 +228,7 @@ def _task_annotations(reading: _Reading, row: JsonObject) -> Iterator[Annotation
 
 
 def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
-    values = {name: _value(row, reading.columns.get(name, name)) for name in NAMES}
+    values = {name: _value(row, reading.columns.get(name, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", *_LETTERS))
     values["adjudicates"] = labels.pop("adjudicates", None)
     # An exported row without annotator stands for an unfinished response.
@@ -245,7 +245,7 @@ def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
 
 def _flat_screening(reading: _Reading, row: JsonObject) -> ScreeningAnnotation:
     """Parse a row about a question."""
-    values = {name: _value(row, reading.columns.get(name, name)) for name in NAMES}
+    values = {name: _value(row, reading.columns.get(name, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", "eligible"))
     code, eligible, person = values["code"], labels.get("eligible"), values["annotator"]
     unfinished = person is None and eligible is None and values["asked"] is not None

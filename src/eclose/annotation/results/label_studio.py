@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eclose.store.records.json_reader import JsonObject
 
 TASKS, CONFIG = "label-studio-tasks.json", "label-studio-config.xml"
-WARNING = (
+STAGING_WARNING = (
     "Label Studio does not enforce staged disclosure: the browser receives every task with answer and reference, and "
     "only hides them. Do not report labels made there as staged."
 )

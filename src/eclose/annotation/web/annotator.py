@@ -24,7 +24,7 @@ from eclose.annotation.web.dependencies import (
 from eclose.annotation.web.pages import render_annotation_page
 
 if TYPE_CHECKING:
-    from eclose.annotation.forms import Entry
+    from eclose.annotation.forms import FormEntry
     from eclose.annotation.submissions import TaskPageContent
 
 router = APIRouter()
@@ -160,7 +160,7 @@ def post_amendment_form(visit: Worker, request_id: str, fields: Fields) -> Respo
     return RedirectResponse(f"/?receipt={outcome.receipt}", status_code=303)
 
 
-def _form(visit: LoggedInVisit, task: str, name: str, fields: dict[str, str]) -> tuple[str, tuple[Entry, ...]]:
+def _form(visit: LoggedInVisit, task: str, name: str, fields: dict[str, str]) -> tuple[str, tuple[FormEntry, ...]]:
     """Return key and entries of a form; the task, not the form, determines the number of entries."""
     fields = check_csrf_token(visit, fields)
     with visit.project.reading() as connection:
@@ -170,7 +170,7 @@ def _form(visit: LoggedInVisit, task: str, name: str, fields: dict[str, str]) ->
     return _split(fields, count)
 
 
-def _split(fields: dict[str, str], count: int) -> tuple[str, tuple[Entry, ...]]:
+def _split(fields: dict[str, str], count: int) -> tuple[str, tuple[FormEntry, ...]]:
     # The column of the key holds 64 characters.
     key = fields.pop("key", "")
     return key[:64], parse_form_entries(fields, count)
@@ -179,7 +179,7 @@ def _split(fields: dict[str, str], count: int) -> tuple[str, tuple[Entry, ...]]:
 def _render_work(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
-    entries: tuple[Entry, ...],
+    entries: tuple[FormEntry, ...],
     outcome: PassSubmissionResult | None = None,
     *,
     receipt: str | None = None,
@@ -193,7 +193,7 @@ def _render_work(
 def _render_amendment(
     visit: LoggedInVisit,
     sheet: TaskPageContent,
-    entries: tuple[Entry, ...],
+    entries: tuple[FormEntry, ...],
     request_id: str,
     outcome: PassSubmissionResult | None = None,
 ) -> str:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from eclose.annotation.forms import Entry
+    from eclose.annotation.forms import FormEntry
 
-MOST_FIELDS = 5_000
+MAX_FORM_FIELDS = 5_000
 """Largest number of fields in a form."""
 # Entry number and field name, as in 12.failure; anything else is refused.
 _ENTRY = re.compile(r"([1-9][0-9]{0,3})\.([a-z_.]{1,40})")
@@ -132,7 +132,7 @@ async def parse_web_form(request: Request) -> dict[str, str]:
             (await request.body()).decode("ascii"),
             keep_blank_values=True,
             strict_parsing=True,
-            max_num_fields=MOST_FIELDS,
+            max_num_fields=MAX_FORM_FIELDS,
         )
     except ValueError:
         raise HTTPException(422, "This form cannot be read.") from None
@@ -160,7 +160,7 @@ def take_form_fields(fields: Mapping[str, str], *names: str) -> tuple[str, ...]:
     return tuple(fields[name] for name in names)
 
 
-def parse_form_entries(fields: Mapping[str, str], count: int) -> tuple[Entry, ...]:
+def parse_form_entries(fields: Mapping[str, str], count: int) -> tuple[FormEntry, ...]:
     """Return the ``count`` entries of a form from fields named like ``1.substantive``; answer 422 to other fields."""
     entries: list[dict[str, str]] = [{} for _ in range(count)]
     for name, value in fields.items():

@@ -65,14 +65,14 @@ def _coded(words: Mapping[str, str]) -> tuple[FormFieldChoice, ...]:
     return tuple(FormFieldChoice(code, code[-1], label, code) for code, label in words.items())
 
 
-FAILURES: Mapping[str, str] = {
+FAILURE_CODE_TEXTS: Mapping[str, str] = {
     "L1": "fact no passage warrants",
     "L2": "does not follow",
     "L3": "applied or computed wrongly",
     "L4": "misjudges the passages",
     "L5": "another failure (rare)",
 }
-INELIGIBILITIES: Mapping[str, str] = {
+INELIGIBILITY_TEXTS: Mapping[str, str] = {
     "N4": "the question cannot be understood reliably",
     "N1": "a fact that is needed is in no passage",
     "N2": "the facts are there, a link between them is not",
@@ -83,7 +83,7 @@ INELIGIBILITIES: Mapping[str, str] = {
 
 # The start and end of an excerpt are quoted from the guidelines; a test checks that they exist.
 _SOUNDNESS = "judge_soundness.md"
-FIELDS: Mapping[str, FormFieldText] = {
+FIELD_TEXTS: Mapping[str, FormFieldText] = {
     "substantive": FormFieldText(
         "Is the step substantive?",
         _yes_no("makes a claim", "plan, repetition", "substantive", "not substantive"),
@@ -95,7 +95,7 @@ FIELDS: Mapping[str, FormFieldText] = {
         GuidelineExcerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
     "failure": FormFieldText(
-        "Why is it not sound?", _coded(FAILURES), GuidelineExcerpt(_SOUNDNESS, "## The code", "## Examples")
+        "Why is it not sound?", _coded(FAILURE_CODE_TEXTS), GuidelineExcerpt(_SOUNDNESS, "## The code", "## Examples")
     ),
     "locally_sound": FormFieldText(
         "Does every step hold?",
@@ -109,7 +109,7 @@ FIELDS: Mapping[str, FormFieldText] = {
     ),
     "code": FormFieldText(
         "Why not? The first that applies, from the top.",
-        _coded(INELIGIBILITIES),
+        _coded(INELIGIBILITY_TEXTS),
         GuidelineExcerpt("screen_eligibility.md", "If it is not fit", "Examples"),
     ),
     "aligned": FormFieldText(
@@ -202,7 +202,7 @@ _REFERENCE = AnnotationPassText(
     "the reference",
     "Answer against reference; then reasoning against reference. Passages fill no gap.",
 )
-PASSES: Mapping[tuple[AnnotationTaskKind, str], AnnotationPassText] = {
+PASS_TEXTS: Mapping[tuple[AnnotationTaskKind, str], AnnotationPassText] = {
     (AnnotationTaskKind.SCREENING, "S"): AnnotationPassText(
         "The question", "question, passages and reference", "Only what stands here counts, not what you know."
     ),
@@ -224,19 +224,19 @@ PASSES: Mapping[tuple[AnnotationTaskKind, str], AnnotationPassText] = {
     ),
 }
 
-KINDS: Mapping[AnnotationTaskKind, str] = {
+TASK_KIND_TEXTS: Mapping[AnnotationTaskKind, str] = {
     AnnotationTaskKind.SCREENING: "screening of questions",
     AnnotationTaskKind.RESPONSE: "annotation of responses",
     AnnotationTaskKind.SHORT: "short annotation of responses",
     AnnotationTaskKind.FAMILY: "audit of families",
 }
-ROLES: Mapping[PersonRole, str] = {
+ROLE_TEXTS: Mapping[PersonRole, str] = {
     PersonRole.LEAD: "lead",
     PersonRole.SCREENER: "screener",
     PersonRole.ANNOTATOR: "annotator",
     PersonRole.ADJUDICATOR: "adjudicator",
 }
-POOLS: Mapping[AnnotatorPool, str] = {
+POOL_TEXTS: Mapping[AnnotatorPool, str] = {
     AnnotatorPool.NONE: "no tasks",
     AnnotatorPool.QUESTIONS: "questions",
     AnnotatorPool.RESPONSES: "responses",
@@ -247,7 +247,7 @@ _SPEAKERS = ("One", "Another", "A third")
 
 def read_guideline_excerpt(field: str) -> str:
     """Return the guideline excerpt of a field, as Markdown without its title."""
-    part = FIELDS[field].excerpt
+    part = FIELD_TEXTS[field].excerpt
     lines = load_prompt_text(part.text).text_for(GuidelineReader.PEOPLE).splitlines()
     # Line 0 is the title.
     start = next(at for at, line in enumerate(lines) if at and line.startswith(part.start))
@@ -257,7 +257,7 @@ def read_guideline_excerpt(field: str) -> str:
 
 def read_pass_guidelines(form: AnnotationPass) -> tuple[str, ...]:
     """Return the guidelines of a pass and of its fields, as Markdown, that of the pass first."""
-    names = dict.fromkeys((form.guideline, *(FIELDS[field.name].excerpt.text for field in form.fields)))
+    names = dict.fromkeys((form.guideline, *(FIELD_TEXTS[field.name].excerpt.text for field in form.fields)))
     return tuple(load_prompt_text(name).text_for(GuidelineReader.PEOPLE) for name in names)
 
 
@@ -268,7 +268,7 @@ def anonymous_annotator_name(number: int) -> str:
 
 def describe_form_problem(problem: FormProblem) -> str:
     """Return the message of a problem, with the question instead of the field's name."""
-    field = FIELDS.get(problem.field)
+    field = FIELD_TEXTS.get(problem.field)
     where = "" if problem.step is None else f"Step {problem.step}: "
     subject = problem.field if field is None else f"“{field.question}”"
     return f"{where}{subject} {problem.problem}"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from eclose.annotation.project import AnnotationProject
     from eclose.metrics.agreement import AnnotatorAgreementRow
 
-RESAMPLES = 200
+DASHBOARD_RESAMPLES = 200
 """Bootstrap resamples of the dashboard; the command ``eclose annotate agree`` uses the paper's 2,000."""
 
 router = APIRouter(prefix="/dashboard")
@@ -153,7 +153,7 @@ def _dashboard(
 
 def summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgreement, ...]:
     """Return the agreement so far, one line per judgment; empty before two people have finished the same subject."""
-    report = build_agreement_report(read_annotations(connection), resamples=RESAMPLES)
+    report = build_agreement_report(read_annotations(connection), resamples=DASHBOARD_RESAMPLES)
     rows: list[AnnotatorAgreementRow] = []
     if report.screening is not None:
         rows += [report.screening.overall.eligibility, report.screening.overall.reason]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from eclose.annotation.forms import FormProblem
 
-HTMX = '{"allowEval": false, "includeIndicatorStyles": false, "selfRequestsOnly": true, "historyCacheSize": 0}'
+HTMX_CONFIG = '{"allowEval": false, "includeIndicatorStyles": false, "selfRequestsOnly": true, "historyCacheSize": 0}'
 """Configuration of htmx: no eval, no inline styles, no requests to other hosts, no cached pages."""
 
 
@@ -81,7 +81,7 @@ def render_guideline(text: str) -> Markup:
 @cache
 def _environment() -> Environment:
     environment = build_jinja_environment(_template_text)
-    environment.globals |= {"texts": field_texts, "htmx": HTMX, "keys": KEYS}
+    environment.globals |= {"texts": field_texts, "htmx": HTMX_CONFIG, "keys": KEYBOARD_SHORTCUTS}
     environment.filters |= {
         "chosen": chosen_form_value,
         "duration": format_duration,
@@ -102,7 +102,7 @@ def _field_problems(problems: Sequence[FormProblem], number: int, field: str) ->
     return (problem for problem in problems if problem.field == field and (problem.step or 1) == number)
 
 
-KEYS: Sequence[tuple[tuple[str, ...], str]] = (
+KEYBOARD_SHORTCUTS: Sequence[tuple[tuple[str, ...], str]] = (
     (("y", "n"), "yes, no"),
     (("1", "–", "5"), "choose a code"),
     (("j", "k"), "next, previous step or question; also ↓ and ↑"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-LARGEST_BODY = 512 * 1024
+MAX_BODY_BYTES = 512 * 1024
 """Largest body in bytes, enough for a form with some thousand steps."""
 
 # Scripts and styles only from files of this server; no inline code, no frames, no plugins.
@@ -91,7 +91,7 @@ class SecurityMiddleware:
             return 403, "This form comes from another page."
         # Chunked bodies have no length and are refused; browsers send forms with one.
         length = headers.get(b"content-length", "")
-        if not length.isdecimal() or len(length) > 9 or int(length) > LARGEST_BODY:
+        if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY_BYTES:
             return 413, "This form is too large."
         return None
 
@@ -125,7 +125,7 @@ class _LimitedBody:
     async def receive(self) -> Message:
         message = await self._receive()
         self._size += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if self._size > LARGEST_BODY else message
+        return {"type": "http.disconnect"} if self._size > MAX_BODY_BYTES else message
 
 
 async def _send_text(send: Send, status: int, message: str) -> None:

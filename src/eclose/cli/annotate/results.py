@@ -121,7 +121,7 @@ def export(
     labels is never overwritten.
     """
     from eclose.annotation.results.export_project import export_project
-    from eclose.annotation.results.label_studio import WARNING
+    from eclose.annotation.results.label_studio import STAGING_WARNING
 
     formats = layouts or [LabelExportFormat.JSONL]
     result = export_project(project, out, formats=formats, for_label_studio=label_studio, names=names, judge=judge)
@@ -133,7 +133,7 @@ def export(
         return
     _print_export(out, result.labels)
     if label_studio:
-        print_line(f"Careful: {WARNING}")
+        print_line(f"Careful: {STAGING_WARNING}")
 
 
 def _print_export(out: Path, result: AnnotationExport) -> None:

@@ -11,7 +11,7 @@ import typer
 from eclose.cli.families import audit
 from eclose.cli.families.show import show
 from eclose.cli.shared.output import (
-    QUARANTINED,
+    QUARANTINED_EXIT_CODE,
     format_count,
     print_line,
     print_step_result,
@@ -52,7 +52,7 @@ def validate(
     validation = validate_families(families, tokenizer=tokenizer, max_length=max_length, wrap=show_record_count)
     _print_validation(validation, None if everything else _EXAMPLES)
     # Unreadable records come first: a file that cannot be read says nothing about its families.
-    raise typer.Exit(QUARANTINED if validation.unreadable else FAILED if validation.failed else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if validation.unreadable else FAILED if validation.failed else 0)
 
 
 def _print_validation(validation: FamilyValidation, limit: int | None) -> None:
@@ -134,7 +134,7 @@ def export(
     rows = read_rows(families, layout, prompt, edits)
     counts = manifest.counts if manifest else step.write(show_record_count(rows, f"writing {out.name}"))
     print_step_result(step, counts, again=manifest is not None, doubt="is this a file of families")
-    raise typer.Exit(QUARANTINED if counts.quarantined else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if counts.quarantined else 0)
 
 
 def _export_dataset(context: typer.Context, families: Path, out: Path, *, force: bool) -> int:
@@ -151,4 +151,4 @@ def _export_dataset(context: typer.Context, families: Path, out: Path, *, force:
     print_line(f"{out}: {counts}" + (" (done before, nothing to do)" if exported.again else ""))
     if counts.quarantined:
         print_line(f"  records that could not be read, with reasons: {out / QUARANTINE}")
-    return QUARANTINED if counts.quarantined else 0
+    return QUARANTINED_EXIT_CODE if counts.quarantined else 0

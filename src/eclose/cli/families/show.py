@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.cli.shared.output import (
-    QUARANTINED,
+    QUARANTINED_EXIT_CODE,
     escape_invisible,
     format_count,
     print_line,
@@ -64,7 +64,7 @@ def show(
     if selection.unreadable:
         count = format_count(len(selection.unreadable), "record")
         print_line(f"{count} could not be read, such as {selection.unreadable[0]}")
-    raise typer.Exit(QUARANTINED if selection.unreadable else 0)
+    raise typer.Exit(QUARANTINED_EXIT_CODE if selection.unreadable else 0)
 
 
 def _refuse_input(out: Path, families: Path) -> None:

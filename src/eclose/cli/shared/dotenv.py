@@ -20,7 +20,7 @@ from eclose.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
 
-FILE = ".env"
+ENV_FILE = ".env"
 # Shell syntax is accepted as far as people use it: `export`, quotes and trailing comments.
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
 _QUOTED = re.compile(r"""(["'])(.*)\1(?:\s+#.*)?""")
@@ -90,7 +90,7 @@ def load_env_file(
     environ = os.environ if environ is None else environ
     path = Path() if path is None else path
     # Only --env-file names a file. Otherwise the path is a folder, and its .env is read.
-    file = path / FILE if path.is_dir() or not trusted else path
+    file = path / ENV_FILE if path.is_dir() or not trusted else path
     variables = _read(file, trusted=trusted)
     pairs = dict(_pairs(variables, environ))
     for name, value in variables.items():

@@ -74,12 +74,12 @@ class ModelOptions(NamedTuple):
 
     def model(self, name: str) -> ModelRef:
         """Return the model with this name: a provider's, a server's, loaded weights, or one called through Inspect."""
-        from eclose.integrations.inspect.model import PREFIX, InspectModelRef
+        from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
         from eclose.models.resolve import find_model
 
-        if name.startswith(PREFIX):
+        if name.startswith(INSPECT_PREFIX):
             _refuse_file_address(name, self.base_url.url)
-            return InspectModelRef(name.removeprefix(PREFIX), self.base_url.url, server=self.base_url.name)
+            return InspectModelRef(name.removeprefix(INSPECT_PREFIX), self.base_url.url, server=self.base_url.name)
         return find_model(name, base_url=self.base_url, keyless=self.sends_nothing)
 
     @property
@@ -107,14 +107,14 @@ class ModelOptions(NamedTuple):
 
 def _refuse_file_address(name: str, base_url: str | None) -> None:
     """Raise where ``.env`` gives the address for a provider of Inspect, which would send its own key there."""
-    from eclose.cli.shared.dotenv import FILE, is_address_from_env_file
+    from eclose.cli.shared.dotenv import ENV_FILE, is_address_from_env_file
     from eclose.errors import SettingError
 
     # A URL given with the flag is the user's own choice, even where .env holds the same variable.
     if is_address_from_env_file("ECLOSE_BASE_URL") and base_url == os.environ["ECLOSE_BASE_URL"]:
         raise SettingError(
-            f"{name}: {FILE} gives ECLOSE_BASE_URL, and a provider of Inspect would send its own key there. "
-            f"Run eclose --env-file {FILE} … if you trust the file, or remove the line."
+            f"{name}: {ENV_FILE} gives ECLOSE_BASE_URL, and a provider of Inspect would send its own key there. "
+            f"Run eclose --env-file {ENV_FILE} … if you trust the file, or remove the line."
         )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Lines: TypeAlias = "list[tuple[str, ...]]"
 
-QUARANTINED = 3
+QUARANTINED_EXIT_CODE = 3
 """Exit code of a command that finished and could not read some records."""
 
 AllowStale = Annotated[

@@ -44,9 +44,9 @@ class DatasetLicence:
 
 
 LICENCES: Mapping[str, DatasetLicence] = {
-    hotpot.BENCHMARK: DatasetLicence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
-    musique.BENCHMARK: DatasetLicence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
-    two_wiki.BENCHMARK: DatasetLicence(
+    hotpot.HOTPOT_BENCHMARK: DatasetLicence("cc-by-sa-4.0", "CC BY-SA 4.0; passages from Wikipedia", "en"),
+    musique.MUSIQUE_BENCHMARK: DatasetLicence("cc-by-4.0", "CC BY 4.0; passages from Wikipedia", "en"),
+    two_wiki.TWO_WIKI_BENCHMARK: DatasetLicence(
         "apache-2.0",
         "Apache-2.0 by the mirror of its authors; the README of its repository names none, so confirm it before you "
         "publish; passages from Wikipedia, CC BY-SA",

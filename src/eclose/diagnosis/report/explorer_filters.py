@@ -62,7 +62,7 @@ def _first_unjudged(verdict: Verdict) -> Criterion:
     return next(criterion for criterion, label in zip(_CHAIN, labels, strict=True) if label is None)
 
 
-OUTCOMES: Mapping[str, str] = {
+OUTCOME_WORDS: Mapping[str, str] = {
     "reliable": "reliable",
     **{f"gap_{failure}": FAILURE_WORDS[failure][0] for failure in FailureClass},
     "unsound": "unsound step",
@@ -85,7 +85,7 @@ def name_response_class(response_class: ResponseClass) -> str:
 
 def describe_response_class(response_class: ResponseClass) -> str:
     """Return the description of a class."""
-    return "undecided" if response_class is None else OUTCOMES[name_response_class(response_class)]
+    return "undecided" if response_class is None else OUTCOME_WORDS[name_response_class(response_class)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def find_split_judge_votes(judgment: Judgment) -> dict[str, tuple[Label, ...]]:
     return {name: votes for name, votes in judgment.votes.items() if {True, False} <= set(votes)}
 
 
-FACETS: tuple[ExplorerFacet, ...] = (
+EXPLORER_FACETS: tuple[ExplorerFacet, ...] = (
     ExplorerFacet("outcome", "Outcome", (
         _by_outcome("reliable", "reliable"),
         ExplorerFacetOption("gap", "in the gap, any kind", lambda facts: bool(facts.verdict.in_gap)),
@@ -219,7 +219,7 @@ def get_response_group(case: JudgedCase, by: str) -> str:
 def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
     """Return each facet with its options and a number for each response; facets without a response are left out."""
     columns = []
-    for facet in FACETS:
+    for facet in EXPLORER_FACETS:
         column = [facet.bits(facts) for facts in responses]
         # Options without any response would only lengthen the menu.
         used = [bit for bit in range(len(facet.options)) if any(bits >> bit & 1 for bits in column)]

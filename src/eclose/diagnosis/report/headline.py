@@ -77,8 +77,8 @@ class HeadlineStatement:
         return ("at least " if self.least else "") + format_count(self.count, "response")
 
 
-CORRECTED = "corrected by people's labels"
-JUDGED = "the judge's own figure"
+CORRECTED_FIGURE = "corrected by people's labels"
+JUDGE_FIGURE = "the judge's own figure"
 HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE)
 """Rates of the headline. They are parts of one total, so all of them are corrected or none."""
 
@@ -159,8 +159,8 @@ def _opposite(estimate: Estimate) -> Estimate:
 def _whose(context: ReportContext, *, corrected: bool) -> str:
     """Return whether a figure is corrected, not corrected or not validated."""
     if corrected:
-        return CORRECTED
-    return f"{JUDGED}, {'not corrected' if context.validated else 'not validated'}"
+        return CORRECTED_FIGURE
+    return f"{JUDGE_FIGURE}, {'not corrected' if context.validated else 'not validated'}"
 
 
 def _reliable(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:

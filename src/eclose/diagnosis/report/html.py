@@ -126,7 +126,7 @@ def _index(
     )
     judges = _Names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
-    outcomes = list(explorer_filters.OUTCOMES)
+    outcomes = list(explorer_filters.OUTCOME_WORDS)
     return {
         "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
         # From here on one entry for each response, in the same order.
@@ -134,7 +134,7 @@ def _index(
         "answers": [case.response.answer for case in cases],
         "steps": [len(case.response.trace) for case in cases],
         "outcome": [outcomes.index(facts.outcome) for facts in responses],
-        "outcomes": list(explorer_filters.OUTCOMES.items()),
+        "outcomes": list(explorer_filters.OUTCOME_WORDS.items()),
         "question": list(question_numbers),
         "questions": [_question(instance, shared) for instance in shared.questions],
         "benchmark": benchmarks.column,
@@ -249,7 +249,7 @@ def _chunks(values: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
     "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
@@ -289,7 +289,9 @@ def render_report_page(
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
         payload=make_explorer_payload(cases, context.base.before(cases) if context.base else None),
-        policy=POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style)) if policy else "",
+        policy=CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
+        if policy
+        else "",
         # Part of the package, not values from files: inserted without escaping.
         script=Markup(script),
         style=Markup(style),

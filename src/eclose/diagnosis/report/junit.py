@@ -10,7 +10,12 @@ from xml.sax.saxutils import escape, quoteattr
 from eclose.core.show_invisible import reveal_invisible_chars
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import OUTCOMES, ResponseFacts, derive_response_facts, get_response_group
+from eclose.diagnosis.report.explorer_filters import (
+    OUTCOME_WORDS,
+    ResponseFacts,
+    derive_response_facts,
+    get_response_group,
+)
 from eclose.diagnosis.report.number_format import format_count
 from eclose.diagnosis.report.summary import describe_judge_agreement
 from eclose.metrics.repeat_consistency import count_label_flips
@@ -83,9 +88,7 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
     if facts.verdict.reliable is None:
         yield f"<skipped message={_attribute(_why_open(facts.case))}/>"
     else:
-        attributes = (
-            f"type={_attribute(OUTCOMES[facts.outcome])} message={_attribute(describe_response_failure(facts.case))}"
-        )
+        attributes = f"type={_attribute(OUTCOME_WORDS[facts.outcome])} message={_attribute(describe_response_failure(facts.case))}"
         yield f"<failure {attributes}>{_text(_response_text(facts.case))}</failure>"
     yield "</testcase>"
 

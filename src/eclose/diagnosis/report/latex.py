@@ -80,11 +80,11 @@ def render_latex_report(diagnosis: Diagnosis, context: ReportContext | None = No
         tables += [_differences(context.base), _transitions(context.base)]
     # A comment at the top as well as in the caption: tables are copied without their captions.
     stale = [f"% {escape_latex(sentence)}" for sentence in context.stale_warnings]
-    text = "\n".join([NEEDS, *stale, *(line for table in tables for line in table)]) + "\n"
+    text = "\n".join([NEEDED_PACKAGES, *stale, *(line for table in tables for line in table)]) + "\n"
     return _UNIT.sub(r"\\,", text)
 
 
-NEEDS = r"% Needs \usepackage[T1]{fontenc} and the packages textcomp, booktabs and graphicx."
+NEEDED_PACKAGES = r"% Needs \usepackage[T1]{fontenc} and the packages textcomp, booktabs and graphicx."
 TABULAR_END = "\\bottomrule\n\\end{tabular}}"
 # A number and its percent sign stay on one line.
 _UNIT = re.compile(r"(?<=\d) (?=\\%)")

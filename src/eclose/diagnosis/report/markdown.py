@@ -14,7 +14,7 @@ from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import OUTCOMES, derive_response_facts
+from eclose.diagnosis.report.explorer_filters import OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count, to_one_line
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
@@ -154,7 +154,7 @@ def _examples(cases: Sequence[JudgedCase]) -> Iterator[str]:
         return
     yield f"\n## Responses that fail: {min(MAX_EXAMPLES, len(failing))} of {len(failing):,}\n"
     for case in failing[:MAX_EXAMPLES]:
-        outcome = OUTCOMES[derive_response_facts(case).outcome]
+        outcome = OUTCOME_WORDS[derive_response_facts(case).outcome]
         response_id, failure = case.response.id, describe_response_failure(case)
         yield f"- {escape_markdown(_short(response_id))} ({outcome}): {escape_markdown(_short(failure))}"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Interval
     from eclose.stats.rates import Rate
 
-FORMAT = "eclose-diagnosis-1"
+DIAGNOSIS_FORMAT = "eclose-diagnosis-1"
 
 
 def render_diagnosis_json(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
@@ -38,7 +38,7 @@ def diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str,
     """Return the diagnosis as plain values for JSON."""
     return {
         # The keys are a public format: add keys, never rename them.
-        "format": FORMAT,
+        "format": DIAGNOSIS_FORMAT,
         "title": context.title,
         "about": dict(context.about),
         "stale": list(context.stale),

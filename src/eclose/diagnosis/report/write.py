@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
 
-FIGURES = "figures"
+FIGURES_FOLDER = "figures"
 """Folder of the figures within the report's folder."""
 
 
@@ -46,7 +46,7 @@ def write_report_files(
     # Render everything before the first write: an error leaves an old report untouched.
     files = {name: make().encode() for kind, (name, make) in texts.items() if kind in formats}
     if ReportFormat.FIGURES in formats and explain_missing_figures() is None:
-        files |= {f"{FIGURES}/{name}": data for name, data in draw_report_figures(diagnosis, context).items()}
+        files |= {f"{FIGURES_FOLDER}/{name}": data for name, data in draw_report_figures(diagnosis, context).items()}
     paths = {}
     for name, data in files.items():
         paths[name] = Path(folder) / name

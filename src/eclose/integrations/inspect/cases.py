@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 INSTANCE, RESPONSE, JUDGMENT = "instance", "response", "judgment"
-CONTEXTS = ("contexts", "retrieved_contexts")
+CONTEXT_KEYS = ("contexts", "retrieved_contexts")
 """Metadata fields in which samples of other tasks hold their passages, as RAGAS names them."""
 GLOBAL_SUFFICIENCY, RELIABLE, GAP = "G", "TRR", "LGG"
 SCORE_KEYS = (*(criterion.value for criterion in Criterion), GLOBAL_SUFFICIENCY, RELIABLE, GAP)
@@ -63,11 +63,11 @@ def instance_from_sample(
     """Return the instance in the metadata of a sample, or one built from its input, target and contexts."""
     if (recorded := read_metadata_record(Instance, metadata, INSTANCE)) is not None:
         return recorded
-    texts = next((metadata[name] for name in CONTEXTS if name in metadata), None)
+    texts = next((metadata[name] for name in CONTEXT_KEYS if name in metadata), None)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RecordError(
             f"the sample's metadata has no passages. Add {INSTANCE!r}, as the tasks of eclose do, or a list of texts "
-            f"as {CONTEXTS[0]!r}."
+            f"as {CONTEXT_KEYS[0]!r}."
         )
     # The first target is the reference and the others are aliases, in the order of the tasks of eclose.
     accepted = [text for text in target if text]

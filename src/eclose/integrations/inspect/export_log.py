@@ -29,8 +29,8 @@ from eclose.integrations.inspect.cases import (
     get_response_completion,
     record_to_json_dict,
 )
-from eclose.integrations.inspect.import_log import SCORE
-from eclose.integrations.inspect.model import PROVIDER, build_inspect_messages, require_inspect
+from eclose.integrations.inspect.import_log import LGG_SCORE
+from eclose.integrations.inspect.model import UNCALLABLE_PROVIDER, build_inspect_messages, require_inspect
 from eclose.judged_cases import check_judged_inputs, read_run_records
 from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import serialize_evidence
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PACKAGE = "eclose"
+PACKAGE_NAME = "eclose"
 NO_QUESTION = "no such question"
-UNKNOWN = "unknown"
+UNKNOWN_MODEL = "unknown"
 """Model name of responses without a source."""
 
 
@@ -122,7 +122,7 @@ def _read_records(run: Path, *, allow_stale: bool) -> _RunRecords:
     )
     by_source: dict[ResponseSource, list[Response]] = defaultdict(list)
     for response in responses.values():
-        by_source[response.source or ResponseSource(UNKNOWN)].append(response)
+        by_source[response.source or ResponseSource(UNKNOWN_MODEL)].append(response)
     if not by_source:
         raise UserError(f"{run}: holds no response to one of its questions.")
     answered = {response.instance_id for response in responses.values()}
@@ -152,7 +152,7 @@ def _match(
 def _file_name(source: ResponseSource) -> str:
     """Return model, method and seed as a name that is valid on every file system."""
     parts = [source.model, source.method, None if source.seed is None else f"seed{source.seed}"]
-    return re.sub(r"[^A-Za-z0-9._+@-]+", "_", "_".join(part for part in parts if part)).lstrip(".") or UNKNOWN
+    return re.sub(r"[^A-Za-z0-9._+@-]+", "_", "_".join(part for part in parts if part)).lstrip(".") or UNKNOWN_MODEL
 
 
 def _build_log(run: Path, source: ResponseSource, records: _RunRecords) -> EvalLog:
@@ -185,19 +185,19 @@ def _build_log(run: Path, source: ResponseSource, records: _RunRecords) -> EvalL
 def _build_spec(
     run: Path, source: ResponseSource, epochs: Counter[str], now: str, stale: Sequence[str]
 ) -> dict[str, Any]:
-    per_label = {key: [{"name": f"{PACKAGE}/judged"}] for key in SCORE_KEYS}
+    per_label = {key: [{"name": f"{PACKAGE_NAME}/judged"}] for key in SCORE_KEYS}
     return {
         "created": now,
-        "task": PACKAGE,
+        "task": PACKAGE_NAME,
         # Inspect treats logs with equal task ids as attempts at one task, so each model gets another id.
         "task_id": content_hash([run.resolve().name, record_to_json_dict(source)])[7:29],
         "run_id": content_hash([run.resolve().name, now])[7:29],
         "dataset": {"name": run.resolve().name, "samples": len(epochs), "sample_ids": list(epochs)},
         # Inspect resolves this name when it scores the log again; the provider refuses to generate (provider.py).
-        "model": f"{PROVIDER}/{source.model}",
+        "model": f"{UNCALLABLE_PROVIDER}/{source.model}",
         "config": {"epochs": max(epochs.values())},
-        "scorers": [{"name": SCORE, "metrics": [{"name": f"{PACKAGE}/gap"}, per_label]}],
-        "packages": {PACKAGE: eclose.__version__},
+        "scorers": [{"name": LGG_SCORE, "metrics": [{"name": f"{PACKAGE_NAME}/gap"}, per_label]}],
+        "packages": {PACKAGE_NAME: eclose.__version__},
         "metadata": {"source": record_to_json_dict(source), **({"stale": list(stale)} if stale else {})},
     }
 
@@ -206,7 +206,7 @@ def _build_sample(instance: Instance, response: Response, judgment: Judgment | N
     from inspect_ai.log import EvalSample  # noqa: PLC0415 - optional
     from inspect_ai.model import ModelOutput  # noqa: PLC0415 - optional
 
-    model = UNKNOWN if response.source is None else response.source.model
+    model = UNKNOWN_MODEL if response.source is None else response.source.model
     output = ModelOutput.from_content(
         model, get_response_completion(response), stop_reason="max_tokens" if response.cut_off else "stop"
     )
@@ -218,6 +218,6 @@ def _build_sample(instance: Instance, response: Response, judgment: Judgment | N
         target=list(instance.accepted_answers),
         messages=[*build_inspect_messages([prompt]), output.message],
         output=output,
-        scores=None if judgment is None else {SCORE: build_judged_score(JudgedCase(instance, response, judgment))},
+        scores=None if judgment is None else {LGG_SCORE: build_judged_score(JudgedCase(instance, response, judgment))},
         metadata={INSTANCE: record_to_json_dict(instance), RESPONSE: record_to_json_dict(response)},
     )

@@ -17,7 +17,7 @@ from eclose.integrations.inspect.cases import (
     read_metadata_record,
     response_from_output,
 )
-from eclose.integrations.inspect.model import PROVIDER, require_inspect
+from eclose.integrations.inspect.model import UNCALLABLE_PROVIDER, require_inspect
 from eclose.store.records.jsonl import (
     DUPLICATE,
     ID_REUSED,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eclose.core.instance import Instance
     from eclose.store.records.outcome_counts import RecordCounts
 
-SCORE = "lgg"
+LGG_SCORE = "lgg"
 FAILED, INVALIDATED, MISSING, UNSCORED = "sample failed", "invalidated", "not in the log", "not scored"
 # Large fields of a sample that are not needed.
 _SKIPPED_FIELDS = frozenset({"events", "events_data", "store", "timelines"})
@@ -61,7 +61,7 @@ class ImportedRunFile(NamedTuple):
     """Whether the file existed from the same import and was left as it is."""
 
 
-def import_inspect_log(log: Path, out: Path, *, score: str = SCORE, force: bool = False) -> list[ImportedRunFile]:
+def import_inspect_log(log: Path, out: Path, *, score: str = LGG_SCORE, force: bool = False) -> list[ImportedRunFile]:
     """Write ``instances.jsonl``, ``responses.jsonl`` and ``judgments.jsonl`` into a folder.
 
     ``score`` is the name of the scorer's results in the log.
@@ -78,7 +78,7 @@ def import_inspect_log(log: Path, out: Path, *, score: str = SCORE, force: bool 
     return [ImportedRunFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
 
 
-def read_log_samples(log: Path, *, score: str = SCORE) -> Iterator[InspectSampleRecords]:
+def read_log_samples(log: Path, *, score: str = LGG_SCORE) -> Iterator[InspectSampleRecords]:
     """Yield the records of every sample in a log, then of the samples that are missing from it."""
     from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional
 
@@ -86,7 +86,7 @@ def read_log_samples(log: Path, *, score: str = SCORE) -> Iterator[InspectSample
         header = read_eval_log(log, header_only=True)
     except (ValueError, KeyError) as error:
         raise UserError(f"{log}: is no log of Inspect ({error}).") from error
-    reader = _SampleReader(log, header.eval.model.removeprefix(f"{PROVIDER}/"), score)
+    reader = _SampleReader(log, header.eval.model.removeprefix(f"{UNCALLABLE_PROVIDER}/"), score)
     present = set()
     for sample in _iterate_samples(log, header):
         present.add((str(sample.id), sample.epoch))

@@ -22,7 +22,7 @@ from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, excerpt, iterate_causes, mask_key
 from eclose.models.openai.parse_reply import parse_reply
-from eclose.protocol.structured import inline_definitions
+from eclose.protocol.structured import inline_schema_definitions
 
 if TYPE_CHECKING:
     from inspect_ai.model import ChatCompletionChoice, ChatMessage, GenerateConfig, Model, ModelOutput
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel, Decoding, Reply, Request
     from eclose.protocol.prompts import PromptMessage
 
-PREFIX = "inspect/"
+INSPECT_PREFIX = "inspect/"
 """Prefix of the names of models that are called through Inspect."""
-PROVIDER = "eclose"
+UNCALLABLE_PROVIDER = "eclose"
 """Provider name of the models in exported logs."""
 
 # Stop reasons of Inspect that the OpenAI protocol names otherwise.
@@ -49,7 +49,7 @@ class InspectModel:
 
     def __init__(self, model: Model, name: str | None = None) -> None:
         self._model = model
-        self._name = name or f"{PREFIX}{model}"
+        self._name = name or f"{INSPECT_PREFIX}{model}"
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ def build_inspect_config(request: Request) -> GenerateConfig:
         config |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
     if request.schema is not None:
         # Inspect silently drops definitions and references of a schema.
-        schema = inline_definitions(request.schema.schema)
+        schema = inline_schema_definitions(request.schema.schema)
         config["response_schema"] = {"name": str(request.schema.name), "json_schema": schema, "strict": True}
     try:
         return GenerateConfig.model_validate(config | _build_reasoning_config(decoding))
@@ -221,7 +221,7 @@ class InspectModelRef:
         server = self.server or (None if self.base_url is None else server_name(self.base_url))
         arguments = self._public_arguments
         digest = content_hash(arguments).removeprefix("sha256:")[:8] if arguments else None
-        return "@".join(part for part in (f"{PREFIX}{self.model}", server, digest) if part)
+        return "@".join(part for part in (f"{INSPECT_PREFIX}{self.model}", server, digest) if part)
 
     @property
     def _public_arguments(self) -> dict[str, str]:

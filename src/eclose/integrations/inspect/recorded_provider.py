@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from inspect_ai.model import ChatMessage, GenerateConfig, ModelAPI, ModelOutput, modelapi
 
 from eclose.errors import UserError
-from eclose.integrations.inspect.model import PROVIDER
+from eclose.integrations.inspect.model import UNCALLABLE_PROVIDER
 
 if TYPE_CHECKING:
     from inspect_ai.tool import ToolChoice, ToolInfo
@@ -27,7 +27,7 @@ class UncallableModel(ModelAPI):
         raise UserError(f"{self.model_name}: has recorded responses only. Name a model to call with --model.")
 
 
-@modelapi(PROVIDER)
+@modelapi(UNCALLABLE_PROVIDER)
 def uncallable_model_provider() -> type[ModelAPI]:
     """Return the provider class for the registry of Inspect."""
     return UncallableModel

@@ -28,12 +28,12 @@ from eclose.judging.settings import JudgeSettings
 if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
 
-ROLE = "grader"
+JUDGE_ROLE = "grader"
 """Role of the judge among the models of an evaluation, by the convention of Inspect."""
-METRICS: list[Metric | dict[str, list[Metric]]] = [gap_metric(), {key: [label_rate_metric()] for key in SCORE_KEYS}]
+LGG_METRICS: list[Metric | dict[str, list[Metric]]] = [gap_metric(), {key: [label_rate_metric()] for key in SCORE_KEYS}]
 
 
-@scorer(name="lgg", metrics=METRICS, guidelines=JudgeSettings(joint=True).identity["guidelines"])
+@scorer(name="lgg", metrics=LGG_METRICS, guidelines=JudgeSettings(joint=True).identity["guidelines"])
 def lgg_scorer(
     judge: str | Model | None = None,
     reference_free: bool = False,
@@ -80,9 +80,9 @@ def _resolve_judge(judge: str | Model | None) -> ChatModel:
         raise SettingError("the judge needs the asyncio back end of Inspect. Unset INSPECT_ASYNC_BACKEND.") from None
     if judge is not None:
         return InspectModel(get_model(judge))
-    if ROLE not in model_roles():
+    if JUDGE_ROLE not in model_roles():
         raise SettingError(
             f"no judge is named. Pass -S judge=provider/model (-T in a task of eclose), or bind the role with "
-            f"--model-role {ROLE}=provider/model."
+            f"--model-role {JUDGE_ROLE}=provider/model."
         )
-    return InspectModel(get_model(role=ROLE, required=True))
+    return InspectModel(get_model(role=JUDGE_ROLE, required=True))

@@ -25,7 +25,7 @@ from eclose.integrations.inspect.scorer import lgg_scorer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.outcome_counts import RecordCounter
 
-VERSION = 1
+TASK_VERSION = 1
 """Version of the tasks; raised with every change that can affect scores."""
 
 
@@ -124,6 +124,6 @@ def _benchmark(
         solver=response_solver(prompt.demonstrations, prompt.order.value, max_new_tokens),
         scorer=judging,
         headline_metric=f"lgg.{RELIABLE}",
-        version=VERSION,
+        version=TASK_VERSION,
         metadata={"questions": str(tally.counts()), "prompt": prompt.hash},
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
 
-WIDTH = 7.0
+FIGURE_WIDTH = 7.0
 """Width of a figure in inches: the text width of a page."""
 _MAX_LETTERS = 38
 _MAX_POINTS = 170
@@ -114,7 +114,7 @@ def _figure(height: float, columns: int = 1, **options: Any) -> tuple[Figure, li
     """Return a figure with columns of axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure((WIDTH, height), layout="constrained")
+    figure = Figure((FIGURE_WIDTH, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False, **options)
     return figure, list(axes[0])
 
@@ -221,7 +221,7 @@ def _figure_rows(height: float, rows: int) -> tuple[Figure, list[Axes]]:
     """Return a figure with rows of axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure((WIDTH, height), layout="constrained")
+    figure = Figure((FIGURE_WIDTH, height), layout="constrained")
     return figure, [row[0] for row in figure.subplots(rows, 1, squeeze=False)]
 
 
