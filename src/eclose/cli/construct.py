@@ -177,9 +177,10 @@ def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | 
     prices = {model.name: find_model_price(model, options.calls) for model in plan.models.all}
     usage = forecast_construction(plan, prices, pilot)
     cost = "cost unknown" if usage.cost is None else f"about {format_money(round(usage.cost), options.calls.currency)}"
+    sources = format_count(usage.sources, "source")
     families = format_count(round(usage.families), "family", "families")
     print_line(
-        f"{format_count(usage.sources, 'source')}: about {usage.calls:,.0f} calls, {usage.prompt_tokens:,.0f} tokens read "
+        f"{sources}: about {usage.calls:,.0f} calls, {usage.prompt_tokens:,.0f} tokens read "
         f"and {usage.completion_tokens:,.0f} written, {cost}, for about {families}"
     )
     print_line(f"  by {usage.basis}")

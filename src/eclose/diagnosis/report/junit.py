@@ -88,8 +88,8 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
     if facts.verdict.reliable is None:
         yield f"<skipped message={_attribute(_why_open(facts.case))}/>"
     else:
-        attributes = f"type={_attribute(OUTCOME_WORDS[facts.outcome])} message={_attribute(describe_response_failure(facts.case))}"
-        yield f"<failure {attributes}>{_text(_response_text(facts.case))}</failure>"
+        kind, message = OUTCOME_WORDS[facts.outcome], describe_response_failure(facts.case)
+        yield f"<failure type={_attribute(kind)} message={_attribute(message)}>{_text(_response_text(facts.case))}</failure>"
     yield "</testcase>"
 
 
