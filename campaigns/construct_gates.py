@@ -143,7 +143,7 @@ def without_catcher(catcher: str) -> Iterator[None]:
             stack.enter_context(patch.object(roles, "parse_check_reply", lenient))
         else:
             gate = catcher.removeprefix("gates: ")
-            for name in ("check_gold", "check_evidence_edit", "check_question_edit", "check_family"):
+            for name in ("check_original_response", "check_evidence_edit", "check_question_edit", "check_family"):
                 stack.enter_context(patch.object(stages, name, _open_gate(getattr(stages, name), gate)))
         yield
 

@@ -31,8 +31,8 @@ from perf.tree_cost import packaged_weights
 
 from eclose.core.dependency_edges import Direction, Edge
 from eclose.core.family import ViewKind
-from eclose.likelihood.exactness_check import choose_scoring
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.exactness_check import choose_scoring_strategy
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.interface import Decoding
 from eclose.models.load_weights import load_adapter, load_model, load_tokenizer
 from eclose.models.local.transformers_model import TransformersModel
@@ -134,8 +134,8 @@ def score_margins(experiment: Experiment, method: str, seed: int | None) -> None
     model = load_model(experiment.model, dtype="bfloat16")
     if seed is not None:
         model = load_adapter(model, experiment.folder(method, seed))
-    renderer = Renderer(load_tokenizer(experiment.model), ResponsePrompt(0))
-    choice = choose_scoring(model)
+    renderer = TokenPathRenderer(load_tokenizer(experiment.model), ResponsePrompt(0))
+    choice = choose_scoring_strategy(model)
     records = [ReadRecord(family.id, value=family) for family in experiment.held_out_families]
     rows = score_switches(records, model, renderer, choice, tokens_per_forward=4_096)
     margins = {row.value.family_id: dict(row.value.margins) for row in rows if row.value is not None}

@@ -25,7 +25,7 @@ from perf.tree_cost import packaged_weights
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.load_weights import load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.objective import Method, build_objective
@@ -47,7 +47,7 @@ GOAL = 4.0
 
 def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
     """Return the mean tokens of one SFT sequence, of fifteen, and of the tree, in the paper's mix."""
-    renderer = Renderer(load_tokenizer(packaged_weights()), ResponsePrompt(demonstrations))
+    renderer = TokenPathRenderer(load_tokenizer(packaged_weights()), ResponsePrompt(demonstrations))
     table = build_objective(Method.E_CLOSURE)
     sums = np.zeros(3)
     for profile, weight in MIX.items():

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
-from eclose.likelihood.render import Renderer
-from eclose.likelihood.spans import CountedTokens
+from eclose.likelihood.render import TokenPathRenderer
+from eclose.likelihood.spans import ScoredTokens
 from eclose.models.load_weights import load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.world.make.families import make_world_families
@@ -39,17 +39,17 @@ TRAIN, HELD_OUT, EPOCHS, BATCH = 32, 12, 6, 4
 
 def layout_share(tokenizer: Any, profile: str, families: int = 20) -> float:
     """Return the share of a response's tokens that are numbers, answer label or end of turn."""
-    renderer = Renderer(tokenizer, ResponsePrompt(0))
+    renderer = TokenPathRenderer(tokenizer, ResponsePrompt(0))
     full = content = 0
     for family in islice(make_world_families(profile, 3), families):
         for view in family.views:
             path = renderer.render(view.question, view.evidence, view.trace, view.answer)
-            full += len(path.response_positions(CountedTokens.FULL))
-            content += len(path.response_positions(CountedTokens.CONTENT))
+            full += len(path.response_positions(ScoredTokens.FULL))
+            content += len(path.response_positions(ScoredTokens.CONTENT))
     return 1 - content / full
 
 
-def train_and_measure(folder: str, method: str, tokens: CountedTokens) -> dict[str, float]:
+def train_and_measure(folder: str, method: str, tokens: ScoredTokens) -> dict[str, float]:
     """Train a model, then measure held-out losses by both readings and the switch rates of all three edges."""
     families = list(islice(make_world_families("short-easy", 5), TRAIN + HELD_OUT))
     settings = {"families_per_update": BATCH, "num_train_epochs": EPOCHS, "learning_rate": 3e-3, "logging_steps": 1_000}
@@ -58,7 +58,7 @@ def train_and_measure(folder: str, method: str, tokens: CountedTokens) -> dict[s
     )
     trainer.train()
     figures: dict[str, float] = {}
-    for reading in CountedTokens:
+    for reading in ScoredTokens:
         measured = small.small_trainer(
             folder, families[:1], families[TRAIN:], model=trainer.model, peft_config=None, response_tokens=reading.value
         )
@@ -79,12 +79,12 @@ def main() -> int:
         print(f"| {profile} | {100 * layout_share(tokenizer, profile):.1f} % |")
     share = layout_share(small.small_tokenizer(), "short-easy")
     print(f"| short-easy, the small tokenizer of this run | {100 * share:.1f} % |\n")
-    names = [*(f"loss ({reading.value})" for reading in CountedTokens), *(f"SW {edge}" for edge in "STC")]
+    names = [*(f"loss ({reading.value})" for reading in ScoredTokens), *(f"SW {edge}" for edge in "STC")]
     print(f"| method | response_tokens | {' | '.join(names)} |\n| --- | --- | {' | '.join('---' for _ in names)} |")
     largest = 0.0
     with tempfile.TemporaryDirectory() as folder:
         for method in ("cf_sft", "rm", "e_closure"):
-            for tokens in CountedTokens:
+            for tokens in ScoredTokens:
                 figures = train_and_measure(folder, method, tokens)
                 cells = [f"{figures[name]:.1f}" if name.startswith("SW") else f"{figures[name]:.4f}" for name in names]
                 print(f"| {method} | {tokens.value} | {' | '.join(cells)} |", flush=True)

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.load_weights import load_tokenizer
 from eclose.store.records.jsonl import write_records
 from eclose.training import admission
@@ -44,12 +44,14 @@ def measure_speedup(profile: str, folder: Path) -> float:
     path, record = folder / f"{profile}.jsonl", folder / f"{profile}.admission.json"
     write_records(path, islice(make_world_families(profile, 7), FAMILIES))
     tokenizer = load_tokenizer(packaged_weights())
-    ours, quick = time_admission(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
-    reread_seconds, reread = time_admission(lambda: admission.admit_families(path, Renderer(tokenizer), record=record))
+    ours, quick = time_admission(lambda: admission.admit_families(path, TokenPathRenderer(tokenizer), record=record))
+    reread_seconds, reread = time_admission(
+        lambda: admission.admit_families(path, TokenPathRenderer(tokenizer), record=record)
+    )
     estimate = admission._LengthEstimate.surely_fits
     admission._LengthEstimate.surely_fits = lambda *_: False  # type: ignore[method-assign]
     try:
-        baseline, whole = time_admission(lambda: admission.admit_families(path, Renderer(tokenizer)))
+        baseline, whole = time_admission(lambda: admission.admit_families(path, TokenPathRenderer(tokenizer)))
     finally:
         admission._LengthEstimate.surely_fits = estimate  # type: ignore[method-assign]
     if not quick.families.ids == reread.families.ids == whole.families.ids:

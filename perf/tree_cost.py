@@ -42,10 +42,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.likelihood.attention import COLUMNS, register_attention
+from eclose.likelihood.attention import COLUMNS, register_tree_attention
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs, score_tree
 from eclose.likelihood.spans import SpanScore
 from eclose.models.load_weights import load_model, load_tokenizer
@@ -108,7 +108,7 @@ def fewest_tokens(scores: Iterable[SpanScore]) -> int:
     return len(prefixes)
 
 
-def median_family(profile: str, renderer: Renderer) -> Work:
+def median_family(profile: str, renderer: TokenPathRenderer) -> Work:
     """Return the family whose tree saves the median of ``FAMILIES`` families."""
     candidates = []
     for family in islice(make_world_families(profile, 7), FAMILIES):
@@ -230,7 +230,7 @@ def with_adapter(model: Any) -> Any:
 
 
 def build(kind: str, folder: str, threads: int = 2) -> Any:
-    register_attention()
+    register_tree_attention()
     torch.set_num_threads(threads)
     if kind == "wide":
         return with_adapter(wide_layer())
@@ -365,7 +365,7 @@ def main() -> int:
     parser.add_argument("--no-memory", action="store_true", help="do not measure memory")
     options = parser.parse_args()
     prompt = ResponsePrompt(demonstrations=options.demonstrations, order=PromptOrder.EVIDENCE_FIRST)
-    renderer = Renderer(load_tokenizer(packaged_weights()), prompt)
+    renderer = TokenPathRenderer(load_tokenizer(packaged_weights()), prompt)
     print(f"load average {os.getloadavg()[0]:.1f} at the start")
     with tempfile.TemporaryDirectory() as folder:
         if any(setting.startswith("smollm2") for setting in options.settings):
@@ -381,7 +381,7 @@ def main() -> int:
     )
 
 
-def run(options: argparse.Namespace, renderer: Renderer, folder: str) -> tuple[float, bool]:
+def run(options: argparse.Namespace, renderer: TokenPathRenderer, folder: str) -> tuple[float, bool]:
     """Run all settings; return the smallest speed-up, and whether every goal holds."""
     gains: list[float] = []
     goals_held: list[bool] = []

@@ -10,7 +10,7 @@ from eclose.construction.roles import describe_objections, parse_check_reply
 from eclose.core.family import FamilyFinding
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 
 JUDGING = [role for role in ConstructionRole if not role.constructs]
 WITH_STEPS = {ConstructionRole.VERIFY_TARGET, ConstructionRole.VERIFY_EVIDENCE, ConstructionRole.VERIFY_QUESTION}
@@ -94,7 +94,7 @@ def test_steps_that_were_not_asked_about_make_no_finding(ids):
     reply = good(ConstructionRole.VERIFY_QUESTION)
     entry = reply["soundness"]["steps"][0]
     reply["soundness"]["steps"] = [{**entry, "id": number} for number in ids]
-    with pytest.raises(UnreadableReplyError) as refused:
+    with pytest.raises(InconsistentReplyError) as refused:
         found(ConstructionRole.VERIFY_QUESTION, reply)
     assert refused.value.kind == "wrong step ids"
 
@@ -114,7 +114,7 @@ def test_one_passage_is_no_chain(support):
 def test_a_verifier_that_contradicts_itself_is_asked_again():
     reply = good(ConstructionRole.VERIFY_TARGET)
     reply["grounding"]["outside"] = [2]
-    with pytest.raises(UnreadableReplyError):
+    with pytest.raises(InconsistentReplyError):
         found(ConstructionRole.VERIFY_TARGET, reply)
     reply["grounding"]["grounded"] = False
     assert found(ConstructionRole.VERIFY_TARGET, reply).objections == ("grounding.grounded",)
@@ -140,7 +140,7 @@ def test_a_step_that_rests_on_passages_outside_the_support_alone_is_refused():
 
 
 def test_a_sound_step_that_rests_on_nothing_leaves_the_map_incomplete():
-    with pytest.raises(UnreadableReplyError) as refused:
+    with pytest.raises(InconsistentReplyError) as refused:
         found(ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [], []))
     assert refused.value.kind == "incomplete support map"
     unsound = mapped(good(ConstructionRole.VERIFY_TARGET), [], [])
@@ -150,7 +150,7 @@ def test_a_sound_step_that_rests_on_nothing_leaves_the_map_incomplete():
 
 @pytest.mark.parametrize("premises", [[2], [3], [0], [-1]])
 def test_a_step_may_rest_on_earlier_steps_alone(premises):
-    with pytest.raises(UnreadableReplyError) as refused:
+    with pytest.raises(InconsistentReplyError) as refused:
         found(ConstructionRole.VERIFY_TARGET, mapped(good(ConstructionRole.VERIFY_TARGET), [3], premises, step=2))
     assert refused.value.kind == "wrong premises"
 
@@ -158,7 +158,7 @@ def test_a_step_may_rest_on_earlier_steps_alone(premises):
 def test_steps_outside_the_support_are_steps_that_were_shown():
     reply = good(ConstructionRole.VERIFY_TARGET)
     reply["grounding"] |= {"outside": [9], "grounded": False}
-    with pytest.raises(UnreadableReplyError) as refused:
+    with pytest.raises(InconsistentReplyError) as refused:
         found(ConstructionRole.VERIFY_TARGET, reply)
     assert refused.value.kind == "wrong step ids"
 
@@ -187,5 +187,5 @@ def test_a_finding_keeps_the_reply_as_it_came():
 def test_a_step_that_rests_on_no_passage_that_was_shown_is_no_reply():
     reply = good(ConstructionRole.VERIFY_TARGET)
     reply["soundness"]["steps"][0]["passages"] = [99]
-    with pytest.raises(UnreadableReplyError, match=r"no passages \[99\] among 5"):
+    with pytest.raises(InconsistentReplyError, match=r"no passages \[99\] among 5"):
         found(ConstructionRole.VERIFY_TARGET, reply)

@@ -17,7 +17,7 @@ from eclose.core.edits import TextReplacement
 from eclose.core.family import Family, PassageIntervention, ProofStep, ViewKind
 from eclose.core.family_gates import check_family
 from eclose.core.instance import Instance, Passage
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
 
 SOURCE = Instance(
@@ -128,7 +128,7 @@ def test_a_variation_that_cannot_be_made_is_refused_with_its_reason(change, reas
     ],
 )
 def test_what_names_nothing_is_no_reply(parse, kind):
-    with pytest.raises(UnreadableReplyError) as refused:
+    with pytest.raises(InconsistentReplyError) as refused:
         parse()
     assert refused.value.kind == kind
 

@@ -8,7 +8,7 @@ import pytest
 from tests.tiny_models import tokenizer
 
 from eclose.construction.token_lengths import make_estimating_counter, make_path_counter, make_tokenizer_counter
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.world.make.families import make_world_families
 
 
@@ -19,7 +19,7 @@ def families():
 
 def longest(family):
     """As training renders them: traces and answers of one view under the prompt of another."""
-    renderer = Renderer(tokenizer(), max_length=10**9)
+    renderer = TokenPathRenderer(tokenizer(), max_length=10**9)
     paths = product(family.views, family.views, family.views)
     return max(len(renderer.render(p.question, p.evidence, t.trace, a.answer).ids) for p, t, a in paths)
 

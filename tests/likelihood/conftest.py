@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 transformers = pytest.importorskip("transformers", reason="needs the train extra")
 
-from eclose.likelihood.attention import register_attention
+from eclose.likelihood.attention import register_tree_attention
 from eclose.world.make.families import make_world_families
 
 
@@ -18,7 +18,7 @@ from eclose.world.make.families import make_world_families
 def columns():
     """Attention by columns, known to Transformers; one thread, so that sums are in one order."""
     torch.set_num_threads(1)
-    return register_attention()
+    return register_tree_attention()
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,15 @@ from tests.likelihood.models import build, random_scores
 
 from eclose.errors import SettingError
 from eclose.likelihood import attention
-from eclose.likelihood.attention import BLOCK, TreeSegments, block_mask, column_attention, flex_attention
+from eclose.likelihood.attention import BLOCK, TreeSegments, column_tree_attention, flex_tree_attention, tree_block_mask
 from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree
-from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs, score_tree
+from eclose.likelihood.score import (
+    AttentionBackend,
+    ScoringStrategy,
+    attention_implementation_name,
+    mean_logprobs,
+    score_tree,
+)
 
 CPU = torch.device("cpu")
 
@@ -53,7 +59,7 @@ def test_columns_are_masked_attention(heads, shared, batch, seed):
     layout = some_layout(seed)
     inputs = drawn(layout, heads=heads, shared=shared, width=8, dtype=torch.float64, batch=batch)
     expected = dense(layout, *inputs)
-    out, weights = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
+    out, weights = column_tree_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert weights is None
     assert out.shape == expected.shape
     assert (out - expected).abs().max() < 1e-12
@@ -68,7 +74,7 @@ def test_columns_hold_for_every_tree(paths):
     layout = layout_of(paths)
     inputs = drawn(layout, heads=4, shared=2, width=8, dtype=torch.float64)
     expected = dense(layout, *inputs)
-    out, _ = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
+    out, _ = column_tree_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert (out - expected).abs().max() < 1e-12
     for ours, reference in zip(slopes(out, inputs), slopes(expected, inputs), strict=True):
         assert (ours - reference).abs().max() < 1e-12
@@ -80,7 +86,7 @@ def test_columns_in_half_precision_merge_in_single():
     inputs = drawn(layout, heads=4, shared=2, width=16, dtype=torch.float64)
     exact = dense(layout, *inputs)
     halved = [part.detach().bfloat16().requires_grad_() for part in inputs]
-    out, _ = column_attention(None, *halved, None, tree_segments=TreeSegments(layout.segments))
+    out, _ = column_tree_attention(None, *halved, None, tree_segments=TreeSegments(layout.segments))
     assert out.dtype is torch.bfloat16
     assert (out - exact).norm() <= 1.1 * (dense(layout, *halved) - exact).norm()
     pairs = zip(slopes(out, halved), slopes(dense(layout, *halved), halved), slopes(exact, inputs), strict=True)
@@ -92,17 +98,19 @@ def test_columns_in_half_precision_merge_in_single():
 def test_the_scale_of_a_model_is_kept():
     layout = some_layout()
     query, key, value = drawn(layout, heads=2, shared=2, width=8, dtype=torch.float64)
-    out, _ = column_attention(None, query, key, value, None, scaling=0.7, tree_segments=TreeSegments(layout.segments))
+    out, _ = column_tree_attention(
+        None, query, key, value, None, scaling=0.7, tree_segments=TreeSegments(layout.segments)
+    )
     expected = dense(layout, query * 0.7 * 8**0.5, key, value)
     assert (out - expected).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("attend", [column_attention, flex_attention])
+@pytest.mark.parametrize("attend", [column_tree_attention, flex_tree_attention])
 def test_dropout_is_refused(attend):
     layout = some_layout().pad(BLOCK)
     inputs = drawn(layout, heads=2, shared=2, width=8, dtype=torch.float32)
     with pytest.raises(ValueError, match="attention dropout"):
-        attend(None, *inputs, block_mask(layout, CPU), dropout=0.1, tree_segments=TreeSegments(layout.segments))
+        attend(None, *inputs, tree_block_mask(layout, CPU), dropout=0.1, tree_segments=TreeSegments(layout.segments))
 
 
 @pytest.mark.parametrize("name", [attention.COLUMNS, attention.FLEX])
@@ -216,7 +224,7 @@ def test_columns_through_the_kernels_of_a_gpu_have_the_right_shapes(monkeypatch)
         torch.empty(1, len(layout), n, 8, dtype=torch.bfloat16, device="meta").transpose(1, 2).requires_grad_()
         for n in (6, 2, 2)
     ]
-    out, _ = column_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
+    out, _ = column_tree_attention(None, *inputs, None, tree_segments=TreeSegments(layout.segments))
     assert out.shape == (1, len(layout), 6, 8)
     gradients = torch.autograd.grad(out.sum(), inputs)
     assert [part.shape for part in gradients] == [part.shape for part in inputs]
@@ -239,7 +247,7 @@ def long_layout(seed, length=300):
 @pytest.mark.parametrize("seed", range(4))
 def test_blocks_are_told_from_intervals_as_from_all_pairs(seed):
     layout = long_layout(seed)
-    mask = block_mask(layout, CPU)
+    mask = tree_block_mask(layout, CPU)
     tiles = layout.mask.reshape(len(layout) // BLOCK, BLOCK, -1, BLOCK).transpose(0, 2, 1, 3)
     full, some = tiles.all((2, 3)), tiles.any((2, 3))
     assert full.any()
@@ -258,7 +266,7 @@ def test_blocks_are_told_from_intervals_as_from_all_pairs(seed):
 def test_the_rule_of_the_block_mask_is_the_mask(seed):
     layout = long_layout(seed)
     rows = torch.arange(len(layout))
-    mask = block_mask(layout, CPU).mask_mod(torch.tensor(0), torch.tensor(0), rows[:, None], rows[None, :])
+    mask = tree_block_mask(layout, CPU).mask_mod(torch.tensor(0), torch.tensor(0), rows[:, None], rows[None, :])
     assert np.array_equal(mask.numpy(), layout.mask)
 
 
@@ -266,7 +274,7 @@ def test_the_block_mask_is_the_one_pytorch_builds_pair_by_pair():
     from torch.nn.attention.flex_attention import create_block_mask
 
     layout = long_layout(3)
-    ours = block_mask(layout, CPU)
+    ours = tree_block_mask(layout, CPU)
     size = len(layout)
     reference = create_block_mask(ours.mask_mod, None, None, size, size, device="cpu", BLOCK_SIZE=BLOCK)
     assert ours.shape == reference.shape
@@ -277,14 +285,14 @@ def test_the_block_mask_is_the_one_pytorch_builds_pair_by_pair():
 
 def test_blocks_need_whole_lengths():
     with pytest.raises(ValueError, match="not a multiple of 128"):
-        block_mask(some_layout(), CPU)
+        tree_block_mask(some_layout(), CPU)
 
 
 @pytest.mark.slow
 def test_flex_attention_is_masked_attention():
     layout = long_layout(1)
     inputs = [part.detach() for part in drawn(layout, heads=6, shared=2, width=8, dtype=torch.float64)]
-    out, _ = flex_attention(None, *inputs, block_mask(layout, CPU))
+    out, _ = flex_tree_attention(None, *inputs, tree_block_mask(layout, CPU))
     assert (out - dense(layout, *inputs)).abs().max() < 1e-12
 
 
@@ -294,12 +302,12 @@ def test_a_model_scores_by_flex_attention_as_path_by_path(seed):
     scores = random_scores(seed)
     with torch.no_grad():
         plain = mean_logprobs(build("qwen3").double(), scores, ScoringStrategy.NAIVE)
-        model = build("qwen3", attention_name(AttentionBackend.FLEX)).double()
+        model = build("qwen3", attention_implementation_name(AttentionBackend.FLEX)).double()
         assert (mean_logprobs(model, scores, ScoringStrategy.TREE, AttentionBackend.FLEX) - plain).abs().max() < 1e-9
 
 
 def test_flex_attention_says_that_it_cannot_train_here():
-    model = build("llama", attention_name(AttentionBackend.FLEX))
+    model = build("llama", attention_implementation_name(AttentionBackend.FLEX))
     with pytest.raises(SettingError, match="cannot train on a CPU"):
         mean_logprobs(model, random_scores(0), ScoringStrategy.TREE, AttentionBackend.FLEX)
 
@@ -316,6 +324,6 @@ def test_padding_sees_itself_and_changes_nothing():
     tree = ScoredTree.of(random_scores(0))
     longer = ScoredTree(padded, tree.readout, tree.names)
     for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS):
-        model = build("llama", attention_name(backend)).double()
+        model = build("llama", attention_implementation_name(backend)).double()
         with torch.no_grad():
             assert (score_tree(model, tree, backend) - score_tree(model, longer, backend)).abs().max() < 1e-12

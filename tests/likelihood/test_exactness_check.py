@@ -13,8 +13,8 @@ from tests.likelihood.models import CLASSES, build, random_scores
 
 from eclose.errors import SettingError
 from eclose.likelihood import attention
-from eclose.likelihood.exactness_check import ScoringChoice, check_exactness, choose_scoring
-from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
+from eclose.likelihood.exactness_check import ScoringChoice, check_tree_exactness, choose_scoring_strategy
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_implementation_name, mean_logprobs
 
 
 def frozen(model):
@@ -25,7 +25,7 @@ def frozen(model):
 @pytest.mark.parametrize("backend", AttentionBackend)
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_probe_accepts_full_attention(name, backend):
-    check = check_exactness(frozen(build(name, attention_name(backend)).double()), backend)
+    check = check_tree_exactness(frozen(build(name, attention_implementation_name(backend)).double()), backend)
     assert check.exact
     assert check.reason is None
     assert math.isnan(check.slope)
@@ -34,8 +34,8 @@ def test_the_probe_accepts_full_attention(name, backend):
 @pytest.mark.parametrize("backend", [AttentionBackend.SDPA, AttentionBackend.COLUMNS])
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_probe_compares_gradients_of_a_model_to_be_trained(name, backend):
-    model = build(name, attention_name(backend)).double()
-    check = check_exactness(model, backend)
+    model = build(name, attention_implementation_name(backend)).double()
+    check = check_tree_exactness(model, backend)
     assert check.exact
     assert 0 < check.slope < 1e-6
     assert all(part.grad is None for part in model.parameters())
@@ -45,7 +45,7 @@ def test_the_probe_compares_gradients_of_a_model_to_be_trained(name, backend):
 @pytest.mark.parametrize("backend", AttentionBackend)
 def test_what_one_branch_says_moves_no_other(backend):
     """Every backend that runs here: other tokens in one branch, the same scores in the others."""
-    model = frozen(build("llama", attention_name(backend)).double())
+    model = frozen(build("llama", attention_implementation_name(backend)).double())
     scores, others = random_scores(5), random_scores(6)
     alone = mean_logprobs(model, scores, ScoringStrategy.TREE, backend)
     for other in (others[:3], others[3:]):
@@ -88,7 +88,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("model", "reason"), [(lambda: build("llama", "eager"), "moves other branches"), *WRONG])
 def test_the_probe_refuses_what_trees_get_wrong(model, reason):
-    check = check_exactness(model())
+    check = check_tree_exactness(model())
     assert not check.exact
     assert re.search(reason, check.reason)
 
@@ -97,8 +97,8 @@ def test_the_probe_refuses_what_trees_get_wrong(model, reason):
 @pytest.mark.parametrize("trained", [False, True], ids=["scored", "trained"])
 def test_rounding_in_bfloat16_is_not_taken_for_an_error(backend, trained):
     """A tree differs from plain scores as much as two right kernels do: no fixed tolerance tells that from an error."""
-    model = loud("llama", attention_name(backend)).to(torch.bfloat16).requires_grad_(trained)
-    result = check_exactness(model, backend)
+    model = loud("llama", attention_implementation_name(backend)).to(torch.bfloat16).requires_grad_(trained)
+    result = check_tree_exactness(model, backend)
     assert result.exact, result.reason
     assert result.leak == 0
     assert result.difference < 3 * result.noise
@@ -110,7 +110,7 @@ def test_a_wrong_tree_is_refused_in_bfloat16():
     """Noise excuses rounding, not a window: here the trial has the noise of low precision and an error to find."""
     model = window(initializer_range=0.4, num_hidden_layers=4, sliding_window=4).to(torch.bfloat16)
     model.config.use_sliding_window = False  # declared as unused, used all the same
-    result = check_exactness(model)
+    result = check_tree_exactness(model)
     assert not result.exact
     assert "scores differ" in result.reason
     assert result.difference > 3 * result.noise
@@ -129,7 +129,9 @@ def test_wrong_gradients_are_refused(monkeypatch):
         return query, key / 2, value
 
     monkeypatch.setattr(attention, "_kernels", lambda _: (attention._cpu, half))
-    check = check_exactness(build("llama", attention_name(AttentionBackend.COLUMNS)), AttentionBackend.COLUMNS)
+    check = check_tree_exactness(
+        build("llama", attention_implementation_name(AttentionBackend.COLUMNS)), AttentionBackend.COLUMNS
+    )
     assert not check.exact
     assert "gradients differ" in check.reason
 
@@ -140,23 +142,23 @@ def test_a_window_nobody_declared_is_found():
     model.config.sliding_window, hidden = None, model.config.sliding_window
     for layer in model.model.layers:
         layer.self_attn.sliding_window = hidden
-    assert check_exactness(model).exact  # a plain mask and plain attention agree: nothing windowed is left
+    assert check_tree_exactness(model).exact  # a plain mask and plain attention agree: nothing windowed is left
     model.config.sliding_window = hidden
     model.config.use_sliding_window = False  # declared as unused, used all the same
-    check = check_exactness(model)
+    check = check_tree_exactness(model)
     assert not check.exact
     assert "scores differ" in check.reason
 
 
 def test_the_probe_leaves_the_model_as_it_was():
     model = build("llama").train()
-    check_exactness(model)
+    check_tree_exactness(model)
     assert model.training
 
 
 def test_left_alone_a_cpu_takes_columns_and_the_model_is_set():
     for model in (build("llama"), adapted()):
-        assert choose_scoring(model) == ScoringChoice(ScoringStrategy.TREE, AttentionBackend.COLUMNS)
+        assert choose_scoring_strategy(model) == ScoringChoice(ScoringStrategy.TREE, AttentionBackend.COLUMNS)
         assert model.config._attn_implementation == attention.COLUMNS
         values = mean_logprobs(model, random_scores(2), ScoringStrategy.TREE, AttentionBackend.COLUMNS)
         assert (values - mean_logprobs(model, random_scores(2), ScoringStrategy.NAIVE)).abs().max() < 5e-6
@@ -168,25 +170,25 @@ def test_columns_that_fail_leave_the_mask(monkeypatch):
 
     monkeypatch.setattr(attention, "_kernels", objects)
     model = build("llama")
-    assert choose_scoring(model) == ScoringChoice(ScoringStrategy.TREE, AttentionBackend.SDPA)
+    assert choose_scoring_strategy(model) == ScoringChoice(ScoringStrategy.TREE, AttentionBackend.SDPA)
     assert model.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize("backend", AttentionBackend)
 def test_a_backend_that_was_asked_for_is_taken(backend):
     model = frozen(build("llama"))
-    assert choose_scoring(model, ScoringStrategy.TREE, backend) == ScoringChoice(ScoringStrategy.TREE, backend)
-    assert model.config._attn_implementation == attention_name(backend)
+    assert choose_scoring_strategy(model, ScoringStrategy.TREE, backend) == ScoringChoice(ScoringStrategy.TREE, backend)
+    assert model.config._attn_implementation == attention_implementation_name(backend)
 
 
 @pytest.mark.parametrize(("model", "reason"), WRONG)
 def test_models_that_trees_get_wrong_go_path_by_path_or_not_at_all(model, reason):
     subject = model()
     before = subject.config._attn_implementation
-    choice = choose_scoring(subject)
+    choice = choose_scoring_strategy(subject)
     assert (choice.strategy, choice.backend) == (ScoringStrategy.DEDUP, AttentionBackend.SDPA)
     with pytest.raises(SettingError, match=f"cannot be scored by tree: .*{reason}"):
-        choose_scoring(subject, ScoringStrategy.TREE)
+        choose_scoring_strategy(subject, ScoringStrategy.TREE)
     assert re.search(reason, choice.message)
     assert subject.config._attn_implementation == before
 
@@ -194,11 +196,11 @@ def test_models_that_trees_get_wrong_go_path_by_path_or_not_at_all(model, reason
 def test_flex_attention_does_not_train_on_a_cpu():
     model = build("llama")
     with pytest.raises(SettingError, match="FlexAttention cannot train on a CPU"):
-        choose_scoring(model, ScoringStrategy.TREE, AttentionBackend.FLEX)
-    assert choose_scoring(model, "auto", AttentionBackend.FLEX).strategy is ScoringStrategy.DEDUP
+        choose_scoring_strategy(model, ScoringStrategy.TREE, AttentionBackend.FLEX)
+    assert choose_scoring_strategy(model, "auto", AttentionBackend.FLEX).strategy is ScoringStrategy.DEDUP
     assert model.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize("strategy", [ScoringStrategy.NAIVE, ScoringStrategy.DEDUP])
 def test_whole_paths_need_no_trial(strategy):
-    assert choose_scoring(window(), strategy) == ScoringChoice(strategy, AttentionBackend.SDPA)
+    assert choose_scoring_strategy(window(), strategy) == ScoringChoice(strategy, AttentionBackend.SDPA)

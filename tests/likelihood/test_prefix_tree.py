@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_by_path
-from eclose.likelihood.score import pack_forests
+from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_scores_by_path
+from eclose.likelihood.score import pack_family_forests
 from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
 paths = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=8), min_size=1, max_size=7)
@@ -78,7 +78,7 @@ def test_every_scored_token_has_its_parents_row(many):
 
 @given(paths)
 def test_chains_keep_no_path_that_begins_another(many):
-    groups = group_by_path(scores(many))
+    groups = group_scores_by_path(scores(many))
     longest = [max((score.path.ids for score in group), key=len) for group in groups]
     assert sum(map(len, groups)) == len(many)
     for number, ids in enumerate(longest):
@@ -107,7 +107,7 @@ def test_forests_share_their_root_and_keep_their_budget():
     root = [9] * 50
     families = [scores([[*root, number, 1], [*root, number, 2]]) for number in range(6)]
     # Each family adds three tokens to the root it shares with the others: 50 + 3 n.
-    assert pack_forests(families, budget=59) == [[0, 1, 2], [3, 4, 5]]
-    assert pack_forests(families, budget=10) == [[n] for n in range(6)]
-    assert pack_forests(families, budget=10_000) == [list(range(6))]
-    assert pack_forests([], budget=1) == []
+    assert pack_family_forests(families, budget=59) == [[0, 1, 2], [3, 4, 5]]
+    assert pack_family_forests(families, budget=10) == [[n] for n in range(6)]
+    assert pack_family_forests(families, budget=10_000) == [list(range(6))]
+    assert pack_family_forests([], budget=1) == []

@@ -8,14 +8,14 @@ from eclose import Trace
 from eclose.core.dependency_edges import COMPARISONS
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores
-from eclose.likelihood.prefix_tree import ScoredTree, group_by_path
-from eclose.likelihood.render import Renderer, response_segments
-from eclose.likelihood.spans import CountedTokens, TokenPart
+from eclose.likelihood.prefix_tree import ScoredTree, group_scores_by_path
+from eclose.likelihood.render import TokenPathRenderer, response_segments
+from eclose.likelihood.spans import ScoredTokens, TokenPart
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt, format_completion
 
 
 def packs(tokenizer, families, **settings):
-    renderer = Renderer(tokenizer, ResponsePrompt(**settings))
+    renderer = TokenPathRenderer(tokenizer, ResponsePrompt(**settings))
     return renderer, [FamilyScores(family, edit, renderer) for family in families for edit in family.evidence_edits]
 
 
@@ -49,7 +49,7 @@ def test_parts_tokenise_as_the_whole_for_others(other_tokenizer, families):
 def test_thinking_is_off_and_its_empty_block_is_prompt(other_tokenizer, families):
     if "<think>" not in (other_tokenizer.chat_template or ""):
         pytest.skip("this model does not think")
-    text = Renderer(other_tokenizer).prompt_text("Who?", families[0].gold.evidence)
+    text = TokenPathRenderer(other_tokenizer).prompt_text("Who?", families[0].gold.evidence)
     assert text.endswith("<think>\n\n</think>\n\n")
 
 
@@ -60,8 +60,11 @@ def test_fifteen_scores_on_nine_paths(smollm2_tokenizer, families):
         assert len(scores) == 15
         assert len({score.name for score in scores}) == 15
         # Nine, or fewer where two responses begin alike.
-        assert len(group_by_path(scores)) <= 9
-    assert max(len(group_by_path(scores_of.anchors() + scores_of.comparisons())) for scores_of in family_scores) == 9
+        assert len(group_scores_by_path(scores)) <= 9
+    assert (
+        max(len(group_scores_by_path(scores_of.anchors() + scores_of.comparisons())) for scores_of in family_scores)
+        == 9
+    )
 
 
 def test_both_sides_of_a_comparison_follow_the_same_input(smollm2_tokenizer, families):
@@ -87,10 +90,10 @@ def test_evidence_first_shares_more(smollm2_tokenizer, families):
 
 
 def test_content_leaves_the_layout_out(smollm2_tokenizer, families):
-    renderer = Renderer(smollm2_tokenizer)
+    renderer = TokenPathRenderer(smollm2_tokenizer)
     view = families[0].gold
     path = renderer.render(view.question, view.evidence, view.trace, view.answer)
-    content, full = path.response_positions(CountedTokens.CONTENT), path.response_positions(CountedTokens.FULL)
+    content, full = path.response_positions(ScoredTokens.CONTENT), path.response_positions(ScoredTokens.FULL)
     assert set(content) == set(path.trace_positions()) | set(path.answer_positions())
     assert {path.parts[position][0] for position in set(full) - set(content)} == {
         TokenPart.NUMBER,
@@ -111,7 +114,9 @@ def test_whole_responses_for_response_margins(smollm2_tokenizer, families):
 def test_nothing_is_cut_to_fit(smollm2_tokenizer, families):
     view = families[0].gold
     with pytest.raises(UserError, match="paths are not cut"):
-        Renderer(smollm2_tokenizer, max_length=100).render(view.question, view.evidence, view.trace, view.answer)
+        TokenPathRenderer(smollm2_tokenizer, max_length=100).render(
+            view.question, view.evidence, view.trace, view.answer
+        )
 
 
 class Glue:
@@ -132,7 +137,7 @@ class Glue:
 
 
 def test_a_mismatch_is_settled_by_the_whole_and_counted():
-    renderer = Renderer(Glue(), ResponsePrompt(0))
+    renderer = TokenPathRenderer(Glue(), ResponsePrompt(0))
     path = renderer.render("q", (), Trace.of("abc"), "de")
     # "1." " a" "bc" "\nF" ... : the line break ends inside a token that belongs to the label behind it.
     assert renderer.mismatched == 1
@@ -151,11 +156,11 @@ def test_a_slow_tokenizer_is_a_sentence():
         is_fast = False
 
     with pytest.raises(UserError, match=r"glue: this is a slow tokenizer.*tokenizer\.json"):
-        Renderer(Slow())
+        TokenPathRenderer(Slow())
 
 
 def test_too_many_mismatches_are_refused():
-    renderer = Renderer(Glue(), ResponsePrompt(0))
+    renderer = TokenPathRenderer(Glue(), ResponsePrompt(0))
     for _ in range(5):
         renderer.render("q", (), Trace.of("abc"), "de")
     with pytest.raises(UserError, match="does not split at line breaks"):
@@ -167,7 +172,7 @@ def test_a_tokenizer_without_an_end_is_refused():
         eos_token, all_special_tokens = None, []
 
     with pytest.raises(UserError, match="neither chat template nor tokenizer"):
-        Renderer(Endless())
+        TokenPathRenderer(Endless())
 
 
 def test_segments_of_a_response():

@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from eclose.errors import UserError
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.spans import TokenPart
 from eclose.models.interface import Request
 from eclose.models.load_weights import read_reply_turn, render_conversation
@@ -103,7 +103,7 @@ def test_a_dummy_prefix_is_not_taken_for_another_tokenisation(dummy_prefix, fami
     """Prompt and response joined are the tokens of the whole text, whatever segments encoded alone would be."""
     dummy_prefix.chat_template = template
     dummy_prefix.add_special_tokens({"additional_special_tokens": ["<start_of_turn>", "<end_of_turn>", "<|im_end|>"]})
-    renderer = Renderer(dummy_prefix, ResponsePrompt(0))
+    renderer = TokenPathRenderer(dummy_prefix, ResponsePrompt(0))
     for view in (view for family in families for view in family.views):
         path = renderer.render(view.question, view.evidence, view.trace, view.answer)
         assert list(path.ids) == dummy_prefix(whole_text(renderer, view), add_special_tokens=False)["input_ids"]
@@ -117,7 +117,7 @@ def test_a_tokenizer_that_merges_over_line_breaks_is_refused(dummy_prefix, famil
     """One that turns line breaks into blanks, as many SentencePiece models do, has no place where a step ends."""
     blanks = [normalizers.Replace("\n", " "), normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     dummy_prefix.backend_tokenizer.normalizer = normalizers.Sequence(blanks)
-    renderer, view = Renderer(dummy_prefix, ResponsePrompt(0)), families[0].gold
+    renderer, view = TokenPathRenderer(dummy_prefix, ResponsePrompt(0)), families[0].gold
     for _ in range(5):
         renderer.render(view.question, view.evidence, view.trace, view.answer)
     assert renderer.mismatched == 5
@@ -142,7 +142,7 @@ DROPPING = CHATML.replace("for message in messages", "for message in messages if
 def test_without_a_system_role_its_text_opens_the_first_user_turn(tokenizer, families, template):
     """Refused by the template, or dropped without a word: the model reads it either way, and the same everywhere."""
     tokenizer.chat_template = template
-    view, renderer = families[0].gold, Renderer(tokenizer, ResponsePrompt(1))
+    view, renderer = families[0].gold, TokenPathRenderer(tokenizer, ResponsePrompt(1))
     system, first, *turns = renderer.prompt.messages(view.question, view.evidence)
     text = renderer.prompt_text(view.question, view.evidence)
     assert text == render_conversation(tokenizer, [system, first, *turns])
@@ -154,7 +154,7 @@ def test_without_a_system_role_its_text_opens_the_first_user_turn(tokenizer, fam
 
 
 def test_a_template_with_a_system_role_is_left_alone(tokenizer, families):
-    view, renderer = families[0].gold, Renderer(tokenizer)
+    view, renderer = families[0].gold, TokenPathRenderer(tokenizer)
     messages = renderer.prompt.messages(view.question, view.evidence)
     expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     assert renderer.prompt_text(view.question, view.evidence) == expected
@@ -169,7 +169,7 @@ def test_a_conversation_the_template_refuses_is_a_sentence(tokenizer):
 def test_no_template_is_a_sentence_that_says_what_to_do(tokenizer):
     tokenizer.chat_template = None
     with pytest.raises(UserError, match=r"has no chat template.*chat_template\.jinja"):
-        Renderer(tokenizer)
+        TokenPathRenderer(tokenizer)
 
 
 # ---- the end of a turn ----
@@ -190,7 +190,7 @@ def test_a_turn_ends_as_the_template_ends_it(tokenizer, families, template, end,
     turn = read_reply_turn(tokenizer)
     assert (turn.end, turn.opening) == (end, opening)
     view = families[0].gold
-    path = Renderer(tokenizer, ResponsePrompt(0)).render(view.question, view.evidence, view.trace, view.answer)
+    path = TokenPathRenderer(tokenizer, ResponsePrompt(0)).render(view.question, view.evidence, view.trace, view.answer)
     assert tokenizer.decode([path.ids[-1]]) == end.strip()
     assert path.parts[-1] == (TokenPart.END, None)
     # Generation stops where training taught to.

@@ -9,12 +9,12 @@ transformers = pytest.importorskip("transformers")
 from tests.likelihood.models import CLASSES, build, random_scores
 
 from eclose.likelihood import score as scoring
-from eclose.likelihood.prefix_tree import Readout, ScoredTree
+from eclose.likelihood.prefix_tree import LogitReadout, ScoredTree
 from eclose.likelihood.score import (
     AttentionBackend,
     ScoringStrategy,
-    attention_name,
-    limit_tokens,
+    attention_implementation_name,
+    limit_forward_tokens,
     mean_logprobs,
     score_tree,
 )
@@ -44,7 +44,7 @@ def test_all_strategies_agree(name, dtype, seed):
     plain, slope = scored(build(name).to(dtype), scores, ScoringStrategy.NAIVE, AttentionBackend.SDPA)
     close, close_slope = TOLERANCE[dtype]
     for strategy, backend in WAYS:
-        model = build(name, attention_name(backend)).to(dtype)
+        model = build(name, attention_implementation_name(backend)).to(dtype)
         values, gradient = scored(model, scores, strategy, backend)
         assert (values - plain).abs().max() <= close, (strategy, backend)
         assert (gradient - slope).norm() / slope.norm() <= close_slope, (strategy, backend)
@@ -68,7 +68,7 @@ def test_gradient_checkpointing_changes_nothing():
     scores = random_scores(3)
     plain, slope = scored(build("qwen3").double(), scores, ScoringStrategy.TREE, AttentionBackend.SDPA)
     for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS):
-        model = build("qwen3", attention_name(backend)).double().train()
+        model = build("qwen3", attention_implementation_name(backend)).double().train()
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         values, gradient = scored(model, scores, ScoringStrategy.TREE, backend)
         assert (values - plain).abs().max() < 1e-9
@@ -86,7 +86,7 @@ def test_several_families_in_one_forest_score_as_alone():
     assert (together - alone).abs().max() < 1e-9
 
 
-READOUT = Readout(
+READOUT = LogitReadout(
     rows=np.arange(5),
     row_of=np.array([0, 0, 3, 3, 4, 0]),
     targets=np.array([7, 2, 2, 2, 0, 7]),
@@ -152,6 +152,10 @@ def test_a_second_backward_pass_is_refused():
 
 def test_a_forest_by_mask_is_bounded_by_its_pairs():
     """A mask computes every pair, so the budget of tokens alone would let its cost grow with their square."""
-    assert limit_tokens(16_384, AttentionBackend.SDPA) == 4_096
-    assert limit_tokens(2_048, AttentionBackend.SDPA) == 2_048
-    assert limit_tokens(16_384, AttentionBackend.COLUMNS) == limit_tokens(16_384, AttentionBackend.FLEX) == 16_384
+    assert limit_forward_tokens(16_384, AttentionBackend.SDPA) == 4_096
+    assert limit_forward_tokens(2_048, AttentionBackend.SDPA) == 2_048
+    assert (
+        limit_forward_tokens(16_384, AttentionBackend.COLUMNS)
+        == limit_forward_tokens(16_384, AttentionBackend.FLEX)
+        == 16_384
+    )

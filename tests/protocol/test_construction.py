@@ -132,14 +132,16 @@ def test_a_changed_text_is_another_guideline(monkeypatch):
     worked_out = role_guideline_hash.__wrapped__  # texts do not change while a program runs, so the hash is kept
     before = {role: worked_out(role) for role in ConstructionRole}
     assert len(set(before.values())) == len(ConstructionRole)
-    text = construction.load_text("construct_frame.md")
-    monkeypatch.setattr(construction, "load_text", lambda name: text if name == "judge_frame.md" else _load(name))
+    text = construction.load_prompt_text("construct_frame.md")
+    monkeypatch.setattr(
+        construction, "load_prompt_text", lambda name: text if name == "judge_frame.md" else _load(name)
+    )
     assert {role for role in ConstructionRole if worked_out(role) != before[role]} == {
         r for r in ConstructionRole if not r.constructs
     }
 
 
-_load = construction.load_text
+_load = construction.load_prompt_text
 
 
 def test_material_is_one_object_whatever_it_says():

@@ -9,7 +9,7 @@ from eclose.core.judgment import LocalFailure, StepJudgment, StepSupport
 from eclose.protocol.disclosure import JointJudgeMaterial, SoundnessMaterial
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, encode_step_judgment, parse_step_judgments
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 
 SHOWN = SoundnessMaterial(
     "Where was the director born?",
@@ -86,7 +86,7 @@ def test_a_joint_shape_is_as_strict_about_steps():
     ],
 )
 def test_what_is_no_judgement_of_these_steps_is_refused(kind, steps):
-    with pytest.raises(UnreadableReplyError) as refused:
+    with pytest.raises(InconsistentReplyError) as refused:
         parse_step_judgments(SHOWN, {"steps": steps})
     assert refused.value.kind == kind
 

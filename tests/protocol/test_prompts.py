@@ -3,8 +3,8 @@
 import pytest
 
 from eclose.protocol.prompts import (
-    PromptText,
     GuidelineReader,
+    PromptText,
     actual_prompt_hashes,
     load_prompt_text,
     locked_prompt_hashes,

@@ -33,7 +33,7 @@ def only_the_first_may_try():
         raise AssertionError("this process has no weights to try")
 
     if os.environ["RANK"] != "0":
-        eclose.likelihood.exactness_check.choose_scoring = refuse
+        eclose.likelihood.exactness_check.choose_scoring_strategy = refuse
 
 
 def say_what_is_sharded():

@@ -13,7 +13,7 @@ from tests.training.small import short_families, small_tokenizer
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.records.jsonl import write_records
 from eclose.training import admission
@@ -21,7 +21,7 @@ from eclose.training.admission import TOO_LONG, admit_families
 
 
 def renderer(limit=8_192):
-    return Renderer(small_tokenizer(), ResponsePrompt(0), limit)
+    return TokenPathRenderer(small_tokenizer(), ResponsePrompt(0), limit)
 
 
 def lengths(family):

@@ -15,9 +15,9 @@ from tests.training.small import short_families, small_tokenizer
 
 from eclose.core.edit_selection import draw_edit, select_fixed_edit
 from eclose.likelihood.family_scores import FamilyScores
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import ScoringStrategy
-from eclose.likelihood.spans import CountedTokens
+from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.batching import FamilyDraw, FamilyList, ForestBuilder, UpdateSampler, order_families, share_update
 from eclose.training.objective import Method, build_objective
@@ -104,9 +104,9 @@ def test_weights_average_to_the_mean_over_families(count, world):
 
 
 def planter(strategy=ScoringStrategy.TREE, budget=100_000, seed=42, method=Method.E_CLOSURE):
-    renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
+    renderer = TokenPathRenderer(small_tokenizer(), ResponsePrompt(0))
     families = FamilyList(short_families(6))
-    return ForestBuilder(families, renderer, build_objective(method), CountedTokens.FULL, strategy, budget, seed)
+    return ForestBuilder(families, renderer, build_objective(method), ScoredTokens.FULL, strategy, budget, seed)
 
 
 def edit_seen(made, draw):

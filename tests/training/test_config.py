@@ -11,7 +11,7 @@ from tests.training.small import short_families, small_config, small_trainer
 
 from eclose.errors import SettingError
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy
-from eclose.likelihood.spans import CountedTokens
+from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.config import EClosureConfig
 from eclose.training.objective import Hinge, Method
@@ -127,7 +127,7 @@ def test_every_method_can_be_named(method):
         ("strategy", ScoringStrategy),
         ("backend", AttentionBackend),
         ("order", PromptOrder),
-        ("response_tokens", CountedTokens),
+        ("response_tokens", ScoredTokens),
     ],
 )
 def test_help_names_every_choice(name, choices):

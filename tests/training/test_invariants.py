@@ -17,10 +17,10 @@ from tests.likelihood.models import CLASSES
 from tests.training.small import lora, short_families, small_model, small_tokenizer, small_trainer, trajectory
 
 from eclose.core.edit_selection import draw_edit, select_fixed_edit
-from eclose.likelihood.attention import register_attention
+from eclose.likelihood.attention import register_tree_attention
 from eclose.likelihood.family_scores import FamilyScores
-from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
+from eclose.likelihood.render import TokenPathRenderer
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_implementation_name, mean_logprobs
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.batching import order_families
 from eclose.training.objective import Method, build_objective
@@ -120,7 +120,7 @@ def test_every_turn_takes_the_family_and_the_edit_of_its_epoch(tmp_path):
     trainer = small_trainer(tmp_path, families, families_per_update=1, num_train_epochs=3, learning_rate=0.0)
     trainer.train()
     objective = build_objective(Method.E_CLOSURE)
-    renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
+    renderer = TokenPathRenderer(small_tokenizer(), ResponsePrompt(0))
     expected = []
     for epoch in range(3):
         for index in order_families([family.id for family in families], 42, epoch):
@@ -166,7 +166,7 @@ def test_held_out_families_are_told_by_their_fixed_edit(tmp_path):
     trainer = small_trainer(tmp_path, short_families(3), held_out)
     result = trainer.evaluate()
     objective = build_objective(Method.E_CLOSURE)
-    renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
+    renderer = TokenPathRenderer(small_tokenizer(), ResponsePrompt(0))
     losses = []
     with torch.no_grad():
         for family in held_out:
@@ -193,8 +193,8 @@ def slope(model, scores, objective, strategy, backend):
 
 
 def adapted(name, dtype, backend):
-    register_attention()
-    model = get_peft_model(small_model(name, attention=attention_name(backend)), lora()).to(dtype)
+    register_tree_attention()
+    model = get_peft_model(small_model(name, attention=attention_implementation_name(backend)), lora()).to(dtype)
     generator = torch.Generator().manual_seed(0)
     for parameter_name, parameter in model.named_parameters():
         if "lora_B" in parameter_name:  # an adapter's second half begins at zero, and its first has no slope then
@@ -207,7 +207,7 @@ def adapted(name, dtype, backend):
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_trees_have_the_slope_of_plain_sequences(name, dtype):
     family = short_families(1)[0]
-    pack = FamilyScores(family, family.evidence_edits[0], Renderer(small_tokenizer(), ResponsePrompt(0)))
+    pack = FamilyScores(family, family.evidence_edits[0], TokenPathRenderer(small_tokenizer(), ResponsePrompt(0)))
     plain = adapted(name, dtype, AttentionBackend.SDPA)
     trees = {backend: adapted(name, dtype, backend) for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS)}
     close, close_slope = TOLERANCE[dtype]

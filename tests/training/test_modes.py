@@ -14,7 +14,7 @@ from tests.likelihood.models import random_scores
 from tests.training.small import short_families, small_config, small_model, small_trainer, trajectory
 
 from eclose.errors import SettingError
-from eclose.likelihood.exactness_check import choose_scoring
+from eclose.likelihood.exactness_check import choose_scoring_strategy
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs
 
 
@@ -53,7 +53,7 @@ def test_columns_equal_the_mask_under_autocast():
     model, scores = small_model(), random_scores(3)
     values = []
     for backend in (AttentionBackend.COLUMNS, AttentionBackend.SDPA):
-        choose_scoring(model, ScoringStrategy.TREE, backend)
+        choose_scoring_strategy(model, ScoringStrategy.TREE, backend)
         with torch.autocast("cpu", torch.bfloat16):
             values.append(mean_logprobs(model, scores, ScoringStrategy.TREE, backend))
     assert torch.allclose(values[0], values[1], atol=1e-2)
@@ -64,9 +64,9 @@ def test_the_trial_is_made_in_the_mode_that_will_train(tmp_path, monkeypatch):
 
     def watched(*_, **__):
         calls.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))
-        return choose_scoring(*_, **__)
+        return choose_scoring_strategy(*_, **__)
 
-    monkeypatch.setattr("eclose.training.trainer.choose_scoring", watched)
+    monkeypatch.setattr("eclose.training.trainer.choose_scoring_strategy", watched)
     small_trainer(tmp_path, short_families(1), bf16=True)
     small_trainer(tmp_path, short_families(1))
     assert [enabled for enabled, _ in calls] == [True, False]
@@ -81,7 +81,7 @@ def test_a_compiled_model_is_not_compiled_anew_for_every_tree():
     from torch._dynamo.testing import CompileCounter
 
     model = small_model()
-    choose_scoring(model, ScoringStrategy.TREE, AttentionBackend.COLUMNS)
+    choose_scoring_strategy(model, ScoringStrategy.TREE, AttentionBackend.COLUMNS)
     counter = CompileCounter()
     compiled = torch.compile(model, backend=counter)
     graphs, values, plain = [], [], []
@@ -198,7 +198,7 @@ def test_an_assertion_of_a_model_is_a_failed_trial_not_a_traceback():
 
     model.forward = refuse
     with pytest.raises(SettingError, match="a trial failed: Padding_idx must be within num_embeddings"):
-        choose_scoring(model, ScoringStrategy.TREE, AttentionBackend.SDPA)
+        choose_scoring_strategy(model, ScoringStrategy.TREE, AttentionBackend.SDPA)
 
 
 @pytest.mark.slow

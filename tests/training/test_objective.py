@@ -11,27 +11,27 @@ from tests.training.small import short_families, small_model, small_tokenizer
 
 from eclose.core.dependency_edges import Direction, Edge
 from eclose.core.family import ViewKind
-from eclose.likelihood.family_scores import FamilyScores, anchor_name, response_name, side_name
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.family_scores import FamilyScores, anchor_score_name, comparison_side_name, response_score_name
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import ScoringStrategy, mean_logprobs
-from eclose.likelihood.spans import CountedTokens
+from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.objective import Hinge, Method, Objective, build_objective, smooth_hinge
 
 WITH_MARGINS = [method for method in Method if method not in (Method.SFT, Method.CF_SFT)]
 
 
-def prepared(number=0, edit=0, tokens=CountedTokens.FULL):
+def prepared(number=0, edit=0, tokens=ScoredTokens.FULL):
     """A family with an edit that leaves a shared prefix, ready to be scored."""
     family = short_families(6)[number]
     assert family.evidence_edits[edit].first_affected_step > 0
-    renderer = Renderer(small_tokenizer(), ResponsePrompt(0))
+    renderer = TokenPathRenderer(small_tokenizer(), ResponsePrompt(0))
     return FamilyScores(family, family.evidence_edits[edit], renderer, tokens)
 
 
 def values_for(objective, value=-1.0):
     """The same score for everything an objective could ask for."""
-    names = [anchor_name(kind) for kind in ViewKind]
+    names = [anchor_score_name(kind) for kind in ViewKind]
     names += [name for term in objective.terms for name in (term.preferred, term.dispreferred)]
     return {name: torch.tensor(value, dtype=torch.float64) for name in names}
 
@@ -62,10 +62,10 @@ def test_response_margins_prefer_what_the_input_warrants():
     gold, evidence, question = ViewKind
     rows = {term.name: (term.preferred, term.dispreferred) for term in build_objective(Method.RESPONSE_MARGIN).terms}
     assert rows == {
-        "Re_o": (anchor_name(gold), response_name(gold, evidence)),
-        "Re_c": (anchor_name(evidence), response_name(evidence, gold)),
-        "Rq_o": (anchor_name(gold), response_name(gold, question)),
-        "Rq_c": (anchor_name(question), response_name(question, gold)),
+        "Re_o": (anchor_score_name(gold), response_score_name(gold, evidence)),
+        "Re_c": (anchor_score_name(evidence), response_score_name(evidence, gold)),
+        "Rq_o": (anchor_score_name(gold), response_score_name(gold, question)),
+        "Rq_c": (anchor_score_name(question), response_score_name(question, gold)),
     }
 
 
@@ -103,7 +103,7 @@ def test_scores_are_those_an_objective_needs_each_once(method, count):
     objective = build_objective(method)
     names = [score.name for score in objective.scores(prepared())]
     assert len(names) == len(set(names)) == count
-    assert set(names) == {anchor_name(kind) for kind in objective.anchors} | {
+    assert set(names) == {anchor_score_name(kind) for kind in objective.anchors} | {
         name for term in objective.terms for name in (term.preferred, term.dispreferred)
     }
 
@@ -134,7 +134,7 @@ def test_sft_is_e_closure_without_comparisons_and_with_one_anchor():
     pack = prepared()
     assert [score.name for score in bare.scores(pack)] == [score.name for score in sft.scores(pack)]
     values = mean_logprobs(small_model(), sft.scores(pack), ScoringStrategy.TREE)
-    named = {anchor_name(ViewKind.GOLD): values[0]}
+    named = {anchor_score_name(ViewKind.GOLD): values[0]}
     assert bare.loss(named).total == sft.loss(named).total == -values[0]
 
 
@@ -144,7 +144,7 @@ def test_exchanging_the_sides_flips_a_margin(edge, direction):
     objective = build_objective(Method.E_CLOSURE)
     generator = torch.Generator().manual_seed(3)
     values = {name: torch.randn((), generator=generator) for name in values_for(objective)}
-    sides = [side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
+    sides = [comparison_side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
     exchanged = {**values, sides[0]: values[sides[1]], sides[1]: values[sides[0]]}
     name = f"{edge.value}_{direction.value}"
     before, after = objective.loss(values), objective.loss(exchanged)
@@ -283,7 +283,7 @@ def losses_of_the_paper(paper, weight, gamma, beta):
 def test_the_loss_is_the_papers(number, edit, content):
     """Against separate forwards. The model is drawn wide, so that its scores depend on every part of the input."""
     model = small_model(initializer_range=0.3).double()
-    pack = prepared(number, edit, CountedTokens.CONTENT if content else CountedTokens.FULL)
+    pack = prepared(number, edit, ScoredTokens.CONTENT if content else ScoredTokens.FULL)
     paper = FromThePaper(model, pack.family, pack.edit, content)
     with torch.no_grad():
         expected = losses_of_the_paper(paper, 0.8, 0.5, 0.1)

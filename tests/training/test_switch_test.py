@@ -16,7 +16,7 @@ from eclose.core.dependency_edges import COMPARISONS, Direction, Edge, preferenc
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import EvidenceEdit, ViewKind
 from eclose.errors import RecordError, UserError
-from eclose.likelihood.family_scores import FamilyScores, side_name
+from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
 from eclose.stats.intervals import wilson_interval
 from eclose.store.records.jsonl import ReadRecord, decode_core_value, encode_json_line
 from eclose.training.switch_test import (
@@ -31,7 +31,9 @@ from eclose.world.make.families import make_world_families
 
 S, T, C = Edge
 O, R = Direction  # noqa: E741 - the paper's letter
-SIDES = [side_name(c.edge, c.direction, preferred=positions) for c in COMPARISONS for positions in (True, False)]
+SIDES = [
+    comparison_side_name(c.edge, c.direction, preferred=positions) for c in COMPARISONS for positions in (True, False)
+]
 NAMES = [margin_name(c.edge, c.direction) for c in COMPARISONS]
 
 
@@ -240,13 +242,13 @@ def scored():
     pytest.importorskip("torch")
     from tests.tiny_models import model, tokenizer
 
-    from eclose.likelihood.exactness_check import choose_scoring
-    from eclose.likelihood.render import Renderer
+    from eclose.likelihood.exactness_check import choose_scoring_strategy
+    from eclose.likelihood.render import TokenPathRenderer
     from eclose.protocol.response_prompt import ResponsePrompt
 
     tiny = model()
-    choice = choose_scoring(tiny)
-    return tiny, Renderer(tokenizer(), ResponsePrompt(demonstrations=0)), choice
+    choice = choose_scoring_strategy(tiny)
+    return tiny, TokenPathRenderer(tokenizer(), ResponsePrompt(demonstrations=0)), choice
 
 
 def run(scored, families, **settings):

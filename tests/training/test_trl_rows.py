@@ -97,9 +97,9 @@ def test_what_is_exported_is_what_is_rendered():
     pytest.importorskip("torch")
     from tests.tiny_models import tokenizer
 
-    from eclose.likelihood.render import Renderer
+    from eclose.likelihood.render import TokenPathRenderer
 
-    renderer = Renderer(tokenizer())
+    renderer = TokenPathRenderer(tokenizer())
     for family in islice(make_world_families("hotpot", 2), 2):
         row = written(next(iter(make_sft_rows(family, PROMPT))))
         text = renderer.tokenizer.apply_chat_template(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.edits import RefusedEdit, TextReplacement, edit_passage
 from eclose.core.family import EvidenceEdit, PassageIntervention, ProofStep, QuestionEdit, View, ViewKind
 from eclose.core.response import Step, Trace
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,12 +109,12 @@ def _parse_steps(
         premises = tuple(sorted({premise - 1 for premise in step["premises"]}))
         if any(not 0 <= premise < number for premise in premises):
             problem = f"step {number + 1} rests on {step['premises']}, which do not all stand before it."
-            raise UnreadableReplyError("wrong premises", problem)
+            raise InconsistentReplyError("wrong premises", problem)
         proof.append(ProofStep(_passage_ids(evidence, sorted(set(step["passages"]))), premises))
     return Trace(tuple(Step(step["text"].strip()) for step in steps)), tuple(proof)
 
 
 def _passage_ids(evidence: tuple[Passage, ...], indices: Sequence[int]) -> tuple[str, ...]:
     if wrong := [index for index in indices if not 0 <= index < len(evidence)]:
-        raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {len(evidence)}.")
+        raise InconsistentReplyError("no such passage", f"there are no passages {wrong} among {len(evidence)}.")
     return tuple(evidence[index].id for index in indices)

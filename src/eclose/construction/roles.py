@@ -20,7 +20,7 @@ from eclose.core.family_gates import MINIMUM_SUPPORT
 from eclose.models.interface import ChatModel
 from eclose.protocol.acceptance import SOUNDNESS, find_objections
 from eclose.protocol.construction import ConstructionRole, TargetCheckMaterial, build_construction_prompt
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,11 +53,11 @@ def parse_check_reply(
         again: Whether this is the second check of a finished family.
 
     Raises:
-        UnreadableReplyError: The reply names passages or steps that were not shown, contradicts itself, or leaves the
+        InconsistentReplyError: The reply names passages or steps that were not shown, contradicts itself, or leaves the
             map of steps to passages incomplete. The model is asked again.
     """
     if wrong := [index for index in _named_passages(reply) if not 0 <= index < passages]:
-        raise UnreadableReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
+        raise InconsistentReplyError("no such passage", f"there are no passages {wrong} among {passages}.")
     # Indices and ids are checked before judgements: a reply that mixes them up judged something else.
     objections = [*_unsound(reply, steps), *find_objections(role, reply), *_unfit(role, reply)]
     if role is ConstructionRole.VERIFY_TARGET:
@@ -100,7 +100,7 @@ def _unsound(reply: Mapping[str, Any], steps: int | None) -> Iterator[str]:
         return
     ids = sorted(entry["id"] for entry in _steps(reply))
     if ids != list(range(1, steps + 1)):
-        raise UnreadableReplyError("wrong step ids", f"asked about {steps} steps, told about {ids}.")
+        raise InconsistentReplyError("wrong step ids", f"asked about {steps} steps, told about {ids}.")
     if any(not entry["sound"] for entry in _steps(reply)):
         yield SOUNDNESS
 
@@ -111,10 +111,12 @@ def _unsound(reply: Mapping[str, Any], steps: int | None) -> Iterator[str]:
 def _refuse_contradiction(reply: Mapping[str, Any]) -> None:
     outside, ids = reply["grounding"]["outside"], {entry["id"] for entry in _steps(reply)}
     if wrong := sorted(set(outside) - ids):
-        raise UnreadableReplyError("wrong step ids", f"steps {wrong} are called outside the support and do not exist.")
+        raise InconsistentReplyError(
+            "wrong step ids", f"steps {wrong} are called outside the support and do not exist."
+        )
     # Asked again rather than decided here: neither of the two statements is more credible.
     if outside and reply["grounding"]["grounded"]:
-        raise UnreadableReplyError("contradictory grounding", "steps outside the support, and yet grounded in it.")
+        raise InconsistentReplyError("contradictory grounding", "steps outside the support, and yet grounded in it.")
 
 
 def _refuse_incomplete_map(reply: Mapping[str, Any]) -> None:
@@ -122,9 +124,9 @@ def _refuse_incomplete_map(reply: Mapping[str, Any]) -> None:
     for entry in _steps(reply):
         number = entry["id"]
         if any(not 1 <= premise < number for premise in entry["premises"]):
-            raise UnreadableReplyError("wrong premises", f"step {number} rests on steps {entry['premises']}.")
+            raise InconsistentReplyError("wrong premises", f"step {number} rests on steps {entry['premises']}.")
         if entry["sound"] and not entry["passages"] and not entry["premises"]:
-            raise UnreadableReplyError(
+            raise InconsistentReplyError(
                 "incomplete support map", f"step {number} is called sound and rests on no passage and no earlier step."
             )
 

@@ -32,7 +32,7 @@ from eclose.core.identity import content_hash
 from eclose.core.judgment import NO_REFERENCE
 from eclose.protocol import construction as material
 from eclose.protocol.material_json import disclose_passages, disclose_steps
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 from eclose.store.runs.runner import RecordRejection
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _parse_edit(gold: View, variation: Mapping[str, Any]) -> EvidenceEdit | Unus
     """Parse a variation; an unreadable one does not affect the others of the reply."""
     try:
         return parse_evidence_edit(gold, variation)
-    except UnreadableReplyError as error:
+    except InconsistentReplyError as error:
         return UnusableCandidate(error.kind, str(error))
 
 

@@ -52,9 +52,9 @@ _QUANTISED = re.compile(r"(?<![a-z0-9])i?q\d(?:_[a-z0-9]+)*$")
 def same_model_family(judge_name: str, source: str | None) -> bool:
     """Return whether a judge and the model whose responses it judges are of one family; False for an unknown source.
 
-    >>> same_family("openai/gpt-5-mini", "azure/gpt-4o-2024-08-06")
+    >>> same_model_family("openai/gpt-5-mini", "azure/gpt-4o-2024-08-06")
     True
-    >>> same_family("anthropic/claude-sonnet-4-5", "qwen/qwen3-8b")
+    >>> same_model_family("anthropic/claude-sonnet-4-5", "qwen/qwen3-8b")
     False
     """
     if source is None or not source.strip():

@@ -218,9 +218,9 @@ _UNFINISHED = re.compile(r"[^\W_][,;]?$|[,;–—-]$")
 def segment_trace(text: str) -> SegmentedTrace:
     """Split a text into steps, by its layout.
 
-    >>> segment_text("1. Ada built it.\\n2. She was born in Lund.").trace.texts
+    >>> segment_trace("1. Ada built it.\\n2. She was born in Lund.").trace.texts
     ('Ada built it.', 'She was born in Lund.')
-    >>> segment_text("Ada built it. She was born in Lund.").trace.texts
+    >>> segment_trace("Ada built it. She was born in Lund.").trace.texts
     ('Ada built it.', 'She was born in Lund.')
     """
     lines = text.splitlines()

@@ -15,7 +15,7 @@ _INVISIBLE = re.compile(
 def reveal_invisible_chars(text: str) -> str:
     """Return the text with every invisible character replaced by its code point, such as ``⟨U+202E⟩``.
 
-    >>> reveal_invisible("a\\u202eb")
+    >>> reveal_invisible_chars("a\\u202eb")
     'a⟨U+202E⟩b'
     """
     return _INVISIBLE.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text.replace("\r\n", "\n"))

@@ -33,7 +33,7 @@ from eclose.protocol.judging import (
     build_judge_prompt,
     parse_step_judgments,
 )
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -183,7 +183,7 @@ class _Subject:
             for question in questions:
                 latest[question] = _parse_part(question, material, reply[question.part])
             if unusable := next((answer for answer in latest.values() if answer.reason is not None), None):
-                raise UnreadableReplyError(unusable.reason or "", unusable.problem)
+                raise InconsistentReplyError(unusable.reason or "", unusable.problem)
             return latest
 
         answer = await self._ask(model, build_judge_prompt(material, questions), parse, replica)
@@ -215,7 +215,7 @@ _DISCLOSURES: Mapping[JudgeQuestion, Callable[[Instance, Response], disclosure.J
 def _parse_part(question: JudgeQuestion, material: disclosure.JointJudgeMaterial, reply: Mapping[str, Any]) -> Answer:
     try:
         return Answer(_parse_reply(question, material, reply))
-    except UnreadableReplyError as error:
+    except InconsistentReplyError as error:
         return Answer(reason=error.kind, problem=str(error))
 
 

@@ -17,7 +17,7 @@ from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import ModelRef, resolve_model
 from eclose.protocol.disclosure import disclose_for_eligibility
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
-from eclose.protocol.structured import UnreadableReplyError
+from eclose.protocol.structured import InconsistentReplyError
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import SCREENING
 from eclose.store.runs.runner import RecordRejection
@@ -57,7 +57,7 @@ def _parse_reply(reply: Mapping[str, Any]) -> tuple[bool, Ineligibility | None, 
     # A schema cannot state that the code belongs to ineligible questions and to those only.
     if (code is None) != reply["eligible"]:
         problem = f"eligible={reply['eligible']} with the code {code}: a code is given for ineligible questions only."
-        raise UnreadableReplyError("contradictory", problem)
+        raise InconsistentReplyError("contradictory", problem)
     return reply["eligible"], code, reply["reason"] or None
 
 

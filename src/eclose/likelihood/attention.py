@@ -52,25 +52,25 @@ class TreeSegments:
         self.values = values
 
 
-def register_attention() -> str:
+def register_tree_attention() -> str:
     """Register both attentions with Transformers; return the name of the one by columns."""
     from transformers import AttentionInterface  # noqa: PLC0415 - heavy, and only needed with a model
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask  # noqa: PLC0415
 
-    for name, attention in ((COLUMNS, column_attention), (FLEX, flex_attention)):
+    for name, attention in ((COLUMNS, column_tree_attention), (FLEX, flex_tree_attention)):
         AttentionInterface.register(name, attention)
         AttentionMaskInterface.register(name, sdpa_mask)
     return COLUMNS
 
 
-def column_inputs(layout: TreeLayout, device: torch.device) -> dict[str, Any]:
+def column_attention_inputs(layout: TreeLayout, device: torch.device) -> dict[str, Any]:
     """Return the keyword arguments of a model's forward for a tree by columns."""
     # Transformers passes a 4-D mask on unchanged; without one it would build an unused mask from the positions.
     mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
     return {KEYWORD: TreeSegments(layout.segments), "attention_mask": mask}
 
 
-def column_attention(
+def column_tree_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -289,12 +289,12 @@ def _cuda_backward(
     return gradients
 
 
-def flex_inputs(layout: TreeLayout, device: torch.device) -> dict[str, Any]:
+def flex_attention_inputs(layout: TreeLayout, device: torch.device) -> dict[str, Any]:
     """Return the keyword arguments of a model's forward for FlexAttention; the layout is padded to ``BLOCK``."""
-    return {"attention_mask": block_mask(layout, device)}
+    return {"attention_mask": tree_block_mask(layout, device)}
 
 
-def flex_attention(
+def flex_tree_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -331,7 +331,7 @@ def _flex_kernel(*, compiled: bool) -> Callable[..., Any]:
     return attend
 
 
-def block_mask(layout: TreeLayout, device: torch.device) -> Any:
+def tree_block_mask(layout: TreeLayout, device: torch.device) -> Any:
     """Return which blocks of queries attend to which blocks of keys, from the intervals rather than every pair."""
     from torch.nn.attention.flex_attention import BlockMask  # noqa: PLC0415
 

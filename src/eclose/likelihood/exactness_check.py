@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from eclose.errors import SettingError, UserError
-from eclose.likelihood.attention import register_attention
-from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_name, mean_logprobs
+from eclose.likelihood.attention import register_tree_attention
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_implementation_name, mean_logprobs
 from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ScoringChoice:
         return f"{self.strategy.value}, {self.backend.value}"
 
 
-def choose_scoring(
+def choose_scoring_strategy(
     model: Any,
     strategy: ScoringStrategy | Literal["auto"] = "auto",
     backend: AttentionBackend | Literal["auto"] = "auto",
@@ -107,8 +107,8 @@ def _find_exact_backend(model: Any, candidates: tuple[AttentionBackend, ...]) ->
     base = _base(model)
     before, reasons = base.config._attn_implementation, []
     for backend in candidates:
-        set_attention(model, backend)
-        check = check_exactness(model, backend)
+        set_model_attention(model, backend)
+        check = check_tree_exactness(model, backend)
         if check.exact:
             return backend
         reasons.append(f"with {backend.value}, {check.reason}")
@@ -116,10 +116,10 @@ def _find_exact_backend(model: Any, candidates: tuple[AttentionBackend, ...]) ->
     return "; ".join(reasons)
 
 
-def set_attention(model: Any, backend: AttentionBackend) -> None:
+def set_model_attention(model: Any, backend: AttentionBackend) -> None:
     """Set the attention of a model, or of the base model below an adapter, to that of the backend."""
-    register_attention()
-    _base(model).set_attn_implementation(attention_name(backend))
+    register_tree_attention()
+    _base(model).set_attn_implementation(attention_implementation_name(backend))
 
 
 def _candidates(model: Any, backend: AttentionBackend | Literal["auto"]) -> tuple[AttentionBackend, ...]:
@@ -135,7 +135,9 @@ def _base(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def check_exactness(model: Any, backend: AttentionBackend = AttentionBackend.SDPA, seed: int = 0) -> ExactnessCheck:
+def check_tree_exactness(
+    model: Any, backend: AttentionBackend = AttentionBackend.SDPA, seed: int = 0
+) -> ExactnessCheck:
     """Compare small random trees scored by tree and path by path, in evaluation mode.
 
     Gradients are compared too where the model has trainable parameters.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from eclose.core.dependency_edges import COMPARISONS, Comparison, Direction, Edge
 from eclose.core.family import EvidenceEdit, Family, ViewKind
 from eclose.core.response import Trace
-from eclose.likelihood.render import Renderer
-from eclose.likelihood.spans import CountedTokens, SpanScore
+from eclose.likelihood.render import TokenPathRenderer
+from eclose.likelihood.spans import ScoredTokens, SpanScore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from eclose.likelihood.spans import TokenPath
 
 
-def anchor_name(kind: ViewKind) -> str:
+def anchor_score_name(kind: ViewKind) -> str:
     """Return the name of the score of a view's response under the view's own input."""
     return f"anchor {kind.value}"
 
 
-def side_name(edge: Edge, direction: Direction, *, preferred: bool) -> str:
+def comparison_side_name(edge: Edge, direction: Direction, *, preferred: bool) -> str:
     """Return the name of one side of a comparison: ``S.o+`` is the preferred step under the original evidence."""
     return f"{edge.value}.{direction.value}{'+' if preferred else '-'}"
 
 
-def response_name(prompt: ViewKind, response: ViewKind) -> str:
+def response_score_name(prompt: ViewKind, response: ViewKind) -> str:
     """Return the name of the score of one view's complete response under another view's input."""
     return f"response {response.value} under {prompt.value}"
 
@@ -42,8 +42,8 @@ class FamilyScores:
 
     family: Family
     edit: EvidenceEdit
-    renderer: Renderer
-    tokens: CountedTokens = CountedTokens.FULL
+    renderer: TokenPathRenderer
+    tokens: ScoredTokens = ScoredTokens.FULL
 
     def _views(self) -> dict[ViewKind, View]:
         return {
@@ -54,11 +54,11 @@ class FamilyScores:
 
     def anchors(self, kinds: Iterable[ViewKind] = tuple(ViewKind)) -> list[SpanScore]:
         """Return the score of each view's response under its own input."""
-        return [self._response(anchor_name(kind), kind, kind) for kind in kinds]
+        return [self._response(anchor_score_name(kind), kind, kind) for kind in kinds]
 
     def responses(self, pairs: Iterable[tuple[ViewKind, ViewKind]]) -> list[SpanScore]:
         """Return the scores of complete responses; a pair is (view of the input, view of the response)."""
-        return [self._response(response_name(prompt, response), prompt, response) for prompt, response in pairs]
+        return [self._response(response_score_name(prompt, response), prompt, response) for prompt, response in pairs]
 
     def comparisons(self, comparisons: Iterable[Comparison] = COMPARISONS) -> list[SpanScore]:
         """Return the scores of both sides of each comparison, the preferred side first."""
@@ -71,7 +71,7 @@ class FamilyScores:
 
     def _side(self, comparison: Comparison, *, preferred: bool) -> SpanScore:
         view = self._views()[comparison.preferred if preferred else comparison.dispreferred]
-        name = side_name(comparison.edge, comparison.direction, preferred=preferred)
+        name = comparison_side_name(comparison.edge, comparison.direction, preferred=preferred)
         # Appendix C.2: a support edge scores the first affected step after the gold prefix, an alignment edge the
         # trace, a closure edge the answer after a fixed trace.
         if comparison.edge is Edge.SUPPORT:

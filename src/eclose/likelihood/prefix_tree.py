@@ -130,7 +130,7 @@ class PrefixTree:
 
 
 @dataclass(frozen=True)
-class Readout:
+class LogitReadout:
     """Rows of logits that are needed, and for every scored token its row and its target."""
 
     rows: IntArray
@@ -150,7 +150,7 @@ class ScoredTree:
     """A tree with the scores that are read off it."""
 
     layout: TreeLayout
-    readout: Readout
+    readout: LogitReadout
     names: tuple[str, ...]
 
     @classmethod
@@ -166,7 +166,7 @@ class ScoredTree:
         score_of = [number for number, score in enumerate(scores) for _ in score.positions]
         # A token is predicted by the logits of its parent; siblings share that row.
         rows, row_of = np.unique(layout.parent[targets], return_inverse=True)
-        readout = Readout(
+        readout = LogitReadout(
             rows,
             row_of.astype(np.int64),
             layout.ids[targets],
@@ -176,7 +176,7 @@ class ScoredTree:
         return cls(layout, readout, tuple(score.name for score in scores))
 
 
-def group_by_path(scores: Sequence[SpanScore]) -> list[list[SpanScore]]:
+def group_scores_by_path(scores: Sequence[SpanScore]) -> list[list[SpanScore]]:
     """Group scores by the fewest paths that contain them all, for scoring without a tree.
 
     A path that is the beginning of a longer one needs no forward pass: its scores join the longer path's group.

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
-from eclose.likelihood.spans import TextSegment, TokenPart, TokenPath
+from eclose.likelihood.spans import ResponseSegment, TokenPart, TokenPath
 from eclose.models.load_weights import ReplyTurn, read_reply_turn, render_conversation
 from eclose.protocol.response_prompt import ANSWER_MARKER, ResponsePrompt
 
@@ -40,16 +40,19 @@ class PathTooLongError(UserError):
     """A path has more tokens than the limit allows."""
 
 
-def response_segments(trace: Trace, answer: str | None, end: str) -> list[TextSegment]:
+def response_segments(trace: Trace, answer: str | None, end: str) -> list[ResponseSegment]:
     """Split a response into its parts; without an answer it stops after the trace."""
-    segments: list[TextSegment] = []
+    segments: list[ResponseSegment] = []
     for number, text in enumerate(trace.texts):
-        segments += [TextSegment(TokenPart.NUMBER, f"{number + 1}."), TextSegment(TokenPart.STEP, f" {text}\n", number)]
+        segments += [
+            ResponseSegment(TokenPart.NUMBER, f"{number + 1}."),
+            ResponseSegment(TokenPart.STEP, f" {text}\n", number),
+        ]
     if answer is not None:
         segments += [
-            TextSegment(TokenPart.DELIMITER, ANSWER_MARKER),
-            TextSegment(TokenPart.ANSWER, f" {answer}"),
-            TextSegment(TokenPart.END, end),
+            ResponseSegment(TokenPart.DELIMITER, ANSWER_MARKER),
+            ResponseSegment(TokenPart.ANSWER, f" {answer}"),
+            ResponseSegment(TokenPart.END, end),
         ]
     return segments
 
@@ -65,7 +68,7 @@ class _Response:
 
 
 @dataclass
-class Renderer:
+class TokenPathRenderer:
     """Renders prompts and responses as token paths for one tokenizer."""
 
     tokenizer: Any
@@ -116,7 +119,7 @@ class Renderer:
             self._prompts[text] = tuple(self._encode(text)["input_ids"])
         return self._prompts[text]
 
-    def _tokenise_response(self, segments: list[TextSegment]) -> _Response:
+    def _tokenise_response(self, segments: list[ResponseSegment]) -> _Response:
         text = "".join(segment.text for segment in segments)
         if text not in self._responses:
             if len(self._responses) >= _CACHE_SIZE:
@@ -132,7 +135,7 @@ class Renderer:
             )
         return response
 
-    def _assign_parts(self, segments: list[TextSegment]) -> _Response:
+    def _assign_parts(self, segments: list[ResponseSegment]) -> _Response:
         """Tokenise a response after the end of a prompt, and assign every token to the segment in which it ends."""
         # The context decides how the first tokens of a response split, so the end of the prompt comes before it.
         text = self._turn.opening + "".join(segment.text for segment in segments)

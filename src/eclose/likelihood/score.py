@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import Function, once_differentiable
 
-from eclose.likelihood.attention import BLOCK, COLUMNS, FLEX, column_inputs, flex_inputs
-from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_by_path
+from eclose.likelihood.attention import BLOCK, COLUMNS, FLEX, column_attention_inputs, flex_attention_inputs
+from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_scores_by_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from eclose.likelihood.prefix_tree import Readout, TreeLayout
+    from eclose.likelihood.prefix_tree import LogitReadout, TreeLayout
     from eclose.likelihood.spans import SpanScore
 
 _CHUNK_LOGITS = 1 << 20
@@ -59,7 +59,7 @@ def mean_logprobs(
     """Return the mean log-likelihood of every score, in order; a tensor of shape (scores,)."""
     if strategy is ScoringStrategy.TREE:
         return score_tree(model, ScoredTree.of(scores), backend)
-    groups = [[score] for score in scores] if strategy is ScoringStrategy.NAIVE else group_by_path(scores)
+    groups = [[score] for score in scores] if strategy is ScoringStrategy.NAIVE else group_scores_by_path(scores)
     # By identity: equal scores may occur twice, and comparing paths of thousands of tokens is slow.
     means: dict[int, Tensor] = {}
     for group in groups:
@@ -88,13 +88,13 @@ def _attention(layout: TreeLayout, backend: AttentionBackend | None, device: tor
     if backend is None:
         return {}
     if backend is AttentionBackend.COLUMNS:
-        return column_inputs(layout, device)
+        return column_attention_inputs(layout, device)
     if backend is AttentionBackend.FLEX:
-        return flex_inputs(layout, device)
+        return flex_attention_inputs(layout, device)
     return {"attention_mask": torch.as_tensor(layout.mask, device=device)[None, None]}
 
 
-def _average_targets(logits: Tensor, readout: Readout) -> Tensor:
+def _average_targets(logits: Tensor, readout: LogitReadout) -> Tensor:
     """Average the log-probabilities of the targets within each score; logits are (rows, vocabulary)."""
     row_of, targets, score_of, counts = (
         torch.as_tensor(array, device=logits.device)
@@ -146,7 +146,7 @@ def _split_rows(logits: Tensor) -> tuple[Tensor, ...]:
     return torch.split(logits, max(1, _CHUNK_LOGITS // logits.shape[1]))
 
 
-def limit_tokens(budget: int, backend: AttentionBackend) -> int:
+def limit_forward_tokens(budget: int, backend: AttentionBackend) -> int:
     """Return the most tokens of a forward pass: the budget, or fewer where a mask makes every pair of tokens cost.
 
     Fewer than a tenth of the pairs of a 16,384-token forest are attended to, and a mask computes all of them: on an 8B
@@ -155,7 +155,7 @@ def limit_tokens(budget: int, backend: AttentionBackend) -> int:
     return min(budget, _MASKED_TOKENS) if backend is AttentionBackend.SDPA else budget
 
 
-def pack_forests(families: Sequence[Sequence[SpanScore]], budget: int) -> list[list[int]]:
+def pack_family_forests(families: Sequence[Sequence[SpanScore]], budget: int) -> list[list[int]]:
     """Group consecutive families so that each group's tree fits into a budget of tokens; return family numbers.
 
     Tokens that families share, such as system prompt and demonstrations, count once per forest. A family larger than
@@ -181,6 +181,6 @@ def _insert_scores(tree: PrefixTree, scores: Sequence[SpanScore]) -> int:
     return len(tree)
 
 
-def attention_name(backend: AttentionBackend) -> str:
+def attention_implementation_name(backend: AttentionBackend) -> str:
     """Return the ``attn_implementation`` under which Transformers runs a backend."""
     return {AttentionBackend.SDPA: "sdpa", AttentionBackend.COLUMNS: COLUMNS, AttentionBackend.FLEX: FLEX}[backend]

@@ -20,7 +20,7 @@ class TokenPart(StrEnum):
     END = "end"
 
 
-class CountedTokens(StrEnum):
+class ScoredTokens(StrEnum):
     """Tokens that count when a complete response is scored."""
 
     FULL = "full"
@@ -30,7 +30,7 @@ class CountedTokens(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TextSegment:
+class ResponseSegment:
     """A piece of response text with its part; steps are numbered from zero."""
 
     part: TokenPart
@@ -66,10 +66,10 @@ class TokenPath:
         """Return the positions of the answer's tokens, without answer marker and end of turn."""
         return self._positions(TokenPart.ANSWER)
 
-    def response_positions(self, counted: CountedTokens) -> tuple[int, ...]:
+    def response_positions(self, counted: ScoredTokens) -> tuple[int, ...]:
         """Return the positions of the response's tokens that count."""
         # The two readings of S^rsp in appendix C.3 (decision 0036).
-        if counted is CountedTokens.CONTENT:
+        if counted is ScoredTokens.CONTENT:
             return self._positions(TokenPart.STEP, TokenPart.ANSWER)
         return tuple(n for n, (part, _) in enumerate(self.parts) if part is not TokenPart.PROMPT)
 

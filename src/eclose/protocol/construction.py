@@ -20,7 +20,7 @@ from eclose.protocol.structured import (
     TEXT,
     StructuredPrompt,
     array_schema,
-    nullable_enum,
+    nullable_enum_schema,
     object_schema,
 )
 
@@ -231,7 +231,7 @@ REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
         warranted=BOOLEAN,
         unique=BOOLEAN,
         elsewhere=BOOLEAN,
-        defect=nullable_enum(SourceQuestionDefect),
+        defect=nullable_enum_schema(SourceQuestionDefect),
     ),
     ConstructionRole.CONSTRUCT_TARGET: object_schema(
         plan=TEXT, steps=array_schema(_STEP), answer=TEXT, complete=BOOLEAN

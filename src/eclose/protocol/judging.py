@@ -21,11 +21,11 @@ from eclose.protocol.structured import (
     BOOLEAN,
     INTEGER,
     TEXT,
+    InconsistentReplyError,
     StructuredPrompt,
-    UnreadableReplyError,
     enum_schema,
-    nullable,
-    nullable_enum,
+    nullable_enum_schema,
+    nullable_schema,
     object_schema,
 )
 
@@ -59,18 +59,18 @@ SOUND = "sound"
 _SUPPORT = object_schema(passage=INTEGER, quote=TEXT)
 # One field for three decisions: substantive or not, sound or not, and the code of the failure.
 _STEP = object_schema(
-    reason=TEXT, verdict=enum_schema((NOT_SUBSTANTIVE, SOUND, *LocalFailure)), support=nullable(_SUPPORT)
+    reason=TEXT, verdict=enum_schema((NOT_SUBSTANTIVE, SOUND, *LocalFailure)), support=nullable_schema(_SUPPORT)
 )
 # The reason comes first in every reply, so that a model gives it before it decides.
 _SCHEMAS: Mapping[JudgeQuestion, Mapping[str, Any]] = {
     JudgeQuestion.SUFFICIENCY: object_schema(
-        reason=TEXT, missing=nullable(TEXT), sufficient=BOOLEAN, answer=nullable(TEXT)
+        reason=TEXT, missing=nullable_schema(TEXT), sufficient=BOOLEAN, answer=nullable_schema(TEXT)
     ),
     JudgeQuestion.ALIGNMENT: object_schema(reason=TEXT, pursued=TEXT, aligned=BOOLEAN),
-    JudgeQuestion.CLOSURE: object_schema(reason=TEXT, established=nullable(TEXT), closed=BOOLEAN),
-    JudgeQuestion.COMPLETENESS: object_schema(reason=TEXT, missing=nullable(TEXT), complete=BOOLEAN),
+    JudgeQuestion.CLOSURE: object_schema(reason=TEXT, established=nullable_schema(TEXT), closed=BOOLEAN),
+    JudgeQuestion.COMPLETENESS: object_schema(reason=TEXT, missing=nullable_schema(TEXT), complete=BOOLEAN),
     JudgeQuestion.CORRECTNESS: object_schema(reason=TEXT, correct=BOOLEAN),
-    JudgeQuestion.ELIGIBILITY: object_schema(reason=TEXT, eligible=BOOLEAN, code=nullable_enum(Ineligibility)),
+    JudgeQuestion.ELIGIBILITY: object_schema(reason=TEXT, eligible=BOOLEAN, code=nullable_enum_schema(Ineligibility)),
 }
 
 _QUESTION_OF: Mapping[type[Any], JudgeQuestion] = {
@@ -158,12 +158,12 @@ def parse_step_judgments(
     """Return the judgment of every step in order.
 
     Raises:
-        UnreadableReplyError: The step ids differ from those in the material, or a quotation is not in its passage.
+        InconsistentReplyError: The step ids differ from those in the material, or a quotation is not in its passage.
     """
     entries: Mapping[str, Mapping[str, Any]] = reply["steps"]
     ids = [str(step.id) for step in material.steps]
     if set(entries) != set(ids):
-        raise UnreadableReplyError("wrong step ids", f"the steps are {ids}, the reply is about {list(entries)}.")
+        raise InconsistentReplyError("wrong step ids", f"the steps are {ids}, the reply is about {list(entries)}.")
     return tuple(_parse_step(id_, entries[id_], material) for id_ in ids)
 
 
@@ -192,14 +192,14 @@ def _parse_support(
 ) -> StepSupport:
     index, quote = entry["passage"], entry["quote"]
     if not 0 <= index < len(material.evidence):
-        raise UnreadableReplyError("no such passage", f"step {step}: there is no passage {index}.")
+        raise InconsistentReplyError("no such passage", f"step {step}: there is no passage {index}.")
     passage, collapsed = material.evidence[index], _collapse_blanks(quote)
     texts = (_collapse_blanks(passage.text), _collapse_blanks(passage.title))
     if not collapsed or not any(collapsed in text for text in texts):
-        raise UnreadableReplyError("quote not found", f"step {step}: {quote!r} does not occur in passage {index}.")
+        raise InconsistentReplyError("quote not found", f"step {step}: {quote!r} does not occur in passage {index}.")
     # "the" occurs in every passage and supports nothing, unless it is all of the title.
     if not _is_informative(collapsed) and collapsed not in texts:
-        raise UnreadableReplyError("quote too short", f"step {step}: {quote!r} is too short to show support.")
+        raise InconsistentReplyError("quote too short", f"step {step}: {quote!r} is too short to show support.")
     return StepSupport(index, quote)
 
 

@@ -30,7 +30,7 @@ class StructuredPrompt:
     """JSON Schema of the reply."""
 
 
-class UnreadableReplyError(EcloseError):
+class InconsistentReplyError(EcloseError):
     """A reply that matches the schema but contradicts the material of its prompt."""
 
     def __init__(self, kind: str, problem: str) -> None:
@@ -55,7 +55,7 @@ def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+def nullable_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a value or null."""
     return {"anyOf": [dict(schema), {"type": "null"}]}
 
@@ -70,7 +70,7 @@ def enum_schema(words: Iterable[str]) -> dict[str, Any]:
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
-def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
+def inline_schema_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with every reference replaced by its definition, for back ends without ``$ref``."""
 
     def inline(node: Any) -> Any:
@@ -86,6 +86,6 @@ def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     return inlined
 
 
-def nullable_enum(codes: Iterable[StrEnum]) -> dict[str, Any]:
+def nullable_enum_schema(codes: Iterable[StrEnum]) -> dict[str, Any]:
     """Return the schema of one of the codes or null."""
-    return nullable(enum_schema(codes))
+    return nullable_schema(enum_schema(codes))

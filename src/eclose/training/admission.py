@@ -18,7 +18,7 @@ from eclose.core.family import Family, ViewKind
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores
-from eclose.likelihood.render import TOO_LONG, PathTooLongError, Renderer, response_segments
+from eclose.likelihood.render import TOO_LONG, PathTooLongError, TokenPathRenderer, response_segments
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import find_failed_gate
 from eclose.store.records.indexed import IndexedFile, index_jsonl_file
@@ -47,7 +47,7 @@ class Admission(NamedTuple):
 
 def admit_families(
     path: Path,
-    renderer: Renderer,
+    renderer: TokenPathRenderer,
     tick: Callable[[], None] = lambda: None,
     *,
     record: Path | None = None,
@@ -78,7 +78,7 @@ def admit_families(
     return admission
 
 
-def _decide(path: Path, renderer: Renderer, tick: Callable[[], None]) -> Admission:
+def _decide(path: Path, renderer: TokenPathRenderer, tick: Callable[[], None]) -> Admission:
     estimate = _LengthEstimate(renderer)
 
     def find_reason(family: Family) -> str | None:
@@ -90,7 +90,7 @@ def _decide(path: Path, renderer: Renderer, tick: Callable[[], None]) -> Admissi
     return Admission(*index_jsonl_file(path, Family, find_reason))
 
 
-def _fits(family: Family, renderer: Renderer) -> bool:
+def _fits(family: Family, renderer: TokenPathRenderer) -> bool:
     """Return whether every path of any objective is short enough, with any of the evidence edits."""
     # All nine pairs, also those of other objectives: every method must train on the same families.
     pairs = [(prompt, response) for prompt in ViewKind for response in ViewKind]
@@ -113,7 +113,7 @@ class _LengthEstimate:
     the family is tokenized.
     """
 
-    renderer: Renderer
+    renderer: TokenPathRenderer
     _counts: dict[str, int] = field(default_factory=dict)
 
     def surely_fits(self, family: Family) -> bool:
@@ -148,7 +148,7 @@ class _LengthEstimate:
         return sum(map(self._counts.__getitem__, words))
 
 
-def _key(file_hash: str, renderer: Renderer) -> str:
+def _key(file_hash: str, renderer: TokenPathRenderer) -> str:
     """Return the hash of everything the decision depends on."""
     tokenizer = renderer.tokenizer
     # Content rather than name: a folder can be overwritten by another tokenizer.

@@ -370,15 +370,15 @@ def _score(
 ) -> Iterator[ReadRecord[FamilySwitch]]:
     """Score every family under every model."""
     require_torch("scoring")
-    from eclose.likelihood.exactness_check import choose_scoring  # noqa: PLC0415 - imports torch
-    from eclose.likelihood.render import Renderer  # noqa: PLC0415
+    from eclose.likelihood.exactness_check import choose_scoring_strategy  # noqa: PLC0415 - imports torch
+    from eclose.likelihood.render import TokenPathRenderer  # noqa: PLC0415
     from eclose.models.load_weights import load_adapter, load_model, load_tokenizer  # noqa: PLC0415
 
     tokenizer = load_tokenizer(systems.model, systems.revision)
     device = settings.device or default_device()
     base = load_model(systems.model, revision=systems.revision, dtype=settings.dtype, device=device)
     # Nothing is trained, so the check need not compare gradients.
-    choice = choose_scoring(base.requires_grad_(False))
+    choice = choose_scoring_strategy(base.requires_grad_(False))
     if choice.message:
         notify(choice.message)
     for system, source in systems.sources.items():
@@ -386,7 +386,7 @@ def _score(
         yield from score_switches(
             wrap(scan_families(path), f"{system}: {path.name}"),
             model,
-            Renderer(tokenizer, systems.prompt, settings.max_length),
+            TokenPathRenderer(tokenizer, systems.prompt, settings.max_length),
             choice,
             tokens_per_forward=settings.tokens_per_forward,
             system=system,

@@ -18,9 +18,9 @@ from torch.utils.data import Sampler
 from eclose.core.edit_selection import draw_edit, select_fixed_edit
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
-from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import ScoringStrategy, pack_forests
-from eclose.likelihood.spans import CountedTokens, SpanScore
+from eclose.likelihood.render import TokenPathRenderer
+from eclose.likelihood.score import ScoringStrategy, pack_family_forests
+from eclose.likelihood.spans import ScoredTokens, SpanScore
 from eclose.training.objective import Objective
 
 if TYPE_CHECKING:
@@ -150,9 +150,9 @@ class ForestBuilder:
     """
 
     families: FamilyDataset
-    renderer: Renderer
+    renderer: TokenPathRenderer
     objective: Objective
-    tokens: CountedTokens
+    tokens: ScoredTokens
     strategy: ScoringStrategy
     budget: int
     seed: int
@@ -173,7 +173,7 @@ class ForestBuilder:
         families = [scores for _, scores in drawn]
         # Without a tree families share no tokens, so a common forward pass would save nothing.
         if self.strategy is ScoringStrategy.TREE:
-            groups = pack_forests(families, self.budget)
+            groups = pack_family_forests(families, self.budget)
         else:
             groups = [[number] for number in range(len(families))]
         return [

@@ -11,7 +11,7 @@ from transformers import TrainingArguments
 from eclose.core.dependency_edges import Edge
 from eclose.errors import SettingError
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy
-from eclose.likelihood.spans import CountedTokens
+from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.objective import Hinge, Method
 
@@ -117,7 +117,7 @@ class EClosureConfig(TrainingArguments):
     def _problems(self) -> Iterator[str]:
         choices = {
             "method": Method,
-            "response_tokens": CountedTokens,
+            "response_tokens": ScoredTokens,
             "order": PromptOrder,
             "strategy": (AUTO, *ScoringStrategy),
             "backend": (AUTO, *AttentionBackend),

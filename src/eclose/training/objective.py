@@ -17,7 +17,7 @@ from torch import Tensor
 
 from eclose.core.dependency_edges import COMPARISONS, Direction, Edge, margin_weights
 from eclose.core.family import ViewKind
-from eclose.likelihood.family_scores import anchor_name, response_name, side_name
+from eclose.likelihood.family_scores import anchor_score_name, comparison_side_name, response_score_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -91,9 +91,9 @@ class Objective:
     def scores(self, family_scores: FamilyScores) -> list[SpanScore]:
         """Return the scores of a family that this objective needs, each once."""
         names = {name for term in self.terms for name in (term.preferred, term.dispreferred)}
-        comparisons = [c for c in COMPARISONS if side_name(c.edge, c.direction, preferred=True) in names]
+        comparisons = [c for c in COMPARISONS if comparison_side_name(c.edge, c.direction, preferred=True) in names]
         # A response margin compares an anchor with another view's response under the anchor's input.
-        crossed = [(p, r) for p in ViewKind for r in ViewKind if p is not r and response_name(p, r) in names]
+        crossed = [(p, r) for p in ViewKind for r in ViewKind if p is not r and response_score_name(p, r) in names]
         return [
             *family_scores.anchors(self.anchors),
             *family_scores.comparisons(comparisons),
@@ -103,7 +103,7 @@ class Objective:
     def loss(self, values: Mapping[str, Tensor]) -> FamilyLoss:
         """Return the loss of a family from its scores: generation loss plus weighted smooth hinges (appendix C.3)."""
         # Mean over the anchors, each a mean over its tokens: long responses weigh no more than short ones.
-        generation = -torch.stack([values[anchor_name(kind)] for kind in self.anchors]).mean()
+        generation = -torch.stack([values[anchor_score_name(kind)] for kind in self.anchors]).mean()
         margins = {term.name: values[term.preferred] - values[term.dispreferred] for term in self.terms}
         margin = torch.zeros_like(generation)
         # Summed in the order of the terms: another order would round differently.
@@ -151,8 +151,8 @@ def build_objective(
     terms = [
         MarginTerm(
             f"{edge.value}_{direction.value}",
-            side_name(edge, direction, preferred=True),
-            side_name(edge, direction, preferred=False),
+            comparison_side_name(edge, direction, preferred=True),
+            comparison_side_name(edge, direction, preferred=False),
             weight,
             _hinge(hinges, edge.value),
         )
@@ -176,8 +176,8 @@ def _response_terms(margin_weight: float, hinge: Hinge) -> Iterable[MarginTerm]:
             direction = Direction.ORIGINAL if preferred is _GOLD else Direction.COUNTERFACTUAL
             yield MarginTerm(
                 f"R{letter}_{direction.value}",
-                anchor_name(preferred),
-                response_name(preferred, dispreferred),
+                anchor_score_name(preferred),
+                response_score_name(preferred, dispreferred),
                 margin_weight * share / 6,
                 hinge,
             )

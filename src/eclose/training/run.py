@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.family import Family
 from eclose.core.identity import canonical_json
 from eclose.errors import UserError
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.load_weights import load_model, load_tokenizer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
@@ -80,7 +80,7 @@ def run_training(
     sessions = SessionRecorder(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
-    renderer = Renderer(tokenizer, prompt, config.max_length)
+    renderer = TokenPathRenderer(tokenizer, prompt, config.max_length)
     # One process decides and the others read its record. local=False: one over all machines, which share the folder.
     with config.main_process_first(local=False, desc="admission"):
         admission, held_out = run.admit(renderer, tick)
@@ -171,7 +171,7 @@ class _RunFolder:
         """Content of ``recipe.json``: every resolved setting, the families, and the identity of the run."""
         return {**self.settings, "inputs": self.inputs, "work": self.work}
 
-    def admit(self, renderer: Renderer, tick: Callable[[], None]) -> tuple[Admission, Admission | None]:
+    def admit(self, renderer: TokenPathRenderer, tick: Callable[[], None]) -> tuple[Admission, Admission | None]:
         """Return the admitted training families, and the held-out ones if there are any."""
         admission, record = None, self.out / "admission.json"
         training = admit_families(self.families, renderer, tick, record=record, file_hash=self._hash(self.families))

@@ -21,7 +21,7 @@ from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import ResponseSource
 from eclose.core.three_valued import three_valued_and
 from eclose.errors import UserError
-from eclose.likelihood.family_scores import FamilyScores, side_name
+from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
 from eclose.likelihood.render import TOO_LONG, PathTooLongError
 from eclose.stats.arrays import encode_labels
 from eclose.stats.bootstrap import SettingScores, bootstrap_setting_means, shared_questions_design
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eclose.core.family import EvidenceEdit, Family
     from eclose.core.three_valued import Label
     from eclose.likelihood.exactness_check import ScoringChoice
-    from eclose.likelihood.render import Renderer
+    from eclose.likelihood.render import TokenPathRenderer
     from eclose.likelihood.spans import SpanScore
 
 BACKBONE = "backbone"
@@ -87,7 +87,7 @@ class FamilySwitch:
         unjudged = {}
         for comparison in COMPARISONS:
             edge, direction = comparison.edge, comparison.direction
-            sides = [side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
+            sides = [comparison_side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
             problems = [f"{side} is {values[side]}" for side in sides if not isfinite(values[side])]
             name = margin_name(edge, direction)
             margins[name] = None if problems else values[sides[0]] - values[sides[1]]
@@ -129,7 +129,7 @@ class _RenderedFamily(NamedTuple):
 def score_switches(
     families: Iterable[ReadRecord[Family]],
     model: Any,
-    renderer: Renderer,
+    renderer: TokenPathRenderer,
     choice: ScoringChoice,
     *,
     tokens_per_forward: int = 16_384,
@@ -160,7 +160,7 @@ def score_switches(
                 yield ReadRecord(record.where, value=FamilySwitch.of(family, edit, next(values), system, source))
 
 
-def _render(record: ReadRecord[Family], renderer: Renderer) -> ReadRecord[_RenderedFamily]:
+def _render(record: ReadRecord[Family], renderer: TokenPathRenderer) -> ReadRecord[_RenderedFamily]:
     if record.value is None:
         return cast("ReadRecord[_RenderedFamily]", record)
     edit = select_fixed_edit(record.value)
@@ -176,9 +176,9 @@ def _score(
 ) -> Iterator[dict[str, float]]:
     """Yield the scores of each family by name, with as many families per forward pass as the budget allows."""
     # Imported here, so that rows can be read and summarised without torch.
-    from eclose.likelihood.score import limit_tokens, mean_logprobs, pack_forests  # noqa: PLC0415
+    from eclose.likelihood.score import limit_forward_tokens, mean_logprobs, pack_family_forests  # noqa: PLC0415
 
-    for forest in pack_forests(families, limit_tokens(budget, choice.backend)):
+    for forest in pack_family_forests(families, limit_forward_tokens(budget, choice.backend)):
         scores = [score for number in forest for score in families[number]]
         with _evaluation_mode(model):
             values = iter(mean_logprobs(model, scores, choice.strategy, choice.backend).tolist())

@@ -22,10 +22,10 @@ from transformers.trainer_utils import EvalLoopOutput, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
 from eclose.errors import SettingError
-from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring, set_attention
-from eclose.likelihood.render import Renderer
-from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_tokens, mean_logprobs, score_tree
-from eclose.likelihood.spans import CountedTokens
+from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring_strategy, set_model_attention
+from eclose.likelihood.render import TokenPathRenderer
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens, mean_logprobs, score_tree
+from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.training.batching import FamilyList, ForestBuilder, UpdateSampler, share_update
@@ -113,7 +113,7 @@ class EClosureTrainer(Trainer):
         )
         self.objective: Objective = build_objective(Method(args.method), args.margin_weight, args.hinges())
         prompt = ResponsePrompt(args.demonstrations, PromptOrder(args.order))
-        self.renderer = Renderer(processing_class, prompt, args.max_length)
+        self.renderer = TokenPathRenderer(processing_class, prompt, args.max_length)
         with self.accelerator.autocast():  # trees are checked in the precision of training
             self.choice = _choose_scoring(self.model, args)
         if self.choice.message and args.process_index == 0:
@@ -151,9 +151,9 @@ class EClosureTrainer(Trainer):
             families,
             self.renderer,
             self.objective,
-            CountedTokens(self.args.response_tokens),
+            ScoredTokens(self.args.response_tokens),
             self.choice.strategy,
-            limit_tokens(self.args.tokens_per_forward, self.choice.backend),
+            limit_forward_tokens(self.args.tokens_per_forward, self.choice.backend),
             self.args.seed,
         )
         return UpdateLoader(
@@ -342,13 +342,13 @@ def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
     if backend == AUTO and args.device.type != "cpu" and next(model.parameters()).device.type == "cpu":
         backend = AttentionBackend.SDPA
     # One process decides for all: measurements may differ between processes, and all must score alike.
-    choices = [choose_scoring(model, strategy, backend) if args.process_index == 0 else None]
+    choices = [choose_scoring_strategy(model, strategy, backend) if args.process_index == 0 else None]
     if args.world_size > 1:
         broadcast_object_list(choices)
     (choice,) = choices
     assert choice is not None
     if args.process_index:
-        set_attention(model, choice.backend)
+        set_model_attention(model, choice.backend)
     return choice
 
 

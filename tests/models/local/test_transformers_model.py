@@ -13,7 +13,7 @@ pytest.importorskip("peft", reason="needs the train extra")
 from tests.models import tiny
 
 from eclose.errors import SettingError, UserError
-from eclose.likelihood.render import Renderer
+from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request
 from eclose.models.load_weights import load_adapter
 from eclose.models.local.chat_template import PromptTooLongError, find_stop_ids, tokenize_prompt
@@ -49,7 +49,7 @@ def greedy(model, ids, count):
 
 
 def test_the_prompt_is_the_one_that_training_scores(tokenizer):
-    renderer = Renderer(tokenizer)
+    renderer = TokenPathRenderer(tokenizer)
     for family in islice(make_world_families("hotpot", 3), 2):
         for view in family.views:
             asked = Request(tuple(renderer.prompt.messages(view.question, view.evidence)))
