@@ -37,9 +37,9 @@ from eclose.core.family import Family, FamilyFinding
 from eclose.core.family_gates import MINIMUM_SUPPORT, FamilyGate, check_family
 from eclose.core.instance import Instance
 from eclose.core.response import Step, Trace
-from eclose.models.interface import FinishReason, Usage
+from eclose.models.interface import FinishReason, TokenUsage
 from eclose.models.interface import Reply as ChatReply
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.construction import ConstructionRole
 from eclose.world.faulty.bad_replies import REPLY_DEFECTS
 from eclose.world.faulty.bad_sources import BAD_SOURCE_KINDS, make_bad_source
@@ -80,8 +80,8 @@ class Direct:
         )  # fmt: skip
         reply = self._registry.handler(request.schema.name)(chat_request)
         if "unreadable" in reply.content:  # what a client would find out by the shape of the reply
-            raise CallFailure(FailureKind.INVALID, CANNOT_READ)
-        return ChatReply(json.dumps(reply.content), FinishReason.STOP, Usage(0, 0))
+            raise CallFailure(CallFailureKind.INVALID, CANNOT_READ)
+        return ChatReply(json.dumps(reply.content), FinishReason.STOP, TokenUsage(0, 0))
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from eclose.calls.client import CallSettings
 from eclose.calls.prices import Price
 from eclose.judging.run import forecast_judging
 from eclose.judging.settings import JudgeSettings
-from eclose.models.interface import Usage
-from eclose.models.resolve import resolve_model
+from eclose.models.interface import TokenUsage
+from eclose.models.resolve import resolve_model_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +65,7 @@ class Comparison(NamedTuple):
 
     forecast: UsageForecast
     calls: int
-    billed: Usage
+    billed: TokenUsage
 
     @property
     def ratio(self) -> float:
@@ -86,12 +86,12 @@ def compare(world: ForecastCase, responses: int, folder: Path) -> Comparison:
     sources = write_run(folder / f"run-{world.seed}", planted)
     prices = folder / "prices.json"
     with serving() as base_url:
-        model = asyncio.run(resolve_model(base_url, 30.0))
+        model = asyncio.run(resolve_model_ref(base_url, 30.0))
         prices.write_text(json.dumps({model.name: {"input": 1.25, "output": 10}}))
         expected = forecast_judging(sources, model, world.settings, CallSettings(prices=prices))
         judge_run(sources, base_url, folder / f"judged-{world.seed}", world.settings)
         totals = bill(base_url)["totals"]
-    return Comparison(expected, totals["paid"], Usage(totals["prompt_tokens"], totals["completion_tokens"]))
+    return Comparison(expected, totals["paid"], TokenUsage(totals["prompt_tokens"], totals["completion_tokens"]))
 
 
 def furthest(ratios: Iterable[float]) -> float:

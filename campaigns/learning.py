@@ -34,14 +34,14 @@ from eclose.core.family import ViewKind
 from eclose.likelihood.exactness_check import choose_scoring_strategy
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.interface import Decoding
-from eclose.models.load_weights import load_adapter, load_model, load_tokenizer
+from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.models.local.transformers_model import TransformersModel
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.stats.intervals import wilson_interval
 from eclose.store.records.jsonl import ReadRecord
 from eclose.training.config import EClosureConfig
-from eclose.training.reply_cache import CheckpointReply, build_questions
-from eclose.training.switch_test import score_switches
+from eclose.training.reply_cache import CheckpointReply, build_checkpoint_questions
+from eclose.training.switch_test import score_family_switches
 from eclose.training.trainer import EClosureTrainer
 from eclose.world.make.families import make_world_families
 
@@ -113,7 +113,7 @@ def train(experiment: Experiment, method: str, seed: int) -> None:
     )
     set_seed(seed)
     model = get_peft_model(
-        load_model(experiment.model, dtype="bfloat16"),
+        load_causal_model(experiment.model, dtype="bfloat16"),
         LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
         autocast_adapter_dtype=False,
     )
@@ -131,13 +131,13 @@ def score_margins(experiment: Experiment, method: str, seed: int | None) -> None
     path = experiment.folder(method, seed) / "switches.json"
     if path.is_file():
         return
-    model = load_model(experiment.model, dtype="bfloat16")
+    model = load_causal_model(experiment.model, dtype="bfloat16")
     if seed is not None:
         model = load_adapter(model, experiment.folder(method, seed))
     renderer = TokenPathRenderer(load_tokenizer(experiment.model), ResponsePrompt(0))
     choice = choose_scoring_strategy(model)
     records = [ReadRecord(family.id, value=family) for family in experiment.held_out_families]
-    rows = score_switches(records, model, renderer, choice, tokens_per_forward=4_096)
+    rows = score_family_switches(records, model, renderer, choice, tokens_per_forward=4_096)
     margins = {row.value.family_id: dict(row.value.margins) for row in rows if row.value is not None}
     _write(path, margins)
 
@@ -154,7 +154,9 @@ def ask_for_answers(experiment: Experiment, method: str, seed: int | None, demon
     families = experiment.held_out_families[: experiment.answered]
     prompt = ResponsePrompt(demonstrations)
     questions = [
-        question for family in families for question in build_questions(family, prompt, Decoding(max_tokens=192))
+        question
+        for family in families
+        for question in build_checkpoint_questions(family, prompt, Decoding(max_tokens=192))
     ]
     replies = model.complete_all([question.request for question in questions])
     answers: list[dict[str, Any]] = []

@@ -28,7 +28,7 @@ from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.load_weights import load_tokenizer
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.objective import Method, build_objective
+from eclose.training.objective import TrainingMethod, build_objective
 from eclose.world.make.families import make_world_families
 
 SEQUENCES = {"SFT": 1, "CF-SFT": 3, "RM": 7, "E-Closure": 15}
@@ -48,7 +48,7 @@ GOAL = 4.0
 def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
     """Return the mean tokens of one SFT sequence, of fifteen, and of the tree, in the paper's mix."""
     renderer = TokenPathRenderer(load_tokenizer(packaged_weights()), ResponsePrompt(demonstrations))
-    table = build_objective(Method.E_CLOSURE)
+    table = build_objective(TrainingMethod.E_CLOSURE)
     sums = np.zeros(3)
     for profile, weight in MIX.items():
         rows = []

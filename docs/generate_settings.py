@@ -9,7 +9,7 @@ from pathlib import Path
 from pages import generate
 
 from eclose.training.config import EClosureConfig
-from eclose.training.recipe import MODEL_HELP, ModelSettings
+from eclose.training.recipe import MODEL_HELP, TrainedModelSettings
 
 TARGET = Path(__file__).parent / "train-settings.md"
 HEAD = """\
@@ -30,7 +30,7 @@ def shown(default: object) -> str:
 
 
 def page() -> str:
-    weights = [(field.name, field.default, MODEL_HELP[field.name]) for field in fields(ModelSettings)]
+    weights = [(field.name, field.default, MODEL_HELP[field.name]) for field in fields(TrainedModelSettings)]
     ours = [
         (field.name, field.default, str(field.metadata["help"]))
         for field in fields(EClosureConfig)

@@ -33,7 +33,7 @@ FAMILIES = 150
 GOAL = 10.0
 
 
-def time_admission(work: Callable[[], admission.Admission]) -> tuple[float, admission.Admission]:
+def time_admission(work: Callable[[], admission.FamilyAdmission]) -> tuple[float, admission.FamilyAdmission]:
     start = process_time()
     result = work()
     return process_time() - start, result

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 from eclose.calls.client import CallSettings, connect_model
-from eclose.models.interface import FinishReason, Reply, Request, Usage
+from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
 from eclose.protocol.prompts import PromptMessage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records import jsonl
@@ -58,7 +58,7 @@ class Echo:
 
     async def complete(self, request: Request) -> Reply:
         await asyncio.sleep(0)
-        return Reply(request.messages[-1]["content"][:200], FinishReason.STOP, Usage(400, 50))
+        return Reply(request.messages[-1]["content"][:200], FinishReason.STOP, TokenUsage(400, 50))
 
 
 async def run(folder: Path) -> int:

@@ -48,9 +48,9 @@ from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs, score_tree
 from eclose.likelihood.spans import SpanScore
-from eclose.models.load_weights import load_model, load_tokenizer
+from eclose.models.load_weights import load_causal_model, load_tokenizer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.training.objective import Method, build_objective
+from eclose.training.objective import TrainingMethod, build_objective
 from eclose.world.make.families import make_world_families
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ FAMILIES = 15
 ROUNDS = 3
 CLOSE = (2e-5, 5e-5)
 """How far losses may differ, and gradients relative to their size, between tree and sequences in fp32."""
-E_CLOSURE, CF_SFT = build_objective(Method.E_CLOSURE), build_objective(Method.CF_SFT)
+E_CLOSURE, CF_SFT = build_objective(TrainingMethod.E_CLOSURE), build_objective(TrainingMethod.CF_SFT)
 
 
 @dataclass(frozen=True)
@@ -369,7 +369,9 @@ def main() -> int:
     print(f"load average {os.getloadavg()[0]:.1f} at the start")
     with tempfile.TemporaryDirectory() as folder:
         if any(setting.startswith("smollm2") for setting in options.settings):
-            load_model(packaged_weights(), dtype="float32").save_pretrained(folder)  # loads in a second from there
+            load_causal_model(packaged_weights(), dtype="float32").save_pretrained(
+                folder
+            )  # loads in a second from there
         faster, holds = run(options, renderer, folder)
     goals = "; ".join(f"{kind} >= {low} x and <= {high} of CF-SFT" for kind, (low, high) in GOALS.items())
     return print_result(

@@ -63,9 +63,9 @@ def paid(server: ModelServerThread) -> int:
 
 def generate(instances, server, out, settings=None, calls=FREE, model=None, **more):
     """The function, from a script."""
-    from eclose.models.resolve import find_model
+    from eclose.models.resolve import find_model_ref
 
-    found = model or find_model("world", base_url=server.base_url, environ={"ECLOSE_SERVER_NAME": "127.0.0.1"})
+    found = model or find_model_ref("world", base_url=server.base_url, environ={"ECLOSE_SERVER_NAME": "127.0.0.1"})
     return asyncio.run(run(instances, found, out, settings or GenerateSettings(), calls, RunOptions(**more)))
 
 

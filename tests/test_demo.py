@@ -12,7 +12,7 @@ from eclose.core.verdict import FailureClass
 from eclose.demo import CUT_OFF_RATE, RETRIEVAL_FAILURE_RATE, SYSTEMS, WorldJudge, make_demo_cases
 from eclose.judging.judge_response import judge_response
 from eclose.models.interface import ReplySchema, Request
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol import disclosure
 from eclose.protocol.judging import build_judge_prompt
 from eclose.world.oracle import judge as oracle
@@ -116,7 +116,7 @@ def test_what_the_judge_cannot_read_is_no_judgement(every):
     request = Request((question.messages[0], {"role": "user", "content": material}), schema=schema)
     with pytest.raises(CallFailure) as failed:
         asyncio.run(WorldJudge().complete(request))
-    assert failed.value.kind is FailureKind.INVALID
+    assert failed.value.kind is CallFailureKind.INVALID
 
 
 def test_the_judge_says_in_words_what_is_wrong(every):

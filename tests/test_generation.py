@@ -16,11 +16,11 @@ from eclose.cli.main import app
 from eclose.core.response import Response, ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, count_incomplete_responses, forecast_generation, plan_generation
-from eclose.models.adapter_effect import refuse_idle_adapter
-from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
-from eclose.models.openai.dialect import Dialect
-from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.resolve import LocalModelRef, ServedModelRef, find_model
+from eclose.models.adapter_effect import refuse_ineffective_adapter
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage, identify_request
+from eclose.models.openai.dialect import RequestDialect
+from eclose.models.openai.failures import CallFailure, CallFailureKind
+from eclose.models.resolve import LocalModelRef, ServedModelRef, find_model_ref
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.server.chat_requests import BadRequest
@@ -204,10 +204,10 @@ def test_a_key_without_thinking_is_what_it_was():
     ],
 )
 def test_thinking_is_off_on_servers_of_ones_own(instances, tmp_path, name, given, sent):
-    route = find_model(name, environ={"OPENAI_API_KEY": "k"})
+    route = find_model_ref(name, environ={"OPENAI_API_KEY": "k"})
     model = ServedModelRef(replace(route.route, model="q"))
     planned = asyncio.run(plan_generation(instances, model, tmp_path / "run", GenerateSettings(thinking=given)))
-    body = Dialect().body("q", Request((), planned.decoding))
+    body = RequestDialect().body("q", Request((), planned.decoding))
     assert body.get("chat_template_kwargs") == (None if sent is None else {"enable_thinking": sent})
     assert body["temperature"] == 0
     assert body["max_tokens"] == 1024
@@ -283,7 +283,7 @@ def test_a_replay_asks_nobody_for_a_name(instances, tmp_path):
 
 def test_a_forecast_sends_nothing_and_knows_no_price(instances, tmp_path):
     with server() as model:
-        found = find_model("world", base_url=model.base_url, environ={})
+        found = find_model_ref("world", base_url=model.base_url, environ={})
         told = forecast_generation(asyncio.run(plan_generation(instances, found, tmp_path / "run")))
         assert model.bill(keys=False)["totals"]["received"] == 0
     assert (told.calls, told.completion_tokens, told.cost) == (12, 12 * 1024, None)
@@ -309,11 +309,11 @@ class Scripted:
 
         self.heard.append(request)
         if request.decoding.top_logprobs is not None and not self._logprobs:
-            raise CallFailure(FailureKind.INVALID, "no log-probabilities.")
+            raise CallFailure(CallFailureKind.INVALID, "no log-probabilities.")
         chances = (TokenLogprob("x", self._logprobs.pop(0)),) if self._logprobs else None
-        reply = Reply(self._text, self._finish, Usage(1, 1), chances)
+        reply = Reply(self._text, self._finish, TokenUsage(1, 1), chances)
         if self._finish is FinishReason.LENGTH:
-            raise CallFailure(FailureKind.LENGTH, "cut off.", reply=reply)
+            raise CallFailure(CallFailureKind.LENGTH, "cut off.", reply=reply)
         return reply
 
 
@@ -327,7 +327,7 @@ class Scripted:
     ],
 )
 def test_an_adapter_that_says_something_else_is_applied(adapted, base):
-    asyncio.run(refuse_idle_adapter(adapted, base))
+    asyncio.run(refuse_ineffective_adapter(adapted, base))
     assert len({request.replica for request in adapted.heard + base.heard}) == len(adapted.heard + base.heard)
 
 
@@ -341,7 +341,7 @@ def test_an_adapter_that_says_something_else_is_applied(adapted, base):
 )
 def test_an_adapter_that_cannot_be_told_from_its_base_is_refused(adapted, base):
     with pytest.raises(UserError, match="the server does not apply the adapter"):
-        asyncio.run(refuse_idle_adapter(adapted, base))
+        asyncio.run(refuse_ineffective_adapter(adapted, base))
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -351,7 +351,7 @@ def test_a_served_adapter_is_proved_before_anything_is_asked(instances, tmp_path
         return Said(f"{said.text} ") if applied and request.model == "tuned" else said
 
     with server(handler) as model:
-        found = find_model("tuned", base_url=model.base_url, base_model="plain", environ={})
+        found = find_model_ref("tuned", base_url=model.base_url, base_model="plain", environ={})
         if applied:
             done = generate(instances, model, tmp_path / "run", model=found)
             assert paid(model) == 12 + 3
@@ -401,7 +401,7 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
         return answer(self, requests)
 
     monkeypatch.setattr(TransformersModel, "complete_all", noting)
-    done = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))
+    done = generate(instances, None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
     assert sum(sizes) == 12
     assert len(sizes) <= 3
     assert count_incomplete_responses(done) == {"cut_off": 12}
@@ -412,13 +412,13 @@ def test_a_model_in_this_process_answers_in_batches(instances, tmp_path, weights
     assert engine["device"]
     assert done.manifest.settings["max_length"] == 8_192
     assert str(weights.parent) not in done.stage.out.read_text() + done.stage.manifest_path.read_text()
-    again = generate(instances, None, tmp_path / "run", FEW, model=find_model(str(weights)))
+    again = generate(instances, None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
     assert (again.again, sum(sizes)) == (True, 12)
 
 
 def test_an_adapter_changes_what_is_said_and_is_known_by_its_content(instances, tmp_path, weights, adapter):
     recipe = json.loads((adapter.parent / "recipe.json").read_text())
-    plain, tuned = find_model(str(weights)), find_model(str(weights), adapter=adapter, recipe=recipe)
+    plain, tuned = find_model_ref(str(weights)), find_model_ref(str(weights), adapter=adapter, recipe=recipe)
     generate(instances, None, tmp_path / "plain", FEW, model=plain)
     generate(instances, None, tmp_path / "tuned", FEW, model=tuned, ledger=tmp_path / "plain" / "ledger.sqlite")
     said = [[one.completion for one in responses(tmp_path / name)] for name in ("plain", "tuned")]
@@ -429,7 +429,7 @@ def test_an_adapter_changes_what_is_said_and_is_known_by_its_content(instances, 
     assert (source.model, source.method, source.seed) == ("tiny", "e_closure", 42)
     from tests.models import tiny
 
-    other = find_model(str(weights), adapter=tiny.adapter(tmp_path / "other" / "selected", 2))
+    other = find_model_ref(str(weights), adapter=tiny.adapter(tmp_path / "other" / "selected", 2))
     assert other.name.partition("@")[0] == tuned.name.partition("@")[0] == "tiny+selected"
     assert other.name != tuned.name
 
@@ -457,7 +457,7 @@ def test_an_adapter_is_asked_as_it_was_trained(tmp_path, weights, adapter):
 def test_an_adapter_that_changes_nothing_is_refused(instances, tmp_path, weights):
     from tests.models import tiny
 
-    idle = find_model(str(weights), adapter=tiny.adapter(tmp_path / "idle", 1, scale=0.0))
+    idle = find_model_ref(str(weights), adapter=tiny.adapter(tmp_path / "idle", 1, scale=0.0))
     with pytest.raises(UserError, match="changes no prediction"):
         generate(instances, None, tmp_path / "run", FEW, model=idle)
     assert not (tmp_path / "run" / "responses.jsonl").exists()
@@ -469,24 +469,24 @@ def test_a_question_that_does_not_fit_fails_alone(tmp_path, weights):
     made = questions(tmp_path / "a.jsonl", 3)
     long = replace(made[0], id="long", evidence=(Passage("0", "t", "word " * 9_000),), support_ids=None)
     write_records(tmp_path / "a.jsonl", [*made, long])
-    done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", FEW, model=find_model(str(weights)))
+    done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", FEW, model=find_model_ref(str(weights)))
     assert done.manifest.counts.accepted == 3
     assert done.manifest.counts.quarantined == {"generate: too_long": 1}
     assert "leave no room" in done.stage.quarantine_path.read_text()
 
 
 def test_how_models_are_named(tmp_path, weights):
-    found = find_model(f"vllm:{weights}")
+    found = find_model_ref(f"vllm:{weights}")
     assert isinstance(found, LocalModelRef)
     assert found.engine == "vllm"
-    assert find_model("transformers:Qwen/Qwen3-8B", revision="abc").identity["revision"] == "abc"
-    assert find_model(str(weights)).name != found.name
+    assert find_model_ref("transformers:Qwen/Qwen3-8B", revision="abc").identity["revision"] == "abc"
+    assert find_model_ref(str(weights)).name != found.name
     with pytest.raises(UserError, match="holds no model"):
-        find_model(str(tmp_path))
+        find_model_ref(str(tmp_path))
     with pytest.raises(SettingError, match="Name the adapter as the model"):
-        find_model("vllm/q", adapter=tmp_path, environ={})
+        find_model_ref("vllm/q", adapter=tmp_path, environ={})
     with pytest.raises(SettingError, match="loaded here"):
-        find_model(str(weights), base_model="b")
+        find_model_ref(str(weights), base_model="b")
     with pytest.raises(SettingError, match="prompted without"):
         generating.generate(tmp_path, None, tmp_path / "r", GenerateSettings(thinking=True), model=found)
 
@@ -520,9 +520,9 @@ def test_an_adapter_trained_with_default_settings_still_names_method_and_seed(tm
     from tests.models import tiny
 
     folder = tiny.adapter(tmp_path / "trained" / "selected", 1)
-    found = find_model(str(weights), adapter=folder, recipe=old_recipe(weights))
+    found = find_model_ref(str(weights), adapter=folder, recipe=old_recipe(weights))
     assert found.source == ResponseSource("tiny", "e_closure", 42)
-    named = find_model(str(weights), adapter=folder, recipe={**old_recipe(weights), "method": "sft", "seed": 0})
+    named = find_model_ref(str(weights), adapter=folder, recipe={**old_recipe(weights), "method": "sft", "seed": 0})
     assert named.source == ResponseSource("tiny", "sft", 0)
 
 
@@ -530,7 +530,7 @@ def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
     from tests.models import tiny
 
     folder = tiny.adapter(tmp_path / "elsewhere", 1)
-    assert find_model(str(weights), adapter=folder).source == ResponseSource("tiny", "elsewhere", None)
+    assert find_model_ref(str(weights), adapter=folder).source == ResponseSource("tiny", "elsewhere", None)
 
 
 @pytest.mark.parametrize(
@@ -548,28 +548,30 @@ def test_an_adapter_without_a_recipe_has_no_seed(tmp_path, weights):
     ],
 )
 def test_a_served_adapter_is_known_by_its_backbone_method_and_seed(base_model, recipe, expected):
-    found = find_model("tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={})
+    found = find_model_ref(
+        "tuned", base_url="http://10.0.0.5:8000/v1", base_model=base_model, recipe=recipe, environ={}
+    )
     assert found.source == expected
     assert found.name == "10.0.0.5:8000/tuned"  # calls are still kept by server
 
 
 def test_a_served_adapter_has_the_source_of_the_same_adapter_loaded_here(tmp_path, weights, adapter):
     recipe = old_recipe(weights)
-    served = find_model("tuned", base_url="http://10.0.0.5:8000/v1", base_model="tiny", recipe=recipe, environ={})
-    assert served.source == find_model(str(weights), adapter=adapter, recipe=recipe).source
-    plain = find_model("tiny", base_url="http://10.0.0.5:8000/v1", environ={})
-    assert plain.source == find_model(str(weights)).source == ResponseSource("tiny")
+    served = find_model_ref("tuned", base_url="http://10.0.0.5:8000/v1", base_model="tiny", recipe=recipe, environ={})
+    assert served.source == find_model_ref(str(weights), adapter=adapter, recipe=recipe).source
+    plain = find_model_ref("tiny", base_url="http://10.0.0.5:8000/v1", environ={})
+    assert plain.source == find_model_ref(str(weights)).source == ResponseSource("tiny")
 
 
 def test_a_provider_stays_in_the_name_of_its_model():
-    assert find_model("openai/gpt-x", environ={"OPENAI_API_KEY": "k"}).source == ResponseSource("openai/gpt-x")
-    assert find_model("vllm/Qwen/Qwen3-8B", environ={}).source == ResponseSource("Qwen/Qwen3-8B")
+    assert find_model_ref("openai/gpt-x", environ={"OPENAI_API_KEY": "k"}).source == ResponseSource("openai/gpt-x")
+    assert find_model_ref("vllm/Qwen/Qwen3-8B", environ={}).source == ResponseSource("Qwen/Qwen3-8B")
 
 
 def test_what_is_said_of_a_source_comes_first_and_decides_the_run(instances, tmp_path):
     with server() as model:
         sources = ResponseSource("Qwen/Qwen3-8B", "sft", 43), ResponseSource("Qwen/Qwen3-8B", "sft", 44)
-        found = [find_model("world", base_url=model.base_url, source=source, environ={}) for source in sources]
+        found = [find_model_ref("world", base_url=model.base_url, source=source, environ={}) for source in sources]
         generate(instances, model, tmp_path / "run", model=found[0])
         assert {one.source for one in responses(tmp_path / "run")} == {sources[0]}
         with pytest.raises(UserError, match="other settings"):
@@ -636,6 +638,6 @@ def test_prompt_and_reply_have_a_longest_length_here(tmp_path, weights):
     """The paper's 8,192 tokens unless told otherwise; what does not fit is set aside, not cut."""
     questions(tmp_path / "a.jsonl", 3)
     settings = replace(FEW, max_length=40)
-    done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", settings, model=find_model(str(weights)))
+    done = generate(tmp_path / "a.jsonl", None, tmp_path / "run", settings, model=find_model_ref(str(weights)))
     assert done.manifest.counts.quarantined == {"generate: too_long": 3}
     assert done.manifest.settings["max_length"] == 40

@@ -27,8 +27,8 @@ from eclose.generation import GenerateSettings, SourceLabels, find_generator_mod
 from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
 from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
-from eclose.models.adapter_recipe import find_recipes
-from eclose.models.resolve import ModelRef, find_model
+from eclose.models.adapter_recipe import find_adapter_recipes
+from eclose.models.resolve import ModelRef, find_model_ref
 from eclose.store.records.jsonl import parse_dataclass, read_records, write_records
 from eclose.store.records.table_rows import Rows, ensure_data_file
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
@@ -79,7 +79,7 @@ def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *
     if name.startswith(INSPECT_PREFIX):
         url, server = (base_url, None) if isinstance(base_url, str | None) else (base_url.url, base_url.name)
         return InspectModelRef(name.removeprefix(INSPECT_PREFIX), url, server=server)
-    return find_model(name, base_url=base_url, keyless=keyless)
+    return find_model_ref(name, base_url=base_url, keyless=keyless)
 
 
 def _call_settings(calls: CallSettings | None, budget: float | None) -> CallSettings:
@@ -278,7 +278,7 @@ async def agenerate(
 ) -> RunResult:
     """Generate responses; see ``generate``."""
     adapter_folder = None if adapter is None else Path(adapter)
-    recipes = find_recipes(adapter_folder, None if adapter_recipe is None else Path(adapter_recipe))
+    recipes = find_adapter_recipes(adapter_folder, None if adapter_recipe is None else Path(adapter_recipe))
     generator = (
         find_generator_model(
             model,

@@ -22,8 +22,8 @@ from eclose.core.response import Response, ResponseSource, Trace
 from eclose.core.verdict import FailureClass, SettledVerdict
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.models.interface import FinishReason, Reply, Request, Usage
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.judging import MATERIAL_TYPES, JudgeQuestion
 from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import ReadRecord, read_records
@@ -182,11 +182,11 @@ class WorldJudge:
         })  # fmt: skip
         labels = self._registry.handler(schema.name)(chat_request).content
         if not isinstance(labels, Mapping) or set(labels) != set(schema.schema["required"]):
-            raise CallFailure(FailureKind.INVALID, "the judge cannot read this.")
+            raise CallFailure(CallFailureKind.INVALID, "the judge cannot read this.")
         text = json.dumps(
             {**labels, **_explain_labels(JudgeQuestion(schema.name), request, labels)}, ensure_ascii=False
         )
-        return Reply(text, FinishReason.STOP, Usage(chat_request.prompt_tokens, len(text.split())))
+        return Reply(text, FinishReason.STOP, TokenUsage(chat_request.prompt_tokens, len(text.split())))
 
 
 def _explain_labels(question: JudgeQuestion, request: Request, labels: Mapping[str, Any]) -> dict[str, Any]:

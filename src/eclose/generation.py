@@ -23,10 +23,10 @@ from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import SettingError
-from eclose.models.adapter_recipe import agree_on_setting, same_weights
+from eclose.models.adapter_recipe import agree_on_recipe_setting, same_weights
 from eclose.models.interface import ChatModel, Decoding, FinishReason, Reply, Request
-from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model
+from eclose.models.openai.failures import CallFailure, CallFailureKind
+from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model_ref
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import INSTANCES, RESPONSES
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 JOB = "generate"
 REFUSAL = "refusal"
-_INCOMPLETE_KINDS = frozenset({FailureKind.LENGTH, FailureKind.EMPTY})
+_INCOMPLETE_KINDS = frozenset({CallFailureKind.LENGTH, CallFailureKind.EMPTY})
 """Failures that are incomplete completions: the model replied, and the reply is kept without an answer."""
 
 
@@ -86,10 +86,10 @@ class GenerateSettings:
         Raises:
             SettingError: The settings contradict a recipe, or two recipes contradict each other.
         """
-        order = agree_on_setting("order", self.order.value if self.order else None, recipes)
+        order = agree_on_recipe_setting("order", self.order.value if self.order else None, recipes)
         return replace(
             self,
-            demonstrations=agree_on_setting("demonstrations", self.demonstrations, recipes),
+            demonstrations=agree_on_recipe_setting("demonstrations", self.demonstrations, recipes),
             order=None if order is None else PromptOrder(order),
         )
 
@@ -219,8 +219,8 @@ def find_generator_model(
     if adapter is not None:
         # A recipe names the weights; the prefix names the engine, which may differ from that of training.
         weights = name.removeprefix("vllm:").removeprefix("transformers:")
-        agree_on_setting("model", weights, recipes, same=same_weights)
-    model = find_model(
+        agree_on_recipe_setting("model", weights, recipes, same=same_weights)
+    model = find_model_ref(
         name,
         base_url=base_url,
         keyless=keyless,
@@ -248,8 +248,8 @@ def _labelled_source(
     return replace(
         source,
         model=labels.backbone or source.model,
-        method=agree_on_setting("method", labels.method, trained) or source.method,
-        seed=source.seed if seed is None else agree_on_setting("training-seed", seed, trained),
+        method=agree_on_recipe_setting("method", labels.method, trained) or source.method,
+        seed=source.seed if seed is None else agree_on_recipe_setting("training-seed", seed, trained),
     )
 
 
@@ -264,7 +264,7 @@ async def plan_generation(
 ) -> GenerationRun:
     """Plan a run; where only the address of a server is given, the server is asked for the name of its model."""
     settings = settings or GenerateSettings()
-    model = find_model(model) if isinstance(model, str) else model
+    model = find_model_ref(model) if isinstance(model, str) else model
     if isinstance(model, ServedModelRef):
         # The name is part of every key, so without it no reply can be found in the ledger.
         if replay and not model.route.model:
@@ -340,7 +340,7 @@ async def build_generation_run(
     deadline: float,
 ) -> GenerationRun:
     """Build the run from values that can be sent to a worker on another machine."""
-    return await plan_generation(instances, find_model(model, base_url=base_url), out, settings, deadline=deadline)
+    return await plan_generation(instances, find_model_ref(model, base_url=base_url), out, settings, deadline=deadline)
 
 
 async def _incomplete(ledger: Ledger) -> dict[str, int]:
@@ -371,9 +371,9 @@ def _dtype(model: LocalModelRef) -> str:
     """Return the precision of the weights: the requested one, or, for ``auto``, that of the published weights."""
     if model.dtype != "auto" or model.weights.endswith(".gguf"):
         return model.dtype
-    from eclose.models.load_weights import load_config  # noqa: PLC0415 - heavy
+    from eclose.models.load_weights import load_model_config  # noqa: PLC0415 - heavy
 
-    published = getattr(load_config(model.weights, model.revision).get_text_config(), "dtype", None)
+    published = getattr(load_model_config(model.weights, model.revision).get_text_config(), "dtype", None)
     return model.dtype if published is None else str(published).removeprefix("torch.")
 
 
@@ -392,7 +392,7 @@ async def answer_question(model: ChatModel, run: GenerationRun, instance: Instan
         reply = await model.complete(run.request(instance))
     except CallFailure as failure:
         # A refusal has no trace to judge; it is counted and written beside the responses.
-        if failure.kind is FailureKind.REFUSAL:
+        if failure.kind is CallFailureKind.REFUSAL:
             return RecordRejection(REFUSAL, RefusedCompletion(failure.problem, failure.raw))
         if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
             raise

@@ -24,9 +24,9 @@ from eclose.calls.prices import Price, find_listed_price, format_money, read_cur
 from eclose.calls.rate_limit import Limiter, RateLimits
 from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, Usage
-from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage, estimate_tokens
+from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenUsage
+from eclose.models.openai.failures import CallFailure, CallFailureKind
+from eclose.models.token_counts import TokenCount, bound_request_usage, bound_token_count, estimate_token_count
 from eclose.store.ledger.ledger import Ledger, RunAccount
 from eclose.world.server.app import open_model_server
 from eclose.world.server.faults import ServerBehaviour, ServerFault
@@ -64,16 +64,16 @@ class Dicey:
         assert self.charged <= self._cap
         for _ in range(turns):
             await asyncio.sleep(0)
-        reply = Reply("x", FinishReason.STOP, Usage(cost, 0) if cost else Usage(0, 1))
+        reply = Reply("x", FinishReason.STOP, TokenUsage(cost, 0) if cost else TokenUsage(0, 1))
         match outcome:
             case "free":
-                raise CallFailure(FailureKind.TRANSIENT, "x", unpaid=True)
+                raise CallFailure(CallFailureKind.TRANSIENT, "x", unpaid=True)
             case "cut off":
-                raise CallFailure(FailureKind.TIMEOUT, "x")
+                raise CallFailure(CallFailureKind.TIMEOUT, "x")
             case "bad":
-                raise CallFailure(FailureKind.INVALID, "x", reply=reply)
+                raise CallFailure(CallFailureKind.INVALID, "x", reply=reply)
             case "silent":
-                return Reply("x", FinishReason.STOP, Usage(0, 0))
+                return Reply("x", FinishReason.STOP, TokenUsage(0, 0))
             case "cancelled":
                 raise asyncio.CancelledError
         return reply
@@ -168,7 +168,7 @@ def test_without_a_cap_it_only_counts():
 def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call(tmp_path):
     async def main() -> None:
         budget = Budget(1000)
-        greedy = SimpleNamespace(name="greedy", complete=lambda _: _reply(Usage(2000, 0)))
+        greedy = SimpleNamespace(name="greedy", complete=lambda _: _reply(TokenUsage(2000, 0)))
         async with Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
             paid = paying(greedy, ledger, budget, lambda _: 400)
             await paid.complete(request("first"))
@@ -179,7 +179,7 @@ def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call(tmp_
     asyncio.run(main())
 
 
-async def _reply(usage: Usage) -> Reply:
+async def _reply(usage: TokenUsage) -> Reply:
     return Reply("x", FinishReason.STOP, usage)
 
 
@@ -195,7 +195,7 @@ def test_processes_that_share_a_ledger_share_the_cap():
             await asyncio.sleep(0.02)
             paid += 60
             assert paid <= cap
-            return Reply("x", FinishReason.STOP, Usage(60, 0))
+            return Reply("x", FinishReason.STOP, TokenUsage(60, 0))
 
         async def process(number: int) -> None:
             nonlocal refused
@@ -241,7 +241,7 @@ def test_against_the_bill_of_the_world(tmp_path):
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]
-            charged = PRICE.cost(Usage(totals["prompt_tokens"], totals["completion_tokens"]))
+            charged = PRICE.cost(TokenUsage(totals["prompt_tokens"], totals["completion_tokens"]))
             account = await ledger.compute_account()
             assert charged <= account.spent + account.assumed <= cap
             assert account.reserved == 0
@@ -266,21 +266,21 @@ def test_against_the_bill_of_the_world(tmp_path):
     ],
 )
 def test_tokens_of_a_text(text, about):
-    assert estimate_tokens(text) == about
-    assert bound_tokens(text) == len(text.encode()) >= about
+    assert estimate_token_count(text) == about
+    assert bound_token_count(text) == len(text.encode()) >= about
 
 
 @given(st.text())
 def test_the_estimate_is_below_the_bound(text):
-    assert estimate_tokens(text) <= bound_tokens(text)
+    assert estimate_token_count(text) <= bound_token_count(text)
 
 
 def test_the_worst_case_counts_turns_schema_and_the_longest_reply():
     plain = request("a" * 100, decoding=Decoding(max_tokens=50))
-    assert bound_usage(plain) == Usage(116, 50)
+    assert bound_request_usage(plain) == TokenUsage(116, 50)
     schema = ReplySchema("verdict", {"type": "object"})
     shaped = Request(plain.messages * 2, plain.decoding, schema)
-    assert bound_usage(shaped) == Usage(2 * 116 + len('{"type": "object"}') + 16, 50)
+    assert bound_request_usage(shaped) == TokenUsage(2 * 116 + len('{"type": "object"}') + 16, 50)
 
 
 def test_an_estimate_before_anything_is_sent():
@@ -309,16 +309,16 @@ def test_what_is_no_amount(amount):
 
 
 def test_costs_are_rounded_up_to_a_millionth():
-    assert PRICE.cost(Usage(1_000_000, 1_000_000)) == 11_250_000
-    assert PRICE.cost(Usage(1, 0)) == 2  # 1.25 millionths
-    assert PRICE.cost(Usage(4, 0)) == 5
-    assert PRICE.cost(Usage(0, 0)) == 0
+    assert PRICE.cost(TokenUsage(1_000_000, 1_000_000)) == 11_250_000
+    assert PRICE.cost(TokenUsage(1, 0)) == 2  # 1.25 millionths
+    assert PRICE.cost(TokenUsage(4, 0)) == 5
+    assert PRICE.cost(TokenUsage(0, 0)) == 0
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**8), st.integers(0, 10**8))
 def test_cost_is_the_exact_sum_rounded_up(prompt, completion, first, second):
     exact = (Decimal(prompt) * first + Decimal(completion) * second) / 1_000_000
-    assert 0 <= Price(first, second).cost(Usage(prompt, completion)) - exact < 1
+    assert 0 <= Price(first, second).cost(TokenUsage(prompt, completion)) - exact < 1
 
 
 def test_a_price_file(tmp_path: Path):

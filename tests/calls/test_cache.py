@@ -31,13 +31,13 @@ from eclose.models.interface import (
     ReplySchema,
     Request,
     TokenLogprob,
-    Usage,
+    TokenUsage,
 )
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.store.ledger.ledger import Ledger
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
-SAID = Reply("Jewison", FinishReason.STOP, Usage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
+SAID = Reply("Jewison", FinishReason.STOP, TokenUsage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
 PRICE = Price.of(1, 2)
 
 
@@ -119,7 +119,7 @@ def test_one_request_to_two_models_is_two_calls(where):
 
 
 def test_if_the_first_fails_the_next_may_try(where):
-    replies, asked, *_ = using(where, asking(ASKED, ASKED), failure(FailureKind.TIMEOUT), SAID)
+    replies, asked, *_ = using(where, asking(ASKED, ASKED), failure(CallFailureKind.TIMEOUT), SAID)
     assert isinstance(replies[0], CallFailure)
     assert replies[1] == SAID
     assert len(asked) == 2
@@ -144,10 +144,10 @@ def test_every_part_of_a_request_tells_calls_apart():
 
 
 def test_a_bad_answer_is_an_answer_and_is_kept_like_one(where):
-    refused = failure(FailureKind.REFUSAL, reply=SAID, raw='{"refusal": "no"}')
+    refused = failure(CallFailureKind.REFUSAL, reply=SAID, raw='{"refusal": "no"}')
     (error,), asked, spent, orphans = using(where, asking(ASKED), refused)
     assert (error.kind, error.problem, error.reply, error.raw) == (
-        FailureKind.REFUSAL, "went wrong.", SAID, '{"refusal": "no"}'
+        CallFailureKind.REFUSAL, "went wrong.", SAID, '{"refusal": "no"}'
     )  # fmt: skip
     assert (spent, orphans) == ((PRICE.cost(SAID.usage), 0), [])
     (again,), asked, *_ = using(where, asking(ASKED))
@@ -155,7 +155,7 @@ def test_a_bad_answer_is_an_answer_and_is_kept_like_one(where):
 
 
 def test_a_bad_answer_of_unknown_price_counts_as_the_worst(where):
-    *_, spent, orphans = using(where, asking(ASKED), failure(FailureKind.EMPTY))
+    *_, spent, orphans = using(where, asking(ASKED), failure(CallFailureKind.EMPTY))
     assert spent[0] > PRICE.cost(SAID.usage)
     assert orphans == []
 
@@ -163,10 +163,10 @@ def test_a_bad_answer_of_unknown_price_counts_as_the_worst(where):
 @pytest.mark.parametrize(
     ("error", "left"),
     [
-        (failure(FailureKind.RATE_LIMIT, unpaid=True), 0),
-        (failure(FailureKind.TIMEOUT), 1),
-        (failure(FailureKind.TRANSIENT), 1),
-        (failure(FailureKind.PERMANENT, unpaid=True), 0),
+        (failure(CallFailureKind.RATE_LIMIT, unpaid=True), 0),
+        (failure(CallFailureKind.TIMEOUT), 1),
+        (failure(CallFailureKind.TRANSIENT), 1),
+        (failure(CallFailureKind.PERMANENT, unpaid=True), 0),
         (ServiceDown("gone"), 0),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_send_says_on_whose_behalf_it_is(where):
         request = replace(ASKED, context=CallContext("judge", "r7"))
         return await asyncio.gather(model.complete(request), return_exceptions=True)
 
-    orphans = using(where, work, failure(FailureKind.TIMEOUT))[3]
+    orphans = using(where, work, failure(CallFailureKind.TIMEOUT))[3]
     assert [(intent.stage, intent.record_id) for intent in orphans] == [("judge", "r7")]
 
 
@@ -298,5 +298,5 @@ def test_a_kept_reply_is_whole():
 
 
 def test_a_bad_answer_that_is_surely_free_costs_nothing(where):
-    *_, spent, orphans = using(where, asking(ASKED), failure(FailureKind.REFUSAL, unpaid=True))
+    *_, spent, orphans = using(where, asking(ASKED), failure(CallFailureKind.REFUSAL, unpaid=True))
     assert (spent, orphans) == ((0, 0), [])

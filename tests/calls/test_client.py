@@ -21,9 +21,9 @@ from eclose.calls.client import CallSettings, connect_model, find_price, open_co
 from eclose.calls.prices import Price
 from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage
-from eclose.models.openai.failures import FailureKind
-from eclose.models.token_counts import bound_usage
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage
+from eclose.models.openai.failures import CallFailureKind
+from eclose.models.token_counts import bound_request_usage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import JobRunner, RecordJob
@@ -130,7 +130,7 @@ def test_trouble_on_the_way_is_never_kept_as_an_answer(tmp_path, fault):
     lost = done["quarantined"]
     assert 0 < lost < 10
     assert told == {None: 100 - lost, "transient": lost}
-    assert met == {FailureKind.TRANSIENT: 5 * lost}
+    assert met == {CallFailureKind.TRANSIENT: 5 * lost}
     assert before["received"] == 100 + 4 * lost
     assert usage.replies == 100 - lost
     assert (reopened, sent) == (lost, lost)
@@ -154,7 +154,7 @@ def test_ten_seconds_of_502_at_full_concurrency_are_survived(tmp_path):
     done, told, met, bill = asyncio.run(main())
     assert done == {"accepted": 3_000}, told
     assert bill["paid"] == 3_000  # nothing was paid twice
-    assert met[FailureKind.TRANSIENT] > 200
+    assert met[CallFailureKind.TRANSIENT] > 200
 
 
 def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
@@ -168,7 +168,7 @@ def test_slow_bytes_take_a_place_until_the_deadline_and_harm_nobody(tmp_path):
 
     done, met, paid, seconds = asyncio.run(main())
     assert done == {"accepted": 200}  # a time-out is tried again
-    assert set(met) == {FailureKind.TIMEOUT}
+    assert set(met) == {CallFailureKind.TIMEOUT}
     assert seconds < 30
 
     async def orphans():
@@ -190,7 +190,7 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
 
         async def complete(self, _):
             await asyncio.sleep(0)
-            usage = Usage(self.rng.randrange(1, 8), self.rng.randrange(1, 65))
+            usage = TokenUsage(self.rng.randrange(1, 8), self.rng.randrange(1, 65))
             self.paid += PRICE.cost(usage)
             return Reply("x", FinishReason.STOP, usage)
 
@@ -262,7 +262,7 @@ def test_absurd_usage_with_a_price_keeps_the_reply_at_its_worst_cost(tmp_path, u
                 return (
                     replies,
                     await ledger.compute_usage(),
-                    sum(Price.of(1, 2).cost(bound_usage(one)) for one in asked),
+                    sum(Price.of(1, 2).cost(bound_request_usage(one)) for one in asked),
                 )
 
     replies, kept, worst = asyncio.run(main())

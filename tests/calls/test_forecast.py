@@ -19,8 +19,8 @@ from eclose.calls.forecast import (
 from eclose.calls.prices import Price
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
-from eclose.models.interface import Decoding, ReplySchema, Request, Usage
-from eclose.models.token_counts import bound_usage
+from eclose.models.interface import Decoding, ReplySchema, Request, TokenUsage
+from eclose.models.token_counts import bound_request_usage
 from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, judge_reply_schema
 from eclose.protocol.prompts import PromptMessage
 from eclose.world.make.instances import make_world_items
@@ -48,7 +48,7 @@ def billed(request):
     chat = ChatRequest.of(body)
     reply = build_world_handlers().handler(chat.schema_name)(chat)
     jsonschema_rs.validate(dict(request.schema.schema), reply.content)
-    return Usage(chat.prompt_tokens, len(reply.text.split()))
+    return TokenUsage(chat.prompt_tokens, len(reply.text.split()))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_nobody_is_expected_to_write_more_than_allowed():
     request = asked(max_tokens=5)[1]
     assert estimate_usage(request, WORLD).completion_tokens == 5
     plain = Request((PromptMessage(role="user", content="Say it."),), Decoding(max_tokens=9))
-    assert estimate_usage(plain, WORLD) == Usage(2, 9)
+    assert estimate_usage(plain, WORLD) == TokenUsage(2, 9)
     odd = replace(request, messages=(PromptMessage(role="user", content="no JSON"),))
     assert estimate_usage(odd, WORLD).prompt_tokens == 2
     assert estimate_usage(replace(odd, messages=(PromptMessage(role="user", content="[]"),)), WORLD).prompt_tokens == 1
@@ -130,8 +130,8 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     assert found.completion_tokens == sum(
         estimate_usage(request, CHAT_MODEL_HABITS).completion_tokens for request in every
     )
-    assert found.cost == price.cost(Usage(found.prompt_tokens, found.completion_tokens))
-    assert found.most_prompt_tokens == sum(bound_usage(request).prompt_tokens for request in every)
+    assert found.cost == price.cost(TokenUsage(found.prompt_tokens, found.completion_tokens))
+    assert found.most_prompt_tokens == sum(bound_request_usage(request).prompt_tokens for request in every)
     assert found.prompt_tokens < found.most_prompt_tokens
     assert found.completion_tokens < found.most_completion_tokens == 4096 * len(every)
     assert found.cost < found.most_cost

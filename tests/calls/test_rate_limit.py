@@ -9,12 +9,12 @@ import pytest
 
 from eclose.calls.rate_limit import Limiter, RateLimits
 from eclose.errors import SettingError
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-K = FailureKind
+K = CallFailureKind
 
 
 class IdleClock(asyncio.SelectorEventLoop):
@@ -42,7 +42,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def failure(kind: FailureKind, retry_after: float | None = None) -> CallFailure:
+def failure(kind: CallFailureKind, retry_after: float | None = None) -> CallFailure:
     return CallFailure(kind, "x", retry_after=retry_after)
 
 

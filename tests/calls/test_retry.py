@@ -20,16 +20,16 @@ from tests.world.serving import registry
 from eclose.calls.rate_limit import Limiter, RateLimits
 from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy, ServiceDown
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import FinishReason, Reply, Request, Usage
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.world.server.app import open_model_server
 from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-K = FailureKind
-GOOD = Reply("fine", FinishReason.STOP, Usage(5, 1))
+K = CallFailureKind
+GOOD = Reply("fine", FinishReason.STOP, TokenUsage(5, 1))
 
 
 class Script:
@@ -51,11 +51,11 @@ class Script:
         return outcome
 
 
-def first(count: int, kind: FailureKind, retry_after: float | None = None) -> Callable[[int], CallFailure | Reply]:
+def first(count: int, kind: CallFailureKind, retry_after: float | None = None) -> Callable[[int], CallFailure | Reply]:
     return lambda number: failure(kind, retry_after) if number <= count else GOOD
 
 
-def always(kind: FailureKind) -> Callable[[int], CallFailure | Reply]:
+def always(kind: CallFailureKind) -> Callable[[int], CallFailure | Reply]:
     return lambda _: failure(kind)
 
 
@@ -164,7 +164,7 @@ def test_retry_after_is_kept_to_the_moment(kind):
 
 def test_failures_are_told_with_the_wait_to_come():
     async def main() -> None:
-        told: list[tuple[FailureKind, float | None]] = []
+        told: list[tuple[CallFailureKind, float | None]] = []
         model = Script(first(9, K.TRANSIENT, retry_after=2.0))
         asked = retrying(
             model,

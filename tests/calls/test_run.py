@@ -18,8 +18,8 @@ from eclose.calls.run import ModelJob, ModelRun, RunOptions, run_models
 from eclose.core.instance import Instance
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, Request
-from eclose.models.openai.endpoint import ServerAddress, server_name
-from eclose.models.resolve import find_model
+from eclose.models.openai.endpoint import ServerAddress, format_server_name
+from eclose.models.resolve import find_model_ref
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.ledger.reader import read_ledger_calls
 from eclose.store.records.jsonl import ReadRecord
@@ -65,7 +65,7 @@ def pair_run(folder, models, seen, out="out.jsonl"):
 
 
 def ask(folder, seen, names, calls, **flags):
-    models = [find_model(name, base_url=flags["base_url"]) for name in names]
+    models = [find_model_ref(name, base_url=flags["base_url"]) for name in names]
     told = []
 
     @contextmanager
@@ -108,7 +108,7 @@ def test_a_model_that_is_named_twice_is_reached_once(tmp_path):
 def test_all_share_one_budget(tmp_path):
     prices = tmp_path / "prices.json"
     with ModelServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
-        names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
+        names = [find_model_ref(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
         prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
         # A call sets aside fifty tokens of a millionth each: with room for one, and none for two at a time.
         calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
@@ -123,7 +123,7 @@ def test_all_share_one_budget(tmp_path):
 def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where_it_is_gone(tmp_path):
     copy = tmp_path / "copy"
     with ModelServerThread(registry()) as server:
-        named = [find_model("world", base_url=server.base_url)] * 2
+        named = [find_model_ref("world", base_url=server.base_url)] * 2
         paid = []
 
         class CopyingRun(PairRun):
@@ -144,7 +144,7 @@ def test_two_servers_are_two_models(tmp_path, monkeypatch):
     monkeypatch.delenv("ECLOSE_SERVER_NAME")
     seen = []
     with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
-        named = [find_model("world", base_url=server.base_url) for server in (one, other)]
+        named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
         asyncio.run(run_models(pair_run(tmp_path, named, seen), CallSettings(unpriced=True)))
         assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
     assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
@@ -167,13 +167,13 @@ def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name
         return asyncio.run(run_models(run, calls, RunOptions(force=force, watch=watch)))
 
     with ModelServerThread(registry()) as first, ModelServerThread(registry()) as second:
-        named = [find_model("world", base_url=server.base_url) for server in (first, second)]
-        moved = find_model("world", base_url=ServerAddress(second.base_url, server_name(first.base_url)))
+        named = [find_model_ref("world", base_url=server.base_url) for server in (first, second)]
+        moved = find_model_ref("world", base_url=ServerAddress(second.base_url, format_server_name(first.base_url)))
         with pytest.raises(RunStoppedError):
             go(named[0], stop=True)
         before = first.bill(keys=False)["totals"]["paid"]
         assert 0 < before < 8
-        ports = [server_name(server.base_url) for server in (first, second)]
+        ports = [format_server_name(server.base_url) for server in (first, second)]
         with pytest.raises(UserError, match=rf"model: '{ports[0]}/world' then, '{ports[1]}/world' now.*--server-name"):
             go(named[1])
         assert second.bill(keys=False)["totals"]["paid"] == 0
@@ -200,7 +200,7 @@ class Stopping(Counter):
 
 def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_path):
     with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
-        named = [find_model("world", base_url=server.base_url) for server in (one, other)]
+        named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
         with pytest.raises(SettingError, match="two different servers have this name"):
             asyncio.run(run_models(pair_run(tmp_path, named, []), CallSettings(unpriced=True)))
         assert one.bill(keys=False)["totals"]["paid"] == 0
@@ -208,7 +208,7 @@ def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_
 
 async def three_at_once(folder, url, base_url, calls):
     """The same work by three openings of one ledger, each with a file of its own; how each ended."""
-    models = [find_model(name, base_url=base_url) for name in ("world/a", "world/b")]
+    models = [find_model_ref(name, base_url=base_url) for name in ("world/a", "world/b")]
     options = RunOptions(ledger=url)
     runs = [run_models(pair_run(folder, models, [], f"{number}.jsonl"), calls, options) for number in range(3)]
     return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 120)
@@ -227,7 +227,7 @@ def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_pa
 def test_processes_on_one_ledger_keep_one_budget(tmp_path):
     prices, url = tmp_path / "prices.json", fresh_database()
     with ModelServerThread(registry(), ServerBehaviour(latency=0.05)) as server:
-        names = [find_model(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
+        names = [find_model_ref(name, base_url=server.base_url).name for name in ("world/a", "world/b")]
         prices.write_text(json.dumps({name: {"input": 0, "output": 1} for name in names}))
         calls = CallSettings(budget=0.000_060, prices=prices, concurrency=4)
         ended = asyncio.run(three_at_once(tmp_path, url, server.base_url, calls))
@@ -245,7 +245,7 @@ def test_processes_on_one_ledger_keep_one_budget(tmp_path):
 def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
     url, calls = fresh_database(), CallSettings(unpriced=True)
     with ModelServerThread(registry()) as server:
-        models = [find_model(name, base_url=server.base_url) for name in ("world/a", "world/b")]
+        models = [find_model_ref(name, base_url=server.base_url) for name in ("world/a", "world/b")]
         for out in ("first.jsonl", "second.jsonl"):
             asyncio.run(run_models(pair_run(tmp_path, models, [], out), calls, RunOptions(ledger=url)))
             assert server.bill(keys=False)["totals"]["paid"] == 16

@@ -15,7 +15,7 @@ from eclose.calls.cache import compute_call_key, encode_answer
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment, missing_reason_kind
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import FinishReason, Reply, Request, Usage, identify_request
+from eclose.models.interface import FinishReason, Reply, Request, TokenUsage, identify_request
 from eclose.store.ledger.ledger import CallIntent, Ledger, RecordOutcome
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
@@ -109,7 +109,7 @@ async def _fill(where, *, runs=("a",)):
                 identity = identify_request(f"{name}{run}", REQUEST)
                 await ledger.intend(CallIntent(key, identity, "ask", "r\x1b1", reserved=5))
                 if name == "house/a":
-                    reply = Reply("good \x1b[2Jbye", FinishReason.STOP, Usage(3, 4))
+                    reply = Reply("good \x1b[2Jbye", FinishReason.STOP, TokenUsage(3, 4))
                     await ledger.settle(encode_answer(key, reply, cost=7))
                     await ledger.conclude(RecordOutcome("ask", "r\x1b1", "accepted", None, b"{}"))
 

@@ -88,7 +88,7 @@ def test_a_run_is_selected_from_and_again_at_no_cost(run, families, monkeypatch)
 
 def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
     """The same path with a model that answers as it should after eight updates, and not before."""
-    from eclose.models.interface import FinishReason, Reply, Usage
+    from eclose.models.interface import FinishReason, Reply, TokenUsage
 
     class Model:
         name = "scripted"
@@ -100,7 +100,7 @@ def test_the_checkpoint_that_answers_best_is_kept(run, families, monkeypatch):
         def complete_all(self, requests):
             known = "1. a\nFinal answer: yes no"
             text = known if self.step == "checkpoint-8" else "1. a\nFinal answer: nothing"
-            return [Reply(text, FinishReason.STOP, Usage(1, 1)) for _ in requests]
+            return [Reply(text, FinishReason.STOP, TokenUsage(1, 1)) for _ in requests]
 
     loaded = []
     monkeypatch.setattr(TransformersModel, "load", lambda name, **settings: loaded.append((name, settings)) or Model())

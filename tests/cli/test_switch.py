@@ -17,7 +17,7 @@ from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import read_records
 from eclose.training.api import SwitchSettings, _Systems, require_torch
-from eclose.training.switch_test import FamilySwitch
+from eclose.training.switch_test import FamilySwitchScores
 
 runner = CliRunner()
 
@@ -58,7 +58,7 @@ def test_tables_counts_and_done_before(home, tmp_path):
     assert [line[:2] for line in lines] == [
         [name, edge] for name in ("world-2wiki", "world-hotpot", "all") for edge in "STC"
     ]
-    rows = list(read_records(out, FamilySwitch))
+    rows = list(read_records(out, FamilySwitchScores))
     assert [row.benchmark for row in rows] == ["world-2wiki", "world-2wiki", "world-hotpot"]
     assert [len(rows[0].scores), len(rows[0].margins)] == [12, 6]
     before = out.stat().st_mtime_ns
@@ -92,12 +92,12 @@ def test_adapters_are_compared_on_one_backbone(home, tmp_path):
     assert re.search(r"backbone +- +- +\d+\.\d +- +-", table[0])
     assert re.search(r"adapter +sft +42 +\d+\.\d +[+-]\d+\.\d", table[1])
     together = {}
-    for row in read_records(out, FamilySwitch):
+    for row in read_records(out, FamilySwitchScores):
         together.setdefault(row.system, []).append(row.margins)
     assert together["backbone"] != together[str(adapters[0])] != together[str(adapters[1])]
     # What one adapter leaves behind must not reach the next: each alone says the same.
     # Rows say where they come from, so that scoring runs can be joined: the recipes name no seed, which means 42.
-    sources = {(row.system, row.model, row.method, row.seed) for row in read_records(out, FamilySwitch)}
+    sources = {(row.system, row.model, row.method, row.seed) for row in read_records(out, FamilySwitchScores)}
     assert sources == {
         ("backbone", "tiny", None, None),
         *((str(adapter), "tiny", "sft", 42) for adapter in adapters),
@@ -107,7 +107,7 @@ def test_adapters_are_compared_on_one_backbone(home, tmp_path):
     assert table[1].split()[:3] == [str(adapters[0]), "sft", "42"]
     alone = tmp_path / "alone.jsonl"
     run("switch", home / "families.jsonl", "--adapter", adapters[1], "--out", alone)
-    assert [row.margins for row in read_records(alone, FamilySwitch)] == together[str(adapters[1])]
+    assert [row.margins for row in read_records(alone, FamilySwitchScores)] == together[str(adapters[1])]
 
 
 def test_json(home):

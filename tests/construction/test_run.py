@@ -28,7 +28,7 @@ from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE
 from eclose.errors import SettingError, UserError
-from eclose.models.resolve import find_model
+from eclose.models.resolve import find_model_ref
 from eclose.store.records import jsonl
 from eclose.store.records.jsonl import ReadRecord
 from eclose.world.make.instances import make_world_items
@@ -58,7 +58,7 @@ def server():
 
 
 def models(server):
-    world = find_model("world", base_url=server.base_url, environ={})
+    world = find_model_ref("world", base_url=server.base_url, environ={})
     return asyncio.run(resolve_construction_models(world, world))
 
 
@@ -190,7 +190,7 @@ def test_a_pilot_of_something_else_is_no_pilot(sources, server, tmp_path):
 
 def test_kin_among_the_models_are_told():
     def named(name):
-        return find_model(name, base_url="http://127.0.0.1:9/v1", environ={})
+        return find_model_ref(name, base_url="http://127.0.0.1:9/v1", environ={})
 
     alike = asyncio.run(resolve_construction_models(named("gpt-5"), named("gpt-5-mini"), named("claude-x")))
     assert alike.same_family_checkers == (alike.verifier.name,)
@@ -254,7 +254,7 @@ def test_a_part_of_the_sources_is_the_first_in_seeded_order(tmp_path):
 
     items = [item.instance for item in islice(make_world_items("short-easy", 3), 12)]
     jsonl.write_records(tmp_path / "a.jsonl", items)
-    model = find_model("world", base_url="http://127.0.0.1:9/v1", environ={})
+    model = find_model_ref("world", base_url="http://127.0.0.1:9/v1", environ={})
     plan = ConstructionRun.of(
         tmp_path / "a.jsonl", ConstructionModels(model, model, model), tmp_path / "out", ConstructSettings(), limit=4
     )

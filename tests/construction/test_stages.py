@@ -28,8 +28,8 @@ from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE
 from eclose.errors import SettingError
-from eclose.models.interface import FinishReason, Reply, Usage
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.interface import FinishReason, Reply, TokenUsage
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.construction import MATERIAL_TYPES, ConstructionRole
 from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
@@ -80,7 +80,7 @@ class Script:
         self.asked.append(request)
         if isinstance(reply, Exception):
             raise reply
-        return Reply(json.dumps(reply), FinishReason.STOP, Usage(1, 1))
+        return Reply(json.dumps(reply), FinishReason.STOP, TokenUsage(1, 1))
 
     def shown(self, role):
         """What a role was shown, each time."""
@@ -255,10 +255,10 @@ def test_a_reply_that_is_none_is_asked_for_again_and_then_told():
     assert rejection.reason == "construct_target: no such passage"
     rejection, script = refused(SCREEN_SEED=[REPLIES[ConstructionRole.SCREEN_SEED] | {"support": [0, 99]}])
     assert (rejection.reason, len(script.asked)) == ("screen_seed: no such passage", 2)
-    rejection, _ = refused(SCREEN_QUESTION=[CallFailure(FailureKind.REFUSAL, "no")])
+    rejection, _ = refused(SCREEN_QUESTION=[CallFailure(CallFailureKind.REFUSAL, "no")])
     assert rejection.reason == "screen_question: refusal"
     with pytest.raises(CallFailure):
-        built(SCREEN_QUESTION=[CallFailure(FailureKind.TIMEOUT, "slow")])
+        built(SCREEN_QUESTION=[CallFailure(CallFailureKind.TIMEOUT, "slow")])
 
 
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"attempts": 4}, {"edits": 0}, {"replies": 0}])

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from eclose.calls.client import CallSettings
 from eclose.cli.main import app
 from eclose.construction.run import construct_families, resolve_construction_models
-from eclose.models.resolve import find_model
+from eclose.models.resolve import find_model_ref
 from eclose.store.records import jsonl
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import build_world_handlers
@@ -34,7 +34,7 @@ def run(tmp_path_factory):
         folder / "sources.jsonl", (item.instance for item in islice(make_world_items("short-easy", 6), 8))
     )
     with ModelServerThread(build_world_handlers()) as server:
-        world = find_model("world", base_url=server.base_url, environ={})
+        world = find_model_ref("world", base_url=server.base_url, environ={})
         models = asyncio.run(resolve_construction_models(world, world))
         asyncio.run(
             construct_families(folder / "sources.jsonl", models, folder / "run", calls=CallSettings(unpriced=True))

@@ -24,8 +24,8 @@ from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage, identify_request
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage, identify_request
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
@@ -104,11 +104,11 @@ class Script:
         answer = self.answers[JudgeQuestion(request.schema.name)][request.attempt]
         if isinstance(answer, Exception):
             raise answer
-        return Reply(json.dumps(answer), FinishReason.STOP, Usage(1, 1))
+        return Reply(json.dumps(answer), FinishReason.STOP, TokenUsage(1, 1))
 
 
 STEP = {"reason": "Said so.", "verdict": "sound", "support": None}
-REFUSED = CallFailure(FailureKind.REFUSAL, "no")
+REFUSED = CallFailure(CallFailureKind.REFUSAL, "no")
 
 
 def judged(script, instance=INSTANCE, response=RESPONSE, **settings):
@@ -142,7 +142,7 @@ def test_a_judge_may_try_again_as_often_as_it_is_allowed_to():
 
 
 def test_a_question_that_does_not_fit_is_left_open_and_not_asked_again():
-    script = Script(SOUNDNESS=[CallFailure(FailureKind.TOO_LONG, "9,000 tokens")])
+    script = Script(SOUNDNESS=[CallFailure(CallFailureKind.TOO_LONG, "9,000 tokens")])
     judgment = judged(script)
     assert judgment.unjudged == {Criterion.LOCAL_SOUNDNESS: "too_long: 9,000 tokens"}
     assert (judgment.closed, judgment.correct) == (True, True)
@@ -150,7 +150,7 @@ def test_a_question_that_does_not_fit_is_left_open_and_not_asked_again():
 
 def test_what_is_not_the_models_doing_is_raised():
     with pytest.raises(CallFailure):
-        judged(Script(CLOSURE=[CallFailure(FailureKind.TIMEOUT, "slow")]))
+        judged(Script(CLOSURE=[CallFailure(CallFailureKind.TIMEOUT, "slow")]))
 
 
 @pytest.mark.parametrize(

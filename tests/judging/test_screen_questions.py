@@ -14,7 +14,7 @@ from eclose.benchmarks.common_questions import load_eligibility_test
 from eclose.cli.main import app
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, QuestionScreening
 from eclose.judging.screen_questions import screen_question
-from eclose.models.interface import FinishReason, Reply, Usage
+from eclose.models.interface import FinishReason, Reply, TokenUsage
 from eclose.store.records import jsonl
 from eclose.store.runs.runner import RecordRejection
 from eclose.world.make.instances import make_world_items
@@ -31,7 +31,7 @@ class Judge:
     async def complete(self, request):
         shown = json.loads(request.messages[-1]["content"])
         assert shown.keys() == {"question", "evidence", "reference", "aliases"}
-        return Reply(json.dumps(self.told), FinishReason.STOP, Usage(1, 1))
+        return Reply(json.dumps(self.told), FinishReason.STOP, TokenUsage(1, 1))
 
 
 INSTANCE = next(make_world_items("short-easy", 1)).instance

@@ -28,7 +28,7 @@ from eclose.judging.validation_file import (
     write_validation,
 )
 from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel
-from eclose.models.interface import FinishReason, Reply, Usage
+from eclose.models.interface import FinishReason, Reply, TokenUsage
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
@@ -234,7 +234,7 @@ class InProcess:
             }
         )
         return Reply(
-            json.dumps(self.registry.handler(asked.schema_name)(asked).content), FinishReason.STOP, Usage(1, 1)
+            json.dumps(self.registry.handler(asked.schema_name)(asked).content), FinishReason.STOP, TokenUsage(1, 1)
         )
 
 

@@ -14,8 +14,8 @@ from eclose.errors import UserError
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.spans import TokenPart
 from eclose.models.interface import Request
-from eclose.models.load_weights import read_reply_turn, render_conversation
-from eclose.models.local.chat_template import find_stop_ids, read_reply, tokenize_prompt
+from eclose.models.load_weights import read_turn_markers, render_conversation
+from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, tokenize_prompt
 from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 
 CHATML = (
@@ -94,7 +94,7 @@ def test_the_tokenizer_is_the_one_that_sentencepiece_trained(dummy_prefix, piece
 
 def whole_text(renderer, view):
     prompt = renderer.prompt_text(view.question, view.evidence)
-    turn = read_reply_turn(renderer.tokenizer)
+    turn = read_turn_markers(renderer.tokenizer)
     return prompt + turn.opening + format_completion(view.trace, view.answer) + turn.end
 
 
@@ -187,7 +187,7 @@ def test_no_template_is_a_sentence_that_says_what_to_do(tokenizer):
 )
 def test_a_turn_ends_as_the_template_ends_it(tokenizer, families, template, end, opening):
     tokenizer.chat_template = template
-    turn = read_reply_turn(tokenizer)
+    turn = read_turn_markers(tokenizer)
     assert (turn.end, turn.opening) == (end, opening)
     view = families[0].gold
     path = TokenPathRenderer(tokenizer, ResponsePrompt(0)).render(view.question, view.evidence, view.trace, view.answer)
@@ -196,5 +196,5 @@ def test_a_turn_ends_as_the_template_ends_it(tokenizer, families, template, end,
     # Generation stops where training taught to.
     assert path.ids[-1] in find_stop_ids(tokenizer, None)
     prompt = tokenize_prompt(tokenizer, Request(tuple(ResponsePrompt(0).messages(view.question, view.evidence))))
-    reply = read_reply(tokenizer, prompt, path.ids[len(prompt) :], find_stop_ids(tokenizer, None))
+    reply = decode_reply_tokens(tokenizer, prompt, path.ids[len(prompt) :], find_stop_ids(tokenizer, None))
     assert reply.text.strip() == format_completion(view.trace, view.answer)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.likelihood.models import build
 
 from eclose.errors import UserError
-from eclose.models.load_weights import _product_seconds, load_adapter, load_model, load_tokenizer
+from eclose.models.load_weights import _product_seconds, load_adapter, load_causal_model, load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def adapter(folder, tmp_path_factory):
     """An adapter that changes predictions."""
     torch.manual_seed(0)
     config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
-    model = peft.get_peft_model(load_model(str(folder)), config)
+    model = peft.get_peft_model(load_causal_model(str(folder)), config)
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)
@@ -44,17 +44,17 @@ def logits(model):
 
 
 def test_a_model_from_a_folder(folder):
-    model = load_model(str(folder), dtype="float32", device="cpu")
+    model = load_causal_model(str(folder), dtype="float32", device="cpu")
     assert torch.equal(logits(model), logits(build("llama")))
     assert model.config._attn_implementation == "sdpa"
-    assert next(load_model(str(folder), dtype="bfloat16").parameters()).dtype == torch.bfloat16
+    assert next(load_causal_model(str(folder), dtype="bfloat16").parameters()).dtype == torch.bfloat16
 
 
 def test_an_adapter_changes_predictions(folder, adapter):
-    model = load_adapter(load_model(str(folder)), adapter)
+    model = load_adapter(load_causal_model(str(folder)), adapter)
     assert not torch.equal(logits(model), logits(build("llama")))
     assert not any(parameter.requires_grad for parameter in model.parameters())
-    trained = load_adapter(load_model(str(folder)), str(adapter), trainable=True)
+    trained = load_adapter(load_causal_model(str(folder)), str(adapter), trainable=True)
     assert [name for name, p in trained.named_parameters() if p.requires_grad and "lora_" not in name] == []
     assert any(parameter.requires_grad for parameter in trained.parameters())
 
@@ -64,15 +64,15 @@ def test_an_adapter_that_changes_nothing_is_refused(folder, adapter, tmp_path):
     weights = tmp_path / "idle" / "adapter_model.safetensors"
     save_file({name: torch.zeros_like(value) for name, value in load_file(weights).items()}, weights)
     with pytest.raises(UserError, match=r"idle: the adapter changes no prediction.*was trained on it"):
-        load_adapter(load_model(str(folder)), tmp_path / "idle")
+        load_adapter(load_causal_model(str(folder)), tmp_path / "idle")
 
 
 def test_a_folder_without_an_adapter_is_a_sentence(folder, tmp_path):
     with pytest.raises(UserError, match=r"holds no adapter_model\.safetensors"):
-        load_adapter(load_model(str(folder)), tmp_path)
+        load_adapter(load_causal_model(str(folder)), tmp_path)
     (tmp_path / "adapter_model.bin").write_bytes(b"a pickle")
     with pytest.raises(UserError, match=r"holds no adapter_model\.safetensors"):
-        load_adapter(load_model(str(folder)), tmp_path)
+        load_adapter(load_causal_model(str(folder)), tmp_path)
 
 
 def test_an_adapter_for_another_model_is_a_sentence(adapter, tmp_path):
@@ -92,7 +92,7 @@ def test_weights_that_are_not_safetensors_are_refused(folder, tmp_path):
     (old / "model.safetensors").unlink()
     torch.save(build("llama").state_dict(), old / "pytorch_model.bin")
     with pytest.raises(UserError, match="safetensors"):
-        load_model(str(old))
+        load_causal_model(str(old))
 
 
 def test_code_in_a_models_folder_is_not_run(folder, tmp_path):
@@ -104,11 +104,11 @@ def test_code_in_a_models_folder_is_not_run(folder, tmp_path):
     marker = tmp_path / "was-run"
     (odd / "odd.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
     with pytest.raises(UserError, match="odd"):
-        load_model(str(odd))
+        load_causal_model(str(odd))
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("load", [load_model, load_tokenizer])
+@pytest.mark.parametrize("load", [load_causal_model, load_tokenizer])
 def test_a_missing_model_is_a_sentence(load, tmp_path):
     for name in (tmp_path / "nowhere", tmp_path / "nowhere.gguf"):
         with pytest.raises(UserError, match=r"nowhere(\.gguf)?: no such model here or on the hub"):
@@ -148,7 +148,7 @@ def write_gguf(path, model):
 def test_a_gguf_file_can_be_trained(tmp_path):
     """Its weights are unpacked, so they predict as before and take an adapter and gradients."""
     write_gguf(tmp_path / "small.gguf", build("llama"))
-    model = load_model(str(tmp_path / "small.gguf"), dtype="float32")
+    model = load_causal_model(str(tmp_path / "small.gguf"), dtype="float32")
     assert torch.allclose(logits(model), logits(build("llama")), atol=1e-5)
     config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     arguments = transformers.TrainingArguments(str(tmp_path / "out"), use_cpu=True, report_to="none")
@@ -171,12 +171,12 @@ def half_folder(tmp_path_factory):
 def test_auto_takes_float32_where_the_cpu_is_clearly_faster_with_it(half_folder, monkeypatch, half, loaded):
     seconds = {torch.bfloat16: half, torch.float32: 1.0}
     monkeypatch.setattr("eclose.models.load_weights._product_seconds", lambda dtype, _width: seconds[dtype])
-    assert load_model(str(half_folder), device="cpu").dtype == loaded
-    assert load_model(str(half_folder), dtype="bfloat16", device="cpu").dtype == torch.bfloat16
+    assert load_causal_model(str(half_folder), device="cpu").dtype == loaded
+    assert load_causal_model(str(half_folder), dtype="bfloat16", device="cpu").dtype == torch.bfloat16
 
 
 def test_auto_times_real_products(half_folder):
-    assert load_model(str(half_folder), device="cpu").dtype in (torch.float32, torch.bfloat16)
+    assert load_causal_model(str(half_folder), device="cpu").dtype in (torch.float32, torch.bfloat16)
     assert _product_seconds(torch.float32, 64) > 0
 
 
@@ -193,7 +193,7 @@ def test_defaults_of_old_recipes_are_those_of_training():
 
 @pytest.mark.parametrize("seed", ["42", True, 4.2])
 def test_a_recipe_with_a_strange_seed_is_refused(seed):
-    from eclose.models.load_weights import adapter_source
+    from eclose.models.load_weights import adapter_response_source
 
     with pytest.raises(UserError, match="not a whole number"):
-        adapter_source("tiny", {"model": "tiny", "seed": seed}, "adapter")
+        adapter_response_source("tiny", {"model": "tiny", "seed": seed}, "adapter")

@@ -19,8 +19,15 @@ from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import ScoringStrategy
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.batching import FamilyDraw, FamilyList, ForestBuilder, UpdateSampler, order_families, share_update
-from eclose.training.objective import Method, build_objective
+from eclose.training.batching import (
+    FamilyDraw,
+    FamilyList,
+    ForestDataset,
+    UpdateSampler,
+    order_epoch_families,
+    take_process_share,
+)
+from eclose.training.objective import TrainingMethod, build_objective
 
 IDS = [f"family-{number}" for number in range(23)]
 
@@ -45,32 +52,34 @@ def test_an_epoch_visits_every_family_once():
 
 def test_the_order_does_not_depend_on_the_files():
     shuffled = Random(1).sample(IDS, len(IDS))
-    assert [IDS[i] for i in order_families(IDS, 7, 3)] == [shuffled[i] for i in order_families(shuffled, 7, 3)]
+    assert [IDS[i] for i in order_epoch_families(IDS, 7, 3)] == [
+        shuffled[i] for i in order_epoch_families(shuffled, 7, 3)
+    ]
 
 
 def test_what_else_is_in_the_file_does_not_reorder_a_family():
     """Each family has a rank of its own, so leaving one out moves no other past another."""
     fewer = IDS[::2]
-    assert [i for i in (IDS[k] for k in order_families(IDS, 7, 3)) if i in fewer] == [
-        fewer[k] for k in order_families(fewer, 7, 3)
+    assert [i for i in (IDS[k] for k in order_epoch_families(IDS, 7, 3)) if i in fewer] == [
+        fewer[k] for k in order_epoch_families(fewer, 7, 3)
     ]
 
 
 def test_seeds_and_epochs_have_orders_of_their_own():
-    orders = {tuple(order_families(IDS, seed, epoch)) for seed in range(4) for epoch in range(4)}
+    orders = {tuple(order_epoch_families(IDS, seed, epoch)) for seed in range(4) for epoch in range(4)}
     assert len(orders) == 16
 
 
 def test_the_order_is_pinned():
     """A change here would make every run that is under way see other updates after it is resumed."""
-    assert order_families(IDS[:8], 42, 0) == [0, 4, 5, 7, 1, 6, 2, 3]
-    assert order_families(IDS, 7, 3) == sorted(
+    assert order_epoch_families(IDS[:8], 42, 0) == [0, 4, 5, 7, 1, 6, 2, 3]
+    assert order_epoch_families(IDS, 7, 3) == sorted(
         range(len(IDS)), key=lambda place: sha256(f"order/7/3/{IDS[place]}".encode()).digest()
     )
 
 
 def test_ids_may_hold_anything():
-    assert sorted(order_families(["", "ä", "\ud800", "a\nb"], 0, 0)) == [0, 1, 2, 3]
+    assert sorted(order_epoch_families(["", "ä", "\ud800", "a\nb"], 0, 0)) == [0, 1, 2, 3]
 
 
 # ---- shares ----
@@ -92,7 +101,7 @@ def test_shares_together_are_the_update(world, epoch):
 @given(st.integers(1, 12), st.integers(1, 8))
 def test_weights_average_to_the_mean_over_families(count, world):
     losses = [float(3**index % 17) for index in range(count)]
-    shares = [share_update(range(count), 0, rank, world) for rank in range(world)]
+    shares = [take_process_share(range(count), 0, rank, world) for rank in range(world)]
     assert all(shares), "a process without work would leave the others waiting"
     by_process = [sum(draw.weight * losses[draw.index] for draw in mine) for mine in shares]
     assert sum(by_process) / world == pytest.approx(sum(losses) / count)
@@ -103,10 +112,10 @@ def test_weights_average_to_the_mean_over_families(count, world):
 # ---- edits and forests ----
 
 
-def planter(strategy=ScoringStrategy.TREE, budget=100_000, seed=42, method=Method.E_CLOSURE):
+def planter(strategy=ScoringStrategy.TREE, budget=100_000, seed=42, method=TrainingMethod.E_CLOSURE):
     renderer = TokenPathRenderer(small_tokenizer(), ResponsePrompt(0))
     families = FamilyList(short_families(6))
-    return ForestBuilder(families, renderer, build_objective(method), ScoredTokens.FULL, strategy, budget, seed)
+    return ForestDataset(families, renderer, build_objective(method), ScoredTokens.FULL, strategy, budget, seed)
 
 
 def edit_seen(made, draw):

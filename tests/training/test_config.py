@@ -14,8 +14,8 @@ from eclose.likelihood.score import AttentionBackend, ScoringStrategy
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.config import EClosureConfig
-from eclose.training.objective import Hinge, Method
-from eclose.training.recipe import MODEL_HELP, ModelSettings
+from eclose.training.objective import MarginHinge, TrainingMethod
+from eclose.training.recipe import MODEL_HELP, TrainedModelSettings
 
 HELP = {
     field.name: field.metadata.get("help", "")
@@ -27,7 +27,7 @@ HELP = {
 def test_defaults_are_the_papers():
     """The table of training hyperparameters, row by row (appendix D.4)."""
     config = EClosureConfig(output_dir="nowhere", use_cpu=True)
-    model = ModelSettings("any")
+    model = TrainedModelSettings("any")
     assert model.lora_targets == "all-linear"
     assert (model.lora_rank, model.lora_alpha, model.lora_dropout) == (16, 32, 0)
     assert config.gradient_checkpointing
@@ -44,7 +44,7 @@ def test_defaults_are_the_papers():
     assert config.save_strategy == "epoch"
     assert config.margin_weight == 1
     assert (config.target_margin, config.smoothing) == (0.5, 0.1)
-    assert set(config.hinges().values()) == {Hinge(0.5, 0.1)}
+    assert set(config.hinges().values()) == {MarginHinge(0.5, 0.1)}
     assert config.method == "e_closure"
 
 
@@ -111,11 +111,11 @@ def test_hinges_may_differ_by_edge():
     # Written as a text, as a command line would.
     assert small_config("nowhere", target_margin='{"S": 0.1, "T": 0.2, "C": 0.3}').hinges() == {
         **hinges,
-        **{name: Hinge(hinge.target, 0.1) for name, hinge in hinges.items()},
+        **{name: MarginHinge(hinge.target, 0.1) for name, hinge in hinges.items()},
     }
 
 
-@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("method", TrainingMethod)
 def test_every_method_can_be_named(method):
     assert small_config("nowhere", method=method.value).method == method
 
@@ -123,7 +123,7 @@ def test_every_method_can_be_named(method):
 @pytest.mark.parametrize(
     ("name", "choices"),
     [
-        ("method", Method),
+        ("method", TrainingMethod),
         ("strategy", ScoringStrategy),
         ("backend", AttentionBackend),
         ("order", PromptOrder),
@@ -137,7 +137,7 @@ def test_help_names_every_choice(name, choices):
 def test_every_setting_of_ours_is_explained():
     assert {"method", "families_per_update", "processes", "num_train_epochs", "save_strategy"} <= set(HELP)
     assert all(len(meaning) > 15 and meaning.endswith(".") for meaning in (*HELP.values(), *MODEL_HELP.values()))
-    assert set(MODEL_HELP) == {field.name for field in fields(ModelSettings)}
+    assert set(MODEL_HELP) == {field.name for field in fields(TrainedModelSettings)}
 
 
 def test_another_number_of_processes_is_refused(tmp_path):

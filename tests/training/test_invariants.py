@@ -22,8 +22,8 @@ from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_implementation_name, mean_logprobs
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.batching import order_families
-from eclose.training.objective import Method, build_objective
+from eclose.training.batching import order_epoch_families
+from eclose.training.objective import TrainingMethod, build_objective
 
 LARGEST, ONE_SIDED = 3e-6, 1e-6
 PLAIN = {"strategy": "naive", "backend": "sdpa", "gradient_checkpointing": False}
@@ -119,11 +119,11 @@ def test_every_turn_takes_the_family_and_the_edit_of_its_epoch(tmp_path):
     families = short_families(3)
     trainer = small_trainer(tmp_path, families, families_per_update=1, num_train_epochs=3, learning_rate=0.0)
     trainer.train()
-    objective = build_objective(Method.E_CLOSURE)
+    objective = build_objective(TrainingMethod.E_CLOSURE)
     renderer = TokenPathRenderer(small_tokenizer(), ResponsePrompt(0))
     expected = []
     for epoch in range(3):
-        for index in order_families([family.id for family in families], 42, epoch):
+        for index in order_epoch_families([family.id for family in families], 42, epoch):
             scores = objective.scores(FamilyScores(families[index], draw_edit(families[index], 42, epoch), renderer))
             with torch.no_grad():
                 values = mean_logprobs(small_model(), scores, ScoringStrategy.TREE)
@@ -165,7 +165,7 @@ def test_held_out_families_are_told_by_their_fixed_edit(tmp_path):
     held_out = short_families(5)[3:]
     trainer = small_trainer(tmp_path, short_families(3), held_out)
     result = trainer.evaluate()
-    objective = build_objective(Method.E_CLOSURE)
+    objective = build_objective(TrainingMethod.E_CLOSURE)
     renderer = TokenPathRenderer(small_tokenizer(), ResponsePrompt(0))
     losses = []
     with torch.no_grad():
@@ -211,7 +211,7 @@ def test_trees_have_the_slope_of_plain_sequences(name, dtype):
     plain = adapted(name, dtype, AttentionBackend.SDPA)
     trees = {backend: adapted(name, dtype, backend) for backend in (AttentionBackend.SDPA, AttentionBackend.COLUMNS)}
     close, close_slope = TOLERANCE[dtype]
-    for method in Method:
+    for method in TrainingMethod:
         objective = build_objective(method)
         scores = objective.scores(pack)
         value, expected = slope(plain, scores, objective, ScoringStrategy.NAIVE, AttentionBackend.SDPA)
@@ -229,7 +229,7 @@ def weights_of(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("method", TrainingMethod)
 def test_the_adapter_moves_and_nothing_else(tmp_path, method):
     trainer = small_trainer(tmp_path, short_families(3), method=method, families_per_update=2)
     before = weights_of(trainer.model)

@@ -16,9 +16,9 @@ from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import ScoringStrategy, mean_logprobs
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.training.objective import Hinge, Method, Objective, build_objective, smooth_hinge
+from eclose.training.objective import MarginHinge, TrainingMethod, TrainingObjective, build_objective, smooth_hinge
 
-WITH_MARGINS = [method for method in Method if method not in (Method.SFT, Method.CF_SFT)]
+WITH_MARGINS = [method for method in TrainingMethod if method not in (TrainingMethod.SFT, TrainingMethod.CF_SFT)]
 
 
 def prepared(number=0, edit=0, tokens=ScoredTokens.FULL):
@@ -45,7 +45,7 @@ def test_margin_weights_sum_to_the_margin_weight(method, total):
     assert sum(term.weight for term in build_objective(method, total).terms) == pytest.approx(total)
 
 
-@pytest.mark.parametrize("method", [Method.SFT, Method.CF_SFT])
+@pytest.mark.parametrize("method", [TrainingMethod.SFT, TrainingMethod.CF_SFT])
 def test_generation_alone_has_no_margins(method):
     objective = build_objective(method)
     assert objective.terms == ()
@@ -53,14 +53,16 @@ def test_generation_alone_has_no_margins(method):
 
 
 def test_response_margins_weigh_two_two_one_one():
-    weights = {term.name: 6 * term.weight for term in build_objective(Method.RESPONSE_MARGIN).terms}
+    weights = {term.name: 6 * term.weight for term in build_objective(TrainingMethod.RESPONSE_MARGIN).terms}
     assert weights == pytest.approx({"Re_o": 2, "Re_c": 2, "Rq_o": 1, "Rq_c": 1})
 
 
 def test_response_margins_prefer_what_the_input_warrants():
     """The four rows of the paper's table: input, response to prefer, response to pass over."""
     gold, evidence, question = ViewKind
-    rows = {term.name: (term.preferred, term.dispreferred) for term in build_objective(Method.RESPONSE_MARGIN).terms}
+    rows = {
+        term.name: (term.preferred, term.dispreferred) for term in build_objective(TrainingMethod.RESPONSE_MARGIN).terms
+    }
     assert rows == {
         "Re_o": (anchor_score_name(gold), response_score_name(gold, evidence)),
         "Re_c": (anchor_score_name(evidence), response_score_name(evidence, gold)),
@@ -72,11 +74,11 @@ def test_response_margins_prefer_what_the_input_warrants():
 @pytest.mark.parametrize(
     ("method", "terms", "weight"),
     [
-        (Method.E_CLOSURE, "S_o S_c T_o T_c C_o C_c", 1 / 6),
-        (Method.WITHOUT_SUPPORT, "T_o T_c C_o C_c", 1 / 4),
-        (Method.WITHOUT_ALIGNMENT, "S_o S_c C_o C_c", 1 / 4),
-        (Method.WITHOUT_CLOSURE, "S_o S_c T_o T_c", 1 / 4),
-        (Method.ONE_SIDED, "S_o T_o C_o", 1 / 3),
+        (TrainingMethod.E_CLOSURE, "S_o S_c T_o T_c C_o C_c", 1 / 6),
+        (TrainingMethod.WITHOUT_SUPPORT, "T_o T_c C_o C_c", 1 / 4),
+        (TrainingMethod.WITHOUT_ALIGNMENT, "S_o S_c C_o C_c", 1 / 4),
+        (TrainingMethod.WITHOUT_CLOSURE, "S_o S_c T_o T_c", 1 / 4),
+        (TrainingMethod.ONE_SIDED, "S_o T_o C_o", 1 / 3),
     ],
 )
 def test_ablations_are_the_papers_table(method, terms, weight):
@@ -89,14 +91,14 @@ def test_ablations_are_the_papers_table(method, terms, weight):
 @pytest.mark.parametrize(
     ("method", "count"),
     [
-        (Method.SFT, 1),
-        (Method.CF_SFT, 3),
-        (Method.RESPONSE_MARGIN, 7),
-        (Method.E_CLOSURE, 15),
-        (Method.WITHOUT_SUPPORT, 11),
-        (Method.WITHOUT_ALIGNMENT, 11),
-        (Method.WITHOUT_CLOSURE, 11),
-        (Method.ONE_SIDED, 9),
+        (TrainingMethod.SFT, 1),
+        (TrainingMethod.CF_SFT, 3),
+        (TrainingMethod.RESPONSE_MARGIN, 7),
+        (TrainingMethod.E_CLOSURE, 15),
+        (TrainingMethod.WITHOUT_SUPPORT, 11),
+        (TrainingMethod.WITHOUT_ALIGNMENT, 11),
+        (TrainingMethod.WITHOUT_CLOSURE, 11),
+        (TrainingMethod.ONE_SIDED, 9),
     ],
 )
 def test_scores_are_those_an_objective_needs_each_once(method, count):
@@ -115,7 +117,7 @@ def test_scores_are_those_an_objective_needs_each_once(method, count):
 @pytest.mark.parametrize(("gamma", "beta"), [(0.5, 0.1), (2.0, 0.7)])
 def test_equal_candidates_cost_what_the_formula_says(method, gamma, beta):
     """Margins of 0 cost beta log(1 + exp(gamma / beta)) together, whatever the number of comparisons."""
-    objective = build_objective(method, 0.7, Hinge(gamma, beta))
+    objective = build_objective(method, 0.7, MarginHinge(gamma, beta))
     loss = objective.loss(values_for(objective, -1.25))
     assert all(margin == 0 for margin in loss.margins.values())
     assert loss.generation == 1.25
@@ -129,8 +131,8 @@ def test_the_hinge_is_a_ramp_without_a_corner():
 
 
 def test_sft_is_e_closure_without_comparisons_and_with_one_anchor():
-    bare = Objective(Method.E_CLOSURE, (ViewKind.GOLD,), ())
-    sft = build_objective(Method.SFT)
+    bare = TrainingObjective(TrainingMethod.E_CLOSURE, (ViewKind.GOLD,), ())
+    sft = build_objective(TrainingMethod.SFT)
     pack = prepared()
     assert [score.name for score in bare.scores(pack)] == [score.name for score in sft.scores(pack)]
     values = mean_logprobs(small_model(), sft.scores(pack), ScoringStrategy.TREE)
@@ -141,7 +143,7 @@ def test_sft_is_e_closure_without_comparisons_and_with_one_anchor():
 @pytest.mark.parametrize("edge", Edge)
 @pytest.mark.parametrize("direction", Direction)
 def test_exchanging_the_sides_flips_a_margin(edge, direction):
-    objective = build_objective(Method.E_CLOSURE)
+    objective = build_objective(TrainingMethod.E_CLOSURE)
     generator = torch.Generator().manual_seed(3)
     values = {name: torch.randn((), generator=generator) for name in values_for(objective)}
     sides = [comparison_side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
@@ -153,20 +155,25 @@ def test_exchanging_the_sides_flips_a_margin(edge, direction):
 
 
 def test_every_edge_may_have_a_hinge_of_its_own():
-    hinges = {"S": Hinge(0.2, 0.1), "T": Hinge(0.4, 0.2), "C": Hinge(0.8, 0.3), "response": Hinge(1.0, 0.5)}
-    objective = build_objective(Method.E_CLOSURE, 1.0, hinges)
+    hinges = {
+        "S": MarginHinge(0.2, 0.1),
+        "T": MarginHinge(0.4, 0.2),
+        "C": MarginHinge(0.8, 0.3),
+        "response": MarginHinge(1.0, 0.5),
+    }
+    objective = build_objective(TrainingMethod.E_CLOSURE, 1.0, hinges)
     loss = objective.loss(values_for(objective))
     expected = sum(2 / 6 * hinges[e].smoothing * log(1 + exp(hinges[e].target / hinges[e].smoothing)) for e in "STC")
     assert loss.margin.item() == pytest.approx(expected, rel=1e-12)
     assert {name: loss.targets[name] for name in ("S_c", "T_o", "C_c")} == {"S_c": 0.2, "T_o": 0.4, "C_c": 0.8}
-    whole = build_objective(Method.RESPONSE_MARGIN, 1.0, hinges)
+    whole = build_objective(TrainingMethod.RESPONSE_MARGIN, 1.0, hinges)
     assert whole.loss(values_for(whole)).margin.item() == pytest.approx(0.5 * log(1 + exp(2)), rel=1e-12)
 
 
 @pytest.mark.parametrize(("target", "smoothing"), [(0.0, 0.1), (-0.5, 0.1), (0.5, 0.0)])
 def test_a_hinge_must_ask_for_something(target, smoothing):
     with pytest.raises(ValueError, match="positive"):
-        Hinge(target, smoothing)
+        MarginHinge(target, smoothing)
 
 
 # ---- the whole loss, written again from appendices C and D.3 ----
@@ -289,9 +296,9 @@ def test_the_loss_is_the_papers(number, edit, content):
         expected = losses_of_the_paper(paper, 0.8, 0.5, 0.1)
         margins = {**paper.margins(), **paper.response_margins()}
         assert len({round(float(margin), 3) for margin in margins.values()}) == len(margins)
-        assert set(expected) == set(Method)
+        assert set(expected) == set(TrainingMethod)
         for method, value in expected.items():
-            objective = build_objective(Method(method), 0.8)
+            objective = build_objective(TrainingMethod(method), 0.8)
             scores = objective.scores(pack)
             values = mean_logprobs(model, scores, ScoringStrategy.TREE)
             loss = objective.loss({score.name: one for score, one in zip(scores, values, strict=True)})
@@ -314,7 +321,7 @@ def exact_norm(module):
     return forward
 
 
-@pytest.mark.parametrize("method", [Method.E_CLOSURE, Method.RESPONSE_MARGIN])
+@pytest.mark.parametrize("method", [TrainingMethod.E_CLOSURE, TrainingMethod.RESPONSE_MARGIN])
 def test_the_gradient_is_the_slope(method):
     """Central differences along random directions, in double precision throughout."""
     model = small_model(initializer_range=0.2).double()

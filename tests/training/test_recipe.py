@@ -9,7 +9,7 @@ pytest.importorskip("peft")
 
 from eclose.errors import SettingError, UserError
 from eclose.training.config import EClosureConfig
-from eclose.training.recipe import ModelSettings, Recipe, parse_flags, read_recipe
+from eclose.training.recipe import TrainedModelSettings, TrainingRecipe, parse_recipe_flags, read_recipe
 
 
 def yaml_file(tmp_path, text):
@@ -42,8 +42,8 @@ lora_targets: [q_proj, v_proj]
         *("--target_margin", "{S: 0.1, T: 0.2, C: 0.3}"),
         *("--lora-targets", "[q_proj, v_proj]"),
     ]
-    written = Recipe(
-        ModelSettings("some/name", lora_rank=8, lora_targets=["q_proj", "v_proj"]),
+    written = TrainingRecipe(
+        TrainedModelSettings("some/name", lora_rank=8, lora_targets=["q_proj", "v_proj"]),
         {
             "method": "rm",
             "learning_rate": 1e-4,
@@ -52,12 +52,12 @@ lora_targets: [q_proj, v_proj]
             "target_margin": {"S": 0.1, "T": 0.2, "C": 0.3},
         },
     )
-    assert read_recipe(path, {}) == read_recipe(None, parse_flags(words)) == written
+    assert read_recipe(path, {}) == read_recipe(None, parse_recipe_flags(words)) == written
 
 
 def test_every_field_can_be_set_by_its_name():
     """Of ours and of Transformers'; where a run lies is the command's to say."""
-    settings = {field.name for kind in (EClosureConfig, ModelSettings) for field in fields(kind) if field.init}
+    settings = {field.name for kind in (EClosureConfig, TrainedModelSettings) for field in fields(kind) if field.init}
     problems = []
     for name in sorted(settings - {"output_dir", "model"}):
         try:
@@ -75,7 +75,7 @@ def test_the_config_is_made_of_the_recipe(tmp_path):
 
 def test_flags_come_before_the_file(tmp_path):
     path = yaml_file(tmp_path, "model: m\nmethod: sft\nseed: 1\n")
-    recipe = read_recipe(path, parse_flags(["--method", "rm"]))
+    recipe = read_recipe(path, parse_recipe_flags(["--method", "rm"]))
     assert recipe.training == {"method": "rm", "seed": 1}
 
 
@@ -84,7 +84,9 @@ def test_numbers_are_numbers_however_they_are_written(tmp_path, written):
     """YAML reads 1e-4 as a text."""
     recipe = read_recipe(yaml_file(tmp_path, f"model: m\nlearning_rate: {written}\n"), {})
     assert recipe.training["learning_rate"] == 1e-4
-    assert read_recipe(None, parse_flags(["--model", "m", "--learning-rate", written])).training == recipe.training
+    assert (
+        read_recipe(None, parse_recipe_flags(["--model", "m", "--learning-rate", written])).training == recipe.training
+    )
 
 
 def test_all_mistakes_are_told_at_once(tmp_path):
@@ -129,12 +131,12 @@ def test_a_model_must_be_named():
     ],
 )
 def test_flags(words, expected):
-    assert parse_flags(words) == expected
+    assert parse_recipe_flags(words) == expected
 
 
 def test_a_value_without_a_name_is_refused():
     with pytest.raises(SettingError, match="'rm': there is no setting before this value"):
-        parse_flags(["--method", "sft", "rm"])
+        parse_recipe_flags(["--method", "sft", "rm"])
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just words", "", "1: 2\n"])

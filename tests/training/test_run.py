@@ -19,12 +19,12 @@ from tests.training.small import short_families
 from eclose.core.family import QuestionEdit
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import read_adapter_recipe
-from eclose.models.load_weights import load_adapter, load_model
-from eclose.models.resolve import find_model
+from eclose.models.load_weights import load_adapter, load_causal_model
+from eclose.models.resolve import find_model_ref
 from eclose.store.records.jsonl import encode_json_line
 from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.training.config import EClosureConfig
-from eclose.training.recipe import ModelSettings, read_recipe
+from eclose.training.recipe import TrainedModelSettings, read_recipe
 from eclose.training.run import find_last_checkpoint, run_training
 
 QUICK = {
@@ -416,7 +416,7 @@ def test_the_adapter_predicts_as_the_trained_model_did(done, model_folder, famil
     _, out, *_ = done
     base = transformers.AutoModelForCausalLM.from_pretrained(model_folder)
     loaded = peft.PeftModel.from_pretrained(base, str(out / "adapter")).eval()
-    ours = load_adapter(load_model(str(model_folder)), out / "adapter")
+    ours = load_adapter(load_causal_model(str(model_folder)), out / "adapter")
     ids = torch.arange(3, 40)[None]
     with torch.no_grad():
         assert torch.equal(loaded(ids).logits, ours(ids).logits)
@@ -451,7 +451,7 @@ def test_the_recipe_holds_every_resolved_value(done, model_folder, family_file):
         "epoch",
     )
     assert (recipe["lora_alpha"], recipe["weight_decay"], recipe["optim"]) == (32, 0, "adamw_torch_fused")
-    settings = {field.name for kind in (EClosureConfig, ModelSettings) for field in fields(kind) if field.init}
+    settings = {field.name for kind in (EClosureConfig, TrainedModelSettings) for field in fields(kind) if field.init}
     # Where the run lies, which process speaks, what the trainer derives, and a secret are no settings of a result.
     assert settings - set(recipe) == {"output_dir", "local_rank", "per_device_train_batch_size", "hub_token"}
     assert recipe["inputs"] == {
@@ -467,7 +467,7 @@ def test_the_recipe_holds_every_resolved_value(done, model_folder, family_file):
 def test_responses_of_an_adapter_trained_at_defaults_know_method_and_seed(done, model_folder):
     """Responses are paired by these two, so a run that was given neither must still have both."""
     out = done[1]
-    named = find_model(str(model_folder), adapter=out / "adapter", recipe=read_adapter_recipe(out / "adapter"))
+    named = find_model_ref(str(model_folder), adapter=out / "adapter", recipe=read_adapter_recipe(out / "adapter"))
     assert (named.source.method, named.source.seed) == ("e_closure", 42)
 
 
@@ -480,7 +480,7 @@ def test_secrets_are_not_written_down(family_file, model_folder, tmp_path):
 def test_all_weights_can_be_trained(family_file, model_folder, tmp_path):
     out = tmp_path / "out"
     run_training(family_file, recipe_of(model_folder, method="sft", lora_rank=0, max_steps=1), out)
-    assert load_model(str(out / "adapter")).config.model_type == "llama"
+    assert load_causal_model(str(out / "adapter")).config.model_type == "llama"
     assert read_manifest(out / "manifest.json").outputs["model.safetensors"].startswith("sha256:")
     assert (
         yaml.safe_load((out / "adapter" / "README.md").read_text().split("---\n")[1])["library_name"] == "transformers"

@@ -10,26 +10,26 @@ import pytest
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
-from eclose.models.interface import Decoding, FinishReason, Reply, Usage
+from eclose.models.interface import Decoding, FinishReason, Reply, TokenUsage
 from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, format_completion, parse_question_message
 from eclose.stats.rates import Rate
 from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints
-from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, build_questions
+from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, build_checkpoint_questions
 from eclose.training.select import (
-    Accuracy,
+    CheckpointAccuracy,
+    CheckpointSelectionSettings,
     ScoredCheckpoint,
     Selection,
-    SelectionSettings,
     TrainingOrigin,
-    read_origin,
+    read_training_origin,
     select_checkpoint,
 )
 from eclose.world.make.families import make_world_families
 
 GOLD, EVIDENCE, QUESTION = ViewKind
 FAMILIES = list(islice(make_world_families("2wiki", 5), 4))
-SETTINGS = SelectionSettings(TrainingOrigin("some/model"), "transformers")
+SETTINGS = CheckpointSelectionSettings(TrainingOrigin("some/model"), "transformers")
 
 
 def views(family):
@@ -52,7 +52,7 @@ class Model:
         return self
 
     def complete_all(self, requests):
-        return [Reply(self.say(request), self.finish, Usage(10, 5)) for request in requests]
+        return [Reply(self.say(request), self.finish, TokenUsage(10, 5)) for request in requests]
 
     def say(self, request):
         assert request.decoding.temperature == 0
@@ -115,7 +115,7 @@ def test_a_tie_is_exact():
 
     def scored(step, *hits):
         rates = {kind: Rate(count, 3) for kind, count in zip(ViewKind, hits, strict=True)}
-        return ScoredCheckpoint(Checkpoint(step, None), Accuracy(rates, {}), "")
+        return ScoredCheckpoint(Checkpoint(step, None), CheckpointAccuracy(rates, {}), "")
 
     two = (scored(1, 1, 2, 0), scored(2, 1, 1, 1))
     assert two[0].accuracy.score == two[1].accuracy.score == Fraction(1, 3)
@@ -140,7 +140,7 @@ def test_the_evidence_edit_is_the_first_of_a_fixed_order_not_of_the_file():
     named = {name: replace(edit, passage_id=name, view=replace(edit.view, answer=name)) for name in "abc"}
     for order in ("bac", "cba", "abc"):
         family = replace(FAMILIES[0], evidence_edits=tuple(named[name] for name in order))
-        accepted = [scored.accepted for scored in build_questions(family, SETTINGS.prompt, Decoding())]
+        accepted = [scored.accepted for scored in build_checkpoint_questions(family, SETTINGS.prompt, Decoding())]
         assert accepted == [(family.gold.answer,), ("a",), (family.question_edit.view.answer,)]
 
 
@@ -169,7 +169,7 @@ def test_an_incomplete_reply_is_wrong_and_counted(text, finish, answer):
     reply = answered(text, finish)
     assert reply.answer == answer
     assert reply.is_correct(asked("Lyon")) == (answer is not None)
-    accuracy = Accuracy.of([asked("Lyon")], [reply])
+    accuracy = CheckpointAccuracy.of([asked("Lyon")], [reply])
     assert accuracy.incomplete[GOLD] == (answer is None)
     assert accuracy.rates[GOLD] == Rate(int(answer is not None), 1)
 
@@ -363,9 +363,9 @@ def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     [
         (replace(SETTINGS, max_new_tokens=64), "max_new_tokens"),
         (replace(SETTINGS, engine="vllm"), "engine, versions"),
-        (SelectionSettings(TrainingOrigin("other/model"), "transformers"), "model"),
+        (CheckpointSelectionSettings(TrainingOrigin("other/model"), "transformers"), "model"),
         (
-            SelectionSettings(TrainingOrigin("some/model", order=PromptOrder.QUESTION_FIRST), "transformers"),
+            CheckpointSelectionSettings(TrainingOrigin("some/model", order=PromptOrder.QUESTION_FIRST), "transformers"),
             "order, prompt",
         ),
     ],
@@ -440,11 +440,11 @@ def test_no_families_no_selection(run):
 
 
 def test_the_recipe_says_how_to_ask(run):
-    assert read_origin(run) == TrainingOrigin("some/model", "abc", 1, PromptOrder.EVIDENCE_FIRST, "auto")
-    assert read_origin(run, "elsewhere/model") == TrainingOrigin("elsewhere/model", None, 1)
+    assert read_training_origin(run) == TrainingOrigin("some/model", "abc", 1, PromptOrder.EVIDENCE_FIRST, "auto")
+    assert read_training_origin(run, "elsewhere/model") == TrainingOrigin("elsewhere/model", None, 1)
     (run / "recipe.json").write_text('{"model": 7, "order": "sideways"}')
     with pytest.raises(UserError, match=r"recipe\.json: model: .*order: .*Is .* the folder of a training run\?"):
-        read_origin(run)
+        read_training_origin(run)
     (run / "recipe.json").unlink()
     with pytest.raises(UserError, match="no such file"):
-        read_origin(run)
+        read_training_origin(run)

@@ -21,11 +21,11 @@ from eclose.stats.intervals import wilson_interval
 from eclose.store.records.jsonl import ReadRecord, decode_core_value, encode_json_line
 from eclose.training.switch_test import (
     TOO_LONG,
-    FamilySwitch,
-    compare_systems,
+    FamilySwitchScores,
+    compare_switch_rates,
     margin_name,
-    score_switches,
-    summarise_switches,
+    score_family_switches,
+    summarize_switch_rates,
 )
 from eclose.world.make.families import make_world_families
 
@@ -57,7 +57,7 @@ def values(**margins):
 
 
 def row(family, system="backbone", id_=None, benchmark="b", **margins):
-    made = FamilySwitch.of(family, select_fixed_edit(family), values(**margins), system)
+    made = FamilySwitchScores.of(family, select_fixed_edit(family), values(**margins), system)
     return replace(made, family_id=id_ or made.family_id, benchmark=benchmark)
 
 
@@ -82,7 +82,8 @@ def test_exchanging_the_sides_flips_every_sign(families):
     drawn = dict(zip(SIDES, np.random.default_rng(3).normal(size=12).tolist(), strict=True))
     exchanged = {name[:-1] + ("-" if name[-1] == "+" else "+"): value for name, value in drawn.items()}
     ours, exchanged = (
-        FamilySwitch.of(families[0], select_fixed_edit(families[0]), one, "x").margins for one in (drawn, exchanged)
+        FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), one, "x").margins
+        for one in (drawn, exchanged)
     )
     assert ours == {name: -value for name, value in exchanged.items()}
 
@@ -90,7 +91,7 @@ def test_exchanging_the_sides_flips_every_sign(families):
 @pytest.mark.parametrize("strange", [nan, inf, -inf])
 def test_a_score_that_is_no_number_is_unjudged_not_failed(families, strange):
     scores = values(T_o=-1.0) | {"S.o-": strange, "T.c+": strange}
-    one = FamilySwitch.of(families[0], select_fixed_edit(families[0]), scores, "x")
+    one = FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), scores, "x")
     assert one.unjudged == {"S.o": f"S.o- is {strange}", "T.c": f"T.c+ is {strange}"}
     assert (one.scores["S.o-"], one.margins["S.o"]) == (None, None)
     assert [one.holds(S, O), one.holds(S, R), one.switched(S)] == [None, True, None]
@@ -100,9 +101,9 @@ def test_a_score_that_is_no_number_is_unjudged_not_failed(families, strange):
 
 
 def test_a_row_survives_its_file(families):
-    one = FamilySwitch.of(families[0], select_fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
+    one = FamilySwitchScores.of(families[0], select_fixed_edit(families[0]), values() | {"C.c+": nan}, "runs/a")
     line = encode_json_line(one)
-    assert decode_core_value(FamilySwitch, json.loads(line)) == one
+    assert decode_core_value(FamilySwitchScores, json.loads(line)) == one
     assert b"NaN" not in line
 
 
@@ -116,7 +117,7 @@ def test_rates_by_hand(families):
         row(families[2], benchmark="a", S_o=0.5, S_c=-0.5),
         replace(row(families[3], benchmark=None), margins=dict.fromkeys(NAMES)),
     ]
-    tables = summarise_switches(rows)
+    tables = summarize_switch_rates(rows)
     assert [(table.benchmark, table.families) for table in tables] == [("a", 1), ("b", 2), ("unknown", 1), (None, 4)]
     support = tables[1].edges[S]
     assert (support.original.hits, support.counterfactual.hits, support.switched.hits, support.switched.n) == (
@@ -136,8 +137,8 @@ def test_rates_by_hand(families):
 
 def test_models_come_in_order_of_appearance(families):
     rows = [row(families[0], system) for system in ("z", "a")]
-    assert [table.system for table in summarise_switches(rows)] == ["z", "z", "a", "a"]
-    assert summarise_switches([]) == []
+    assert [table.system for table in summarize_switch_rates(rows)] == ["z", "z", "a", "a"]
+    assert summarize_switch_rates([]) == []
 
 
 PAPER = Path(__file__).parents[1] / "fixtures" / "paper"
@@ -167,13 +168,13 @@ def test_the_papers_rates_of_every_dataset_and_on_average(families):
     means = []
     for backbone in backbones:
         rows = list(paper_rows(families[0], backbone))
-        tables = {table.benchmark: table for table in summarise_switches(rows)}
+        tables = {table.benchmark: table for table in summarize_switch_rates(rows)}
         for line in printed():
             if line["backbone"] == backbone:
                 for edge in Edge:
                     rate = tables[line["dataset"]].edges[edge].switched.value
                     assert f"{100 * rate:.2f}" == f"{float(line[f'{edge.value.lower()}_switch']):.2f}"
-        result = compare_systems(rows, rng=np.random.default_rng(0), resamples=100)["backbone"]
+        result = compare_switch_rates(rows, rng=np.random.default_rng(0), resamples=100)["backbone"]
         means.append([100 * result[edge].rate.value for edge in Edge])
     # Table of directional results, SW of the backbone: nine settings of equal weight.
     assert [f"{value:.2f}" for value in np.mean(means, axis=0)] == ["98.24", "49.54", "74.64"]
@@ -195,7 +196,7 @@ def compared(family, first, second, benchmarks=None):
         for system, hits in (("one", first), ("two", second))
         for number, hit in enumerate(hits)
     ]
-    return compare_systems(rows, rng=np.random.default_rng(1), resamples=2_000)
+    return compare_switch_rates(rows, rng=np.random.default_rng(1), resamples=2_000)
 
 
 def test_a_gain_is_paired_by_family(families):
@@ -231,7 +232,7 @@ def test_exchanging_two_models_turns_the_gain_round(families):
 def test_models_must_have_met_the_same_families(families):
     rows = [row(families[0], "one"), row(families[1], "one"), row(families[0], "two")]
     with pytest.raises(UserError, match="1 of 4 pairs of family and model"):
-        compare_systems(rows, rng=np.random.default_rng(0), resamples=100)
+        compare_switch_rates(rows, rng=np.random.default_rng(0), resamples=100)
 
 
 # ---- scores ----
@@ -255,7 +256,7 @@ def run(scored, families, **settings):
     model, renderer, choice = scored
     renderer = settings.pop("renderer", renderer)
     records = [one if isinstance(one, ReadRecord) else ReadRecord(one.id, value=one) for one in families]
-    return list(score_switches(records, model, renderer, choice, **settings))
+    return list(score_family_switches(records, model, renderer, choice, **settings))
 
 
 def plain_mean(model, tokenizer, before, *parts):
@@ -384,7 +385,7 @@ def test_a_model_that_is_ill_is_not_a_model_that_fails(scored, families):
     _, renderer, choice = scored
     ill.set_attn_implementation(scored[0].config._attn_implementation)
     rows = [record.value for record in run((ill, renderer, choice), families[:2])]
-    rate = summarise_switches(rows)[-1].edges[S].switched
+    rate = summarize_switch_rates(rows)[-1].edges[S].switched
     assert (rate.value, rate.n, rate.unjudged) == (None, 0, 2)
     assert rows[0].unjudged["S.o"] == "S.o+ is nan, S.o- is nan"
 
@@ -420,12 +421,12 @@ def test_rows_written_before_sources_were_kept_can_still_be_read(families, tmp_p
     from eclose.store.records.jsonl import read_records
 
     fields = asdict(
-        FamilySwitch.of(
+        FamilySwitchScores.of(
             families[0], select_fixed_edit(families[0]), values(), "runs/a", ResponseSource("qwen", "sft", 43)
         )
     )
     assert (fields["model"], fields["method"], fields["seed"]) == ("qwen", "sft", 43)
     old = {name: value for name, value in fields.items() if name not in ("model", "method", "seed")}
     (tmp_path / "old.jsonl").write_text(json.dumps(old) + "\n")
-    (old_row,) = read_records(tmp_path / "old.jsonl", FamilySwitch)
+    (old_row,) = read_records(tmp_path / "old.jsonl", FamilySwitchScores)
     assert (old_row.system, old_row.model, old_row.method, old_row.seed) == ("runs/a", None, None, None)

@@ -17,9 +17,9 @@ from eclose.errors import RecordError, SettingError
 from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import write_records
 from eclose.training.batching import FamilyList
-from eclose.training.log import LogMeans
+from eclose.training.log import TrainingLogMeans
 from eclose.training.model_card import render_model_card
-from eclose.training.objective import Method, build_objective
+from eclose.training.objective import TrainingMethod, build_objective
 
 
 def ran(tmp_path, **settings):
@@ -170,9 +170,9 @@ def loss_of(method, value):
 
 
 def test_averages_are_means_over_families_since_last_told():
-    averages = LogMeans()
+    averages = TrainingLogMeans()
     for value in (-1.0, -2.0, 3.0):
-        averages.add_loss(loss_of(Method.E_CLOSURE, value))
+        averages.add_loss(loss_of(TrainingMethod.E_CLOSURE, value))
     means = averages.take(Alone())
     assert means["margins/S_o"] == 0.0
     assert means["gen_loss"] == 0.0
@@ -183,18 +183,18 @@ def test_averages_are_means_over_families_since_last_told():
 
 
 def test_a_margin_may_be_won_without_reaching_its_target():
-    averages = LogMeans()
-    averages.add_loss(loss_of(Method.E_CLOSURE, 0.25))
+    averages = TrainingLogMeans()
+    averages.add_loss(loss_of(TrainingMethod.E_CLOSURE, 0.25))
     means = averages.take(Alone())
     assert (means["accuracies/S_o"], means["satisfied/S_o"], means["switch/S"]) == (1, 0, 1)
 
 
 def test_a_preference_that_holds_one_way_only_is_no_switch():
-    objective = build_objective(Method.E_CLOSURE)
+    objective = build_objective(TrainingMethod.E_CLOSURE)
     names = {name for term in objective.terms for name in (term.preferred, term.dispreferred)}
     values = {name: torch.tensor(1.0 if name.endswith("o+") else 0.0) for name in names}  # C.c is a tie
     values |= {f"anchor {kind.value}": torch.tensor(-1.0) for kind in objective.anchors}
-    averages = LogMeans()
+    averages = TrainingLogMeans()
     averages.add_loss(objective.loss({**values, "S.c+": torch.tensor(-1.0), "T.c+": torch.tensor(0.1)}))
     means = averages.take(Alone())
     assert [means[f"accuracies/{edge}_o"] for edge in "STC"] == [1, 1, 1]
@@ -204,19 +204,19 @@ def test_a_preference_that_holds_one_way_only_is_no_switch():
 @pytest.mark.parametrize(
     ("method", "switches"),
     [
-        (Method.E_CLOSURE, {"S", "T", "C"}),
-        (Method.WITHOUT_SUPPORT, {"T", "C"}),
-        (Method.ONE_SIDED, set()),
-        (Method.RESPONSE_MARGIN, set()),
-        (Method.SFT, set()),
+        (TrainingMethod.E_CLOSURE, {"S", "T", "C"}),
+        (TrainingMethod.WITHOUT_SUPPORT, {"T", "C"}),
+        (TrainingMethod.ONE_SIDED, set()),
+        (TrainingMethod.RESPONSE_MARGIN, set()),
+        (TrainingMethod.SFT, set()),
     ],
 )
 def test_a_switch_is_told_where_both_directions_are_known(method, switches):
-    averages = LogMeans()
+    averages = TrainingLogMeans()
     averages.add_loss(loss_of(method, -1.0))
     means = averages.take(Alone())
     assert {name.split("/")[1] for name in means if name.startswith("switch/")} == switches
-    assert ("margin_loss" in means) == (method is not Method.SFT)
+    assert ("margin_loss" in means) == (method is not TrainingMethod.SFT)
 
 
 def test_families_in_memory_know_their_ids():

@@ -9,7 +9,7 @@ from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import parse_completion
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import encode_json_line
-from eclose.training.row_formats import EditChoice
+from eclose.training.row_formats import ExportedEdits
 from eclose.training.trl_rows import make_preference_rows, make_sft_rows
 from eclose.world.make.families import make_world_families
 
@@ -69,18 +69,18 @@ def test_the_pairs_of_the_response_margin(family):
 
 def test_names_and_weights_are_those_of_our_objective(family):
     pytest.importorskip("torch")
-    from eclose.training.objective import Method, build_objective
+    from eclose.training.objective import TrainingMethod, build_objective
 
-    ours = {term.name: term.weight for term in build_objective(Method.RESPONSE_MARGIN).terms}
+    ours = {term.name: term.weight for term in build_objective(TrainingMethod.RESPONSE_MARGIN).terms}
     assert {row.comparison: row.weight for row in make_preference_rows(family, PROMPT)} == pytest.approx(ours)
 
 
 def test_all_edits_share_the_weight_of_one(family):
-    rows = list(make_preference_rows(family, PROMPT, EditChoice.ALL))
+    rows = list(make_preference_rows(family, PROMPT, ExportedEdits.ALL))
     assert [row.comparison for row in rows] == ["Re_o", "Re_c", "Re_o", "Re_c", "Rq_o", "Rq_c"]
     assert sum(row.weight for row in rows) == pytest.approx(1)
     assert sum(row.weight for row in rows if row.comparison.startswith("Re")) == pytest.approx(2 / 3)
-    views = list(make_sft_rows(family, PROMPT, EditChoice.ALL))
+    views = list(make_sft_rows(family, PROMPT, ExportedEdits.ALL))
     assert [row.view for row in views] == ["Gold", "Evidence-CF", "Evidence-CF", "Question-CF"]
     assert sum(row.weight for row in views) == pytest.approx(1)
 

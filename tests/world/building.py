@@ -23,8 +23,8 @@ from eclose.construction.stages import (
 )
 from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family
-from eclose.models.interface import FinishReason, Reply, Usage
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.interface import FinishReason, Reply, TokenUsage
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.world.roles.constructor import register_constructor_handlers
 from eclose.world.roles.verifier import register_verifier_handlers
 from eclose.world.server.chat_requests import ChatRequest, HandlerRegistry
@@ -52,8 +52,8 @@ class InProcess:
         reply = self.registry.handler(chat_request.schema_name)(chat_request)
         self.said.append((request.schema.name, reply.content))
         if not jsonschema_rs.is_valid(dict(request.schema.schema), reply.content):
-            raise CallFailure(FailureKind.INVALID, reply.text)
-        return Reply(reply.text, FinishReason.STOP, Usage(1, 1))
+            raise CallFailure(CallFailureKind.INVALID, reply.text)
+        return Reply(reply.text, FinishReason.STOP, TokenUsage(1, 1))
 
 
 def world_model(*, defect=None, constructor_noise=0.0, verifier_noise=0.0, seed=0):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from eclose.calls.prices import USD, Price, format_amount, format_money
 from eclose.errors import Resumable, SettingError
-from eclose.models.interface import Request, Usage
+from eclose.models.interface import Request, TokenUsage
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure
-from eclose.models.token_counts import TokenCount, bound_usage, estimate_tokens
+from eclose.models.token_counts import TokenCount, bound_request_usage, estimate_token_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,14 +40,16 @@ class CostEstimate:
 
 
 def estimate_cost(
-    requests: Iterable[Request], price: Price | None, count: TokenCount = estimate_tokens
+    requests: Iterable[Request], price: Price | None, count: TokenCount = estimate_token_count
 ) -> CostEstimate:
     """Return calls, tokens and cost of requests that are each sent once."""
     calls = prompt = completion = 0
     for request in requests:
-        usage = bound_usage(request, count)
+        usage = bound_request_usage(request, count)
         calls, prompt, completion = calls + 1, prompt + usage.prompt_tokens, completion + usage.completion_tokens
-    return CostEstimate(calls, prompt, completion, None if price is None else price.cost(Usage(prompt, completion)))
+    return CostEstimate(
+        calls, prompt, completion, None if price is None else price.cost(TokenUsage(prompt, completion))
+    )
 
 
 class BudgetSpent(Resumable):

@@ -17,8 +17,8 @@ from eclose.calls.prices import Price
 from eclose.core.identity import canonical_bytes, content_hash, hash_canonical_bytes
 from eclose.errors import RecordError, Resumable, UserError
 from eclose.models.interface import CallKey, ModelWrapper, Reply, Request, identify_request
-from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
-from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
+from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
+from eclose.models.token_counts import TokenCount, bound_request_usage, bound_token_count
 from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CostCapExceededError, Ledger, LedgerReply
 from eclose.store.records.jsonl import encode_json_line, parse_dataclass
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class StoredFailure:
     """An unusable answer as it is stored in the ledger."""
 
-    kind: FailureKind
+    kind: CallFailureKind
     problem: str
     raw: str | None = None
 
@@ -128,11 +128,11 @@ class CallAccounts:
     ledger: Ledger
     price: Price | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
-    count: TokenCount = bound_tokens
+    count: TokenCount = bound_token_count
 
     def worst_cost(self, request: Request) -> int:
         """Return the worst-case cost of a request in millionths."""
-        return 0 if self.price is None else self.price.cost(bound_usage(request, self.count))
+        return 0 if self.price is None else self.price.cost(bound_request_usage(request, self.count))
 
 
 class JournalingModel(ModelWrapper):

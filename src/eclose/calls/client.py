@@ -27,7 +27,7 @@ from eclose.calls.prices import USD, find_listed_price, read_currency, read_pric
 from eclose.calls.rate_limit import Limiter, RateLimits
 from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
 from eclose.errors import SettingError
-from eclose.models.openai.endpoint import EndpointSettings, find_route, open_endpoint
+from eclose.models.openai.endpoint import EndpointLimits, find_model_route, open_endpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -99,8 +99,8 @@ async def open_connection(
     name: str, ledger: Ledger, settings: CallSettings, *, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[ModelConnection]:
     """Open the endpoint of a model by its name, and connect it."""
-    limits = EndpointSettings(deadline=settings.deadline, connections=settings.concurrency)
-    async with await open_endpoint(find_route(name, environ=environ), limits) as endpoint:
+    limits = EndpointLimits(deadline=settings.deadline, connections=settings.concurrency)
+    async with await open_endpoint(find_model_route(name, environ=environ), limits) as endpoint:
         yield await connect_model(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
 
 

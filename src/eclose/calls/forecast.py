@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclose.models.interface import Request, Usage
-from eclose.models.token_counts import TokenCount, bound_tokens, bound_usage
+from eclose.models.interface import Request, TokenUsage
+from eclose.models.token_counts import TokenCount, bound_request_usage, bound_token_count
 from eclose.protocol.structured import inline_schema_definitions
 
 if TYPE_CHECKING:
@@ -91,27 +91,27 @@ class UsageForecast:
     most_cost: int | None
 
 
-def estimate_usage(request: Request, habits: WritingHabits) -> Usage:
+def estimate_usage(request: Request, habits: WritingHabits) -> TokenUsage:
     """Return the tokens of a request and of its expected reply."""
     # Chat formats wrap every message into a role and separators, which providers bill as tokens.
     prompt = sum(habits.count(message["content"]) + habits.a_message for message in request.messages)
     if request.schema is None:
         # Without a schema only the largest length of the reply is known.
-        return Usage(prompt, request.decoding.max_tokens)
+        return TokenUsage(prompt, request.decoding.max_tokens)
     if habits.schema_read:
         prompt += habits.count(json.dumps(dict(request.schema.schema)))
     completion = _ReplyLength(habits, _parse_material(request)).count_tokens(request.schema.schema)
-    return Usage(prompt, min(round(completion), request.decoding.max_tokens))
+    return TokenUsage(prompt, min(round(completion), request.decoding.max_tokens))
 
 
 def forecast_usage(requests: Iterable[Request], price: Price | None, habits: WritingHabits) -> UsageForecast:
     """Forecast requests that are each sent once and answered at the first attempt."""
     calls = 0
-    expected, most = Usage(0, 0), Usage(0, 0)
+    expected, most = TokenUsage(0, 0), TokenUsage(0, 0)
     for request in requests:
         calls += 1
         expected = _add(expected, estimate_usage(request, habits))
-        most = _add(most, bound_usage(request, bound_tokens))
+        most = _add(most, bound_request_usage(request, bound_token_count))
     costs = (None, None) if price is None else (price.cost(expected), price.cost(most))
     return UsageForecast(
         calls,
@@ -123,8 +123,8 @@ def forecast_usage(requests: Iterable[Request], price: Price | None, habits: Wri
     )
 
 
-def _add(usage: Usage, other: Usage) -> Usage:
-    return Usage(usage.prompt_tokens + other.prompt_tokens, usage.completion_tokens + other.completion_tokens)
+def _add(usage: TokenUsage, other: TokenUsage) -> TokenUsage:
+    return TokenUsage(usage.prompt_tokens + other.prompt_tokens, usage.completion_tokens + other.completion_tokens)
 
 
 def _parse_material(request: Request) -> Mapping[str, Any]:

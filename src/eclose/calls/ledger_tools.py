@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.calls.cache import StoredAnswer
 from eclose.errors import SettingError, UserError
-from eclose.models.openai.failures import FailureKind
+from eclose.models.openai.failures import CallFailureKind
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.ledger.reader import CallPurpose, StoredCall, find_ledger_damage, list_ledger_runs, read_ledger_calls
 from eclose.store.records.jsonl import parse_dataclass
@@ -43,7 +43,7 @@ class CallView:
 
     stored: StoredCall
     state: CallState
-    kind: FailureKind | None
+    kind: CallFailureKind | None
     """Kind of failure of an unusable reply; None for a usable one."""
     problem: str | None
     text: str | None
@@ -119,7 +119,7 @@ class CallFilter:
 
     def __post_init__(self) -> None:
         """Refuse an unknown kind."""
-        kinds = [*CallState, *(kind for kind in FailureKind if kind.semantic)]
+        kinds = [*CallState, *(kind for kind in CallFailureKind if kind.semantic)]
         if self.kind is not None and self.kind not in kinds:
             raise SettingError(f"--kind {self.kind}: use one of {', '.join(kinds)}.")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
-    from eclose.models.interface import Usage
+    from eclose.models.interface import TokenUsage
 
 MILLION = 1_000_000
 USD = "USD"
@@ -50,7 +50,7 @@ class Price:
         """Return this share of the price, rounded up: 0.5 for half of it."""
         return Price(ceil(self.prompt * factor), ceil(self.completion * factor))
 
-    def cost(self, usage: Usage) -> int:
+    def cost(self, usage: TokenUsage) -> int:
         """Return the cost of a call in millionths, rounded up."""
         # Whole numbers throughout; the negated floor division rounds up.
         exact = usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion

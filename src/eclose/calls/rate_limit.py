@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from eclose.errors import SettingError
-from eclose.models.openai.failures import FailureKind
+from eclose.models.openai.failures import CallFailureKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -165,9 +165,9 @@ class Limiter:
         """Record a failure; an unusable answer of the model counts as a reply."""
         if failure.retry_after is not None:
             self._not_before = max(self._not_before, _now() + failure.retry_after)
-        if failure.kind is FailureKind.RATE_LIMIT:
+        if failure.kind is CallFailureKind.RATE_LIMIT:
             self._cut()
-        elif failure.kind in (FailureKind.TRANSIENT, FailureKind.TIMEOUT, FailureKind.CONNECTION):
+        elif failure.kind in (CallFailureKind.TRANSIENT, CallFailureKind.TIMEOUT, CallFailureKind.CONNECTION):
             # A failing server does not show that the limit is too high: no cut, but no growth either.
             self._steady_from = max(self._steady_from, _now() + self.limits.cooldown)
         elif failure.kind.semantic:

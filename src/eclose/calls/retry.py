@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from eclose.errors import Resumable, SettingError
 from eclose.models.interface import ModelWrapper
-from eclose.models.openai.failures import CallFailure, FailureKind
-from eclose.models.token_counts import bound_usage, estimate_tokens
+from eclose.models.openai.failures import CallFailure, CallFailureKind
+from eclose.models.token_counts import bound_request_usage, estimate_token_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 # More attempts would select the replies that happen to match the schema, and so bias what is measured.
 MOST_SEMANTIC_ATTEMPTS = 3
 # Failures that say something about the server; many in a row stop the run.
-_SERVICE_FAILURES = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT})
+_SERVICE_FAILURES = frozenset({CallFailureKind.CONNECTION, CallFailureKind.TIMEOUT, CallFailureKind.TRANSIENT})
 # Failures that say something about one request; the record is given up without a retry.
-_REQUEST_FAILURES = frozenset({FailureKind.PERMANENT, FailureKind.TOO_LONG})
+_REQUEST_FAILURES = frozenset({CallFailureKind.PERMANENT, CallFailureKind.TOO_LONG})
 # Failures that waiting alone resolves and that say nothing about the record: they use up none of its attempts.
-_FREE_FAILURES = frozenset({FailureKind.RATE_LIMIT, FailureKind.CONNECTION})
+_FREE_FAILURES = frozenset({CallFailureKind.RATE_LIMIT, CallFailureKind.CONNECTION})
 
 
 class ServiceDown(Resumable):
@@ -107,7 +107,7 @@ class CircuitBreaker:
         """Count a failure, and open the breaker where a limit is reached."""
         if failure.kind.semantic:
             self.record_success()  # the model answered, so the service works
-        elif failure.kind is FailureKind.DENIED:
+        elif failure.kind is CallFailureKind.DENIED:
             self.open(f"the model server refuses all requests ({failure}).")
         elif failure.kind in _REQUEST_FAILURES:
             self._count_refusal(failure)
@@ -204,7 +204,7 @@ class RetryingModel(ModelWrapper):
         rng: Random | None = None,
     ) -> None:
         super().__init__(model)
-        self.failures: Counter[FailureKind] = Counter()
+        self.failures: Counter[CallFailureKind] = Counter()
         """Number of failures of all attempts, by kind."""
         self.answered_after: Counter[int] = Counter()
         """Number of accepted requests, by semantic attempt (from 1)."""
@@ -296,7 +296,7 @@ class RetryingModel(ModelWrapper):
 
 def _count_tokens(request: Request) -> int:
     """Count tokens as providers do for rate limits: the prompt and the longest reply it allows."""
-    usage = bound_usage(request, estimate_tokens)
+    usage = bound_request_usage(request, estimate_token_count)
     return usage.prompt_tokens + usage.completion_tokens
 
 

@@ -18,9 +18,9 @@ from eclose.calls.batch.run import BatchSettings
 from eclose.calls.cache import replay_model
 from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
 from eclose.errors import SettingError
-from eclose.models.adapter_effect import refuse_idle_adapter
+from eclose.models.adapter_effect import refuse_ineffective_adapter
 from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
-from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_by_name
+from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index_models_by_name
 from eclose.store.ledger.database import WriterLock, is_database_url
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.outcome_counts import RecordCounts
@@ -276,7 +276,7 @@ async def _connect_models(
     run: ModelRun[Any], calls: CallSettings, ledger: Ledger, stack: AsyncExitStack
 ) -> dict[str, ModelConnection]:
     """Connect each different model of a run once, all within one budget."""
-    refs = index_by_name(run.model_refs)
+    refs = index_models_by_name(run.model_refs)
     # By name: a model in two roles (constructor and verifier) has one connection and one rate limit.
     senders = {name: await _open_model(ref, calls, ledger, stack) for name, ref in refs.items()}
     budget = await load_budget(ledger, calls)  # after the adapter checks, which may have spent a part of it
@@ -295,7 +295,7 @@ async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack:
         base_ref = ref.base_ref()
         base = await stack.enter_async_context(base_ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
         price = find_model_price(ref, calls)
-        await refuse_idle_adapter(*(_ProbeModel(model, ledger, calls, price) for model in (sender, base)))
+        await refuse_ineffective_adapter(*(_ProbeModel(model, ledger, calls, price) for model in (sender, base)))
     return sender
 
 

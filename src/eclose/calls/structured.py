@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.models.interface import Decoding, ReplySchema, Request
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.structured import InconsistentReplyError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def ask_structured(
         except InconsistentReplyError as error:
             kind, problem = error.kind, str(error)
         except CallFailure as failure:
-            if failure.kind is FailureKind.TOO_LONG:
+            if failure.kind is CallFailureKind.TOO_LONG:
                 # No further attempt: the same request is too long every time. Other questions on the record may fit.
                 return Answer(reason=str(failure.kind), problem=failure.problem)
             if not failure.kind.semantic:

@@ -131,10 +131,10 @@ def generate(
         find_generator_model,
         generate_responses,
     )
-    from eclose.models.adapter_recipe import find_recipes
+    from eclose.models.adapter_recipe import find_adapter_recipes
 
     # The recipe of an adapter holds the prompt it was trained with; another prompt would measure something else.
-    recipes, labels = find_recipes(adapter, adapter_recipe), SourceLabels(backbone, method, training_seed)
+    recipes, labels = find_adapter_recipes(adapter, adapter_recipe), SourceLabels(backbone, method, training_seed)
     generator = find_generator_model(
         model,
         adapter=adapter,

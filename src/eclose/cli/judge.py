@@ -187,12 +187,12 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
 
 async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
     from eclose.judging.run import forecast_judging
-    from eclose.models.resolve import resolve_model
+    from eclose.models.resolve import resolve_model_ref
     from eclose.world.server.forecast_habits import register_world_writing_habits
 
     # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
     register_world_writing_habits()
-    model = await resolve_model(model, calls.deadline)
+    model = await resolve_model_ref(model, calls.deadline)
     print_line(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eclose.stats.rates import Rate
     from eclose.store.records.outcome_counts import RecordCounts
     from eclose.store.runs.step import PipelineStep
-    from eclose.training.switch_test import EdgeRates, FamilySwitch, SwitchContrast, SwitchRates
+    from eclose.training.switch_test import EdgeSwitchRates, FamilySwitchScores, SwitchContrast, SwitchRates
 
 FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""
@@ -85,7 +85,7 @@ def _datasets(tables: Sequence[SwitchRates]) -> int:
     return len({table.benchmark for table in tables if table.benchmark is not None})
 
 
-def _three(edge: EdgeRates) -> tuple[Rate, Rate, Rate]:
+def _three(edge: EdgeSwitchRates) -> tuple[Rate, Rate, Rate]:
     return edge.original, edge.counterfactual, edge.switched
 
 
@@ -123,7 +123,7 @@ def _points(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
-def print_unscored_family(rows: Sequence[FamilySwitch]) -> None:
+def print_unscored_family(rows: Sequence[FamilySwitchScores]) -> None:
     """Print the first family whose scores are not finite: a fault of the model, not of the family."""
     unjudged = [row for row in rows if row.unjudged]
     if unjudged:

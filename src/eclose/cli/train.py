@@ -59,10 +59,10 @@ def train(
         # Settings are not known here, so what follows one might be its value or the families.
         raise SettingError(f"{families}: settings come after the families. Write eclose train FAMILIES {families} ...")
     from eclose.training.api import train as train_families
-    from eclose.training.recipe import parse_flags
+    from eclose.training.recipe import parse_recipe_flags
 
     # A seed of None is left out, so that a recipe's seed is used; a flag takes precedence over the recipe.
-    settings = {**parse_flags(context.args), **({} if seed is None else {"seed": seed})}
+    settings = {**parse_recipe_flags(context.args), **({} if seed is None else {"seed": seed})}
     _print_result(train_families(families, out=out, recipe=recipe, development=development, **settings))
 
 

@@ -18,7 +18,7 @@ from eclose.construction.funnel import count_processed_sources
 from eclose.construction.settings import ConstructionStage
 from eclose.construction.split import dataset_of_benchmark
 from eclose.errors import SettingError
-from eclose.models.interface import Usage
+from eclose.models.interface import TokenUsage
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import (
     REPLY_SCHEMAS,
@@ -202,15 +202,17 @@ def _calls(settings: ConstructSettings) -> Iterator[_Call]:
         reach *= YIELDS[stage]
 
 
-def _usage(call: _Call, count: int, material: int) -> Usage:
+def _usage(call: _Call, count: int, material: int) -> TokenUsage:
     without_trace = call.role in (ConstructionRole.SCREEN_SEED, ConstructionRole.CONSTRUCT_TARGET)
     instructions = estimate_expected_tokens(render_role_instructions(call.role))
     schema = estimate_expected_tokens(json.dumps(REPLY_SCHEMAS[call.role]))
     fixed = instructions + schema + (0 if without_trace else _TRACE_TOKENS)
     # Instructions and schema are sent with every call; ``material`` is the sum over all sources, each sent once per
     # call.
-    return Usage(round(call.rate * (count * fixed + material)), round(call.rate * count * _REPLY_TOKENS[call.role]))
+    return TokenUsage(
+        round(call.rate * (count * fixed + material)), round(call.rate * count * _REPLY_TOKENS[call.role])
+    )
 
 
-def _cost(price: Price | None, usage: Usage) -> int | None:
+def _cost(price: Price | None, usage: TokenUsage) -> int | None:
     return None if price is None else price.cost(usage)

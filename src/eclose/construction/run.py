@@ -36,7 +36,7 @@ from eclose.core.family import Family
 from eclose.core.instance import Instance
 from eclose.core.model_family import same_model_family
 from eclose.errors import SettingError, UserError
-from eclose.models.resolve import ModelRef, find_model, resolve_model
+from eclose.models.resolve import ModelRef, find_model_ref, resolve_model_ref
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.records.sorted_spool import SortedSpool
@@ -114,9 +114,9 @@ async def resolve_construction_models(
     deadline: float = 120.0,
 ) -> ConstructionModels:
     """Resolve the models of a run; the verifier also makes the second check unless a reverifier is named."""
-    first = await resolve_model(verifier, deadline)
-    second = first if reverifier is None else await resolve_model(reverifier, deadline)
-    return ConstructionModels(await resolve_model(constructor, deadline), first, second)
+    first = await resolve_model_ref(verifier, deadline)
+    second = first if reverifier is None else await resolve_model_ref(reverifier, deadline)
+    return ConstructionModels(await resolve_model_ref(constructor, deadline), first, second)
 
 
 async def construct_families(
@@ -158,7 +158,7 @@ async def build_construction_run(
     limit: int | None = None,
 ) -> ConstructionRun:
     """Prepare a run from values that can be sent to another machine: names of constructor, verifier and reverifier."""
-    references = [None if name is None else find_model(name, base_url=base_url) for name in names]
+    references = [None if name is None else find_model_ref(name, base_url=base_url) for name in names]
     constructor, verifier, reverifier = references
     assert constructor is not None
     assert verifier is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import content_hash
-from eclose.models.token_counts import estimate_tokens
+from eclose.models.token_counts import estimate_token_count
 from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 from eclose.store.runs.manifest import hash_files
@@ -53,8 +53,8 @@ class PathTokenCounter:
 def make_estimating_counter() -> PathTokenCounter:
     """Return a counter that estimates tokens from characters."""
     return PathTokenCounter(
-        lambda messages: sum(estimate_tokens(message["content"]) + _MESSAGE_TOKENS for message in messages),
-        lambda text: estimate_tokens(text) + 1,
+        lambda messages: sum(estimate_token_count(message["content"]) + _MESSAGE_TOKENS for message in messages),
+        lambda text: estimate_token_count(text) + 1,
     )
 
 

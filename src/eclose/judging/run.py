@@ -23,7 +23,7 @@ from eclose.judged_cases import QUESTION_REMEDY
 from eclose.judging.find_inputs import RunInputs
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model
+from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
 from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan_records
 from eclose.store.records.seen_ids import SeenIds
@@ -97,7 +97,7 @@ async def judge_responses(
 ) -> RunResult:
     """Judge every response of a run with a model, and write ``judgments.jsonl`` into a folder."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    judge = await resolve_model(model, calls.deadline)
+    judge = await resolve_model_ref(model, calls.deadline)
     if settings.effort is not None and isinstance(judge, LocalModelRef):
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
     identity = {**judge.identity, **settings.identity}

@@ -14,7 +14,7 @@ from eclose.calls.structured import ask_structured, build_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, QuestionScreening
 from eclose.judging.settings import JudgeSettings
-from eclose.models.resolve import ModelRef, resolve_model
+from eclose.models.resolve import ModelRef, resolve_model_ref
 from eclose.protocol.disclosure import disclose_for_eligibility
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
 from eclose.protocol.structured import InconsistentReplyError
@@ -73,7 +73,7 @@ async def screen_questions(
 ) -> RunResult:
     """Ask a model whether each question is eligible, and write ``screening.jsonl`` into a folder."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    judge = await resolve_model(model, calls.deadline)
+    judge = await resolve_model_ref(model, calls.deadline)
     layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
     decoding = {"attempts": settings.attempts, **settings.decoding.plain}
     guideline = judge_guideline_hash(JudgeQuestion.ELIGIBILITY)

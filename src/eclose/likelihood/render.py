@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
 from eclose.likelihood.spans import ResponseSegment, TokenPart, TokenPath
-from eclose.models.load_weights import ReplyTurn, read_reply_turn, render_conversation
+from eclose.models.load_weights import ReplyTurnMarkers, read_turn_markers, render_conversation
 from eclose.protocol.response_prompt import ANSWER_MARKER, ResponsePrompt
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class TokenPathRenderer:
 
     def __post_init__(self) -> None:
         """Read from the template how a turn opens and ends; refuse a tokenizer without offsets."""
-        self._turn: ReplyTurn = read_reply_turn(self.tokenizer)
+        self._turn: ReplyTurnMarkers = read_turn_markers(self.tokenizer)
         self._before: tuple[int, ...] = tuple(self._encode(self._turn.before)["input_ids"])
         if not self.tokenizer.is_fast:
             raise UserError(

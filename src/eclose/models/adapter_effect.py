@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, Request
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.response_prompt import ResponsePrompt, load_demonstrations
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 # Enough tokens to show a difference; the three probes are paid for like any other call.
 PROBE_TOKENS = 16
-_UNABLE = frozenset({FailureKind.INVALID, FailureKind.PERMANENT})
+_UNABLE = frozenset({CallFailureKind.INVALID, CallFailureKind.PERMANENT})
 """Failures of servers that cannot report log-probabilities."""
 
 
-async def refuse_idle_adapter(adapted: ChatModel, base: ChatModel) -> None:
+async def refuse_ineffective_adapter(adapted: ChatModel, base: ChatModel) -> None:
     """Raise unless the adapter differs from its base more than the base differs from itself. Sends three new calls."""
     # The base is asked first and last: prefix caches and batching move a server's own log-probabilities a little,
     # and that difference is the noise an adapter has to exceed.
@@ -67,6 +67,6 @@ async def _reply(model: ChatModel, top_logprobs: int | None) -> Reply:
         return await model.complete(request)
     except CallFailure as failure:
         # A reply cut off at PROBE_TOKENS is the expected outcome.
-        if failure.kind is FailureKind.LENGTH and failure.reply is not None:
+        if failure.kind is CallFailureKind.LENGTH and failure.reply is not None:
             return failure.reply
         raise

@@ -33,7 +33,7 @@ def read_adapter_recipe(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def find_recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[str, Any]]:
+def find_adapter_recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[str, Any]]:
     """Return the recipe of an adapter by the path it was read from; empty without an adapter.
 
     Args:
@@ -56,7 +56,7 @@ def find_recipes(adapter: Path | None, recipe: Path | None) -> dict[str, dict[st
     return {str(recipe): content}
 
 
-def agree_on_setting(
+def agree_on_recipe_setting(
     name: str,
     flag: Any,
     recipes: Mapping[str, Mapping[str, Any]],

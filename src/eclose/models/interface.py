@@ -102,7 +102,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """Tokens of a prompt and of its reply."""
 
     prompt_tokens: int
@@ -124,7 +124,7 @@ class Reply:
 
     text: str
     finish: FinishReason
-    usage: Usage
+    usage: TokenUsage
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
@@ -171,7 +171,7 @@ class ModelWrapper:
         return self._model.name
 
 
-class BatchModel(Protocol):
+class LocalBatchModel(Protocol):
     """A model in this process that answers a batch of requests in one call."""
 
     @property

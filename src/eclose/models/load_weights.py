@@ -42,7 +42,7 @@ def backbone_name(weights: str) -> str:
     return path.resolve().name if path.is_absolute() or path.exists() else weights
 
 
-def adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> ResponseSource:
+def adapter_response_source(backbone: str, recipe: Mapping[str, Any], name: str) -> ResponseSource:
     """Return the source of an adapter's responses.
 
     Args:
@@ -111,7 +111,7 @@ def _render(tokenizer: Any, messages: Sequence[PromptMessage], *, opened: bool =
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyTurn:
+class ReplyTurnMarkers:
     """The text that a chat template writes around a reply."""
 
     before: str
@@ -127,7 +127,7 @@ _WORD = "Question"
 _REPLY = "Reply"
 
 
-def read_reply_turn(tokenizer: Any) -> ReplyTurn:
+def read_turn_markers(tokenizer: Any) -> ReplyTurnMarkers:
     """Return the text around a reply, from the chat template; the tokenizer's end token where the template has none."""
     user, reply = PromptMessage(role="user", content=_WORD), PromptMessage(role="assistant", content=_REPLY)
     prompt = _render(tokenizer, [user])
@@ -147,7 +147,7 @@ def read_reply_turn(tokenizer: Any) -> ReplyTurn:
         raise UserError(
             f"{tokenizer.name_or_path}: neither chat template nor tokenizer ends a turn. Choose another model."
         )
-    return ReplyTurn(before, opening if opening.isspace() else "", end, token)
+    return ReplyTurnMarkers(before, opening if opening.isspace() else "", end, token)
 
 
 def _turn_tokens(tokenizer: Any) -> set[str]:
@@ -156,7 +156,7 @@ def _turn_tokens(tokenizer: Any) -> set[str]:
     return {token for token in added | set(tokenizer.all_special_tokens) if token.strip()}
 
 
-def load_model(
+def load_causal_model(
     name: str, *, revision: str | None = None, dtype: str = "auto", attention: str = "sdpa", device: str | None = None
 ) -> Any:
     """Load a causal language model in unquantised weights, for training or for an adapter."""
@@ -170,7 +170,7 @@ def load_model(
         )  # without it Transformers marks the model as not trainable
     else:
         settings["use_safetensors"] = True
-        config = load_config(name, revision)
+        config = load_model_config(name, revision)
         settings |= _plain_weights(config)
         if dtype == "auto" and _runs_on_cpu(device):
             settings["dtype"] = _fastest_dtype(config)
@@ -219,7 +219,7 @@ def _product_seconds(dtype: Any, width: int) -> float:
     return min(seconds[1:])
 
 
-def load_config(name: str, revision: str | None = None) -> Any:
+def load_model_config(name: str, revision: str | None = None) -> Any:
     """Load the configuration of a model."""
     from transformers import AutoConfig  # noqa: PLC0415
 
@@ -239,7 +239,7 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     """Return the model with an adapter; raise where the adapter changes no prediction, unless it is ``trainable``."""
     from peft import PeftModel  # noqa: PLC0415
 
-    require_adapter(folder)
+    require_adapter_weights(folder)
     before = probe_logits(model)
     try:
         adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
@@ -252,7 +252,7 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     return adapted
 
 
-def require_adapter(folder: str | Path) -> None:
+def require_adapter_weights(folder: str | Path) -> None:
     """Raise unless the folder has adapter weights in safetensors."""
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
         raise UserError(f"{folder}: holds no {ADAPTER_WEIGHTS}. Give the folder of an adapter or a checkpoint.")

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eclose.core.identity import content_hash
 from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
-from eclose.models.load_weights import ADAPTER_WEIGHTS, adapter_source, backbone_name, require_adapter
+from eclose.models.load_weights import ADAPTER_WEIGHTS, adapter_response_source, backbone_name, require_adapter_weights
 from eclose.models.local.microbatch import open_microbatch
 from eclose.models.openai.endpoint import (
     SERVICES,
     Endpoint,
-    EndpointSettings,
-    Route,
+    EndpointLimits,
+    ModelRoute,
     ServerAddress,
-    find_route,
+    find_model_route,
     open_endpoint,
 )
 from eclose.store.runs.manifest import hash_file, hash_files
@@ -31,7 +31,7 @@ from eclose.store.runs.manifest import hash_file, hash_files
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from eclose.models.interface import BatchModel, ChatModel
+    from eclose.models.interface import ChatModel, LocalBatchModel
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
 _ENGINES = (TRANSFORMERS, VLLM)
@@ -73,7 +73,7 @@ class ModelRef(Protocol):
 class ServedModelRef:
     """A model behind HTTP."""
 
-    route: Route
+    route: ModelRoute
     base: str | None = None
     """Name of the base model on the same server, where the model is an adapter; else None."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class ServedModelRef:
         if self.base is None and not self.recipe:
             return ResponseSource(backbone_name(self.route.model) if self._is_own_server else self.name)
         backbone = self.recipe.get("model") or self.base or self.route.model
-        return adapter_source(backbone_name(str(backbone)), self.recipe, self.route.model)
+        return adapter_response_source(backbone_name(str(backbone)), self.recipe, self.route.model)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class ServedModelRef:
         """Return the reference with a model name; ask the server for the name where it is empty."""
         if self.route.model:
             return self
-        async with await open_endpoint(self.route, EndpointSettings(deadline=deadline)) as endpoint:
+        async with await open_endpoint(self.route, EndpointLimits(deadline=deadline)) as endpoint:
             return replace(self, route=replace(self.route, model=endpoint.name.partition("/")[2]))
 
     def base_ref(self) -> ServedModelRef:
@@ -126,7 +126,7 @@ class ServedModelRef:
     @asynccontextmanager
     async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
         """Open the bare model: no retries, no cache, no budget."""
-        async with Endpoint(self.route, EndpointSettings(deadline=deadline, connections=concurrency)) as endpoint:
+        async with Endpoint(self.route, EndpointLimits(deadline=deadline, connections=concurrency)) as endpoint:
             yield endpoint
 
 
@@ -170,7 +170,7 @@ class LocalModelRef:
             return self.known_source
         if self.adapter is None:
             return ResponseSource(self._base)
-        return adapter_source(self._base, self.recipe, self.adapter.name)
+        return adapter_response_source(self._base, self.recipe, self.adapter.name)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -193,12 +193,12 @@ class LocalModelRef:
         async with open_microbatch(self._load(), name=self.name, batch_size=concurrency) as model:
             yield model
 
-    def _load(self) -> BatchModel:
+    def _load(self) -> LocalBatchModel:
         if self.engine == VLLM:
-            from eclose.models.local.vllm_model import VllmModel, adapter_rank  # noqa: PLC0415 - heavy
+            from eclose.models.local.vllm_model import VllmModel, read_adapter_rank  # noqa: PLC0415 - heavy
 
             # vLLM reserves memory for the largest adapter rank when the engine starts.
-            rank = 16 if self.adapter is None else adapter_rank(self.adapter)
+            rank = 16 if self.adapter is None else read_adapter_rank(self.adapter)
             limit = {} if self.context is None else {"context": self.context}
             engine = VllmModel.load(self.weights, revision=self.revision, rank=rank, dtype=self.dtype, **limit)
             return engine if self.adapter is None else engine.with_adapter(self.adapter)
@@ -209,7 +209,7 @@ class LocalModelRef:
         return model if self.adapter is None else model.with_adapter(self.adapter)
 
 
-def find_model(
+def find_model_ref(
     name: str,
     *,
     base_url: str | ServerAddress | None = None,
@@ -242,14 +242,14 @@ def find_model(
                 f"--adapter: {name} is served, and adapters are loaded by their server. Name the adapter as the model, "
                 "and the model it is on with --base-model."
             )
-        route = find_route(name, base_url=base_url, environ=environ, keyless=keyless)
+        route = find_model_route(name, base_url=base_url, environ=environ, keyless=keyless)
         return ServedModelRef(route, base_model, recipe or {}, source)
     if base_model is not None:
         raise SettingError(
             f"--base-model: is for a served adapter, and {name} is loaded here. Give --adapter a folder."
         )
     if adapter is not None:
-        require_adapter(adapter)
+        require_adapter_weights(adapter)
     recipe = recipe or {}
     # The recipe's commit belongs to its own repository, so it applies only where the same weights are named.
     if revision is None and recipe.get("model") == weights:
@@ -257,13 +257,13 @@ def find_model(
     return LocalModelRef(engine, weights, adapter, recipe, dtype, revision, _hash_weights(weights), source)
 
 
-async def resolve_model(model: ModelRef | str, deadline: float) -> ModelRef:
+async def resolve_model_ref(model: ModelRef | str, deadline: float) -> ModelRef:
     """Return a reference with a model name; ask the server for its only model where a base URL alone is given."""
-    ref = find_model(model) if isinstance(model, str) else model
+    ref = find_model_ref(model) if isinstance(model, str) else model
     return await ref.with_model_name(deadline) if isinstance(ref, ServedModelRef) else ref
 
 
-def index_by_name(models: Iterable[ModelRef]) -> dict[str, ModelRef]:
+def index_models_by_name(models: Iterable[ModelRef]) -> dict[str, ModelRef]:
     """Return each model once, by name; raise where two models share a name, because replies are cached by it."""
     models_by_name: dict[str, ModelRef] = {}
     for model in models:

@@ -37,7 +37,7 @@ _SLACK_SHARE, _SLACK_TOKENS = 0.05, 32
 """Distance from the limit, as a share and in tokens, at which an estimate replaces tokenizing."""
 
 
-class Admission(NamedTuple):
+class FamilyAdmission(NamedTuple):
     """Families of a file that can be trained on, the counts, and the records left out with their reasons."""
 
     families: IndexedFile[Family]
@@ -52,7 +52,7 @@ def admit_families(
     *,
     record: Path | None = None,
     file_hash: str | None = None,
-) -> Admission:
+) -> FamilyAdmission:
     """Admit the families of a file that pass every gate and fit into the renderer's length.
 
     Args:
@@ -78,7 +78,7 @@ def admit_families(
     return admission
 
 
-def _decide(path: Path, renderer: TokenPathRenderer, tick: Callable[[], None]) -> Admission:
+def _decide(path: Path, renderer: TokenPathRenderer, tick: Callable[[], None]) -> FamilyAdmission:
     estimate = _LengthEstimate(renderer)
 
     def find_reason(family: Family) -> str | None:
@@ -87,7 +87,7 @@ def _decide(path: Path, renderer: TokenPathRenderer, tick: Callable[[], None]) -
             return reason
         return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG
 
-    return Admission(*index_jsonl_file(path, Family, find_reason))
+    return FamilyAdmission(*index_jsonl_file(path, Family, find_reason))
 
 
 def _fits(family: Family, renderer: TokenPathRenderer) -> bool:
@@ -159,7 +159,7 @@ def _key(file_hash: str, renderer: TokenPathRenderer) -> str:
     return content_hash([file_hash, vocabulary, prompt, renderer.max_length, eclose.__version__])
 
 
-def _read(record: Path, key: str | None, path: Path) -> Admission | None:
+def _read(record: Path, key: str | None, path: Path) -> FamilyAdmission | None:
     """Return the recorded decision; None where there is none, or it was made for something else."""
     try:
         decision: dict[str, Any] = json.loads(record.read_text("utf-8"))
@@ -171,7 +171,7 @@ def _read(record: Path, key: str | None, path: Path) -> Admission | None:
     counts = decision["counts"]
     tally = RecordCounter(counts["received"], counts["accepted"], *(Counter(counts[name]) for name in _REASONS))
     index = IndexedFile.from_rows(path, Family, decision["families"])
-    return Admission(index, tally, [_left_out(row) for row in decision["left_out"]])
+    return FamilyAdmission(index, tally, [_left_out(row) for row in decision["left_out"]])
 
 
 _REASONS = ("rejected", "quarantined", "repaired")
@@ -183,7 +183,7 @@ def _left_out(row: dict[str, str]) -> ReadRecord[Family]:
     return ReadRecord(row["where"], error=RecordError(row["error"]), error_kind=row["error_kind"])
 
 
-def _write(record: Path, key: str | None, admission: Admission) -> None:
+def _write(record: Path, key: str | None, admission: FamilyAdmission) -> None:
     counts = admission.tally.counts()
     rows = [
         {"where": row.where, "rejected": row.rejected}

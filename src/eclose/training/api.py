@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from eclose.core.dependency_edges import Edge
 from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
-from eclose.models.adapter_recipe import agree_on_setting, read_adapter_recipe, same_weights
+from eclose.models.adapter_recipe import agree_on_recipe_setting, read_adapter_recipe, same_weights
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_regular_file
@@ -20,13 +20,13 @@ from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
 from eclose.store.runs.step import PipelineStep
 from eclose.training.switch_test import (
     BACKBONE,
-    FamilySwitch,
+    FamilySwitchScores,
     SwitchContrast,
     SwitchRates,
-    compare_systems,
-    default_device,
-    score_switches,
-    summarise_switches,
+    compare_switch_rates,
+    default_torch_device,
+    score_family_switches,
+    summarize_switch_rates,
 )
 
 if TYPE_CHECKING:
@@ -143,15 +143,15 @@ def select(
     Raises:
         UserError: The folder holds no finished run, or there is no family.
     """
-    from eclose.training.select import SelectionSettings, read_origin, select_checkpoint  # noqa: PLC0415 - imports torch
+    from eclose.training.select import CheckpointSelectionSettings, read_training_origin, select_checkpoint  # noqa: PLC0415 - imports torch
 
     folder = Path(run)
-    origin = read_origin(folder, model)
+    origin = read_training_origin(folder, model)
     values = read_families(Path(families))[0] if isinstance(families, str | Path) else list(families)
     return select_checkpoint(
         folder,
         values,
-        SelectionSettings(origin, engine, max_new_tokens),
+        CheckpointSelectionSettings(origin, engine, max_new_tokens),
         lambda: _load(origin, engine, folder, batch_tokens, on_replies),
         force=force,
         on_checkpoint=on_checkpoint,
@@ -163,11 +163,11 @@ def _load(
 ) -> AdaptableModel:
     """Load the base model once; checkpoints are put on it as adapters."""
     if engine == "vllm":
-        from eclose.models.local.vllm_model import VllmModel, adapter_rank  # noqa: PLC0415 - an extra
+        from eclose.models.local.vllm_model import VllmModel, read_adapter_rank  # noqa: PLC0415 - an extra
         from eclose.training.checkpoints import find_checkpoints  # noqa: PLC0415
 
         # vLLM reserves memory for the largest rank when it starts, and all checkpoints run on one engine.
-        rank = max(adapter_rank(checkpoint.folder) for checkpoint in find_checkpoints(run)[0])
+        rank = max(read_adapter_rank(checkpoint.folder) for checkpoint in find_checkpoints(run)[0])
         return VllmModel.load(origin.model, revision=origin.revision, dtype=origin.dtype, rank=rank)
     require_torch("generating")
     from eclose.models.local.transformers_model import TransformersModel  # noqa: PLC0415 - imports torch
@@ -218,7 +218,7 @@ class SwitchResult:
         again: Whether the step had been finished before this call.
     """
 
-    rows: list[FamilySwitch]
+    rows: list[FamilySwitchScores]
     counts: RecordCounts
     rates: Sequence[SwitchRates]
     contrasts: Mapping[str, Mapping[Edge, SwitchContrast]]
@@ -275,11 +275,11 @@ def switch_test(
     rows, counts, again = _collect(path, records) if out is None else _write(step, records, force=force)
     if not counts.received:
         raise UserError(f"{path}: holds no family. Check that this is the file you meant.")
-    compared = compare_systems(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
+    compared = compare_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
     return SwitchResult(
         rows,
         counts,
-        summarise_switches(rows),
+        summarize_switch_rates(rows),
         compared,
         identity | {"resamples": resamples, "seed": seed},
         None if out is None else step,
@@ -300,31 +300,33 @@ class _Systems:
     @classmethod
     def of(cls, settings: SwitchSettings) -> _Systems:
         """Take settings first, then the adapters' recipes; raise where two of them differ."""
-        from eclose.models.load_weights import require_adapter  # noqa: PLC0415
+        from eclose.models.load_weights import require_adapter_weights  # noqa: PLC0415
 
         for folder in settings.adapters:
-            require_adapter(folder)
+            require_adapter_weights(folder)
         if len({folder.resolve() for folder in settings.adapters}) < len(settings.adapters):
             raise SettingError("--adapter: the same folder is given twice. Give each once.")
         folders = {folder: read_adapter_recipe(folder) for folder in settings.adapters}
         recipes = {str(folder): recipe for folder, recipe in folders.items()}
-        name = agree_on_setting("model", settings.model, recipes, same=same_weights)
+        name = agree_on_recipe_setting("model", settings.model, recipes, same=same_weights)
         if name is None:
             raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
-        count = agree_on_setting("demonstrations", settings.demonstrations, recipes)
-        order = agree_on_setting("order", settings.order.value if settings.order else None, recipes)
+        count = agree_on_recipe_setting("demonstrations", settings.demonstrations, recipes)
+        order = agree_on_recipe_setting("order", settings.order.value if settings.order else None, recipes)
         prompt = ResponsePrompt(2 if count is None else count, PromptOrder(order or PromptOrder.EVIDENCE_FIRST))
         # A revision has no flag here: it belongs to the weights that the recipes name.
-        revision = agree_on_setting("revision", None, recipes)
+        revision = agree_on_recipe_setting("revision", None, recipes)
         return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
 
     @property
     def sources(self) -> dict[str, ResponseSource]:
         """Backbone, method and seed of each system, in order."""
-        from eclose.models.load_weights import adapter_source, backbone_name  # noqa: PLC0415
+        from eclose.models.load_weights import adapter_response_source, backbone_name  # noqa: PLC0415
 
         name = backbone_name(self.model)
-        adapters = {str(path): adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()}
+        adapters = {
+            str(path): adapter_response_source(name, recipe, path.name) for path, recipe in self.recipes.items()
+        }
         return ({BACKBONE: ResponseSource(name)} if self.backbone else {}) | adapters
 
     @property
@@ -341,16 +343,18 @@ class _Systems:
 
 
 def _write(
-    step: PipelineStep, records: Iterator[ReadRecord[FamilySwitch]], *, force: bool
-) -> tuple[list[FamilySwitch], RecordCounts, bool]:
+    step: PipelineStep, records: Iterator[ReadRecord[FamilySwitchScores]], *, force: bool
+) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
     """Write the rows and read them back; read them alone where the same step was finished before."""
     # The records are a generator: for a finished step it is never started, and no model is loaded.
     manifest = step.claim(force=force)
     counts = manifest.counts if manifest else step.write(records)
-    return list(read_records(step.out, FamilySwitch)), counts, manifest is not None
+    return list(read_records(step.out, FamilySwitchScores)), counts, manifest is not None
 
 
-def _collect(path: Path, records: Iterator[ReadRecord[FamilySwitch]]) -> tuple[list[FamilySwitch], RecordCounts, bool]:
+def _collect(
+    path: Path, records: Iterator[ReadRecord[FamilySwitchScores]]
+) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
     """Collect the rows in memory."""
     require_regular_file(path)
     counter, rows = RecordCounter(), []
@@ -367,23 +371,23 @@ def _score(
     settings: SwitchSettings,
     notify: Callable[[str], None],
     wrap: Callable[[Iterable[ReadRecord[Family]], str], Iterable[ReadRecord[Family]]],
-) -> Iterator[ReadRecord[FamilySwitch]]:
+) -> Iterator[ReadRecord[FamilySwitchScores]]:
     """Score every family under every model."""
     require_torch("scoring")
     from eclose.likelihood.exactness_check import choose_scoring_strategy  # noqa: PLC0415 - imports torch
     from eclose.likelihood.render import TokenPathRenderer  # noqa: PLC0415
-    from eclose.models.load_weights import load_adapter, load_model, load_tokenizer  # noqa: PLC0415
+    from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer  # noqa: PLC0415
 
     tokenizer = load_tokenizer(systems.model, systems.revision)
-    device = settings.device or default_device()
-    base = load_model(systems.model, revision=systems.revision, dtype=settings.dtype, device=device)
+    device = settings.device or default_torch_device()
+    base = load_causal_model(systems.model, revision=systems.revision, dtype=settings.dtype, device=device)
     # Nothing is trained, so the check need not compare gradients.
     choice = choose_scoring_strategy(base.requires_grad_(False))
     if choice.message:
         notify(choice.message)
     for system, source in systems.sources.items():
         model = base if system == BACKBONE else load_adapter(base, system)
-        yield from score_switches(
+        yield from score_family_switches(
             wrap(scan_families(path), f"{system}: {path.name}"),
             model,
             TokenPathRenderer(tokenizer, systems.prompt, settings.max_length),

@@ -21,7 +21,7 @@ from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import ScoringStrategy, pack_family_forests
 from eclose.likelihood.spans import ScoredTokens, SpanScore
-from eclose.training.objective import Objective
+from eclose.training.objective import TrainingObjective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,13 +85,13 @@ class UpdateSampler(Sampler[list[FamilyDraw]]):
     def __iter__(self) -> Iterator[list[FamilyDraw]]:
         """Yield a list of draws per update."""
         # Every process computes the same order and takes its share; no communication is needed.
-        order = order_families(self.ids, self.seed, self.epoch)
+        order = order_epoch_families(self.ids, self.seed, self.epoch)
         for start in range(0, len(order), self.size):
             update = order[start : start + self.size]
-            yield share_update(update, self.epoch, self.rank, self.world)
+            yield take_process_share(update, self.epoch, self.rank, self.world)
 
 
-def order_families(ids: Sequence[str], seed: int, epoch: int) -> list[int]:
+def order_epoch_families(ids: Sequence[str], seed: int, epoch: int) -> list[int]:
     """Return the indices of all families in the order of an epoch: by a hash of seed, epoch and id."""
     # A test pins this order: with another one, a resumed run would train on other updates than it began with.
     start = hashlib.sha256(f"order/{seed}/{epoch}/".encode())
@@ -104,7 +104,7 @@ def order_families(ids: Sequence[str], seed: int, epoch: int) -> list[int]:
     return order
 
 
-def share_update(update: Sequence[int], epoch: int | None, rank: int, world: int) -> list[FamilyDraw]:
+def take_process_share(update: Sequence[int], epoch: int | None, rank: int, world: int) -> list[FamilyDraw]:
     """Return a process's share of an update; a family of weight zero where no family is left for the process.
 
     Processes synchronise in every backward pass, so each of them needs one.
@@ -116,7 +116,7 @@ def share_update(update: Sequence[int], epoch: int | None, rank: int, world: int
 
 
 @dataclass(frozen=True)
-class Forest:
+class FamilyForest:
     """Families scored in one forward pass."""
 
     scores: tuple[SpanScore, ...]
@@ -137,13 +137,13 @@ class Forest:
         """Number of tokens with a sequence per score."""
         return sum(score.positions[-1] + 1 for score in self.scores)
 
-    def without_weight(self) -> Forest:
+    def without_weight(self) -> FamilyForest:
         """Return the same forest with all weights zero."""
-        return Forest(self.scores, self.bounds, (0.0,) * len(self.weights), self.tree)
+        return FamilyForest(self.scores, self.bounds, (0.0,) * len(self.weights), self.tree)
 
 
 @dataclass(frozen=True)
-class ForestBuilder:
+class ForestDataset:
     """Dataset of a loader that renders drawn families and groups them into forests.
 
     It runs in the loader's workers, so that the model does not wait for the tokenizer.
@@ -151,7 +151,7 @@ class ForestBuilder:
 
     families: FamilyDataset
     renderer: TokenPathRenderer
-    objective: Objective
+    objective: TrainingObjective
     tokens: ScoredTokens
     strategy: ScoringStrategy
     budget: int
@@ -168,7 +168,7 @@ class ForestBuilder:
         """Return the number of families."""
         return len(self.families)
 
-    def build_forests(self, drawn: Sequence[tuple[FamilyDraw, list[SpanScore]]]) -> list[Forest]:
+    def build_forests(self, drawn: Sequence[tuple[FamilyDraw, list[SpanScore]]]) -> list[FamilyForest]:
         """Group drawn families into as few forests as the budget of tokens allows; without a tree, one per family."""
         families = [scores for _, scores in drawn]
         # Without a tree families share no tokens, so a common forward pass would save nothing.
@@ -181,8 +181,8 @@ class ForestBuilder:
             for group in groups
         ]
 
-    def _forest(self, families: Sequence[list[SpanScore]], weights: Sequence[float]) -> Forest:
+    def _forest(self, families: Sequence[list[SpanScore]], weights: Sequence[float]) -> FamilyForest:
         scores = tuple(score for family in families for score in family)
         bounds = tuple(pairwise(accumulate(map(len, families), initial=0)))
         tree = ScoredTree.of(scores) if self.strategy is ScoringStrategy.TREE else None
-        return Forest(scores, bounds, tuple(weights), tree)
+        return FamilyForest(scores, bounds, tuple(weights), tree)

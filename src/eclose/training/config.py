@@ -13,7 +13,7 @@ from eclose.errors import SettingError
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder
-from eclose.training.objective import Hinge, Method
+from eclose.training.objective import MarginHinge, TrainingMethod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ class EClosureConfig(TrainingArguments):
     # Transformers parses the text of these fields as JSON, which is how a command line passes one value per edge.
     _VALID_DICT_FIELDS = (*TrainingArguments._VALID_DICT_FIELDS, "target_margin", "smoothing")  # type: ignore[assignment]
 
-    method: str = _setting("e_closure", f"Objective of training: {', '.join(Method)}.")
+    method: str = _setting("e_closure", f"Objective of training: {', '.join(TrainingMethod)}.")
     margin_weight: float = _setting(1.0, "lambda: weight of all margins together, relative to the generation loss.")
     target_margin: float | dict[str, float] = _setting(  # noqa: RUF009
         0.5, 'gamma: target margin in nats per token; one number, or one per edge: {"S": 0.5, "T": 0.5, "C": 0.5}.'
@@ -107,16 +107,16 @@ class EClosureConfig(TrainingArguments):
         if problems := [*problems, *self._problems()]:
             raise SettingError("; ".join(problems))
 
-    def hinges(self) -> dict[str, Hinge]:
+    def hinges(self) -> dict[str, MarginHinge]:
         """Return the hinge of each edge, and of complete responses."""
         return {
-            name: Hinge(_per_edge(self.target_margin, name), _per_edge(self.smoothing, name))
+            name: MarginHinge(_per_edge(self.target_margin, name), _per_edge(self.smoothing, name))
             for name in (*(edge.value for edge in Edge), "response")
         }
 
     def _problems(self) -> Iterator[str]:
         choices = {
-            "method": Method,
+            "method": TrainingMethod,
             "response_tokens": ScoredTokens,
             "order": PromptOrder,
             "strategy": (AUTO, *ScoringStrategy),

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import Trainer
 
-    from eclose.training.batching import Forest
+    from eclose.training.batching import FamilyForest
     from eclose.training.objective import FamilyLoss
 
 
-class LogMeans:
+class TrainingLogMeans:
     """Running sums of what the log reports. Values stay on their device until they are taken."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class LogMeans:
         self._sums = row if self._sums is None else self._sums + row
         self._families += 1
 
-    def add_forest(self, forest: Forest) -> None:
+    def add_forest(self, forest: FamilyForest) -> None:
         """Add the token counts of a forward pass."""
         self._forests += 1
         self._tokens += forest.tokens
@@ -102,7 +102,7 @@ def _values(loss: FamilyLoss) -> dict[str, Tensor]:
     return values
 
 
-def format_log_line(logs: dict[str, Any], step: int, last_step: int) -> str | None:
+def format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str | None:
     """Return an entry of the log as a line; None for an entry without a loss."""
     prefix = "eval_" if "eval_loss" in logs else ""
     if f"{prefix}loss" not in logs:
@@ -121,31 +121,31 @@ def format_log_line(logs: dict[str, Any], step: int, last_step: int) -> str | No
     return "  ".join(parts)
 
 
-class ProgressBar(ProgressCallback):
+class TrainingProgressBar(ProgressCallback):
     """Transformers' progress bar with readable log lines above it, for a terminal."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the entry above the bar."""
-        line = format_log_line(dict(logs or {}), state.global_step, state.max_steps)
+        line = format_training_log(dict(logs or {}), state.global_step, state.max_steps)
         bar: Any = self.training_bar
         if line and state.is_world_process_zero and bar is not None:
             bar.write(line)
 
 
-class LogLines(PrinterCallback):
+class TrainingLogPrinter(PrinterCallback):
     """Readable log lines on standard error, for files and pipes."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the entry."""
-        line = format_log_line(dict(logs or {}), state.global_step, state.max_steps)
+        line = format_training_log(dict(logs or {}), state.global_step, state.max_steps)
         if line and state.is_world_process_zero:
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
 
 
-def install_progress(trainer: Trainer) -> None:
+def install_training_progress(trainer: Trainer) -> None:
     """Replace the Trainer's reporters, which print dictionaries, by readable lines."""
     # Transformers installs one of the two, depending on disable_tqdm; only that one is replaced.
-    for default, replacement in ((ProgressCallback, ProgressBar), (PrinterCallback, LogLines)):
+    for default, replacement in ((ProgressCallback, TrainingProgressBar), (PrinterCallback, TrainingLogPrinter)):
         if trainer.pop_callback(default) is not None:
             trainer.add_callback(replacement)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eclose.likelihood.spans import SpanScore
 
 
-class Method(StrEnum):
+class TrainingMethod(StrEnum):
     """The objectives of the paper."""
 
     SFT = "sft"
@@ -40,7 +40,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hinge:
+class MarginHinge:
     """Target and smoothing of the margin loss of a comparison."""
 
     target: float = 0.5
@@ -64,7 +64,7 @@ class MarginTerm:
     dispreferred: str
     """Name of a score."""
     weight: float
-    hinge: Hinge
+    hinge: MarginHinge
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class FamilyLoss:
 
 
 @dataclass(frozen=True)
-class Objective:
+class TrainingObjective:
     """Anchors and margin terms of a method."""
 
-    method: Method
+    method: TrainingMethod
     anchors: tuple[ViewKind, ...]
     terms: tuple[MarginTerm, ...]
 
@@ -120,19 +120,19 @@ def smooth_hinge(shortfall: Tensor, smoothing: float) -> Tensor:
 
 
 _GOLD, _EVIDENCE, _QUESTION = ViewKind
-_COMPARED: dict[Method, tuple[tuple[Edge, ...], tuple[Direction, ...]]] = {
-    Method.E_CLOSURE: (tuple(Edge), tuple(Direction)),
-    Method.WITHOUT_SUPPORT: ((Edge.ALIGNMENT, Edge.CLOSURE), tuple(Direction)),
-    Method.WITHOUT_ALIGNMENT: ((Edge.SUPPORT, Edge.CLOSURE), tuple(Direction)),
-    Method.WITHOUT_CLOSURE: ((Edge.SUPPORT, Edge.ALIGNMENT), tuple(Direction)),
-    Method.ONE_SIDED: (tuple(Edge), (Direction.ORIGINAL,)),
+_COMPARED: dict[TrainingMethod, tuple[tuple[Edge, ...], tuple[Direction, ...]]] = {
+    TrainingMethod.E_CLOSURE: (tuple(Edge), tuple(Direction)),
+    TrainingMethod.WITHOUT_SUPPORT: ((Edge.ALIGNMENT, Edge.CLOSURE), tuple(Direction)),
+    TrainingMethod.WITHOUT_ALIGNMENT: ((Edge.SUPPORT, Edge.CLOSURE), tuple(Direction)),
+    TrainingMethod.WITHOUT_CLOSURE: ((Edge.SUPPORT, Edge.ALIGNMENT), tuple(Direction)),
+    TrainingMethod.ONE_SIDED: (tuple(Edge), (Direction.ORIGINAL,)),
 }
 """Edges and directions that E-Closure and its ablations compare."""
 
 
 def build_objective(
-    method: Method, margin_weight: float = 1.0, hinges: Mapping[str, Hinge] | Hinge | None = None
-) -> Objective:
+    method: TrainingMethod, margin_weight: float = 1.0, hinges: Mapping[str, MarginHinge] | MarginHinge | None = None
+) -> TrainingObjective:
     """Build the objective of a method.
 
     Args:
@@ -141,12 +141,14 @@ def build_objective(
         hinges: Hinge of every comparison, or by edge: "S", "T", "C", and "response" for response margins.
     """
     # SFT and CF-SFT have anchors only: lambda and the hinges have no effect on them.
-    if method is Method.SFT:
-        return Objective(method, (_GOLD,), ())
-    if method is Method.CF_SFT:
-        return Objective(method, tuple(ViewKind), ())
-    if method is Method.RESPONSE_MARGIN:
-        return Objective(method, tuple(ViewKind), tuple(_response_terms(margin_weight, _hinge(hinges, "response"))))
+    if method is TrainingMethod.SFT:
+        return TrainingObjective(method, (_GOLD,), ())
+    if method is TrainingMethod.CF_SFT:
+        return TrainingObjective(method, tuple(ViewKind), ())
+    if method is TrainingMethod.RESPONSE_MARGIN:
+        return TrainingObjective(
+            method, tuple(ViewKind), tuple(_response_terms(margin_weight, _hinge(hinges, "response")))
+        )
     edges, directions = _COMPARED[method]
     terms = [
         MarginTerm(
@@ -158,16 +160,16 @@ def build_objective(
         )
         for (edge, direction), weight in margin_weights(edges, directions, margin_weight).items()
     ]
-    return Objective(method, tuple(ViewKind), tuple(terms))
+    return TrainingObjective(method, tuple(ViewKind), tuple(terms))
 
 
-def _hinge(hinges: Mapping[str, Hinge] | Hinge | None, edge: str) -> Hinge:
-    if isinstance(hinges, Hinge):
+def _hinge(hinges: Mapping[str, MarginHinge] | MarginHinge | None, edge: str) -> MarginHinge:
+    if isinstance(hinges, MarginHinge):
         return hinges
-    return (hinges or {}).get(edge, Hinge())
+    return (hinges or {}).get(edge, MarginHinge())
 
 
-def _response_terms(margin_weight: float, hinge: Hinge) -> Iterable[MarginTerm]:
+def _response_terms(margin_weight: float, hinge: MarginHinge) -> Iterable[MarginTerm]:
     """Yield the comparisons of complete responses, weighted 2 : 2 : 1 : 1 (appendix D.3)."""
     # Evidence edits weigh twice as much as question edits; each has two directions, so the shares sum to 6.
     for other, share in ((_EVIDENCE, 2), (_QUESTION, 1)):

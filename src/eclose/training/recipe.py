@@ -43,7 +43,7 @@ SAME_RESULT = frozenset(
 
 
 @dataclass(frozen=True)
-class ModelSettings:
+class TrainedModelSettings:
     """Weights to train, and the adapter on them. Defaults are those of the paper (appendix D.4)."""
 
     model: str
@@ -68,10 +68,10 @@ MODEL_HELP = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """Settings of model and training as the user wrote them, without defaults."""
 
-    model: ModelSettings
+    model: TrainedModelSettings
     training: dict[str, Any]
     """Fields of ``EClosureConfig`` that the user set."""
 
@@ -80,7 +80,7 @@ class Recipe:
         return EClosureConfig(output_dir=str(output_dir), **{**self.training, **more})
 
 
-def resolve_settings(model: ModelSettings, config: EClosureConfig) -> dict[str, Any]:
+def resolve_training_settings(model: TrainedModelSettings, config: EClosureConfig) -> dict[str, Any]:
     """Return every setting of a run by name, defaults included, as JSON values. Access tokens are left out."""
     names = (field.name for field in fields(config) if field.init and field.name not in _DERIVED)
     # A recipe is copied beside every adapter and published with it, so it must hold no secret.
@@ -90,16 +90,16 @@ def resolve_settings(model: ModelSettings, config: EClosureConfig) -> dict[str, 
     return {name: _plain_number(value) for name, value in values.items()}
 
 
-def deciding_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def result_deciding_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that determine a run's result."""
     return {name: value for name, value in settings.items() if name not in SAME_RESULT}
 
 
-def describe_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def describe_setting_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield every setting that differs, with both values. A setting missing in ``before`` had its default."""
     defaults: dict[str, Any] = {}
     if now.keys() - before.keys():
-        defaults = resolve_settings(ModelSettings(""), EClosureConfig(output_dir="."))
+        defaults = resolve_training_settings(TrainedModelSettings(""), EClosureConfig(output_dir="."))
     for name in sorted(now):
         old = before.get(name, defaults.get(name))
         if old != now[name]:
@@ -119,7 +119,7 @@ def _plain_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def read_recipe(path: Path | None, overrides: Mapping[str, Any]) -> Recipe:
+def read_recipe(path: Path | None, overrides: Mapping[str, Any]) -> TrainingRecipe:
     """Read a recipe from a YAML file and from settings that override it; raise one error with all problems."""
     settings = {**(_yaml(path) if path else {}), **overrides}
     hints = _hints()
@@ -136,8 +136,8 @@ def read_recipe(path: Path | None, overrides: Mapping[str, Any]) -> Recipe:
         problems.append("model: is missing; name the weights to train")
     if problems:
         raise SettingError(f"{path or 'settings'}: " + "; ".join(problems))
-    model = {field.name: values.pop(field.name) for field in fields(ModelSettings) if field.name in values}
-    return Recipe(ModelSettings(**model), values)
+    model = {field.name: values.pop(field.name) for field in fields(TrainedModelSettings) if field.name in values}
+    return TrainingRecipe(TrainedModelSettings(**model), values)
 
 
 def _validate(hint: Any, value: Any) -> Any:
@@ -151,7 +151,7 @@ def _validate(hint: Any, value: Any) -> Any:
         return kind.validate_python("yes" if value else "no")
 
 
-def parse_flags(words: list[str]) -> dict[str, Any]:
+def parse_recipe_flags(words: list[str]) -> dict[str, Any]:
     """Parse ``--learning-rate 1e-4 --full-determinism`` into settings; a flag without a value is true."""
     settings: dict[str, Any] = {}
     name: str | None = None
@@ -195,8 +195,8 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 def _hints() -> dict[str, Any]:
     """Return the type of every setting. The folder of a run is an option of the command instead."""
-    hints = {**get_type_hints(EClosureConfig), **get_type_hints(ModelSettings)}
-    names = {field.name for kind in (EClosureConfig, ModelSettings) for field in fields(kind) if field.init}
+    hints = {**get_type_hints(EClosureConfig), **get_type_hints(TrainedModelSettings)}
+    names = {field.name for kind in (EClosureConfig, TrainedModelSettings) for field in fields(kind) if field.init}
     return {name: hint for name, hint in hints.items() if name in names - {"output_dir"}}
 
 

@@ -40,7 +40,9 @@ class CheckpointQuestion:
     """Correct answer and its aliases."""
 
 
-def build_questions(family: Family, prompt: ResponsePrompt, decoding: Decoding) -> Iterator[CheckpointQuestion]:
+def build_checkpoint_questions(
+    family: Family, prompt: ResponsePrompt, decoding: Decoding
+) -> Iterator[CheckpointQuestion]:
     """Yield the three inputs of a family."""
     # Aliases are those of the source's answer; answers to edited inputs have none.
     views: tuple[tuple[ViewKind, View, tuple[str, ...]], ...] = (
@@ -81,7 +83,7 @@ class CheckpointReply:
         return self.answer is not None and match_any_answer(self.answer, question.accepted)
 
 
-class ReplyFile:
+class CheckpointReplyFile:
     """File with the replies of all checkpoints, by key."""
 
     def __init__(self, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class RowFormat(StrEnum):
+class ExportRowFormat(StrEnum):
     """Formats of an export."""
 
     TRL_SFT = "trl-sft"
@@ -13,7 +13,7 @@ class RowFormat(StrEnum):
     DATASETS = "datasets"
 
 
-class EditChoice(StrEnum):
+class ExportedEdits(StrEnum):
     """Evidence edits of a family that are written as rows."""
 
     FIRST = "first"

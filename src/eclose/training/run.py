@@ -14,23 +14,28 @@ from eclose.core.family import Family
 from eclose.core.identity import canonical_json
 from eclose.errors import UserError
 from eclose.likelihood.render import TokenPathRenderer
-from eclose.models.load_weights import load_model, load_tokenizer
+from eclose.models.load_weights import load_causal_model, load_tokenizer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
-from eclose.training.admission import Admission, admit_families
+from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.checkpoints import COMPLETE, RECIPE, list_checkpoints
-from eclose.training.recipe import Recipe, deciding_settings, describe_differences, resolve_settings
-from eclose.training.session_times import SessionRecorder
+from eclose.training.recipe import (
+    TrainingRecipe,
+    describe_setting_differences,
+    resolve_training_settings,
+    result_deciding_settings,
+)
+from eclose.training.session_times import TrainingSessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eclose.training.config import EClosureConfig
-    from eclose.training.recipe import ModelSettings
+    from eclose.training.recipe import TrainedModelSettings
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class TrainingResult:
 
 def run_training(
     families: Path,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     out: Path,
     development: Path | None = None,
     tick: Callable[[], None] = lambda: None,
@@ -74,10 +79,10 @@ def run_training(
         UserError: No family can be trained on, or the folder holds another run.
     """
     config = _config(recipe, out, development)
-    run = _RunFolder(families, resolve_settings(recipe.model, config), out, development)
+    run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
     if (manifest := run.read_finished()) is not None:
         return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
-    sessions = SessionRecorder(out, config)
+    sessions = TrainingSessionRecorder(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
     renderer = TokenPathRenderer(tokenizer, prompt, config.max_length)
@@ -116,7 +121,7 @@ def find_last_checkpoint(out: Path) -> Path | None:
     return complete[max(complete)] if complete else None
 
 
-def _config(recipe: Recipe, out: Path, development: Path | None) -> EClosureConfig:
+def _config(recipe: TrainingRecipe, out: Path, development: Path | None) -> EClosureConfig:
     """Return the settings of the run; by default held-out families are evaluated after every epoch."""
     evaluation = recipe.training.get("eval_strategy")
     if not development and evaluation not in (None, "no"):
@@ -150,7 +155,7 @@ class _RunFolder:
         """Settings that determine the result; with the hash of the held-out file, which ``hashes`` does not tell apart
         from the training file."""
         held_out = self.inputs["development"]
-        return {**deciding_settings(self.settings), "development": held_out and held_out["hash"]}
+        return {**result_deciding_settings(self.settings), "development": held_out and held_out["hash"]}
 
     @cached_property
     def hashes(self) -> dict[str, str]:
@@ -171,7 +176,9 @@ class _RunFolder:
         """Content of ``recipe.json``: every resolved setting, the families, and the identity of the run."""
         return {**self.settings, "inputs": self.inputs, "work": self.work}
 
-    def admit(self, renderer: TokenPathRenderer, tick: Callable[[], None]) -> tuple[Admission, Admission | None]:
+    def admit(
+        self, renderer: TokenPathRenderer, tick: Callable[[], None]
+    ) -> tuple[FamilyAdmission, FamilyAdmission | None]:
         """Return the admitted training families, and the held-out ones if there are any."""
         admission, record = None, self.out / "admission.json"
         training = admit_families(self.families, renderer, tick, record=record, file_hash=self._hash(self.families))
@@ -205,7 +212,7 @@ class _RunFolder:
             ) from error
         if before.get("work") == self.work:
             return  # this run, interrupted before its manifest was written
-        settings = list(describe_differences(before, deciding_settings(self.settings)))
+        settings = list(describe_setting_differences(before, result_deciding_settings(self.settings)))
         data = [
             f"{role} = {_describe_file(old)} before, {_describe_file(self.inputs[role])} now"
             for role, old in zip(("families", "development"), files, strict=True)
@@ -228,7 +235,7 @@ class _RunFolder:
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
-    def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: SessionRecorder) -> None:
+    def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
         """Write the log as records, then the manifest, which marks the run as finished."""
         with AtomicFile(self.out / "metrics.jsonl") as file:
             for line in trainer.state.log_history:
@@ -244,11 +251,11 @@ def _describe_file(file: dict[str, str] | None) -> str:
     return f"{file['file']} ({file['hash'][:19]})" if file else "none"
 
 
-def _model(settings: ModelSettings) -> Any:
-    return load_model(settings.model, revision=settings.revision, dtype=settings.dtype)
+def _model(settings: TrainedModelSettings) -> Any:
+    return load_causal_model(settings.model, revision=settings.revision, dtype=settings.dtype)
 
 
-def _lora(settings: ModelSettings) -> Any:
+def _lora(settings: TrainedModelSettings) -> Any:
     if not settings.lora_rank:
         return None
     from peft import LoraConfig  # noqa: PLC0415 - only where an adapter is trained

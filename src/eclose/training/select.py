@@ -20,7 +20,7 @@ import eclose
 from eclose.core.family import Family, ViewKind
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError, UserError
-from eclose.models.interface import BatchModel, Decoding, FinishReason
+from eclose.models.interface import Decoding, FinishReason, LocalBatchModel
 from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.stats.rates import Rate
@@ -28,8 +28,13 @@ from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import parse_dataclass
 from eclose.store.records.strict_json import parse_json_object
-from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter
-from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, ReplyFile, build_questions
+from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_selected_adapter
+from eclose.training.reply_cache import (
+    CheckpointQuestion,
+    CheckpointReply,
+    CheckpointReplyFile,
+    build_checkpoint_questions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +53,7 @@ _WEIGHTS = {
 class AdaptableModel(Protocol):
     """A model that can carry one adapter after another."""
 
-    def with_adapter(self, folder: Path) -> BatchModel:
+    def with_adapter(self, folder: Path) -> LocalBatchModel:
         """Return the model with the adapter of a folder on it."""
         ...
 
@@ -65,7 +70,7 @@ class TrainingOrigin:
 
 
 @dataclass(frozen=True)
-class SelectionSettings:
+class CheckpointSelectionSettings:
     """Everything that determines a checkpoint's replies, apart from the checkpoint and the families."""
 
     origin: TrainingOrigin
@@ -96,7 +101,7 @@ class SelectionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class CheckpointAccuracy:
     """Accuracy of a checkpoint by kind of input, and the number of replies without an answer."""
 
     rates: Mapping[ViewKind, Rate]
@@ -106,7 +111,7 @@ class Accuracy:
     """Incomplete replies that reached the limit of new tokens."""
 
     @classmethod
-    def of(cls, questions: Sequence[CheckpointQuestion], replies: Sequence[CheckpointReply]) -> Accuracy:
+    def of(cls, questions: Sequence[CheckpointQuestion], replies: Sequence[CheckpointReply]) -> CheckpointAccuracy:
         """Count correct and missing answers."""
         pairs = list(zip(questions, replies, strict=True))
         missing = [(question, reply) for question, reply in pairs if reply.answer is None]
@@ -143,7 +148,7 @@ class ScoredCheckpoint:
     """A checkpoint with its accuracy; ``key`` identifies its replies in the file of replies."""
 
     checkpoint: Checkpoint
-    accuracy: Accuracy
+    accuracy: CheckpointAccuracy
     key: str
 
 
@@ -193,7 +198,7 @@ def _advise(cut_off: int) -> str:
     return f"; {cut_off:,} were cut off at the limit of new tokens, so raise --max-new-tokens" if cut_off else ""
 
 
-def read_origin(run: Path, model: str | None = None) -> TrainingOrigin:
+def read_training_origin(run: Path, model: str | None = None) -> TrainingOrigin:
     """Read model and prompt from a run's recipe; ``model`` replaces the location of the weights."""
     path = run / "recipe.json"
     require_regular_file(path)
@@ -210,7 +215,7 @@ def read_origin(run: Path, model: str | None = None) -> TrainingOrigin:
 def select_checkpoint(
     run: Path,
     families: Sequence[Family],
-    settings: SelectionSettings,
+    settings: CheckpointSelectionSettings,
     load: Callable[[], AdaptableModel],
     *,
     force: bool = False,
@@ -228,14 +233,14 @@ def select_checkpoint(
     """
     checkpoints, torn = find_checkpoints(run)
     prompt, decoding = settings.prompt, Decoding(max_tokens=settings.max_new_tokens)
-    questions = [question for family in families for question in build_questions(family, prompt, decoding)]
+    questions = [question for family in families for question in build_checkpoint_questions(family, prompt, decoding)]
     if not questions:
         raise UserError("there is no family to compare checkpoints on. Pass held-out families.")
     identity = {"settings": settings.record, "families": _hash_questions(questions)}
     # Refused before a model is loaded and before any reply is generated.
     if not force:
         _refuse_other(run / RESULT_FILE, identity)
-    reply_file = ReplyFile(run / REPLY_FILE)
+    reply_file = CheckpointReplyFile(run / REPLY_FILE)
     model: AdaptableModel | None = None
     scored = []
     for checkpoint in checkpoints:
@@ -247,18 +252,18 @@ def select_checkpoint(
             replies = _generate(model.with_adapter(checkpoint.folder), questions)
         # Also for replies read back: answers are parsed and matched again, and the file follows the present matcher.
         reply_file.write(key, checkpoint.folder.name, questions, replies)
-        scored.append(ScoredCheckpoint(checkpoint, Accuracy.of(questions, replies), key))
+        scored.append(ScoredCheckpoint(checkpoint, CheckpointAccuracy.of(questions, replies), key))
     selection = Selection(tuple(scored), tuple(torn), run / SELECTED_FOLDER)
     if selection.has_answers:
         copy_adapter(selection.best.checkpoint.folder, selection.adapter)
     else:
-        remove_adapter(selection.adapter)
+        remove_selected_adapter(selection.adapter)
     # Written last: this file marks the selection as finished.
     _write(run / RESULT_FILE, selection, identity, len(families))
     return selection
 
 
-def _generate(model: BatchModel, questions: Sequence[CheckpointQuestion]) -> list[CheckpointReply]:
+def _generate(model: LocalBatchModel, questions: Sequence[CheckpointQuestion]) -> list[CheckpointReply]:
     try:
         replies = model.complete_all([question.request for question in questions])
     except PromptTooLongError as error:

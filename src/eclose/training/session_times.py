@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SESSIONS = "sessions.json"
 
 
-class SessionRecorder(TrainerCallback):
+class TrainingSessionRecorder(TrainerCallback):
     """Callback that records the sessions of a run in ``sessions.json``; a session lasts from a start to its end.
 
     A session that was killed counts up to its last log line or checkpoint, including updates that were repeated later.

@@ -51,7 +51,7 @@ def margin_name(edge: Edge, direction: Direction) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilySwitch:
+class FamilySwitchScores:
     """Scores and margins of a model on a family."""
 
     family_id: str
@@ -81,7 +81,7 @@ class FamilySwitch:
         values: Mapping[str, float],
         system: str,
         source: ResponseSource | None = None,
-    ) -> FamilySwitch:
+    ) -> FamilySwitchScores:
         """Compute the margins from the twelve scores of a family."""
         margins: dict[str, float | None] = {}
         unjudged = {}
@@ -126,7 +126,7 @@ class _RenderedFamily(NamedTuple):
     scores: list[SpanScore]
 
 
-def score_switches(
+def score_family_switches(
     families: Iterable[ReadRecord[Family]],
     model: Any,
     renderer: TokenPathRenderer,
@@ -135,7 +135,7 @@ def score_switches(
     tokens_per_forward: int = 16_384,
     system: str = BACKBONE,
     source: ResponseSource | None = None,
-) -> Iterator[ReadRecord[FamilySwitch]]:
+) -> Iterator[ReadRecord[FamilySwitchScores]]:
     """Score families and yield their margins, in order.
 
     Args:
@@ -154,10 +154,10 @@ def score_switches(
         values = _score(model, scores, choice, tokens_per_forward)
         for record in window:
             if record.value is None:
-                yield cast("ReadRecord[FamilySwitch]", record)
+                yield cast("ReadRecord[FamilySwitchScores]", record)
             else:
                 family, edit, _ = record.value
-                yield ReadRecord(record.where, value=FamilySwitch.of(family, edit, next(values), system, source))
+                yield ReadRecord(record.where, value=FamilySwitchScores.of(family, edit, next(values), system, source))
 
 
 def _render(record: ReadRecord[Family], renderer: TokenPathRenderer) -> ReadRecord[_RenderedFamily]:
@@ -200,7 +200,7 @@ def _evaluation_mode(model: Any) -> Iterator[None]:
         model.train(training)
 
 
-def default_device() -> str:
+def default_torch_device() -> str:
     """Return ``cuda`` where a GPU is available, else ``cpu``."""
     import torch  # noqa: PLC0415
 
@@ -208,7 +208,7 @@ def default_device() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeRates:
+class EdgeSwitchRates:
     """Rates of a dependency: how often the preference follows the input, and the mean margins."""
 
     original: Rate
@@ -229,7 +229,7 @@ class SwitchRates:
     benchmark: str | None
     """None for all families together."""
     families: int
-    edges: Mapping[Edge, EdgeRates]
+    edges: Mapping[Edge, EdgeSwitchRates]
     source: ResponseSource | None = None
     """Backbone, method and seed, where the rows name them."""
 
@@ -238,9 +238,9 @@ UNKNOWN = "unknown"
 """Benchmark name for families without one."""
 
 
-def summarise_switches(rows: Sequence[FamilySwitch]) -> list[SwitchRates]:
+def summarize_switch_rates(rows: Sequence[FamilySwitchScores]) -> list[SwitchRates]:
     """Compute the rates of each model in order of appearance: every benchmark by name, then all families together."""
-    groups: dict[str, dict[str, list[FamilySwitch]]] = {}
+    groups: dict[str, dict[str, list[FamilySwitchScores]]] = {}
     for row in rows:
         groups.setdefault(row.system, {}).setdefault(row.benchmark or UNKNOWN, []).append(row)
     rates = []
@@ -250,16 +250,16 @@ def summarise_switches(rows: Sequence[FamilySwitch]) -> list[SwitchRates]:
     return rates
 
 
-def _rates(system: str, benchmark: str | None, rows: Sequence[FamilySwitch]) -> SwitchRates:
+def _rates(system: str, benchmark: str | None, rows: Sequence[FamilySwitchScores]) -> SwitchRates:
     return SwitchRates(system, benchmark, len(rows), {edge: _edge_rates(edge, rows) for edge in Edge}, rows[0].source)
 
 
-def _edge_rates(edge: Edge, rows: Sequence[FamilySwitch]) -> EdgeRates:
+def _edge_rates(edge: Edge, rows: Sequence[FamilySwitchScores]) -> EdgeSwitchRates:
     margins = {
         direction: [value for row in rows if (value := row.margins[margin_name(edge, direction)]) is not None]
         for direction in Direction
     }
-    return EdgeRates(
+    return EdgeSwitchRates(
         Rate.of(row.holds(edge, Direction.ORIGINAL) for row in rows),
         Rate.of(row.holds(edge, Direction.COUNTERFACTUAL) for row in rows),
         Rate.of(row.switched(edge) for row in rows),
@@ -276,8 +276,8 @@ class SwitchContrast:
     """Difference to the first model, paired by family; None for the first model."""
 
 
-def compare_systems(
-    rows: Sequence[FamilySwitch], *, rng: np.random.Generator, resamples: int = 10_000
+def compare_switch_rates(
+    rows: Sequence[FamilySwitchScores], *, rng: np.random.Generator, resamples: int = 10_000
 ) -> dict[str, dict[Edge, SwitchContrast]]:
     """Compare every model with the first, with intervals.
 
@@ -298,7 +298,7 @@ def compare_systems(
     }
 
 
-def _tabulate(rows: Sequence[FamilySwitch]) -> tuple[list[str], StratifiedDesign, SettingScores]:
+def _tabulate(rows: Sequence[FamilySwitchScores]) -> tuple[list[str], StratifiedDesign, SettingScores]:
     """Return the models, the benchmark of each family, and a table with a column for every edge of every model."""
     system, systems = encode_labels([row.system for row in rows])
     family, families = encode_labels([(row.benchmark, row.family_id) for row in rows])

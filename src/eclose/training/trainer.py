@@ -28,21 +28,21 @@ from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_for
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
-from eclose.training.batching import FamilyList, ForestBuilder, UpdateSampler, share_update
+from eclose.training.batching import FamilyList, ForestDataset, UpdateSampler, take_process_share
 from eclose.training.checkpoints import COMPLETE, RECIPE
 from eclose.training.config import AUTO
-from eclose.training.log import LogMeans, install_progress
+from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.model_card import render_model_card
-from eclose.training.objective import Method, build_objective
+from eclose.training.objective import TrainingMethod, build_objective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor, nn
 
-    from eclose.training.batching import FamilyDataset, Forest
+    from eclose.training.batching import FamilyDataset, FamilyForest
     from eclose.training.config import EClosureConfig
-    from eclose.training.objective import FamilyLoss, Objective
+    from eclose.training.objective import FamilyLoss, TrainingObjective
 
 
 class UpdateLoader(DataLoader[Any]):
@@ -111,7 +111,9 @@ class EClosureTrainer(Trainer):
             processing_class=processing_class,
             **kwargs,
         )
-        self.objective: Objective = build_objective(Method(args.method), args.margin_weight, args.hinges())
+        self.objective: TrainingObjective = build_objective(
+            TrainingMethod(args.method), args.margin_weight, args.hinges()
+        )
         prompt = ResponsePrompt(args.demonstrations, PromptOrder(args.order))
         self.renderer = TokenPathRenderer(processing_class, prompt, args.max_length)
         with self.accelerator.autocast():  # trees are checked in the precision of training
@@ -120,8 +122,8 @@ class EClosureTrainer(Trainer):
             warnings.warn(self.choice.message, stacklevel=2)
         self.recipe: dict[str, Any] = {}
         """Every setting and input of a run in a folder, written beside each adapter and onto its card."""
-        self._log_means = LogMeans()
-        install_progress(self)
+        self._log_means = TrainingLogMeans()
+        install_training_progress(self)
 
     # ---- families ----
 
@@ -144,10 +146,10 @@ class EClosureTrainer(Trainer):
             raise SettingError("eval_dataset: there is no family to evaluate on.")
         world, rank = self.args.world_size, self.args.process_index
         batches = [range(start, min(start + world, len(families))) for start in range(0, len(families), world)]
-        return self._loader(families, [share_update(batch, None, rank, world) for batch in batches])
+        return self._loader(families, [take_process_share(batch, None, rank, world) for batch in batches])
 
     def _loader(self, families: FamilyDataset, sampler: Any) -> DataLoader[Any]:
-        builder = ForestBuilder(
+        builder = ForestDataset(
             families,
             self.renderer,
             self.objective,
@@ -175,7 +177,7 @@ class EClosureTrainer(Trainer):
         """
         model.train()
         self._set_optimizer_mode("train")
-        forests: list[Forest] = self._equalise_count(inputs)
+        forests: list[FamilyForest] = self._equalise_count(inputs)
         total = torch.zeros((), device=self.args.device)
         for forest in forests:
             last = forest is forests[-1]
@@ -220,7 +222,7 @@ class EClosureTrainer(Trainer):
         loss = torch.stack(losses).sum()
         return (loss, {}) if return_outputs else loss
 
-    def _weighted_loss(self, model: nn.Module, forest: Forest) -> Tensor:
+    def _weighted_loss(self, model: nn.Module, forest: FamilyForest) -> Tensor:
         weighted = []
         for weight, loss in zip(forest.weights, self._losses(model, forest), strict=True):
             weighted.append(weight * loss.total)
@@ -229,7 +231,7 @@ class EClosureTrainer(Trainer):
         self._log_means.add_forest(forest)
         return torch.stack(weighted).sum()
 
-    def _losses(self, model: nn.Module, forest: Forest) -> list[FamilyLoss]:
+    def _losses(self, model: nn.Module, forest: FamilyForest) -> list[FamilyLoss]:
         """Return the loss of every family of a forest."""
         if forest.tree is not None:
             values = score_tree(model, forest.tree, self.choice.backend)
@@ -242,7 +244,7 @@ class EClosureTrainer(Trainer):
             losses.append(self.objective.loss(dict(zip(names, values[start:stop], strict=True))))
         return losses
 
-    def _equalise_count(self, forests: list[Forest]) -> list[Forest]:
+    def _equalise_count(self, forests: list[FamilyForest]) -> list[FamilyForest]:
         """Append forests of weight zero until all processes have equally many.
 
         Processes that shard a model synchronise in every forward pass and would wait for each other forever.
@@ -265,7 +267,7 @@ class EClosureTrainer(Trainer):
     ) -> EvalLoopOutput:
         """Return loss, margins and switch rates of held-out families."""
         # Training means since the last log line stay apart from those of the evaluation.
-        training_means, self._log_means = self._log_means, LogMeans()
+        training_means, self._log_means = self._log_means, TrainingLogMeans()
         model = self.model_wrapped
         # Outside of training the model has not been wrapped for the precision and the devices of the run.
         if model is self.model and not self.is_in_train:

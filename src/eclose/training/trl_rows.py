@@ -17,7 +17,7 @@ from eclose.protocol.response_prompt import format_completion
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.step import PipelineStep
-from eclose.training.row_formats import EditChoice, RowFormat
+from eclose.training.row_formats import ExportedEdits, ExportRowFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,9 @@ class PreferenceRow:
     chat_template_kwargs: Mapping[str, bool]
 
 
-def make_sft_rows(family: Family, prompt: ResponsePrompt, edits: EditChoice = EditChoice.FIRST) -> Iterator[SftRow]:
+def make_sft_rows(
+    family: Family, prompt: ResponsePrompt, edits: ExportedEdits = ExportedEdits.FIRST
+) -> Iterator[SftRow]:
     """Yield a row for every view."""
     evidence_edits = _select_edits(family, edits)
     count = len(evidence_edits)
@@ -75,7 +77,7 @@ def make_sft_rows(family: Family, prompt: ResponsePrompt, edits: EditChoice = Ed
 
 
 def make_preference_rows(
-    family: Family, prompt: ResponsePrompt, edits: EditChoice = EditChoice.FIRST
+    family: Family, prompt: ResponsePrompt, edits: ExportedEdits = ExportedEdits.FIRST
 ) -> Iterator[PreferenceRow]:
     """Yield both directions of every evidence edit, then of the question edit: four rows with one edit."""
     evidence_edits = _select_edits(family, edits)
@@ -102,8 +104,8 @@ def _both_directions(
         )
 
 
-def _select_edits(family: Family, edits: EditChoice) -> tuple[EvidenceEdit, ...]:
-    return family.evidence_edits if edits is EditChoice.ALL else (select_fixed_edit(family),)
+def _select_edits(family: Family, edits: ExportedEdits) -> tuple[EvidenceEdit, ...]:
+    return family.evidence_edits if edits is ExportedEdits.ALL else (select_fixed_edit(family),)
 
 
 def _prompt(view: View, prompt: ResponsePrompt) -> Messages:
@@ -114,16 +116,20 @@ def _reply(view: View) -> Messages:
     return ({"role": "assistant", "content": format_completion(view.trace, view.answer)},)
 
 
-def export_step(path: Path, out: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> PipelineStep:
+def build_row_export_step(
+    path: Path, out: Path, layout: ExportRowFormat, prompt: ResponsePrompt, edits: ExportedEdits
+) -> PipelineStep:
     """Return the step that writes the rows of a file of families, with the settings that its manifest records."""
     settings = {"format": layout.value, "edits": edits.value, "prompt": prompt.hash}
     return PipelineStep("families export", settings, (path,), out)
 
 
-def read_rows(path: Path, layout: RowFormat, prompt: ResponsePrompt, edits: EditChoice) -> Iterator[ReadRecord[Any]]:
+def make_family_rows(
+    path: Path, layout: ExportRowFormat, prompt: ResponsePrompt, edits: ExportedEdits
+) -> Iterator[ReadRecord[Any]]:
     """Yield the rows of each family; unreadable and rejected records are passed on."""
     # The format DATASETS is written elsewhere and does not reach this function.
-    make_rows = make_sft_rows if layout is RowFormat.TRL_SFT else make_preference_rows
+    make_rows = make_sft_rows if layout is ExportRowFormat.TRL_SFT else make_preference_rows
     for record in scan_families(path):
         if record.value is None:
             yield record

@@ -26,7 +26,7 @@ from eclose.calls.batch.provider import BatchProvider
 from eclose.calls.batch.run import Batches, BatchSettings
 from eclose.calls.cache import replay_model
 from eclose.models.interface import Request
-from eclose.models.openai.endpoint import Route
+from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServer, open_model_server
 from eclose.world.server.batches import BatchBehaviour
@@ -49,8 +49,8 @@ def registry() -> HandlerRegistry:
     return made
 
 
-def route(base_url: str) -> Route:
-    return Route(base_url, "world", SecretStr(CANARY))
+def route(base_url: str) -> ModelRoute:
+    return ModelRoute(base_url, "world", SecretStr(CANARY))
 
 
 # --- the run that is killed --------------------------------------------------------------------------------------

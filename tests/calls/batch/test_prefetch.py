@@ -17,7 +17,7 @@ from eclose.errors import SettingError
 from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
-from eclose.models.resolve import find_model
+from eclose.models.resolve import find_model_ref
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.make.instances import make_world_items
@@ -80,7 +80,7 @@ def test_every_question_to_a_judge_takes_a_round(tmp_path):
     broken = [break_response(item, plan, "x") for item in items for plan in FAILURE_PLANS[:4]]
     jsonl.write_records(run / "responses.jsonl", (response.response for response in broken if response is not None))
     with ModelServerThread(build_world_handlers()) as server:
-        judge = find_model("world", base_url=server.base_url)
+        judge = find_model_ref("world", base_url=server.base_url)
         outputs, lines, bills = [], [], []
         for name, batch in (("single", None), ("batch", QUICK)):
             options = RunOptions(batch=batch, ledger=tmp_path / f"{name}.sqlite", force=True, notify=lines.append)

@@ -24,7 +24,7 @@ from eclose.calls.prices import Price
 from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, ReplySchema, Request
-from eclose.models.openai.endpoint import Endpoint, Route
+from eclose.models.openai.endpoint import Endpoint, ModelRoute
 from eclose.models.openai.failures import CallFailure
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServer, open_model_server
@@ -68,8 +68,8 @@ class Rig:
     folder: Path
 
     @property
-    def route(self) -> Route:
-        return Route(self.server.base_url, "world", SecretStr(CANARY))
+    def route(self) -> ModelRoute:
+        return ModelRoute(self.server.base_url, "world", SecretStr(CANARY))
 
     def open(self, *, price: Price | None = None, **settings: Any) -> Batches:
         return Batches(self.route, self.ledger, self.folder, stage="judge", price=price, settings=quick(**settings))
@@ -256,9 +256,9 @@ def test_a_budget_is_kept_and_what_it_covers_is_sent(tmp_path):
             assert (budget.reserved, budget.spent) == (0, collected.cost)
 
     def _worst():
-        from eclose.models.token_counts import bound_usage
+        from eclose.models.token_counts import bound_request_usage
 
-        return bound_usage(request(1))
+        return bound_request_usage(request(1))
 
     run(main())
 
@@ -595,7 +595,7 @@ def test_another_model_needs_another_folder(tmp_path):
         async with rig(tmp_path) as at:
             async with at.open() as batches:
                 await batches.submit(records(1))
-            other = Route(at.server.base_url, "second", SecretStr(CANARY))
+            other = ModelRoute(at.server.base_url, "second", SecretStr(CANARY))
             async with Batches(other, at.ledger, at.folder, stage="x", settings=quick()) as batches:
                 with pytest.raises(SettingError, match="one folder per model"):
                     await batches.submit(records(1))
@@ -623,7 +623,11 @@ def test_a_provider_that_is_down_or_denies_stops_the_run_and_tells_no_key(tmp_pa
             for path, words in (("", "cannot be reached"), ("/nowhere", "404")):
                 base = "http://127.0.0.1:9/v1" if not path else at.server.base_url + path
                 lost = Batches(
-                    Route(base, "world", SecretStr(CANARY)), at.ledger, at.folder, stage="x", settings=quick(attempts=2)
+                    ModelRoute(base, "world", SecretStr(CANARY)),
+                    at.ledger,
+                    at.folder,
+                    stage="x",
+                    settings=quick(attempts=2),
                 )
                 async with lost:
                     with pytest.raises(ServiceDown, match=words) as raised:
@@ -655,7 +659,7 @@ def test_what_is_no_answer_stops_the_run_and_sends_nothing(tmp_path, page):
 
     async def main() -> None:
         async with site(handler) as base_url, Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
-            there = Route(base_url, "world", SecretStr(CANARY))
+            there = ModelRoute(base_url, "world", SecretStr(CANARY))
             async with Batches(there, ledger, tmp_path / "b", stage="x", settings=quick(attempts=2)) as batches:
                 with pytest.raises(ServiceDown) as raised:
                     await batches.submit(records(1))
@@ -709,4 +713,4 @@ def test_settings_that_let_nothing_through_are_refused(tmp_path):
         with pytest.raises(SettingError):
             BatchSettings(**wrong)
     with pytest.raises(SettingError, match="no model is named"):
-        Batches(Route("http://127.0.0.1:1/v1", ""), None, tmp_path, stage="x")  # type: ignore[arg-type]
+        Batches(ModelRoute("http://127.0.0.1:1/v1", ""), None, tmp_path, stage="x")  # type: ignore[arg-type]

@@ -26,9 +26,9 @@ from eclose.errors import SettingError
 from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_inspect_config
 from eclose.judging.find_inputs import find_run_inputs
 from eclose.judging.run import judge_responses
-from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, Usage
-from eclose.models.openai.endpoint import server_name
-from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, FailureKind
+from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, TokenUsage
+from eclose.models.openai.endpoint import format_server_name
+from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
 from eclose.protocol.judging import JudgeQuestion, judge_reply_schema
 from eclose.store.records import jsonl
 from eclose.world.server.faults import ServerBehaviour, ServerFault
@@ -77,7 +77,7 @@ def failure(answer, request=PLAIN):
 def test_a_reply_with_its_usage():
     model = model_of(lambda *_: said("Yes."))
     reply = asyncio.run(model.complete(PLAIN))
-    assert (reply.text, reply.finish, reply.usage) == ("Yes.", FinishReason.STOP, Usage(7, 3))
+    assert (reply.text, reply.finish, reply.usage) == ("Yes.", FinishReason.STOP, TokenUsage(7, 3))
     assert model.name == "inspect/mockllm/judge"
 
 
@@ -86,7 +86,7 @@ def test_tokens_out_of_a_cache_were_read_too():
     output.usage = ModelUsage(
         input_tokens=7, output_tokens=3, total_tokens=110, input_tokens_cache_read=60, input_tokens_cache_write=40
     )
-    assert complete(output).usage == Usage(107, 3)
+    assert complete(output).usage == TokenUsage(107, 3)
 
 
 def test_what_is_asked_arrives():
@@ -156,20 +156,20 @@ def test_what_inspect_does_not_take_is_said():
 @pytest.mark.parametrize(
     ("output", "request_", "kind"),
     [
-        (said("Yes, bec", "max_tokens"), PLAIN, FailureKind.LENGTH),
-        (said("", "model_length"), PLAIN, FailureKind.LENGTH),
-        (said("I will not.", "content_filter"), PLAIN, FailureKind.REFUSAL),
-        (said('{"closed": true}', "content_filter"), SHAPED, FailureKind.REFUSAL),
-        (said([ContentText(text="I will not.", refusal=True)]), PLAIN, FailureKind.REFUSAL),
-        (said(" \n"), PLAIN, FailureKind.EMPTY),
-        (said("Yes.", "unknown"), PLAIN, FailureKind.INVALID),
-        (said("Yes.", "tool_calls"), PLAIN, FailureKind.INVALID),
-        (said("Yes."), SHAPED, FailureKind.INVALID),
-        (said('```json\n{"closed": true}\n```'), SHAPED, FailureKind.INVALID),
-        (said('{"closed": "true"}'), SHAPED, FailureKind.INVALID),
-        (said('{"closed": true, "closed": false}'), SHAPED, FailureKind.INVALID),
-        (said("Yes."), Request(MESSAGES, Decoding(top_logprobs=2)), FailureKind.INVALID),
-        (ModelOutput(model="m", usage=ModelUsage()), PLAIN, FailureKind.TRANSIENT),
+        (said("Yes, bec", "max_tokens"), PLAIN, CallFailureKind.LENGTH),
+        (said("", "model_length"), PLAIN, CallFailureKind.LENGTH),
+        (said("I will not.", "content_filter"), PLAIN, CallFailureKind.REFUSAL),
+        (said('{"closed": true}', "content_filter"), SHAPED, CallFailureKind.REFUSAL),
+        (said([ContentText(text="I will not.", refusal=True)]), PLAIN, CallFailureKind.REFUSAL),
+        (said(" \n"), PLAIN, CallFailureKind.EMPTY),
+        (said("Yes.", "unknown"), PLAIN, CallFailureKind.INVALID),
+        (said("Yes.", "tool_calls"), PLAIN, CallFailureKind.INVALID),
+        (said("Yes."), SHAPED, CallFailureKind.INVALID),
+        (said('```json\n{"closed": true}\n```'), SHAPED, CallFailureKind.INVALID),
+        (said('{"closed": "true"}'), SHAPED, CallFailureKind.INVALID),
+        (said('{"closed": true, "closed": false}'), SHAPED, CallFailureKind.INVALID),
+        (said("Yes."), Request(MESSAGES, Decoding(top_logprobs=2)), CallFailureKind.INVALID),
+        (ModelOutput(model="m", usage=ModelUsage()), PLAIN, CallFailureKind.TRANSIENT),
     ],
 )
 def test_a_reply_that_is_none_has_a_kind(output, request_, kind):
@@ -177,7 +177,7 @@ def test_a_reply_that_is_none_has_a_kind(output, request_, kind):
     assert found.kind is kind
     if output.choices:
         assert found.reply.text == output.completion
-        assert found.reply.usage == Usage(7, 3)
+        assert found.reply.usage == TokenUsage(7, 3)
 
 
 def test_no_usage_is_not_nothing_used():
@@ -200,14 +200,14 @@ def status_error(status, message="no", **headers):
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (status_error(429), FailureKind.RATE_LIMIT),
-        (status_error(429, "insufficient_quota"), FailureKind.DENIED),
-        (status_error(401), FailureKind.DENIED),
-        (status_error(400), FailureKind.PERMANENT),
-        (status_error(400, "content_filter"), FailureKind.REFUSAL),
-        (status_error(503), FailureKind.TRANSIENT),
-        (openai.APIConnectionError(request=httpx2.Request("POST", "http://127.0.0.1")), FailureKind.CONNECTION),
-        (openai.APITimeoutError(request=httpx2.Request("POST", "http://127.0.0.1")), FailureKind.TIMEOUT),
+        (status_error(429), CallFailureKind.RATE_LIMIT),
+        (status_error(429, "insufficient_quota"), CallFailureKind.DENIED),
+        (status_error(401), CallFailureKind.DENIED),
+        (status_error(400), CallFailureKind.PERMANENT),
+        (status_error(400, "content_filter"), CallFailureKind.REFUSAL),
+        (status_error(503), CallFailureKind.TRANSIENT),
+        (openai.APIConnectionError(request=httpx2.Request("POST", "http://127.0.0.1")), CallFailureKind.CONNECTION),
+        (openai.APITimeoutError(request=httpx2.Request("POST", "http://127.0.0.1")), CallFailureKind.TIMEOUT),
     ],
 )
 def test_an_error_of_a_provider_has_a_kind(error, kind):
@@ -250,7 +250,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     judgments = {one.response_id: one for one in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)}
     for _, made in cases:
         assert judgments[made.response.id].verdict == made.verdict
-        assert judgments[made.response.id].judge == f"inspect/{WORLD}@{server_name(server.base_url)}"
+        assert judgments[made.response.id].judge == f"inspect/{WORLD}@{format_server_name(server.base_url)}"
 
 
 def test_the_command_judges_through_inspect(tmp_path, monkeypatch):

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("transformers", reason="needs the train extra")
 
 from eclose.errors import UserError
-from eclose.models.interface import Decoding, FinishReason, Request, Usage
+from eclose.models.interface import Decoding, FinishReason, Request, TokenUsage
 from eclose.models.local.chat_template import PromptTooLongError, tokenize_prompt
-from eclose.models.local.vllm_model import VllmModel, adapter_rank
+from eclose.models.local.vllm_model import VllmModel, read_adapter_rank
 
 
 class SamplingParams:
@@ -108,7 +108,7 @@ def test_replies_are_read_as_every_engines_are(vllm, tokenizer):
     assert whole.text == "1. I am base.\nFinal answer: base"
     assert whole.finish is FinishReason.STOP
     ids = tokenize_prompt(tokenizer, ask())
-    assert cut.usage == Usage(len(ids), 4)
+    assert cut.usage == TokenUsage(len(ids), 4)
     assert cut.finish is FinishReason.LENGTH
     ((prompts, (greedy, drawn), adapter),) = vllm.made.calls
     assert prompts == [{"prompt_token_ids": ids}] * 2
@@ -150,9 +150,9 @@ def test_an_adapter_of_too_high_a_rank_is_refused(vllm, folders, tmp_path):
     with pytest.raises(UserError, match="has rank 12, and the engine was started for 8"):
         model.with_adapter(folders[0])
     (folders[0] / "adapter_config.json").write_text(json.dumps({"r": 4, "rank_pattern": {"q_proj": 64, "k_proj": 2}}))
-    assert adapter_rank(folders[0]) == 64
+    assert read_adapter_rank(folders[0]) == 64
     with pytest.raises(UserError, match="describes no LoRA adapter"):
-        adapter_rank(tmp_path)
+        read_adapter_rank(tmp_path)
 
 
 def test_a_prompt_that_leaves_no_room_is_refused(vllm, tokenizer):

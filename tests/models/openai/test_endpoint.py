@@ -20,18 +20,18 @@ from pydantic import SecretStr
 from tests.world.serving import always, leaning, only_line, registry
 
 from eclose.errors import SettingError
-from eclose.models.interface import Decoding, Reply, ReplySchema, Request, Usage
+from eclose.models.interface import Decoding, Reply, ReplySchema, Request, TokenUsage
 from eclose.models.openai.endpoint import (
     SERVICES,
     Endpoint,
-    EndpointSettings,
-    Route,
+    EndpointLimits,
+    ModelRoute,
     ServerAddress,
     check_base_url,
-    find_route,
+    find_model_route,
     open_endpoint,
 )
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.world.server.app import open_model_server
 from eclose.world.server.faults import ServerBehaviour, ServerFault
 
@@ -50,7 +50,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 VERDICT = ReplySchema("verdict", SCHEMA)
-K = FailureKind
+K = CallFailureKind
 
 
 def request(text: str = "hello there", **more: Any) -> Request:
@@ -65,7 +65,7 @@ def run(main: Awaitable[Any], within: float = 30.0) -> Any:
 
 
 def endpoint(base_url: str, **settings: Any) -> Endpoint:
-    return Endpoint(Route(base_url, "world", SecretStr(CANARY)), EndpointSettings(**{"deadline": 10.0, **settings}))
+    return Endpoint(ModelRoute(base_url, "world", SecretStr(CANARY)), EndpointLimits(**{"deadline": 10.0, **settings}))
 
 
 async def failure_of(call: Awaitable[Reply]) -> CallFailure:
@@ -118,7 +118,7 @@ def test_text_and_structured_replies():
     async def main() -> None:
         async with open_model_server(registry()) as server, endpoint(server.base_url) as model:
             assert model.name == f"{server.base_url.removeprefix('http://').removesuffix('/v1')}/world"
-            assert await model.complete(request()) == Reply("hello there", "stop", Usage(2, 2))  # type: ignore[arg-type]
+            assert await model.complete(request()) == Reply("hello there", "stop", TokenUsage(2, 2))  # type: ignore[arg-type]
             reply = await model.complete(request("what?", schema=VERDICT))
             assert json.loads(reply.text) == {"aligned": True, "steps": [{"id": 1, "sound": True}], "seen": "what?"}
 
@@ -684,7 +684,7 @@ OWN = "http://127.0.0.1:8642/v1"
     ],
 )
 def test_routes(name, environ, expected):
-    route = find_route(name, environ=environ)
+    route = find_model_route(name, environ=environ)
     key = route.key.get_secret_value() if route.key else None
     assert (route.base_url, route.model, key, route.name) == expected
 
@@ -702,28 +702,30 @@ def test_routes(name, environ, expected):
     ],
 )
 def test_two_servers_have_two_names(url, name):
-    assert find_route("m", base_url=url, environ={}).name == f"{name}/m"
+    assert find_model_route("m", base_url=url, environ={}).name == f"{name}/m"
 
 
 def test_a_server_goes_by_the_name_it_is_given():
     moved = ServerAddress("http://127.0.0.1:9999/v1", "127.0.0.1:8642")
-    assert find_route("m", base_url=moved, environ={}).name == find_route("m", base_url=OWN, environ={}).name
+    assert (
+        find_model_route("m", base_url=moved, environ={}).name == find_model_route("m", base_url=OWN, environ={}).name
+    )
     environ = {"ECLOSE_SERVER_NAME": "box", "OPENAI_API_KEY": "a"}
-    assert find_route(OWN, environ=environ).name == "box/"
-    assert find_route("openai/gpt-x", environ=environ).name == "openai/gpt-x"
+    assert find_model_route(OWN, environ=environ).name == "box/"
+    assert find_model_route("openai/gpt-x", environ=environ).name == "openai/gpt-x"
     for name in ("a/b", "a b", "a@b", "\x1b"):
         with pytest.raises(SettingError, match="--server-name"):
-            find_route("m", base_url=ServerAddress(OWN, name), environ={})
+            find_model_route("m", base_url=ServerAddress(OWN, name), environ={})
 
 
 def test_a_run_that_sends_nothing_needs_no_key():
-    route = find_route("openai/gpt-x", environ={}, keyless=True)
+    route = find_model_route("openai/gpt-x", environ={}, keyless=True)
     assert (route.key, route.name) == (None, "openai/gpt-x")
 
 
 def test_arguments_come_first():
     environ = {"ECLOSE_BASE_URL": "http://other/v1", "ECLOSE_API_KEY": "other"}
-    route = find_route("openai/gpt-x", base_url=OWN, key=SecretStr("mine"), environ=environ)
+    route = find_model_route("openai/gpt-x", base_url=OWN, key=SecretStr("mine"), environ=environ)
     assert (route.base_url, route.model) == (OWN, "openai/gpt-x")
     assert route.key == SecretStr("mine")
 
@@ -745,7 +747,7 @@ def test_arguments_come_first():
 )
 def test_routes_that_lead_nowhere(name, environ, problem):
     with pytest.raises(SettingError, match=problem):
-        find_route(name, environ=environ)
+        find_model_route(name, environ=environ)
 
 
 @pytest.mark.parametrize(
@@ -777,7 +779,7 @@ def test_the_only_model_of_a_server_needs_no_name():
     async def main() -> None:
         async with (
             open_model_server(registry()) as server,
-            await open_endpoint(find_route(server.base_url, environ={})) as model,
+            await open_endpoint(find_model_route(server.base_url, environ={})) as model,
         ):
             assert model.name.endswith("/world")
             assert (await model.complete(request())).text == "hello there"
@@ -787,15 +789,15 @@ def test_the_only_model_of_a_server_needs_no_name():
 
         async with site(several) as url:
             with pytest.raises(SettingError, match="serves a, b"):
-                await open_endpoint(Route(url, ""))
+                await open_endpoint(ModelRoute(url, ""))
         with pytest.raises(
             SettingError, match=r"127\.0\.0\.1:9/v1: cannot connect: .*Is the server running"
         ) as refused:
-            await open_endpoint(Route("http://127.0.0.1:9/v1", ""))
+            await open_endpoint(ModelRoute("http://127.0.0.1:9/v1", ""))
         assert "timed out" not in str(refused.value)
         async with wire(_stall) as url:
             with pytest.raises(SettingError, match=r"no answer within 0\.3 s"):
-                await open_endpoint(Route(url, ""), EndpointSettings(deadline=0.3))
+                await open_endpoint(ModelRoute(url, ""), EndpointLimits(deadline=0.3))
 
         async def page(asked: web.Request) -> web.Response:
             return web.Response(text="<h1>no</h1>", status=int(asked.path.split("/")[2]), content_type="text/html")
@@ -803,9 +805,9 @@ def test_the_only_model_of_a_server_needs_no_name():
         async with site(page) as url:
             for status in (200, 403, 502):
                 with pytest.raises(SettingError, match="cannot list its models"):
-                    await open_endpoint(Route(f"{url}/{status}".replace("/v1/", "/s/"), ""))
+                    await open_endpoint(ModelRoute(f"{url}/{status}".replace("/v1/", "/s/"), ""))
         with pytest.raises(SettingError, match="no model is named"):
-            Endpoint(Route(OWN, ""))
+            Endpoint(ModelRoute(OWN, ""))
 
     run(main())
 
@@ -813,4 +815,4 @@ def test_the_only_model_of_a_server_needs_no_name():
 @pytest.mark.parametrize("settings", [{"deadline": 0}, {"connections": 0}, {"largest_reply": 0}])
 def test_limits_that_let_nothing_through_are_refused(settings):
     with pytest.raises(SettingError):
-        EndpointSettings(**settings)
+        EndpointLimits(**settings)

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from eclose.calls.cache import encode_answer
-from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, Usage
+from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, TokenUsage
 from eclose.models.openai.failures import (
     LONGEST_PROBLEM,
     CallFailure,
-    FailureKind,
+    CallFailureKind,
     HttpResponse,
     UnreadableBody,
     parse_retry_after,
 )
-from eclose.models.openai.parse_reply import _warn_of_usage, find_schema_error, parse_reply
+from eclose.models.openai.parse_reply import _warn_of_usage, find_schema_error, parse_http_reply
 
 CANARY = "sk-canary-0123456789abcdef0123456789"
 JSON = {"content-type": "application/json"}
@@ -75,9 +75,9 @@ def caused(error: Exception, cause: Exception) -> Exception:
 SENT = httpx2.Request("POST", "http://127.0.0.1/v1", headers={"authorization": f"Bearer {CANARY}"})
 KEY = aiohttp.client_reqrep.ConnectionKey("h", 1, False, True, None, None, None)
 HTML = b"<!DOCTYPE html>\n<html><head><title>502</title></head><body><h1>502 Bad Gateway</h1></body></html>"
-K = FailureKind
+K = CallFailureKind
 
-STRUCTURED: dict[str, tuple[Any, FailureKind]] = {
+STRUCTURED: dict[str, tuple[Any, CallFailureKind]] = {
     "cut after the brace": (envelope("{"), K.INVALID),
     "cut in a key": (envelope(GOOD[:5]), K.INVALID),
     "cut in a list": (envelope(GOOD[:40]), K.INVALID),
@@ -157,7 +157,7 @@ STRUCTURED: dict[str, tuple[Any, FailureKind]] = {
     "error without a code": ({"error": "something broke"}, K.TRANSIENT),
 }
 
-OTHERS: dict[str, tuple[HttpResponse | Exception, FailureKind]] = {
+OTHERS: dict[str, tuple[HttpResponse | Exception, CallFailureKind]] = {
     "page with 200": (HttpResponse(200, {"content-type": "text/html"}, HTML), K.TRANSIENT),
     "JSON called a page": (answer(envelope(), headers={"content-type": "text/html"}), K.TRANSIENT),
     "a stream": (answer(b"data: {}\n\n", headers={"content-type": "text/event-stream"}), K.TRANSIENT),
@@ -213,7 +213,7 @@ CORPUS = {name: (answer(body), kind) for name, (body, kind) in STRUCTURED.items(
 @pytest.mark.parametrize("name", CORPUS)
 def test_the_corpus(name):
     outcome, kind = CORPUS[name]
-    result = parse_reply(outcome, WANTED, key=SecretStr(CANARY))
+    result = parse_http_reply(outcome, WANTED, key=SecretStr(CANARY))
     assert isinstance(result, CallFailure), f"accepted: {result}"
     assert result.kind is kind
     assert len(str(result)) <= LONGEST_PROBLEM + 200
@@ -228,18 +228,18 @@ def test_the_corpus_is_large():
 
 
 def test_a_good_reply_is_accepted():
-    reply = parse_reply(answer(envelope()), WANTED)
-    assert reply == Reply(GOOD, FinishReason.STOP, Usage(7, 3))
-    assert parse_reply(answer(envelope("Hello.")), PLAIN) == Reply("Hello.", FinishReason.STOP, Usage(7, 3))
+    reply = parse_http_reply(answer(envelope()), WANTED)
+    assert reply == Reply(GOOD, FinishReason.STOP, TokenUsage(7, 3))
+    assert parse_http_reply(answer(envelope("Hello.")), PLAIN) == Reply("Hello.", FinishReason.STOP, TokenUsage(7, 3))
     assert isinstance(
-        parse_reply(answer(envelope(), headers={"content-type": "application/json; charset=utf-8"}), PLAIN), Reply
+        parse_http_reply(answer(envelope(), headers={"content-type": "application/json; charset=utf-8"}), PLAIN), Reply
     )
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call"])
 def test_a_forced_tool_call_is_a_structured_reply(finish):
-    reply = parse_reply(answer(envelope(None, finish, tool_calls=called())), WANTED, by_tool=True)
-    assert reply == Reply(GOOD, FinishReason.STOP, Usage(7, 3))
+    reply = parse_http_reply(answer(envelope(None, finish, tool_calls=called())), WANTED, by_tool=True)
+    assert reply == Reply(GOOD, FinishReason.STOP, TokenUsage(7, 3))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_forced_tool_call_is_a_structured_reply(finish):
     ],
 )
 def test_a_bad_tool_call_is_refused(message, kind):
-    result = parse_reply(answer(envelope(**{"content": None, **message})), WANTED, by_tool=True)
+    result = parse_http_reply(answer(envelope(**{"content": None, **message})), WANTED, by_tool=True)
     assert isinstance(result, CallFailure)
     assert result.kind is kind
 
@@ -266,41 +266,41 @@ def test_a_bad_tool_call_is_refused(message, kind):
 @pytest.mark.parametrize("by_tool", [False, True])
 def test_a_good_reply_that_did_not_end_well_is_refused(finish, by_tool):
     body = envelope(None, finish, tool_calls=called()) if by_tool else envelope(GOOD, finish)
-    result = parse_reply(answer(body), WANTED, by_tool=by_tool)
+    result = parse_http_reply(answer(body), WANTED, by_tool=by_tool)
     assert isinstance(result, CallFailure)
     assert result.kind is K.INVALID
 
 
 def test_an_error_with_200_says_when_to_come_again_too():
     body = {"error": {"message": "slow down", "code": 429}}
-    result = parse_reply(answer(body, headers={"retry-after": "7"}), WANTED)
+    result = parse_http_reply(answer(body, headers={"retry-after": "7"}), WANTED)
     assert isinstance(result, CallFailure)
     assert (result.status, result.retry_after) == (429, 7.0)
 
 
 def test_a_reply_cut_at_any_byte_is_refused():
     for end in range(len(GOOD)):
-        result = parse_reply(answer(envelope(GOOD[:end])), WANTED)
+        result = parse_http_reply(answer(envelope(GOOD[:end])), WANTED)
         assert isinstance(result, CallFailure)
         assert result.kind is (K.INVALID if end else K.EMPTY)
     body = json.dumps(envelope()).encode()
     for end in range(len(body)):
-        result = parse_reply(answer(body[:end]), WANTED)
+        result = parse_http_reply(answer(body[:end]), WANTED)
         assert isinstance(result, CallFailure)
         assert result.kind is K.TRANSIENT
 
 
 def test_what_a_bad_reply_cost_is_known():
-    result = parse_reply(answer(envelope(GOOD[:30], "length")), WANTED)
+    result = parse_http_reply(answer(envelope(GOOD[:30], "length")), WANTED)
     assert isinstance(result, CallFailure)
-    assert result.reply == Reply(GOOD[:30], FinishReason.LENGTH, Usage(7, 3))
+    assert result.reply == Reply(GOOD[:30], FinishReason.LENGTH, TokenUsage(7, 3))
     assert not result.unpaid
 
 
 def test_a_usage_that_cannot_be_is_noted(caplog):
     _warn_of_usage.cache_clear()
     for _ in range(3):
-        parse_reply(answer(envelope() | {"usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}), WANTED)
+        parse_http_reply(answer(envelope() | {"usage": {"prompt_tokens": 10**30, "completion_tokens": 1}}), WANTED)
     (record,) = caplog.records
     assert "worst case" in record.getMessage()
 
@@ -308,9 +308,9 @@ def test_a_usage_that_cannot_be_is_noted(caplog):
 def test_a_long_prompt_is_counted_as_it_is_told():
     long = Request(({"role": "user", "content": "x" * 300_000},))
     told = {"prompt_tokens": 2_500_000, "completion_tokens": 700_000}
-    reply = parse_reply(answer(envelope("fine") | {"usage": told}), long)
+    reply = parse_http_reply(answer(envelope("fine") | {"usage": told}), long)
     assert isinstance(reply, Reply)
-    assert reply.usage == Usage(2_500_000, 700_000)
+    assert reply.usage == TokenUsage(2_500_000, 700_000)
 
 
 ECHO = f"Your key is {CANARY}, keep it."
@@ -328,7 +328,7 @@ ECHO = f"Your key is {CANARY}, keep it."
 )
 @pytest.mark.parametrize("by_tool", [False, True])
 def test_a_reply_that_holds_the_key_is_kept_without_it(body, by_tool):
-    result = parse_reply(answer(body), PLAIN, by_tool=by_tool, key=SecretStr(CANARY))
+    result = parse_http_reply(answer(body), PLAIN, by_tool=by_tool, key=SecretStr(CANARY))
     kept = encode_answer(f"sha256:{'0' * 64}", result, cost=0).body.decode()
     assert CANARY not in f"{result!r} {result} {kept}"
     if isinstance(result, Reply):
@@ -339,7 +339,7 @@ def test_tokens_that_spell_the_key_are_not_kept():
     body = envelope(ECHO)
     tokens = [{"token": part, "logprob": -1.0, "top_logprobs": []} for part in ("Your key is ", CANARY[:9], CANARY[9:])]
     body["choices"][0]["logprobs"] = {"content": tokens}
-    result = parse_reply(answer(body), PLAIN, key=SecretStr(CANARY))
+    result = parse_http_reply(answer(body), PLAIN, key=SecretStr(CANARY))
     assert isinstance(result, Reply)
     assert result.logprobs is None
 
@@ -358,9 +358,9 @@ def test_tokens_that_spell_the_key_are_not_kept():
     ],
 )
 def test_a_usage_nobody_can_read_is_unknown(usage):
-    reply = parse_reply(answer(envelope() | {"usage": usage}), WANTED)
+    reply = parse_http_reply(answer(envelope() | {"usage": usage}), WANTED)
     assert isinstance(reply, Reply)
-    assert reply.usage == Usage(0, 0)
+    assert reply.usage == TokenUsage(0, 0)
 
 
 def test_log_probabilities():
@@ -371,18 +371,18 @@ def test_log_probabilities():
     }
     body = envelope("Yes")
     body["choices"][0]["logprobs"] = {"content": [entry]}
-    reply = parse_reply(answer(body), SCORED)
+    reply = parse_http_reply(answer(body), SCORED)
     assert isinstance(reply, Reply)
     assert reply.logprobs == (TokenLogprob("Yes", -0.1, (("Yes", -0.1), ("No", -2.4))),)
     for missing in (None, {}, {"content": None}, {"content": []}, {"content": [{"token": "Yes"}]}):
         body["choices"][0]["logprobs"] = missing
-        result = parse_reply(answer(body), SCORED)
+        result = parse_http_reply(answer(body), SCORED)
         assert isinstance(result, CallFailure), missing
         assert result.kind is K.INVALID
 
 
 def test_what_is_certainly_free():
-    free = {name for name, (outcome, _) in OTHERS.items() if parse_reply(outcome, PLAIN).unpaid}  # type: ignore[union-attr]
+    free = {name for name, (outcome, _) in OTHERS.items() if parse_http_reply(outcome, PLAIN).unpaid}  # type: ignore[union-attr]
     assert {"500", "429", "400", "redirect", "unreachable", "slow to connect"} <= free
     assert not free & {"hung up", "reset", "silent", "cut off", "page with 200", "too large"}
 
@@ -416,7 +416,7 @@ THEN = 1792567680.0
 )
 def test_retry_after(headers, seconds):
     assert parse_retry_after(headers, THEN - 60) == seconds
-    result = parse_reply(answer({"error": {"message": "x"}}, 429, headers), PLAIN, now=THEN - 60)
+    result = parse_http_reply(answer({"error": {"message": "x"}}, 429, headers), PLAIN, now=THEN - 60)
     assert isinstance(result, CallFailure)
     assert result.retry_after == seconds
 
@@ -435,24 +435,26 @@ def test_a_key_in_a_body_is_nowhere(where):
         answer(b"", 302, {"location": f"http://h/?key={CANARY}"}),
         openai.OpenAIError(said),
     ):
-        result = parse_reply(outcome, WANTED, key=SecretStr(CANARY))
+        result = parse_http_reply(outcome, WANTED, key=SecretStr(CANARY))
         assert isinstance(result, CallFailure)
         assert CANARY[:12] not in f"{result} {result!r} {result.raw} {result.args}"
 
 
 def test_what_looks_like_a_key_is_blotted_out_even_if_it_is_not_ours():
-    result = parse_reply(failed(401, "Incorrect API key provided: sk-proj-abcdefghijklmnopqrstuv. Bearer abc"), PLAIN)
+    result = parse_http_reply(
+        failed(401, "Incorrect API key provided: sk-proj-abcdefghijklmnopqrstuv. Bearer abc"), PLAIN
+    )
     assert "abcdef" not in str(result)
     assert "Bearer [key]" in str(result)
 
 
 def test_a_placeholder_key_spoils_no_words():
-    assert "none of these" in str(parse_reply(failed(400, "none of these"), PLAIN, key=SecretStr("none")))
+    assert "none of these" in str(parse_http_reply(failed(400, "none of these"), PLAIN, key=SecretStr("none")))
 
 
 def test_a_body_is_never_told_whole():
-    assert len(str(parse_reply(failed(400, "a" * 10_000), PLAIN))) < 400
-    assert len(str(parse_reply(HttpResponse(500, {}, b"<p>" + b"a" * 10_000_000), PLAIN))) < 400
+    assert len(str(parse_http_reply(failed(400, "a" * 10_000), PLAIN))) < 400
+    assert len(str(parse_http_reply(HttpResponse(500, {}, b"<p>" + b"a" * 10_000_000), PLAIN))) < 400
 
 
 # --- structured replies ------------------------------------------------------------------------------------------

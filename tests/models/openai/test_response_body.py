@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from eclose.models.openai.failures import UnreadableBody
-from eclose.models.openai.response_body import bound_body
+from eclose.models.openai.response_body import bound_response_body
 
 RNG = Random(7)
 TEXTS = [b"", b"x", b"{}" * 50_000, RNG.randbytes(200_000), b" " * 2**16, b" " * (2**16 + 258), b"ab" * 2**17]
@@ -30,7 +30,7 @@ def read(data: bytes, encoding: str | None, *, size: int = 1000, most: int = 10*
     async def main() -> bytes:
         headers = {} if encoding is None else {"content-encoding": encoding}
         response = httpx2.Response(status, headers=headers, stream=Pieces(data, size))
-        bound_body(response, most)
+        bound_response_body(response, most)
         return await response.aread()
 
     return asyncio.run(main())

@@ -16,7 +16,7 @@ from tests.store.postgres import Server, fresh_database
 from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.prices import Price
 from eclose.errors import Resumable
-from eclose.models.interface import Decoding, FinishReason, Reply, Request, Usage
+from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage
 from eclose.store.ledger import group_commit
 from eclose.store.ledger import ledger as ledger_module
 from eclose.store.ledger.group_commit import GroupCommitter
@@ -49,7 +49,7 @@ class Model:
     async def complete(self, request):
         await asyncio.sleep(0.05)
         self.paid[request.messages[0]["content"]] += 1
-        return Reply("x", FinishReason.STOP, Usage(10, 1))
+        return Reply("x", FinishReason.STOP, TokenUsage(10, 1))
 
 
 async def go(url, model, trouble, *, records=RECORDS):

@@ -17,7 +17,7 @@ from eclose.calls.cache import CachedModel, compute_call_key
 from eclose.calls.client import load_budget
 from eclose.calls.prices import Price
 from eclose.models.interface import Request
-from eclose.models.openai.endpoint import Route
+from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.runs.runner import RecordRejection
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class _CollectingModel:
 class BatchRoute:
     """A served model whose requests go into batches."""
 
-    route: Route
+    route: ModelRoute
     price: Price | None
     """Price of a single call."""
 

@@ -19,9 +19,15 @@ from eclose.calls.batch.files import CHAT_COMPLETIONS_PATH
 from eclose.calls.retry import ServiceDown
 from eclose.errors import RecordError
 from eclose.models.interface import Request
-from eclose.models.openai.endpoint import EndpointSettings, Route, build_client
-from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, UnreadableBody, excerpt
-from eclose.models.openai.parse_reply import parse_reply
+from eclose.models.openai.endpoint import EndpointLimits, ModelRoute, build_openai_client
+from eclose.models.openai.failures import (
+    CallFailure,
+    CallFailureKind,
+    HttpResponse,
+    UnreadableBody,
+    excerpt_server_text,
+)
+from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 
@@ -39,9 +45,11 @@ _PAGE = 100
 _WINDOW = "24h"
 _LONGEST_PAUSE = 900.0
 """Seconds; a longer ``Retry-After`` stops the run."""
-_RETRYABLE = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT, FailureKind.TRANSIENT, FailureKind.RATE_LIMIT})
+_RETRYABLE = frozenset(
+    {CallFailureKind.CONNECTION, CallFailureKind.TIMEOUT, CallFailureKind.TRANSIENT, CallFailureKind.RATE_LIMIT}
+)
 # A rate limit is answered before the request is executed, so repeating it cannot create a second batch.
-_NOT_EXECUTED = frozenset({FailureKind.RATE_LIMIT})
+_NOT_EXECUTED = frozenset({CallFailureKind.RATE_LIMIT})
 # The parser of replies wants the request it belongs to; for failures only the response matters.
 _NO_REQUEST = Request(())
 
@@ -69,12 +77,14 @@ class ProviderBatch:
 class BatchProvider:
     """Client for the files and batches of one route."""
 
-    def __init__(self, route: Route, *, deadline: float, attempts: int, first_wait: float, largest: int) -> None:
+    def __init__(self, route: ModelRoute, *, deadline: float, attempts: int, first_wait: float, largest: int) -> None:
         self._route = route
         self._deadline = deadline
         self._attempts = attempts
         self._first_wait = first_wait
-        self._client = build_client(route, EndpointSettings(deadline=deadline, connections=4, largest_reply=largest))
+        self._client = build_openai_client(
+            route, EndpointLimits(deadline=deadline, connections=4, largest_reply=largest)
+        )
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -159,7 +169,7 @@ class BatchProvider:
         return parse_json_object(response.content)
 
     async def _send(
-        self, problem: str, send: Callable[[], Awaitable[T]], retryable: frozenset[FailureKind] = _RETRYABLE
+        self, problem: str, send: Callable[[], Awaitable[T]], retryable: frozenset[CallFailureKind] = _RETRYABLE
     ) -> T:
         """Return the result of a request; retry failures of the kinds in ``retryable``."""
         attempt = 0
@@ -180,13 +190,13 @@ class BatchProvider:
             async with asyncio.timeout(self._deadline):
                 return await send()
         except TimeoutError:
-            return CallFailure(FailureKind.TIMEOUT, f"no complete reply within {self._deadline:g} s.")
+            return CallFailure(CallFailureKind.TIMEOUT, f"no complete reply within {self._deadline:g} s.")
         except openai.APIStatusError as error:
             response = error.response
             outcome = HttpResponse(response.status_code, dict(response.headers), response.content)
         except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody, RecordError) as error:
             outcome = error
-        failure = parse_reply(outcome, _NO_REQUEST, now=time.time(), key=self._route.key)
+        failure = parse_http_reply(outcome, _NO_REQUEST, now=time.time(), key=self._route.key)
         assert isinstance(failure, CallFailure)
         return failure
 
@@ -222,4 +232,6 @@ def _parse_batch(fields: Any) -> ProviderBatch:
     error_list = errors.get("data") if isinstance(errors, dict) else None
     problems = [error for error in error_list or () if isinstance(error, dict)]
     problem = "; ".join(f"{error.get('code')}: {error.get('message')}" for error in problems[:3])
-    return ProviderBatch(name, str(fields.get("status")), shard, fields.get("input_file_id"), files, excerpt(problem))
+    return ProviderBatch(
+        name, str(fields.get("status")), shard, fields.get("input_file_id"), files, excerpt_server_text(problem)
+    )

@@ -14,10 +14,10 @@ from eclose.calls.budget import compute_known_cost
 from eclose.calls.cache import encode_answer
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError
-from eclose.models.interface import Decoding, Reply, ReplySchema, Request, Usage
-from eclose.models.openai.failures import CallFailure, HttpResponse, excerpt
-from eclose.models.openai.parse_reply import parse_reply
-from eclose.models.token_counts import bound_usage
+from eclose.models.interface import Decoding, Reply, ReplySchema, Request, TokenUsage
+from eclose.models.openai.failures import CallFailure, HttpResponse, excerpt_server_text
+from eclose.models.openai.parse_reply import parse_http_reply
+from eclose.models.token_counts import bound_request_usage
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from eclose.calls.batch.provider import ProviderBatch
     from eclose.calls.prices import Price
-    from eclose.models.openai.dialect import Dialect
+    from eclose.models.openai.dialect import RequestDialect
     from eclose.store.ledger.ledger import Ledger
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class BatchSettlement:
         ledger: Ledger,
         price: Price | None,
         secret: SecretStr | None,
-        dialect: Dialect,
+        dialect: RequestDialect,
     ) -> None:
         self.dialect = dialect
         """Variant of the request body to use from now on: a refused variant is replaced by the next."""
@@ -176,12 +176,12 @@ class ExpectedReply:
 
     request: Request
     by_tool: bool
-    worst: Usage
+    worst: TokenUsage
 
     def parse(self, result: BatchResult, key: SecretStr | None) -> Reply | CallFailure:
         """Return the reply, or the failure."""
         response = HttpResponse(result.status or 0, _JSON, result.body)
-        return parse_reply(response, self.request, by_tool=self.by_tool, key=key)
+        return parse_http_reply(response, self.request, by_tool=self.by_tool, key=key)
 
 
 def read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
@@ -206,7 +206,7 @@ def _expect_reply(body: JsonObject) -> ExpectedReply:
         schema = ReplySchema(json_schema["name"], json_schema["schema"])
     request = Request(tuple(body["messages"]), decoding, schema)
     # The messages are dropped: a shard has up to 50,000 requests, and parsing does not need them.
-    return ExpectedReply(replace(request, messages=()), by_tool, bound_usage(request))
+    return ExpectedReply(replace(request, messages=()), by_tool, bound_request_usage(request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +285,8 @@ def _parse_result(name: str, line: JsonObject) -> BatchResult:
     if type(status := response.get("status_code")) is int:
         return BatchResult(name, status, body)
     # ``batch_expired`` and ``expired`` are the same reason for the counts.
-    code = excerpt(str(error.get("code") or "not_executed")).removeprefix("batch_")
-    return BatchResult(name, None, body, code, excerpt(str(error.get("message") or "")))
+    code = excerpt_server_text(str(error.get("code") or "not_executed")).removeprefix("batch_")
+    return BatchResult(name, None, body, code, excerpt_server_text(str(error.get("message") or "")))
 
 
 def _object(value: Any) -> JsonObject:

@@ -21,8 +21,8 @@ from eclose.calls.budget import BudgetSpent
 from eclose.calls.cache import compute_call_key
 from eclose.errors import SettingError
 from eclose.models.interface import identify_request
-from eclose.models.openai.dialect import Dialect
-from eclose.models.token_counts import bound_usage
+from eclose.models.openai.dialect import RequestDialect
+from eclose.models.token_counts import bound_request_usage
 from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import CallIntent
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eclose.calls.budget import Budget
     from eclose.calls.prices import Price
     from eclose.models.interface import Request
-    from eclose.models.openai.endpoint import Route
+    from eclose.models.openai.endpoint import ModelRoute
     from eclose.store.ledger.ledger import Ledger
 
 
@@ -87,7 +87,7 @@ class Batches:
 
     def __init__(
         self,
-        route: Route,
+        route: ModelRoute,
         ledger: Ledger,
         folder: Path,
         *,
@@ -105,7 +105,7 @@ class Batches:
         self._price = price
         """Price of batch calls, which differs from the price of single calls."""
         self._settings = settings or BatchSettings()
-        self._dialect = Dialect()
+        self._dialect = RequestDialect()
 
     async def __aenter__(self) -> Self:
         """Lock the folder; nothing is sent yet."""
@@ -158,7 +158,7 @@ class Batches:
 
     def _learn_dialect(self, notes: list[ShardNote]) -> None:
         """Use the variant of the request body that earlier results showed to work."""
-        default = asdict(Dialect())
+        default = asdict(RequestDialect())
         for note in notes:
             learned = {name: value for name, value in note.dialect.items() if value != default[name]}
             self._dialect = replace(self._dialect, **learned)
@@ -182,7 +182,7 @@ class Batches:
                 await self._add(self._build_line(key, record_id, request), submission, budget)
 
     def _build_line(self, key: str, record_id: str, request: Request) -> BatchLine:
-        worst = 0 if self._price is None else self._price.cost(bound_usage(request))
+        worst = 0 if self._price is None else self._price.cost(bound_request_usage(request))
         intent = CallIntent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
         return BatchLine.of(intent, self._dialect.body(self._route.model, request))
 

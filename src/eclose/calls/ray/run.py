@@ -26,7 +26,7 @@ from eclose.calls.run import (
     finish_run,
 )
 from eclose.errors import SettingError
-from eclose.models.resolve import ServedModelRef, index_by_name
+from eclose.models.resolve import ServedModelRef, index_models_by_name
 from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.runs.runner import JobRunner
@@ -87,7 +87,7 @@ async def _work(
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(Ledger.open(ledger_url, run=work_id))
         models: dict[str, ChatModel] = {}
-        for ref in index_by_name(run.model_refs).values():
+        for ref in index_models_by_name(run.model_refs).values():
             sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
             connection = await connect_model(sender, ledger, calls, price=find_model_price(ref, calls))
             limits = share_limit(connection.limiter, total, ledger_url, run=work_id, model=ref.name)

@@ -19,7 +19,7 @@ from eclose.cli.shared.output import (
     show_record_count,
 )
 from eclose.protocol.response_prompt import PromptOrder
-from eclose.training.row_formats import EditChoice, RowFormat
+from eclose.training.row_formats import ExportedEdits, ExportRowFormat
 
 if TYPE_CHECKING:
     from eclose.construction.validate_families import FamilyValidation
@@ -88,7 +88,7 @@ def export(
         Path,
         typer.Argument(help="File of families, JSON Lines; for datasets also the folder of a run.", show_default=False),
     ],
-    layout: Annotated[RowFormat, typer.Option("--format", help="Format to write.", show_default=False)],
+    layout: Annotated[ExportRowFormat, typer.Option("--format", help="Format to write.", show_default=False)],
     out: Annotated[
         Path,
         typer.Option(
@@ -98,8 +98,9 @@ def export(
         ),
     ],
     edits: Annotated[
-        EditChoice, typer.Option(help="Evidence edits: the first one, which the switch test uses, or all of a family.")
-    ] = EditChoice.FIRST,
+        ExportedEdits,
+        typer.Option(help="Evidence edits: the first one, which the switch test uses, or all of a family."),
+    ] = ExportedEdits.FIRST,
     demonstrations: Annotated[int, typer.Option(min=0, help="Number of worked examples in the prompt.")] = 2,
     order: Annotated[PromptOrder, typer.Option(help="What comes first in the prompt.")] = PromptOrder.EVIDENCE_FIRST,
     force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
@@ -123,15 +124,15 @@ def export(
     preference rows over complete responses cannot express. Use eclose train for those.
     """
     from eclose.protocol.response_prompt import ResponsePrompt
-    from eclose.training.trl_rows import export_step, read_rows
+    from eclose.training.trl_rows import build_row_export_step, make_family_rows
 
-    if layout is RowFormat.DATASETS:
+    if layout is ExportRowFormat.DATASETS:
         raise typer.Exit(_export_dataset(context, families, out, force=force))
     prompt = ResponsePrompt(demonstrations, order)
-    step = export_step(families, out, layout, prompt, edits)
+    step = build_row_export_step(families, out, layout, prompt, edits)
     manifest = step.claim(force=force)
     # Lazy: nothing is read where the step was done before.
-    rows = read_rows(families, layout, prompt, edits)
+    rows = make_family_rows(families, layout, prompt, edits)
     counts = manifest.counts if manifest else step.write(show_record_count(rows, f"writing {out.name}"))
     print_step_result(step, counts, again=manifest is not None, doubt="is this a file of families")
     raise typer.Exit(QUARANTINED_EXIT_CODE if counts.quarantined else 0)

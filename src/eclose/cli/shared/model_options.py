@@ -75,12 +75,12 @@ class ModelOptions(NamedTuple):
     def model(self, name: str) -> ModelRef:
         """Return the model with this name: a provider's, a server's, loaded weights, or one called through Inspect."""
         from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
-        from eclose.models.resolve import find_model
+        from eclose.models.resolve import find_model_ref
 
         if name.startswith(INSPECT_PREFIX):
             _refuse_file_address(name, self.base_url.url)
             return InspectModelRef(name.removeprefix(INSPECT_PREFIX), self.base_url.url, server=self.base_url.name)
-        return find_model(name, base_url=self.base_url, keyless=self.sends_nothing)
+        return find_model_ref(name, base_url=self.base_url, keyless=self.sends_nothing)
 
     @property
     def sends_nothing(self) -> bool:

@@ -89,7 +89,8 @@ def _test(classname: str, facts: ResponseFacts) -> Iterator[str]:
         yield f"<skipped message={_attribute(_why_open(facts.case))}/>"
     else:
         kind, message = OUTCOME_WORDS[facts.outcome], describe_response_failure(facts.case)
-        yield f"<failure type={_attribute(kind)} message={_attribute(message)}>{_text(_response_text(facts.case))}</failure>"
+        text = _text(_response_text(facts.case))
+        yield f"<failure type={_attribute(kind)} message={_attribute(message)}>{text}</failure>"
     yield "</testcase>"
 
 

@@ -20,8 +20,15 @@ from pydantic import SecretStr, ValidationError
 from eclose.core.identity import content_hash
 from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
-from eclose.models.openai.failures import CallFailure, FailureKind, HttpResponse, excerpt, iterate_causes, mask_key
-from eclose.models.openai.parse_reply import parse_reply
+from eclose.models.openai.failures import (
+    CallFailure,
+    CallFailureKind,
+    HttpResponse,
+    excerpt_server_text,
+    iterate_exception_causes,
+    mask_api_key,
+)
+from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.protocol.structured import inline_schema_definitions
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ class InspectModel:
             if outcome is None:
                 raise
         else:
-            outcome = parse_reply(_to_http_response(output), request, key=self._key)
+            outcome = parse_http_reply(_to_http_response(output), request, key=self._key)
         if isinstance(outcome, CallFailure):
             # "from None", because the text of the client's error may contain the key.
             raise outcome from None
@@ -85,25 +92,25 @@ class InspectModel:
     def _mask_key(self, error: Exception) -> CallFailure | None:
         """Return a failure with masked text for an error that contains the key; None for other errors."""
         secret = self._key.get_secret_value() if self._key is not None else ""
-        text = "\n".join(str(cause) for cause in iterate_causes(error))
-        if mask_key(text, secret) == text:
+        text = "\n".join(str(cause) for cause in iterate_exception_causes(error))
+        if mask_api_key(text, secret) == text:
             return None
-        return CallFailure(FailureKind.PERMANENT, f"{type(error).__name__}: {excerpt(text, secret)}")
+        return CallFailure(CallFailureKind.PERMANENT, f"{type(error).__name__}: {excerpt_server_text(text, secret)}")
 
     def _classify(self, error: Exception, request: Request) -> Reply | CallFailure | None:
         """Return the outcome that an error of a provider stands for; None for any other error."""
-        chain = list(iterate_causes(error))
+        chain = list(iterate_exception_causes(error))
         # Inspect can be configured to raise refusals; the output is then attached to the error.
         if (output := getattr(error, "output", None)) is not None:
-            return parse_reply(_to_http_response(output), request, key=self._key)
+            return parse_http_reply(_to_http_response(output), request, key=self._key)
         # The status may be on any error of the chain: Inspect and the clients wrap each other's errors.
         for cause in chain:
             if (status := _status(cause)) is not None:
-                return parse_reply(HttpResponse(status, _headers(cause), _body(cause)), request, key=self._key)
+                return parse_http_reply(HttpResponse(status, _headers(cause), _body(cause)), request, key=self._key)
         names = {base.__name__ for cause in chain for base in type(cause).__mro__}
         if names & _TIMEOUTS or isinstance(chain[-1], TimeoutError):
-            return CallFailure(FailureKind.TIMEOUT, f"no complete reply in time ({type(chain[-1]).__name__}).")
-        return parse_reply(error, request, key=self._key) if names & _TRANSPORT else None
+            return CallFailure(CallFailureKind.TIMEOUT, f"no complete reply in time ({type(chain[-1]).__name__}).")
+        return parse_http_reply(error, request, key=self._key) if names & _TRANSPORT else None
 
 
 def build_inspect_messages(messages: Sequence[PromptMessage]) -> list[ChatMessage]:
@@ -216,9 +223,9 @@ class InspectModelRef:
     @property
     def name(self) -> str:
         """Name of the model in records and calls, with the server and a hash of the arguments."""
-        from eclose.models.openai.endpoint import server_name  # noqa: PLC0415 - needs the client, which logs do without
+        from eclose.models.openai.endpoint import format_server_name  # noqa: PLC0415 - needs the client, which logs do without
 
-        server = self.server or (None if self.base_url is None else server_name(self.base_url))
+        server = self.server or (None if self.base_url is None else format_server_name(self.base_url))
         arguments = self._public_arguments
         digest = content_hash(arguments).removeprefix("sha256:")[:8] if arguments else None
         return "@".join(part for part in (f"{INSPECT_PREFIX}{self.model}", server, digest) if part)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
-from eclose.models.interface import FinishReason, Reply, Request, Usage
-from eclose.models.load_weights import read_reply_turn, render_conversation
+from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
+from eclose.models.load_weights import read_turn_markers, render_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ def find_stop_ids(tokenizer: Any, generation_config: Any) -> frozenset[int]:
     # Some models are trained on a template whose last token is listed in neither of the other two places.
     template_ids: list[int | None] = []
     if getattr(tokenizer, "chat_template", None):
-        template_ids = [tokenizer.convert_tokens_to_ids(read_reply_turn(tokenizer).end_token)]
+        template_ids = [tokenizer.convert_tokens_to_ids(read_turn_markers(tokenizer).end_token)]
     stops = frozenset(token for token in (*listed, tokenizer.eos_token_id, *template_ids) if token is not None)
     if not stops:
         raise UserError("neither tokenizer nor model names an end-of-turn token. Choose another model.")
@@ -76,11 +76,13 @@ def load_generation_settings(name: str, revision: str | None) -> Any:
         return None
 
 
-def read_reply(tokenizer: Any, prompt: Sequence[int], new: Sequence[int], stops: frozenset[int]) -> Reply:
+def decode_reply_tokens(tokenizer: Any, prompt: Sequence[int], new: Sequence[int], stops: frozenset[int]) -> Reply:
     """Return the reply from new tokens up to the first end token, which is counted but not part of the text."""
     end = next((index for index, token in enumerate(new) if token in stops), None)
     text_ids = new if end is None else new[:end]
     # Cleaning up spaces would change bytes, and training scores the text as the model wrote it.
     text: str = tokenizer.decode(list(text_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
     completion_tokens = len(new) if end is None else end + 1
-    return Reply(text, FinishReason.LENGTH if end is None else FinishReason.STOP, Usage(len(prompt), completion_tokens))
+    return Reply(
+        text, FinishReason.LENGTH if end is None else FinishReason.STOP, TokenUsage(len(prompt), completion_tokens)
+    )

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.models.local.chat_template import PromptTooLongError
-from eclose.models.openai.failures import CallFailure, FailureKind
+from eclose.models.openai.failures import CallFailure, CallFailureKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from eclose.models.interface import BatchModel, Reply, Request
+    from eclose.models.interface import LocalBatchModel, Reply, Request
 
 LINGER = 0.05
 """Seconds without a new request after which a batch starts. One ledger commit releases many requests at once."""
@@ -29,7 +29,7 @@ class _PendingRequest(NamedTuple):
 class MicrobatchModel:
     """A ``ChatModel`` that answers concurrent requests in batches; see :func:`open_microbatch`."""
 
-    def __init__(self, model: BatchModel, name: str, batch_size: int) -> None:
+    def __init__(self, model: LocalBatchModel, name: str, batch_size: int) -> None:
         self._model = model
         self._name = name
         self._batch_size = batch_size
@@ -74,7 +74,7 @@ class MicrobatchModel:
                 replies = await asyncio.to_thread(self._model.complete_all, [pending.request for pending in batch])
             except PromptTooLongError as error:
                 problem = str(error).partition(": ")[2]  # without the position in the batch
-                _fail(batch[error.index], CallFailure(FailureKind.TOO_LONG, problem, unpaid=True))
+                _fail(batch[error.index], CallFailure(CallFailureKind.TOO_LONG, problem, unpaid=True))
                 batch = [pending for index, pending in enumerate(batch) if index != error.index]
             # Every caller gets the error: an exception that ended this task would leave all of them waiting for ever.
             except Exception as error:
@@ -95,7 +95,7 @@ def _fail(pending: _PendingRequest, error: Exception) -> None:
 
 @asynccontextmanager
 async def open_microbatch(
-    model: BatchModel, *, name: str | None = None, batch_size: int = 64
+    model: LocalBatchModel, *, name: str | None = None, batch_size: int = 64
 ) -> AsyncIterator[MicrobatchModel]:
     """Open a ``ChatModel`` over a batch model, with at most ``batch_size`` requests in a batch."""
     microbatch = MicrobatchModel(model, name or model.name, batch_size)

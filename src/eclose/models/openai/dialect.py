@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class RequestDialect:
     """The variant of the request body that a server accepts."""
 
     by_tool: bool = False
@@ -21,7 +21,7 @@ class Dialect:
     template: bool = True
     """Whether the server accepts ``chat_template_kwargs``, which turn thinking off."""
 
-    def after(self, failure: CallFailure) -> Dialect | None:
+    def after(self, failure: CallFailure) -> RequestDialect | None:
         """Return the variant to try after a refusal; None where the refusal has another cause."""
         # Servers word refusals differently, but all name the field. Each change is made once, so the loop ends.
         message = (failure.raw or "") if failure.status in (400, 422) else ""

@@ -18,17 +18,17 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from eclose.errors import SettingError, UserError
-from eclose.models.openai.dialect import Dialect
+from eclose.models.openai.dialect import RequestDialect
 from eclose.models.openai.failures import (
     CallFailure,
-    FailureKind,
+    CallFailureKind,
     HttpResponse,
     UnreadableBody,
-    classify_exception,
-    classify_status,
-    excerpt,
+    classify_http_exception,
+    classify_http_status,
+    excerpt_server_text,
 )
-from eclose.models.openai.parse_reply import parse_reply
+from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.store.records.strict_json import parse_json_object
 
 try:
@@ -53,7 +53,7 @@ _SENT_HEADERS = frozenset({"accept", "authorization", "content-length", "content
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ModelProvider:
     """A provider with a name, base URL and key variable."""
 
     base_url: str
@@ -61,18 +61,18 @@ class Service:
     """Environment variable of its API key; None where it needs no key."""
 
 
-SERVICES: Mapping[str, Service] = {
-    "deepseek": Service("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "fireworks": Service("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    "gemini": Service("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "groq": Service("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistral": Service("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "ollama": Service("http://127.0.0.1:11434/v1", None),
-    "openai": Service("https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "openrouter": Service("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "together": Service("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "vllm": Service("http://127.0.0.1:8000/v1", None),
-    "xai": Service("https://api.x.ai/v1", "XAI_API_KEY"),
+SERVICES: Mapping[str, ModelProvider] = {
+    "deepseek": ModelProvider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "fireworks": ModelProvider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "gemini": ModelProvider("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "groq": ModelProvider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": ModelProvider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "ollama": ModelProvider("http://127.0.0.1:11434/v1", None),
+    "openai": ModelProvider("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openrouter": ModelProvider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "together": ModelProvider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "vllm": ModelProvider("http://127.0.0.1:8000/v1", None),
+    "xai": ModelProvider("https://api.x.ai/v1", "XAI_API_KEY"),
 }
 
 
@@ -87,7 +87,7 @@ class ServerAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ModelRoute:
     """Base URL, model name and API key for calls to a model."""
 
     base_url: str
@@ -101,13 +101,13 @@ class Route:
     def name(self) -> str:
         """``provider/model``, or ``host:port/model`` for a self-hosted server; cached replies are found by it."""
         providers = [name for name, service in SERVICES.items() if service.base_url == self.base_url]
-        return f"{providers[0] if providers else self.server or server_name(self.base_url)}/{self.model}"
+        return f"{providers[0] if providers else self.server or format_server_name(self.base_url)}/{self.model}"
 
 
-def server_name(base_url: str) -> str:
+def format_server_name(base_url: str) -> str:
     """Return host, port and path of a base URL as one word without a slash.
 
-    >>> server_name("http://127.0.0.1:8000/v1"), server_name("https://gateway.example/openai/v1")
+    >>> format_server_name("http://127.0.0.1:8000/v1"), format_server_name("https://gateway.example/openai/v1")
     ('127.0.0.1:8000', 'gateway.example~openai')
     """
     parts = urlsplit(base_url)
@@ -117,14 +117,14 @@ def server_name(base_url: str) -> str:
     return f"{f'[{host}]' if ':' in host else host}{port}{path}"
 
 
-def find_route(
+def find_model_route(
     name: str,
     *,
     base_url: str | ServerAddress | None = None,
     key: SecretStr | None = None,
     environ: Mapping[str, str] | None = None,
     keyless: bool = False,
-) -> Route:
+) -> ModelRoute:
     """Return the route to ``provider/model``, or to a base URL given here, as the name or in the environment.
 
     A key goes to the provider it belongs to: ``OPENAI_API_KEY`` to OpenAI and to ``OPENAI_BASE_URL``, ``GROQ_API_KEY``
@@ -143,15 +143,15 @@ def find_route(
     server_url = base_url or environ.get("ECLOSE_BASE_URL")
     openai_url = environ.get("OPENAI_BASE_URL")
     if server_url:
-        route, variable = Route(check_base_url(server_url), name), None
+        route, variable = ModelRoute(check_base_url(server_url), name), None
     elif model and provider in SERVICES and not (provider == "openai" and openai_url):
-        route, variable = Route(SERVICES[provider].base_url, model), None
+        route, variable = ModelRoute(SERVICES[provider].base_url, model), None
     elif openai_url:
-        route, variable = Route(check_base_url(openai_url), name.removeprefix("openai/")), "OPENAI_API_KEY"
+        route, variable = ModelRoute(check_base_url(openai_url), name.removeprefix("openai/")), "OPENAI_API_KEY"
     elif model:
         raise SettingError(_unknown_provider(name, provider))
     else:
-        route, variable = Route(SERVICES["openai"].base_url, name), None
+        route, variable = ModelRoute(SERVICES["openai"].base_url, name), None
     server = _server(address.name or environ.get("ECLOSE_SERVER_NAME"))
     return replace(route, key=key or _find_key(route, variable, environ, keyless=keyless), server=server)
 
@@ -185,11 +185,13 @@ def _unknown_provider(name: str, provider: str) -> str:
 
 def _server(name: str | None) -> str | None:
     if name and not re.fullmatch(r"[\w.:~\[\]-]{1,100}", name):
-        raise SettingError(f"--server-name {excerpt(name)!r}: use letters, digits and .:~[]_- only.")
+        raise SettingError(f"--server-name {excerpt_server_text(name)!r}: use letters, digits and .:~[]_- only.")
     return name or None
 
 
-def _find_key(route: Route, variable: str | None, environ: Mapping[str, str], *, keyless: bool) -> SecretStr | None:
+def _find_key(
+    route: ModelRoute, variable: str | None, environ: Mapping[str, str], *, keyless: bool
+) -> SecretStr | None:
     services = [service for service in SERVICES.values() if service.base_url == route.base_url]
     key_variable = services[0].key_variable if services else variable
     key = environ.get(key_variable or "")
@@ -209,7 +211,7 @@ def check_base_url(base_url: str) -> str:
         _ = parts.port
     except ValueError as error:
         raise SettingError(f"--base-url is not a URL: {error}.") from None
-    origin = excerpt(f"{parts.scheme}://{parts.hostname}")
+    origin = excerpt_server_text(f"{parts.scheme}://{parts.hostname}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingError(f"{origin}: a base URL begins with http:// or https:// and names a host.")
     # A key inside the URL would end up in records and messages, so the message quotes scheme and host only.
@@ -229,7 +231,7 @@ def _link_local(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointSettings:
+class EndpointLimits:
     """Limits of one call."""
 
     deadline: float = 120.0
@@ -248,13 +250,13 @@ class EndpointSettings:
 class Endpoint:
     """A ``ChatModel`` behind HTTP. Use it in an ``async with``, or call ``aclose``."""
 
-    def __init__(self, route: Route, settings: EndpointSettings | None = None) -> None:
+    def __init__(self, route: ModelRoute, settings: EndpointLimits | None = None) -> None:
         if not route.model:
             raise SettingError(f"{route.base_url}: no model is named. Name one of the models of this server.")
         self._route = route
-        self._settings = settings or EndpointSettings()
-        self._dialect = Dialect()
-        self._client = build_client(route, self._settings)
+        self._settings = settings or EndpointLimits()
+        self._dialect = RequestDialect()
+        self._client = build_openai_client(route, self._settings)
 
     @property
     def name(self) -> str:
@@ -285,7 +287,7 @@ class Endpoint:
             async with asyncio.timeout(self._settings.deadline):
                 outcome = await self._send(request)
         except TimeoutError:
-            outcome = CallFailure(FailureKind.TIMEOUT, f"no complete reply within {self._settings.deadline:g} s.")
+            outcome = CallFailure(CallFailureKind.TIMEOUT, f"no complete reply within {self._settings.deadline:g} s.")
         if isinstance(outcome, CallFailure):
             # "from None" drops the client's error, which holds the request and with it the key.
             raise outcome from None
@@ -297,7 +299,7 @@ class Endpoint:
             dialect = self._dialect
             by_tool = dialect.by_tool and request.schema is not None
             response = await self._post(dialect.body(self._route.model, request))
-            outcome = parse_reply(response, request, by_tool=by_tool, now=time.time(), key=self._route.key)
+            outcome = parse_http_reply(response, request, by_tool=by_tool, now=time.time(), key=self._route.key)
             # Compared with the dialect that was sent: a concurrent call may have changed the present one.
             if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
                 return outcome
@@ -313,21 +315,21 @@ class Endpoint:
         return HttpResponse(response.status_code, dict(response.headers), response.content)
 
 
-async def open_endpoint(route: Route, settings: EndpointSettings | None = None) -> Endpoint:
+async def open_endpoint(route: ModelRoute, settings: EndpointLimits | None = None) -> Endpoint:
     """Return the endpoint of a route; where the route names no model, ask the server for its only one."""
     if route.model:
         return Endpoint(route, settings)
-    models = await _list_models(route, settings or EndpointSettings())
+    models = await _list_models(route, settings or EndpointLimits())
     if len(models) != 1:
         raise SettingError(f"{route.base_url} serves {', '.join(models) or 'no model'}. Name the one you want.")
     return Endpoint(replace(route, model=models[0]), settings)
 
 
-async def _list_models(route: Route, settings: EndpointSettings) -> list[str]:
+async def _list_models(route: ModelRoute, settings: EndpointLimits) -> list[str]:
     """Return the names of the models that a server lists; raise with the reason where it lists none."""
     secret = route.key.get_secret_value() if route.key else ""
     try:
-        async with build_client(route, settings) as client, asyncio.timeout(settings.deadline):
+        async with build_openai_client(route, settings) as client, asyncio.timeout(settings.deadline):
             response = await client.get("/models", cast_to=httpx2.Response)
         models = parse_json_object(response.content)["data"]
         return [str(model["id"]) for model in models]
@@ -335,12 +337,11 @@ async def _list_models(route: Route, settings: EndpointSettings) -> list[str]:
         problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"
     except openai.APIStatusError as error:
         refusal = HttpResponse(error.response.status_code, dict(error.response.headers), error.response.content)
-        problem = (
-            f"cannot list its models ({classify_status(refusal, time.time(), secret).problem.rstrip('.')}). Name one."
-        )
+        reason = classify_http_status(refusal, time.time(), secret).problem.rstrip(".")
+        problem = f"cannot list its models ({reason}). Name one."
     except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
-        failure = classify_exception(error, secret)
-        if failure.kind is FailureKind.CONNECTION:
+        failure = classify_http_exception(error, secret)
+        if failure.kind is CallFailureKind.CONNECTION:
             problem = f"cannot connect: {failure.problem} Is the server running, and is this its port?"
         else:
             problem = f"cannot list its models ({failure.problem.rstrip('.')}). Name one."
@@ -349,9 +350,9 @@ async def _list_models(route: Route, settings: EndpointSettings) -> list[str]:
     raise SettingError(f"{route.base_url}: {problem}")
 
 
-def build_client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI:
+def build_openai_client(route: ModelRoute, settings: EndpointLimits) -> openai.AsyncOpenAI:
     """Return an OpenAI client without retries, redirects or extra headers, with bodies of bounded size."""
-    from eclose.models.openai.response_body import bound_body  # noqa: PLC0415 - imports the packages checked above
+    from eclose.models.openai.response_body import bound_response_body  # noqa: PLC0415 - imports the packages checked above
 
     key = route.key.get_secret_value() if route.key is not None else _NO_KEY
 
@@ -359,11 +360,11 @@ def build_client(route: Route, settings: EndpointSettings) -> openai.AsyncOpenAI
         for name in [name for name in request.headers if name not in _SENT_HEADERS]:
             del request.headers[name]
         request.headers["authorization"] = f"Bearer {key}"
-        # Compression is declined; some proxies compress anyway, which bound_body handles.
+        # Compression is declined; some proxies compress anyway, which bound_response_body handles.
         request.headers["accept-encoding"] = "identity"
 
     async def limit_body(response: httpx2.Response) -> None:
-        bound_body(response, settings.largest_reply)
+        bound_response_body(response, settings.largest_reply)
 
     http = openai.DefaultAioHttpClient(
         # A redirect may lead to another host, which would receive the key.

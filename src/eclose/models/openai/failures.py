@@ -14,14 +14,14 @@ from enum import StrEnum
 from math import isfinite
 
 from eclose.errors import EcloseError, UserError
-from eclose.models.interface import Reply, Usage
+from eclose.models.interface import Reply, TokenUsage
 from eclose.store.records.strict_json import parse_json_object
 
 LONGEST_PROBLEM = 300
 """Largest number of characters of a server's text in a message."""
 LONGEST_RAW = 2**20
 """Largest number of characters of a body that is stored with a failure."""
-UNKNOWN_USAGE = Usage(0, 0)
+UNKNOWN_USAGE = TokenUsage(0, 0)
 """Stands for a usage that the server did not report. Every real call has prompt tokens, so it is unambiguous."""
 _READ_FOR_PROBLEM = 20_000
 """Characters of a body that are searched for a message: HTML pages begin with long style sheets."""
@@ -31,7 +31,7 @@ _SHORTEST_KEY = 8
 """Shorter keys (``none``, ``EMPTY``) are placeholders; masking them would damage ordinary words."""
 
 
-class FailureKind(StrEnum):
+class CallFailureKind(StrEnum):
     """Why a call gave no usable reply; decides whether it is retried."""
 
     RATE_LIMIT = "rate_limit"
@@ -59,7 +59,7 @@ class FailureKind(StrEnum):
         return self in _SEMANTIC
 
 
-_SEMANTIC = frozenset({FailureKind.REFUSAL, FailureKind.LENGTH, FailureKind.EMPTY, FailureKind.INVALID})
+_SEMANTIC = frozenset({CallFailureKind.REFUSAL, CallFailureKind.LENGTH, CallFailureKind.EMPTY, CallFailureKind.INVALID})
 
 
 class CallFailure(EcloseError):  # noqa: N818 (an outcome of a call, kept and counted like a reply)
@@ -67,7 +67,7 @@ class CallFailure(EcloseError):  # noqa: N818 (an outcome of a call, kept and co
 
     def __init__(
         self,
-        kind: FailureKind,
+        kind: CallFailureKind,
         problem: str,
         *,
         status: int | None = None,
@@ -104,14 +104,14 @@ class UnreadableBody(Exception):  # noqa: N818
     """A body that is too large, damaged or in an unsupported encoding: a transport failure, not a reply."""
 
 
-def mask_key(text: str, secret: str) -> str:
+def mask_api_key(text: str, secret: str) -> str:
     """Return a text with the key replaced by ``[key]``; nothing else is changed."""
     return text.replace(secret, "[key]") if len(secret) >= _SHORTEST_KEY else text
 
 
-def scrub(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
+def excerpt_without_keys(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
     """Return the beginning of a text, with the key and everything that looks like a key masked."""
-    window = _KEYLIKE.sub("[key]", mask_key(text[:most], secret))
+    window = _KEYLIKE.sub("[key]", mask_api_key(text[:most], secret))
     # A key that the window cuts in two is not matched: drop as many characters as a key may have.
     return window if len(text) <= most else window[: -max(len(secret), _LONG_KEY)]
 
@@ -120,9 +120,9 @@ def scrub(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
 _KEYLIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][A-Za-z0-9_\-]{16,}|(?<=Bearer )\S+", re.IGNORECASE)
 
 
-def excerpt(text: str, secret: str = "") -> str:
+def excerpt_server_text(text: str, secret: str = "") -> str:
     """Return the beginning of a server's text on one line, without HTML tags and keys."""
-    plain = " ".join(_TAG.sub(" ", scrub(text, secret, _READ_FOR_PROBLEM)).split())
+    plain = " ".join(_TAG.sub(" ", excerpt_without_keys(text, secret, _READ_FOR_PROBLEM)).split())
     return plain if len(plain) <= LONGEST_PROBLEM else plain[:LONGEST_PROBLEM] + " …"
 
 
@@ -153,28 +153,30 @@ def _wait(seconds: float) -> float | None:
     return seconds if isfinite(seconds) and seconds >= 0 else None
 
 
-def classify_exception(error: Exception, secret: str) -> CallFailure:
+def classify_http_exception(error: Exception, secret: str) -> CallFailure:
     """Return the failure for an exception of the HTTP client."""
-    chain = list(iterate_causes(error))
+    chain = list(iterate_exception_causes(error))
     # The causes decide: the transport reports a closed connection as a time-out, for example. Classes are compared by
     # name, because two HTTP libraries lie below the client and classification should import neither.
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
-    reason = excerpt(str(chain[-1]) or type(chain[-1]).__name__, secret)
+    reason = excerpt_server_text(str(chain[-1]) or type(chain[-1]).__name__, secret)
     # From the most specific class to the most general: the chain of nearly every failure has an APIConnectionError too.
     if "UnreadableBody" in names:
-        return CallFailure(FailureKind.TRANSIENT, f"the reply cannot be read ({reason}).")
+        return CallFailure(CallFailureKind.TRANSIENT, f"the reply cannot be read ({reason}).")
     if "ClientPayloadError" in names or "ReadError" in names:
-        return CallFailure(FailureKind.TRANSIENT, f"the reply was cut off on the way ({reason}).")
+        return CallFailure(CallFailureKind.TRANSIENT, f"the reply was cut off on the way ({reason}).")
     if names & {"ClientConnectorError", "ConnectError", "ConnectionTimeoutError"}:
-        return CallFailure(FailureKind.CONNECTION, f"the server cannot be reached ({reason}).", unpaid=True)
+        return CallFailure(CallFailureKind.CONNECTION, f"the server cannot be reached ({reason}).", unpaid=True)
     if names & {"ServerTimeoutError", "ReadTimeout"}:
-        return CallFailure(FailureKind.TIMEOUT, f"the server stopped answering ({reason}).")
+        return CallFailure(CallFailureKind.TIMEOUT, f"the server stopped answering ({reason}).")
     if names & {"ClientConnectionError", "APIConnectionError", "NetworkError", "OSError"}:
-        return CallFailure(FailureKind.CONNECTION, f"the server closed the connection before it answered ({reason}).")
-    return CallFailure(FailureKind.TRANSIENT, f"the response is not valid HTTP ({reason}).")
+        return CallFailure(
+            CallFailureKind.CONNECTION, f"the server closed the connection before it answered ({reason})."
+        )
+    return CallFailure(CallFailureKind.TRANSIENT, f"the response is not valid HTTP ({reason}).")
 
 
-def iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
+def iterate_exception_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
@@ -183,15 +185,15 @@ def iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 # 401 to 404 and 501 concern every request alike, so they stop a run: a wrong base URL or model name gives 404.
 _KIND_OF_STATUS = {
-    401: FailureKind.DENIED,
-    402: FailureKind.DENIED,
-    403: FailureKind.DENIED,
-    404: FailureKind.DENIED,
-    408: FailureKind.TIMEOUT,
-    409: FailureKind.TRANSIENT,
-    425: FailureKind.TRANSIENT,
-    429: FailureKind.RATE_LIMIT,
-    501: FailureKind.DENIED,
+    401: CallFailureKind.DENIED,
+    402: CallFailureKind.DENIED,
+    403: CallFailureKind.DENIED,
+    404: CallFailureKind.DENIED,
+    408: CallFailureKind.TIMEOUT,
+    409: CallFailureKind.TRANSIENT,
+    425: CallFailureKind.TRANSIENT,
+    429: CallFailureKind.RATE_LIMIT,
+    501: CallFailureKind.DENIED,
 }
 _ADVICE = {
     401: "Check the API key.",
@@ -211,41 +213,41 @@ _TOO_LONG = re.compile(
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|moderation|flagged", re.IGNORECASE)
 
 
-def classify_status(response: HttpResponse, now: float, secret: str) -> CallFailure:
+def classify_http_status(response: HttpResponse, now: float, secret: str) -> CallFailure:
     """Return the failure for a response with a status other than 2xx, from its status and body."""
     text = _text(response.body)
-    message = excerpt(_error_message(response.body) or text, secret) or "no reason given"
+    message = excerpt_server_text(_error_message(response.body) or text, secret) or "no reason given"
     # An HTML page comes from a proxy, so its words say nothing about the model.
     body_text = "" if _is_page(response.headers, text) else text[:LONGEST_RAW]
     kind, advice = _kind_of_status(response.status, body_text), _ADVICE.get(response.status, "")
     if 300 <= response.status < 400:
-        target = excerpt(response.headers.get("location", "elsewhere"), secret)
+        target = excerpt_server_text(response.headers.get("location", "elsewhere"), secret)
         message, advice = f"redirects are not followed, and this one leads to {target}.", "Use the final base URL."
     return CallFailure(
         kind,
         f"HTTP {response.status}: {message} {advice}".rstrip(),
         status=response.status,
         retry_after=parse_retry_after(response.headers, now),
-        raw=scrub_body(response.body, secret),
+        raw=excerpt_failure_body(response.body, secret),
         unpaid=True,
     )
 
 
-def _kind_of_status(status: int, text: str) -> FailureKind:
+def _kind_of_status(status: int, text: str) -> CallFailureKind:
     # An exhausted account and a request above the limit are answered with 429 too, but waiting helps neither.
     if status == 429 and _NO_MONEY.search(text):
-        return FailureKind.DENIED
+        return CallFailureKind.DENIED
     if status == 429 and _TOO_LARGE.search(text):
-        return FailureKind.PERMANENT
+        return CallFailureKind.PERMANENT
     if status in (400, 403) and _FILTERED.search(text):
-        return FailureKind.REFUSAL
+        return CallFailureKind.REFUSAL
     if status in (400, 413, 422) and _TOO_LONG.search(text):
-        return FailureKind.TOO_LONG
+        return CallFailureKind.TOO_LONG
     if 300 <= status < 400:
-        return FailureKind.DENIED
+        return CallFailureKind.DENIED
     if status in _KIND_OF_STATUS:
         return _KIND_OF_STATUS[status]
-    return FailureKind.PERMANENT if 400 <= status < 500 else FailureKind.TRANSIENT
+    return CallFailureKind.PERMANENT if 400 <= status < 500 else CallFailureKind.TRANSIENT
 
 
 def _is_page(headers: Mapping[str, str], text: str) -> bool:
@@ -266,6 +268,6 @@ def _text(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def scrub_body(body: bytes, secret: str) -> str:
+def excerpt_failure_body(body: bytes, secret: str) -> str:
     """Return the text of a body as it is stored with a failure: bounded, keys masked."""
-    return scrub(_text(body), secret)
+    return excerpt_without_keys(_text(body), secret)

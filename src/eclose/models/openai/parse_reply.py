@@ -15,19 +15,19 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
 from eclose.errors import UserError
-from eclose.models.interface import FinishReason, Reply, Request, TokenLogprob, Usage
+from eclose.models.interface import FinishReason, Reply, Request, TokenLogprob, TokenUsage
 from eclose.models.openai.failures import (
     UNKNOWN_USAGE,
     CallFailure,
-    FailureKind,
+    CallFailureKind,
     HttpResponse,
-    classify_exception,
-    classify_status,
-    excerpt,
-    mask_key,
-    scrub_body,
+    classify_http_exception,
+    classify_http_status,
+    excerpt_failure_body,
+    excerpt_server_text,
+    mask_api_key,
 )
-from eclose.models.token_counts import bound_usage
+from eclose.models.token_counts import bound_request_usage
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def parse_reply(
+def parse_http_reply(
     outcome: HttpResponse | Exception,
     request: Request,
     *,
@@ -51,10 +51,10 @@ def parse_reply(
     secret = key.get_secret_value() if key is not None else ""
     try:
         if isinstance(outcome, Exception):
-            return classify_exception(outcome, secret)
+            return classify_http_exception(outcome, secret)
         if 200 <= outcome.status < 300:
             return _ReplyParser(outcome, request, by_tool, now, secret).parse()
-        return classify_status(outcome, now, secret)
+        return classify_http_status(outcome, now, secret)
     except CallFailure as failure:
         # The frames of its traceback hold the key, and some error reporters print local variables.
         failure.__context__ = None
@@ -92,7 +92,7 @@ class _ReplyParser:
         message: JsonObject = choice["message"]
         finish = str(choice.get("finish_reason"))
         text, logprobs = self._text_of(message), _logprobs(choice)
-        if text is not None and (masked := mask_key(text, self._secret)) != text:
+        if text is not None and (masked := mask_api_key(text, self._secret)) != text:
             text, logprobs = masked, None  # the tokens would spell the key
         reason = _FINISH_REASONS.get(finish, FinishReason.OTHER)
         if self._by_tool and finish in _TOOL_FINISHES:
@@ -107,11 +107,11 @@ class _ReplyParser:
         kind = self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
         # A proxy may answer 200 with an HTML page.
         if kind != "application/json" and not kind.endswith("+json"):
-            self._fail(FailureKind.TRANSIENT, f"the server sent {kind or 'no content type'}, not JSON")
+            self._fail(CallFailureKind.TRANSIENT, f"the server sent {kind or 'no content type'}, not JSON")
         try:
             envelope = parse_json_object(self._response.body)
         except UserError as error:
-            self._fail(FailureKind.TRANSIENT, f"the body {error}")
+            self._fail(CallFailureKind.TRANSIENT, f"the body {error}")
         if envelope.get("error"):
             self._fail_inside(envelope["error"])
         return envelope
@@ -121,18 +121,20 @@ class _ReplyParser:
         code = error.get("code") if isinstance(error, dict) else None
         # Without a usable code it is treated as a bad gateway, which is retried.
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise classify_status(replace(self._response, status=status), self._now, self._secret)
+        raise classify_http_status(replace(self._response, status=status), self._now, self._secret)
 
     def _choice(self, envelope: JsonObject) -> JsonObject:
         choices = envelope.get("choices")
         # One choice is requested; of several, none could be preferred.
         if not isinstance(choices, list) or len(choices) != 1:
-            self._fail(FailureKind.TRANSIENT, "the body does not have exactly one choice, so it is not a completion")
+            self._fail(
+                CallFailureKind.TRANSIENT, "the body does not have exactly one choice, so it is not a completion"
+            )
         choice = choices[0]
         if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-            self._fail(FailureKind.TRANSIENT, "the body has no message, so it is not a completion")
+            self._fail(CallFailureKind.TRANSIENT, "the body has no message, so it is not a completion")
         if choice.get("error") or choice.get("finish_reason") in _SERVICE_ABORTS:
-            self._fail(FailureKind.TRANSIENT, "the service stopped in the middle of the reply")
+            self._fail(CallFailureKind.TRANSIENT, "the service stopped in the middle of the reply")
         return choice
 
     def _text_of(self, message: JsonObject) -> str | None:
@@ -150,32 +152,35 @@ class _ReplyParser:
     def _check_end(self, reason: FinishReason, finish: str, message: JsonObject) -> None:
         if reason is FinishReason.REFUSAL or message.get("refusal"):
             refusal = message.get("refusal") or "stopped by a content filter"
-            self._fail(FailureKind.REFUSAL, f"the model refused to answer: {excerpt(str(refusal), self._secret)}")
+            self._fail(
+                CallFailureKind.REFUSAL,
+                f"the model refused to answer: {excerpt_server_text(str(refusal), self._secret)}",
+            )
         if reason is FinishReason.LENGTH:
             limit = self._request.decoding.max_tokens
-            self._fail(FailureKind.LENGTH, f"the reply was cut off after max_tokens = {limit}. Allow more")
+            self._fail(CallFailureKind.LENGTH, f"the reply was cut off after max_tokens = {limit}. Allow more")
         if reason is not FinishReason.STOP:
-            shown_finish = excerpt(finish, self._secret)
-            self._fail(FailureKind.INVALID, f"the reply ended with {shown_finish!r}, not with 'stop'")
+            shown_finish = excerpt_server_text(finish, self._secret)
+            self._fail(CallFailureKind.INVALID, f"the reply ended with {shown_finish!r}, not with 'stop'")
 
     def _check_text(self, text: str | None, message: JsonObject) -> None:
         if message.get("tool_calls") and (not self._by_tool or text is None):
-            self._fail(FailureKind.INVALID, "the model called a tool that was not requested")
+            self._fail(CallFailureKind.INVALID, "the model called a tool that was not requested")
         if text is None and message.get("content") and not isinstance(message["content"], str):
-            self._fail(FailureKind.INVALID, "the content is not text")
+            self._fail(CallFailureKind.INVALID, "the content is not text")
         if text is None and self._by_tool and message.get("content"):
-            self._fail(FailureKind.INVALID, "the model wrote text instead of calling the tool")
+            self._fail(CallFailureKind.INVALID, "the model wrote text instead of calling the tool")
         if text is None or _INVISIBLE.fullmatch(text):
-            self._fail(FailureKind.EMPTY, "the reply has no text")
+            self._fail(CallFailureKind.EMPTY, "the reply has no text")
         if not _storable(text):
-            self._fail(FailureKind.INVALID, "the reply holds half a character (a lone surrogate)")
+            self._fail(CallFailureKind.INVALID, "the reply holds half a character (a lone surrogate)")
         if self._request.schema is not None and (problem := find_schema_error(text, self._request.schema.schema)):
-            self._fail(FailureKind.INVALID, f"the reply {excerpt(problem, self._secret)}")
+            self._fail(CallFailureKind.INVALID, f"the reply {excerpt_server_text(problem, self._secret)}")
         if self._request.decoding.top_logprobs is not None and self._reply is not None and not self._reply.logprobs:
-            self._fail(FailureKind.INVALID, "the server reported no log-probabilities, though they were requested")
+            self._fail(CallFailureKind.INVALID, "the server reported no log-probabilities, though they were requested")
 
-    def _fail(self, kind: FailureKind, problem: str) -> Never:
-        raw = scrub_body(self._response.body, self._secret)
+    def _fail(self, kind: CallFailureKind, problem: str) -> Never:
+        raw = excerpt_failure_body(self._response.body, self._secret)
         raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self._response.status, reply=self._reply, raw=raw)
 
 
@@ -187,7 +192,7 @@ def _storable(text: str) -> bool:
     return True
 
 
-def _usage(envelope: JsonObject, request: Request) -> Usage:
+def _usage(envelope: JsonObject, request: Request) -> TokenUsage:
     """Return the reported tokens; ``UNKNOWN_USAGE`` where there are none, or more than the request can use."""
     usage_fields = envelope.get("usage")
     if not isinstance(usage_fields, dict):
@@ -196,8 +201,8 @@ def _usage(envelope: JsonObject, request: Request) -> Usage:
     # "type is int" because JSON true would pass isinstance(..., int).
     if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
         return UNKNOWN_USAGE
-    usage = Usage(prompt, completion)
-    if max(prompt, completion) > _ANY_USAGE and not _possible(usage, bound_usage(request)):
+    usage = TokenUsage(prompt, completion)
+    if max(prompt, completion) > _ANY_USAGE and not _possible(usage, bound_request_usage(request)):
         _warn_of_usage()
         return UNKNOWN_USAGE
     return usage
@@ -207,7 +212,7 @@ _ANY_USAGE = 1_000_000
 """Largest token count that is accepted for any request; larger ones are compared with the worst case of the request."""
 
 
-def _possible(usage: Usage, worst: Usage) -> bool:
+def _possible(usage: TokenUsage, worst: TokenUsage) -> bool:
     """Check whether figures are plausible: providers add prompts and reasoning tokens, but within bounds."""
     return (
         usage.prompt_tokens <= _ANY_USAGE + 10 * worst.prompt_tokens

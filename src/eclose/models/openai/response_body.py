@@ -26,7 +26,7 @@ _RAW = -zlib.MAX_WBITS
 _READ_ERRORS = (UnreadableBody, httpx2.HTTPError, aiohttp.ClientError)
 
 
-def bound_body(response: httpx2.Response, most: int) -> None:
+def bound_response_body(response: httpx2.Response, most: int) -> None:
     """Replace the stream of a response by one that decodes it and ends after ``most`` decoded bytes."""
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     # The header is removed, or the client would decode the decoded body again.
