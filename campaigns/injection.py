@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from campaigns.judge_http import judge_run, plant, serving
 from perf.result import print_result
 
-from eclose.judging.find_inputs import RunInputs
+from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.settings import JudgeSettings
 from eclose.protocol.judging import JudgeQuestion
 from eclose.store.records import jsonl
@@ -147,13 +147,13 @@ def base_cases(count: int) -> list[InjectedCase]:
     return cases
 
 
-def write_cases(folder: Path, cases: Iterable[tuple[str, InjectedCase]]) -> RunInputs:
+def write_cases(folder: Path, cases: Iterable[tuple[str, InjectedCase]]) -> JudgeInputFiles:
     folder.mkdir(parents=True)
     named = [
         (replace(instance, id=name), replace(response, id=name, instance_id=name))
         for name, (instance, response) in cases
     ]
-    sources = RunInputs(folder / "instances.jsonl", folder / "responses.jsonl")
+    sources = JudgeInputFiles(folder / "instances.jsonl", folder / "responses.jsonl")
     jsonl.write_records(sources.instances, (instance for instance, _ in named))
     jsonl.write_records(sources.responses, (response for _, response in named))
     return sources

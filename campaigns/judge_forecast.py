@@ -26,7 +26,7 @@ from campaigns.runner_faults import bill
 from perf.result import print_result
 
 from eclose.calls.client import CallSettings
-from eclose.calls.prices import Price
+from eclose.calls.prices import ModelPrice
 from eclose.judging.run import forecast_judging
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import TokenUsage
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eclose.calls.forecast import UsageForecast
 
 GOAL = 0.10
-PRICE = Price.of("1.25", "10")
+PRICE = ModelPrice.of("1.25", "10")
 
 
 class ForecastCase(NamedTuple):

@@ -39,7 +39,7 @@ from perf.runner_throughput import CPU_GOAL, GOAL, LATENCY, Timing, time_run
 from eclose.calls.client import CallSettings
 from eclose.core.judgment import Judgment
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.judging.find_inputs import RunInputs
+from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
@@ -107,11 +107,11 @@ def plant(profiles: Sequence[str], seed: int) -> Iterator[Planted]:
         }.values()
 
 
-def write_run(folder: Path, planted: Iterable[Planted]) -> RunInputs:
+def write_run(folder: Path, planted: Iterable[Planted]) -> JudgeInputFiles:
     """Write questions, responses and planted verdicts, as ``eclose world make`` does."""
     folder.mkdir(parents=True)
     cases = list(planted)
-    sources = RunInputs(folder / "instances.jsonl", folder / "responses.jsonl")
+    sources = JudgeInputFiles(folder / "instances.jsonl", folder / "responses.jsonl")
     jsonl.write_records(sources.instances, {case.instance.id: case.instance for case in cases}.values())
     jsonl.write_records(sources.responses, (case.broken.response for case in cases))
     jsonl.write_records(folder / "planted.jsonl", map(settle_verdict, cases))
@@ -123,7 +123,7 @@ def settle_verdict(case: Planted) -> SettledVerdict:
 
 
 def judge_run(
-    sources: RunInputs, base_url: str, out: Path, settings: JudgeSettings | None = None, *, refused: int = 0
+    sources: JudgeInputFiles, base_url: str, out: Path, settings: JudgeSettings | None = None, *, refused: int = 0
 ) -> list[Judgment]:
     """Judge through runner and ledger; exactly ``refused`` records must be quarantined."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True)
@@ -167,7 +167,7 @@ def _labels(verdict: Verdict) -> list[bool | None]:
     return [getattr(verdict, name) for name in LABELS]
 
 
-def compare_exact_judge(folder: Path, sources: RunInputs, planted: Sequence[Planted]) -> Differences:
+def compare_exact_judge(folder: Path, sources: JudgeInputFiles, planted: Sequence[Planted]) -> Differences:
     with serving() as base_url:
         differing = count_differences(planted, judge_run(sources, base_url, folder / "exact"))
     failing = Counter(plan_name(case.broken.plan) for case in planted)
@@ -180,7 +180,7 @@ def compare_exact_judge(folder: Path, sources: RunInputs, planted: Sequence[Plan
     return differing
 
 
-def count_covering(folder: Path, sources: RunInputs, noise: float) -> int:
+def count_covering(folder: Path, sources: JudgeInputFiles, noise: float) -> int:
     """Return how many of the five intervals cover p."""
     run_folder = folder / f"noise-{noise}"
     with serving("--judge-noise", str(noise), "--seed", str(NOISE.index(noise) + 1)) as base_url:
@@ -246,7 +246,7 @@ async def send_bare(base_url: str, requests: Sequence[Request]) -> int:
     return finished
 
 
-async def judge_recorded(sources: RunInputs, base_url: str, out: Path) -> int:
+async def judge_recorded(sources: JudgeInputFiles, base_url: str, out: Path) -> int:
     """Judge through runner, ledger and exports; return the number of replies."""
     calls = CallSettings(concurrency=CONCURRENCY, unpriced=True, slow_start=False)
     result = await judge_responses(sources, base_url, out, calls=calls)

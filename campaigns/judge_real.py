@@ -37,7 +37,7 @@ from perf.result import print_result
 
 from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
-from eclose.judging.find_inputs import RunInputs
+from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validation_file import read_judgments
@@ -131,7 +131,7 @@ class Judging:
         folder = self.out / f"{name}-{len(chosen)}"
         sets.write(folder, chosen)
         began = time.perf_counter()
-        sources = RunInputs(folder / INSTANCES, folder / RESPONSES)
+        sources = JudgeInputFiles(folder / INSTANCES, folder / RESPONSES)
         result = await judge_responses(
             sources,
             self.url,

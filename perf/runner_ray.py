@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 from eclose.calls.client import CallSettings, open_connection
-from eclose.calls.ray.shared_limit import LimitShare, share_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_on_ray
+from eclose.calls.ray.shared_limit import RateLimitShare, share_rate_limit
+from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_shards_on_ray
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import scan_records
@@ -105,8 +105,8 @@ async def work_on(work: Work, shard: RecordShard, _stop: StopSignal) -> tuple[fl
         if work.alone:
             await runner.run(scan_records(work.items, Item))
         else:
-            total = LimitShare(CONCURRENCY, work.requests_per_minute)
-            async with share_limit(connection.limiter, total, work.ledger, run=work.run, model="world"):
+            total = RateLimitShare(CONCURRENCY, work.requests_per_minute)
+            async with share_rate_limit(connection.limiter, total, work.ledger, run=work.run, model="world"):
                 await runner.run(scan_records(work.items, Item))
     return began, time.time()
 
@@ -124,7 +124,7 @@ def drive(work: Work) -> dict[str, float]:
         spans = [asyncio.run(work_on(work, RecordShard(), StopSignal()))]
         look("")
     else:
-        spans = run_on_ray(partial(work_on, work), work.ledger, RaySettings(workers=WORKERS), tell=look)
+        spans = run_shards_on_ray(partial(work_on, work), work.ledger, RaySettings(workers=WORKERS), tell=look)
     begins, ends = zip(*spans, strict=True)
     return {"wall": max(ends) - min(begins), "start_up": min(begins) - started, "cpu": spent}
 

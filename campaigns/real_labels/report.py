@@ -14,7 +14,7 @@ import numpy as np
 from eclose.cli.shared.output import format_percent, format_percent_interval, print_table
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import Verdict
-from eclose.judging.validation_file import Validation, build_validation, write_validation
+from eclose.judging.validation_file import ValidationRecord, build_validation, write_validation
 from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel, LabelAgreementRow
 from eclose.store.runs.folder import VALIDATION
 from eclose.store.runs.manifest import Manifest
@@ -118,7 +118,7 @@ def report(judged: Sequence[JudgedSet]) -> dict[str, Any]:
     return _figure(pooled, answered and accounted and called <= TOLERATED * tried)
 
 
-def _figure(pooled: Validation | None, holds: bool) -> dict[str, Any]:
+def _figure(pooled: ValidationRecord | None, holds: bool) -> dict[str, Any]:
     rows = [] if pooled is None else [pooled.overall.rows[label] for label in DIRECT_LABELS]
     values = [row.scores.balanced_accuracy.value for row in rows]
     defined = [value for value in values if value is not None]
@@ -133,7 +133,7 @@ def _figure(pooled: Validation | None, holds: bool) -> dict[str, Any]:
     }
 
 
-def _validation(judged: Iterable[JudgedSet]) -> Validation | None:
+def _validation(judged: Iterable[JudgedSet]) -> ValidationRecord | None:
     """Validate the judge against the labels; return None where it judged nothing."""
     listed = list(judged)
     judgments = [judgment for judged_set in listed for judgment in judged_set.judgments]
@@ -149,7 +149,7 @@ def _validation(judged: Iterable[JudgedSet]) -> Validation | None:
     )
 
 
-def _say(validation: Validation, name: str) -> None:
+def _say(validation: ValidationRecord, name: str) -> None:
     head = ("label", "judged", "agreement", "balanced", "kappa", "found", "missed", "false alarms", "in words")
     rows = [_row(row) for row in validation.overall.rows.values()]
     print_table(f"{validation.judge} on {name}: {validation.labelled} responses, in percent", head, rows)

@@ -25,7 +25,7 @@ from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
 from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
-from eclose.judging.find_inputs import find_run_inputs
+from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.adapter_recipe import find_adapter_recipes
 from eclose.models.resolve import ModelRef, find_model_ref
@@ -105,7 +105,7 @@ async def aevaluate(
         # The scratch folder is made in any case and used only where nothing is to be kept.
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
         path = ensure_data_file(data, folder)
-        sources = find_run_inputs(path, folder, None if questions is None else Path(questions), layout)
+        sources = find_judge_inputs(path, folder, None if questions is None else Path(questions), layout)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
         await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), options)
         results = diagnose(folder)
@@ -196,7 +196,7 @@ async def ajudge(
         # As a run over files: one response is judged, limited and accounted for like a million.
         write_records(folder / INSTANCES, [question])
         write_records(folder / RESPONSES, [_response(response, question)])
-        sources = find_run_inputs(folder, folder)
+        sources = find_judge_inputs(folder, folder)
         await judge_responses(sources, resolve(judge, base_url), folder, settings, _call_settings(calls, budget))
         (judgment,) = read_records(folder / JUDGMENTS, Judgment)
     return judgment

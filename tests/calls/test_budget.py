@@ -18,10 +18,17 @@ from tests.models.openai.test_endpoint import endpoint, request, run
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclose.calls.budget import Budget, BudgetSpent, CostEstimate, estimate_cost
-from eclose.calls.cache import CallAccounts, JournalingModel, SettlingModel
-from eclose.calls.prices import Price, find_listed_price, format_money, read_currency, read_prices, to_millionths
-from eclose.calls.rate_limit import Limiter, RateLimits
+from eclose.calls.budget import BudgetSpent, CostEstimate, RunBudget, estimate_cost
+from eclose.calls.cache import CallAccounts, IntentRecordingModel, OutcomeRecordingModel
+from eclose.calls.prices import (
+    ModelPrice,
+    find_listed_price,
+    format_money,
+    read_price_currency,
+    read_prices,
+    to_millionths,
+)
+from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
 from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenUsage
@@ -34,8 +41,8 @@ from eclose.world.server.faults import ServerBehaviour, ServerFault
 if TYPE_CHECKING:
     from pathlib import Path
 
-PRICE = Price.of("1.25", "10")
-ONE = Price(1_000_000, 0)
+PRICE = ModelPrice.of("1.25", "10")
+ONE = ModelPrice(1_000_000, 0)
 """A token that is read costs a millionth."""
 
 
@@ -79,14 +86,16 @@ class Dicey:
         return reply
 
 
-def paying(model: Any, ledger: Ledger, budget: Budget, count: TokenCount, price: Price = ONE) -> SettlingModel:
+def paying(
+    model: Any, ledger: Ledger, budget: RunBudget, count: TokenCount, price: ModelPrice = ONE
+) -> OutcomeRecordingModel:
     """The layers that keep to a budget, without a queue between them."""
     books = CallAccounts(ledger, price, budget, count)
-    return SettlingModel(JournalingModel(model, books), books)
+    return OutcomeRecordingModel(IntentRecordingModel(model, books), books)
 
 
 async def spend(place: Path | str, run: str, cap: int, calls: list[tuple[int, int, int, str]]) -> None:
-    budget = Budget(cap)
+    budget = RunBudget(cap)
     model = Dicey(calls, cap)
     # A token costs one millionth, and the worst case of a call is what was drawn for it.
     worst = {str(number): call[0] for number, call in enumerate(calls)}
@@ -122,7 +131,7 @@ def test_many_runs_never_over_the_cap(tmp_path):
 
 
 def test_reserving_and_settling():
-    budget = Budget(100)
+    budget = RunBudget(100)
     budget.reserve(60)
     with pytest.raises(BudgetSpent, match=r"0\.00 of 0\.0001 USD spent, up to 0\.00006 USD reserved: ") as raised:
         budget.reserve(41)
@@ -145,29 +154,29 @@ def test_money_is_told_with_its_currency(tmp_path):
         "0.0004 USD",
     ]
     (tmp_path / "p.yaml").write_text("currency: EUR\nmine: {input: 1, output: 2}\n")
-    assert read_currency(tmp_path / "p.yaml") == "EUR"
-    assert read_prices(tmp_path / "p.yaml") == {"mine": Price.of(1, 2)}
+    assert read_price_currency(tmp_path / "p.yaml") == "EUR"
+    assert read_prices(tmp_path / "p.yaml") == {"mine": ModelPrice.of(1, 2)}
     # Published prices are in dollars: they are not mixed with others.
     with pytest.raises(SettingError, match="no price is known in EUR"):
         find_listed_price("openai/gpt-4o-mini", {}, "EUR")
     for wrong in ("euro", 7, "usd"):
         (tmp_path / "p.json").write_text(json.dumps({"currency": wrong}))
         with pytest.raises(SettingError, match="three capital letters"):
-            read_currency(tmp_path / "p.json")
+            read_price_currency(tmp_path / "p.json")
 
 
 def test_without_a_cap_it_only_counts():
-    budget = Budget(None)
+    budget = RunBudget(None)
     budget.reserve(10**12)
     budget.settle(10**12, 2_500_000)
     assert str(budget) == "2.50 USD spent"
     with pytest.raises(SettingError):
-        Budget(-1)
+        RunBudget(-1)
 
 
 def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call(tmp_path):
     async def main() -> None:
-        budget = Budget(1000)
+        budget = RunBudget(1000)
         greedy = SimpleNamespace(name="greedy", complete=lambda _: _reply(TokenUsage(2000, 0)))
         async with Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
             paid = paying(greedy, ledger, budget, lambda _: 400)
@@ -201,7 +210,7 @@ def test_processes_that_share_a_ledger_share_the_cap():
             nonlocal refused
             model = SimpleNamespace(name="m", complete=complete)
             async with Ledger.open(url, run="a") as ledger:
-                model = paying(model, ledger, Budget(cap), lambda _: 100)
+                model = paying(model, ledger, RunBudget(cap), lambda _: 100)
                 asked = [model.complete(request(f"{number} {each}")) for each in range(30)]
                 outcomes = await asyncio.gather(*asked, return_exceptions=True)
                 refused += sum(isinstance(outcome, BudgetSpent) for outcome in outcomes)
@@ -233,11 +242,11 @@ def test_against_the_bill_of_the_world(tmp_path):
             endpoint(server.base_url) as model,
             Ledger.open(tmp_path / f"{seed}.db", run="a") as ledger,
         ):
-            books = CallAccounts(ledger, PRICE, Budget(cap))
-            policy, limiter = RetryPolicy(first_wait=0.01), Limiter(RateLimits(start=16))
+            books = CallAccounts(ledger, PRICE, RunBudget(cap))
+            policy, limiter = RetryPolicy(first_wait=0.01), AdaptiveLimiter(RateLimits(start=16))
             breaker = CircuitBreaker(policy, limiter)
-            limited = RateLimitedModel(JournalingModel(model, books), limiter, breaker)
-            asked = RetryingModel(SettlingModel(limited, books), breaker, policy)
+            limited = RateLimitedModel(IntentRecordingModel(model, books), limiter, breaker)
+            asked = RetryingModel(OutcomeRecordingModel(limited, books), breaker, policy)
             calls = [asked.complete(request(f"one two {n}", decoding=Decoding(max_tokens=20))) for n in range(40)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             totals = server.bill()["totals"]
@@ -318,14 +327,14 @@ def test_costs_are_rounded_up_to_a_millionth():
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**8), st.integers(0, 10**8))
 def test_cost_is_the_exact_sum_rounded_up(prompt, completion, first, second):
     exact = (Decimal(prompt) * first + Decimal(completion) * second) / 1_000_000
-    assert 0 <= Price(first, second).cost(TokenUsage(prompt, completion)) - exact < 1
+    assert 0 <= ModelPrice(first, second).cost(TokenUsage(prompt, completion)) - exact < 1
 
 
 def test_a_price_file(tmp_path: Path):
     listed = {"openai/gpt-x": {"input": 1.25, "output": 10}, "mine": {"input": 0, "output": 0.1}}
     (tmp_path / "p.json").write_text(json.dumps(listed))
     (tmp_path / "p.yaml").write_text("openai/gpt-x: {input: 1.25, output: 10}\nmine: {input: 0, output: 0.1}\n")
-    expected = {"openai/gpt-x": PRICE, "mine": Price(0, 100_000)}
+    expected = {"openai/gpt-x": PRICE, "mine": ModelPrice(0, 100_000)}
     assert read_prices(tmp_path / "p.json") == expected
     assert read_prices(tmp_path / "p.yaml") == expected
 
@@ -361,7 +370,7 @@ def test_a_price_is_found_by_its_whole_name_or_the_models():
     for listed in ("127.0.0.1:8000/Qwen/Qwen3-8B", "127.0.0.1/Qwen/Qwen3-8B", "Qwen/Qwen3-8B"):
         assert find_listed_price("127.0.0.1:8000/Qwen/Qwen3-8B", {listed: PRICE}) == PRICE
     assert find_listed_price("inspect/openai/m@127.0.0.1:8000", {"openai/m": PRICE}) == PRICE
-    free = Price(0, 0)
+    free = ModelPrice(0, 0)
     assert find_listed_price("a/b", {"a/b": free, "b": PRICE}) == free
     with pytest.raises(SettingError, match=r"openai/gpt-y: no price is known"):
         find_listed_price("openai/gpt-y", {"openai/gpt-x": PRICE})
@@ -379,7 +388,7 @@ def test_published_prices_are_taken_at_their_highest(monkeypatch):
 
     module.calc_price, module.Usage = calc_price, SimpleNamespace  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "genai_prices", module)
-    assert find_listed_price("google/gemini", {}) == Price.of("2.50", 15)
+    assert find_listed_price("google/gemini", {}) == ModelPrice.of("2.50", 15)
     assert asked == [({"input_tokens": 1_000_000, "output_tokens": 1_000_000}, "gemini", "google")]
     assert find_listed_price("google/gemini", {"google/gemini": PRICE}) == PRICE
     with pytest.raises(SettingError):

@@ -8,20 +8,20 @@ from dataclasses import replace
 import pytest
 from tests.store.postgres import fresh_database
 
-from eclose.calls.budget import Budget
+from eclose.calls.budget import RunBudget
 from eclose.calls.cache import (
     CachedModel,
     CallAccounts,
-    JournalingModel,
+    IntentRecordingModel,
     NotRecordedError,
-    SettlingModel,
+    OutcomeRecordingModel,
+    build_replay_model,
     compute_call_key,
-    decode_reply,
-    encode_answer,
-    replay_model,
+    decode_stored_reply,
+    encode_stored_answer,
 )
 from eclose.calls.client import CallSettings, connect_model
-from eclose.calls.prices import Price
+from eclose.calls.prices import ModelPrice
 from eclose.calls.retry import ServiceDown
 from eclose.models.interface import (
     CallContext,
@@ -38,7 +38,7 @@ from eclose.store.ledger.ledger import Ledger
 
 ASKED = Request(({"role": "user", "content": "Who?"},), Decoding(max_tokens=10))
 SAID = Reply("Jewison", FinishReason.STOP, TokenUsage(5, 2), (TokenLogprob("J", -0.1, (("J", -0.1), ("K", -2.0))),))
-PRICE = Price.of(1, 2)
+PRICE = ModelPrice.of(1, 2)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -78,8 +78,8 @@ def using(where, work, *answers, price=PRICE):
 
 def recorded(model, ledger, price=None, cap=None):
     """The layers around a model, without a queue between them."""
-    books = CallAccounts(ledger, price, Budget(cap))
-    return CachedModel(SettlingModel(JournalingModel(model, books), books), ledger)
+    books = CallAccounts(ledger, price, RunBudget(cap))
+    return CachedModel(OutcomeRecordingModel(IntentRecordingModel(model, books), books), ledger)
 
 
 def asking(*requests):
@@ -202,7 +202,7 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
             await recorded(script, ledger).complete(ASKED)
             return await ledger.find_reply(compute_call_key(script.name, ASKED))
 
-    assert decode_reply(asyncio.run(main())) == SAID
+    assert decode_stored_reply(asyncio.run(main())) == SAID
     assert seen == [1]
 
 
@@ -282,7 +282,7 @@ def test_a_replay_asks_nobody(where):
 
     async def main():
         async with Ledger.open(where, run="b") as ledger:
-            model = replay_model(Script.name, ledger)
+            model = build_replay_model(Script.name, ledger)
             reply = await model.complete(ASKED)
             with pytest.raises(NotRecordedError, match="no reply to sha256:"):
                 await model.complete(replace(ASKED, replica=1))
@@ -293,8 +293,8 @@ def test_a_replay_asks_nobody(where):
 
 def test_a_kept_reply_is_whole():
     key = compute_call_key("m", ASKED)
-    settled = encode_answer(key, SAID, cost=3)
-    assert (decode_reply(settled), settled.usage, settled.cost) == (SAID, (5, 2), 3)
+    settled = encode_stored_answer(key, SAID, cost=3)
+    assert (decode_stored_reply(settled), settled.usage, settled.cost) == (SAID, (5, 2), 3)
 
 
 def test_a_bad_answer_that_is_surely_free_costs_nothing(where):

@@ -18,7 +18,7 @@ from tests.models.openai.test_endpoint import completion, site
 from tests.world.serving import registry
 
 from eclose.calls.client import CallSettings, connect_model, find_price, open_connection
-from eclose.calls.prices import Price
+from eclose.calls.prices import ModelPrice
 from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage
@@ -211,7 +211,7 @@ def test_a_budget_holds_over_any_number_of_interrupted_runs(tmp_path):
                 assert (await ledger.compute_spending())[0] == model.paid
         return model.paid
 
-    PRICE = Price.of(1, 2)  # noqa: N806
+    PRICE = ModelPrice.of(1, 2)  # noqa: N806
     for seed in range(15):
         rng = Random(seed)
         cap = rng.randrange(100, 6000)
@@ -262,7 +262,7 @@ def test_absurd_usage_with_a_price_keeps_the_reply_at_its_worst_cost(tmp_path, u
                 return (
                     replies,
                     await ledger.compute_usage(),
-                    sum(Price.of(1, 2).cost(bound_request_usage(one)) for one in asked),
+                    sum(ModelPrice.of(1, 2).cost(bound_request_usage(one)) for one in asked),
                 )
 
     replies, kept, worst = asyncio.run(main())

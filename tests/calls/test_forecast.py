@@ -13,10 +13,10 @@ from eclose.calls.forecast import (
     CHAT_MODEL_HABITS,
     estimate_expected_tokens,
     estimate_usage,
-    find_habits,
+    find_writing_habits,
     forecast_usage,
 )
-from eclose.calls.prices import Price
+from eclose.calls.prices import ModelPrice
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, TokenUsage
@@ -123,7 +123,7 @@ def test_nobody_is_expected_to_write_more_than_allowed():
 
 def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     every = asked()
-    price = Price.of(1, 4)
+    price = ModelPrice.of(1, 4)
     found = forecast_usage(every, price, CHAT_MODEL_HABITS)
     assert found.calls == len(every)
     assert found.prompt_tokens == sum(estimate_usage(request, CHAT_MODEL_HABITS).prompt_tokens for request in every)
@@ -141,6 +141,6 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
 
 def test_the_worlds_model_is_known_by_its_name_once_registered():
     register_world_writing_habits()
-    assert find_habits("127.0.0.1:8000/world") is WORLD
-    assert find_habits("openai/gpt-x") is CHAT_MODEL_HABITS
-    assert find_habits("openai/worldly") is CHAT_MODEL_HABITS
+    assert find_writing_habits("127.0.0.1:8000/world") is WORLD
+    assert find_writing_habits("openai/gpt-x") is CHAT_MODEL_HABITS
+    assert find_writing_habits("openai/worldly") is CHAT_MODEL_HABITS

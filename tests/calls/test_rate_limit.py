@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eclose.calls.rate_limit import Limiter, RateLimits
+from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
 from eclose.errors import SettingError
 from eclose.models.openai.failures import CallFailure, CallFailureKind
 
@@ -46,7 +46,9 @@ def failure(kind: CallFailureKind, retry_after: float | None = None) -> CallFail
     return CallFailure(kind, "x", retry_after=retry_after)
 
 
-async def call(limiter: Limiter, seconds: float = 1.0, tokens: int = 0, starts: list[float] | None = None) -> None:
+async def call(
+    limiter: AdaptiveLimiter, seconds: float = 1.0, tokens: int = 0, starts: list[float] | None = None
+) -> None:
     async with limiter.slot(tokens):
         if starts is not None:
             starts.append(now())
@@ -54,13 +56,13 @@ async def call(limiter: Limiter, seconds: float = 1.0, tokens: int = 0, starts: 
         limiter.record_success()
 
 
-async def many(limiter: Limiter, count: int, **how: Any) -> None:
+async def many(limiter: AdaptiveLimiter, count: int, **how: Any) -> None:
     await asyncio.gather(*(call(limiter, **how) for _ in range(count)))
 
 
 def test_slow_start_doubles_with_every_round_up_to_the_ceiling():
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=2, ceiling=16))
+        limiter = AdaptiveLimiter(RateLimits(start=2, ceiling=16))
         starts: list[float] = []
         await many(limiter, 62, starts=starts)
         begun = [starts.count(1000.0 + second) for second in range(6)]
@@ -73,7 +75,7 @@ def test_slow_start_doubles_with_every_round_up_to_the_ceiling():
 
 def test_nothing_grows_where_nobody_waits():
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=4))
+        limiter = AdaptiveLimiter(RateLimits(start=4))
         for _ in range(50):
             await many(limiter, 4)
         assert limiter.limit == 4
@@ -83,7 +85,7 @@ def test_nothing_grows_where_nobody_waits():
 
 def test_a_refusal_cuts_once_in_a_cooldown():
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=20, ceiling=100, cooldown=15))
+        limiter = AdaptiveLimiter(RateLimits(start=20, ceiling=100, cooldown=15))
         for _ in range(10):
             limiter.record_failure(failure(K.RATE_LIMIT))
         assert limiter.limit == 16  # 20 x 0.8
@@ -102,7 +104,7 @@ def test_a_refusal_cuts_once_in_a_cooldown():
 
 def test_after_a_storm_growth_is_quick_up_to_what_was_borne_and_slow_beyond():
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=40, ceiling=100, cooldown=10))
+        limiter = AdaptiveLimiter(RateLimits(start=40, ceiling=100, cooldown=10))
         for _ in range(4):
             limiter.record_success()
             limiter.record_failure(failure(K.RATE_LIMIT))
@@ -125,7 +127,7 @@ def test_after_a_storm_growth_is_quick_up_to_what_was_borne_and_slow_beyond():
 
 def test_a_cut_that_had_no_chance_to_help_is_not_followed_by_another():
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=20, cooldown=1))
+        limiter = AdaptiveLimiter(RateLimits(start=20, cooldown=1))
         for _ in range(30):
             limiter.record_failure(failure(K.RATE_LIMIT))
             await asyncio.sleep(2)
@@ -136,7 +138,7 @@ def test_a_cut_that_had_no_chance_to_help_is_not_followed_by_another():
 
 def test_the_floor_holds():
     async def main() -> None:
-        limiter = Limiter(RateLimits(floor=3, start=5, cooldown=0))
+        limiter = AdaptiveLimiter(RateLimits(floor=3, start=5, cooldown=0))
         for _ in range(30):
             limiter.record_success()
             limiter.record_failure(failure(K.RATE_LIMIT))
@@ -148,7 +150,7 @@ def test_the_floor_holds():
 @pytest.mark.parametrize("kind", [K.TRANSIENT, K.TIMEOUT, K.CONNECTION])
 def test_trouble_of_the_service_stops_growth_and_cuts_nothing(kind):
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=4, ceiling=64, cooldown=15))
+        limiter = AdaptiveLimiter(RateLimits(start=4, ceiling=64, cooldown=15))
         limiter.record_failure(failure(kind))
         await many(limiter, 40)
         assert limiter.limit == 4
@@ -162,7 +164,7 @@ def test_trouble_of_the_service_stops_growth_and_cuts_nothing(kind):
 @pytest.mark.parametrize("kind", [K.INVALID, K.REFUSAL, K.LENGTH, K.EMPTY])
 def test_a_bad_answer_is_an_answer_here(kind):
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=4))
+        limiter = AdaptiveLimiter(RateLimits(start=4))
         limiter.waiting = 1
         limiter.record_failure(failure(kind))
         assert limiter.limit == 5
@@ -173,7 +175,7 @@ def test_a_bad_answer_is_an_answer_here(kind):
 @pytest.mark.parametrize("kind", [K.RATE_LIMIT, K.TRANSIENT])
 def test_when_to_come_again_holds_for_everybody(kind):
     async def main() -> None:
-        limiter, starts = Limiter(RateLimits(start=8)), []
+        limiter, starts = AdaptiveLimiter(RateLimits(start=8)), []
         running = asyncio.create_task(many(limiter, 20, starts=starts))
         await asyncio.sleep(0.5)
         limiter.record_failure(failure(kind, retry_after=7.0))
@@ -187,7 +189,7 @@ def test_when_to_come_again_holds_for_everybody(kind):
 
 def test_first_come_first_served():
     async def main() -> None:
-        limiter, order = Limiter(RateLimits(start=2, ceiling=2)), []
+        limiter, order = AdaptiveLimiter(RateLimits(start=2, ceiling=2)), []
 
         async def numbered(number: int) -> None:
             async with limiter.slot():
@@ -202,7 +204,7 @@ def test_first_come_first_served():
 
 def test_who_is_cancelled_leaves_no_gap():
     async def main() -> None:
-        limiter = Limiter(RateLimits(start=2, ceiling=2))
+        limiter = AdaptiveLimiter(RateLimits(start=2, ceiling=2))
         tasks = [asyncio.create_task(call(limiter, 10)) for _ in range(10)]
         await asyncio.sleep(1)
         assert str(limiter) == "2 of 2 in flight, 8 waiting"
@@ -217,7 +219,7 @@ def test_who_is_cancelled_leaves_no_gap():
 
 def test_requests_a_minute():
     async def main() -> None:
-        limiter, starts = Limiter(RateLimits(start=50, requests_per_minute=30)), []
+        limiter, starts = AdaptiveLimiter(RateLimits(start=50, requests_per_minute=30)), []
         await many(limiter, 61, starts=starts)
         assert starts[:3] == [1000.0, 1002.0, 1004.0]
         for start in starts:
@@ -228,7 +230,7 @@ def test_requests_a_minute():
 
 def test_tokens_a_minute():
     async def main() -> None:
-        limiter, starts = Limiter(RateLimits(start=50, tokens_per_minute=6000)), []
+        limiter, starts = AdaptiveLimiter(RateLimits(start=50, tokens_per_minute=6000)), []
         await many(limiter, 10, tokens=500, starts=starts)
         assert starts == pytest.approx([1000.0 + 5 * number for number in range(10)])
 
@@ -237,7 +239,7 @@ def test_tokens_a_minute():
 
 def test_bounds_that_move():
     async def main() -> None:
-        limiter, starts = Limiter(RateLimits(start=8, ceiling=8)), []
+        limiter, starts = AdaptiveLimiter(RateLimits(start=8, ceiling=8)), []
         running = asyncio.create_task(many(limiter, 44, starts=starts))
         await asyncio.sleep(0.5)
         limiter.bound(ceiling=4)
@@ -257,7 +259,7 @@ def test_bounds_that_move():
 
 def test_rates_that_move():
     async def main() -> None:
-        limiter, starts = Limiter(RateLimits(start=50, requests_per_minute=60)), []
+        limiter, starts = AdaptiveLimiter(RateLimits(start=50, requests_per_minute=60)), []
         running = asyncio.create_task(many(limiter, 9, starts=starts))
         await asyncio.sleep(1.5)
         limiter.bound(ceiling=50, requests_per_minute=6)  # half of the second is waited for, ten times as slowly

@@ -17,7 +17,7 @@ from tests.calls.test_rate_limit import failure, in_no_time, now
 from tests.models.openai.test_endpoint import VERDICT, completion, endpoint, request, run, site
 from tests.world.serving import registry
 
-from eclose.calls.rate_limit import Limiter, RateLimits
+from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
 from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy, ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
@@ -61,7 +61,7 @@ def always(kind: CallFailureKind) -> Callable[[int], CallFailure | Reply]:
 
 def retrying(model, policy=None, limiter=None, **more):
     """Put retries, breaker and rate limit around a model."""
-    policy, limiter = policy or RetryPolicy(), limiter or Limiter()
+    policy, limiter = policy or RetryPolicy(), limiter or AdaptiveLimiter()
     breaker = CircuitBreaker(policy, limiter)
     return RetryingModel(RateLimitedModel(model, limiter, breaker), breaker, policy, **more)
 
@@ -140,7 +140,7 @@ def test_waits_are_random_up_to_a_bound_that_doubles():
     async def gaps(seed: int) -> list[float]:
         model = Script(first(8, K.RATE_LIMIT))
         asked = retrying(
-            model, RetryPolicy(first_wait=1, longest_wait=10), Limiter(RateLimits(cooldown=0)), rng=Random(seed)
+            model, RetryPolicy(first_wait=1, longest_wait=10), AdaptiveLimiter(RateLimits(cooldown=0)), rng=Random(seed)
         )
         await asked.complete(request())
         return [after - before for before, after in zip(model.asked, model.asked[1:], strict=False)]
@@ -326,7 +326,7 @@ def test_nobody_sleeps_on_when_the_run_stops():
 def test_nobody_waits_for_a_place_when_the_run_stops():
     async def main() -> None:
         model = Script(lambda number: failure(K.DENIED) if number == 3 else failure(K.RATE_LIMIT, 800), seconds=0.5)
-        asked = retrying(model, limiter=Limiter(RateLimits(start=3, ceiling=3)))
+        asked = retrying(model, limiter=AdaptiveLimiter(RateLimits(start=3, ceiling=3)))
         assert await all_of(asked, 50) == Counter({"stopped": 50})
         assert now() == 1000.5
         assert len(model.asked) == 3
@@ -338,7 +338,7 @@ def test_a_service_that_takes_no_request_at_all_stops_the_run():
     async def main() -> None:
         for kind in (K.PERMANENT, K.TOO_LONG):
             model = Script(always(kind))
-            outcomes = await all_of(retrying(model, limiter=Limiter(RateLimits(start=1, ceiling=1))), 100)
+            outcomes = await all_of(retrying(model, limiter=AdaptiveLimiter(RateLimits(start=1, ceiling=1))), 100)
             assert outcomes == Counter({kind: 19, "stopped": 81})
         model = Script(lambda number: GOOD if number == 5 else failure(K.PERMANENT))
         assert await all_of(patient(model), 100) == Counter({K.PERMANENT: 99, "fine": 1})
@@ -349,7 +349,7 @@ def test_a_service_that_takes_no_request_at_all_stops_the_run():
 def test_tokens_a_minute_are_counted_as_providers_do():
     async def main() -> None:
         model = Script(lambda _: GOOD)
-        asked = retrying(model, limiter=Limiter(RateLimits(tokens_per_minute=6000)))
+        asked = retrying(model, limiter=AdaptiveLimiter(RateLimits(tokens_per_minute=6000)))
         await all_of(asked, 3)
         # "q0" is a letter and a digit: 1 + 1 + 16 for the turn, and 512 for the reply: 530 of 6000 a minute.
         assert model.asked == pytest.approx([1000.0, 1005.3, 1010.6])
@@ -444,7 +444,7 @@ def test_a_storm_of_ninety_seconds_without_a_clock():
 
     async def main() -> None:
         server = Server()
-        asked = retrying(server, limiter=Limiter(RateLimits(ceiling=ceiling)))
+        asked = retrying(server, limiter=AdaptiveLimiter(RateLimits(ceiling=ceiling)))
         left = iter(range(8000))
 
         async def worker() -> None:
@@ -502,7 +502,7 @@ def test_a_storm_over_http(as_date, wait, some, all_of_them):
     async def main() -> None:
         storm = Storm(as_date=as_date, wait=wait, some=some, all_of_them=all_of_them)
         async with site(storm.handle) as url, endpoint(url) as model:
-            asked = retrying(model, limiter=Limiter(RateLimits(start=16, ceiling=32, cooldown=0.5)))
+            asked = retrying(model, limiter=AdaptiveLimiter(RateLimits(start=16, ceiling=32, cooldown=0.5)))
             assert await all_of(asked, 150) == Counter({"fine": 150})
         assert storm.early == 0
         assert storm.answered == 150
@@ -529,7 +529,7 @@ def test_the_world_with_all_faults_at_once():
         behaviour = ServerBehaviour(faults=faults, seed=2, retry_after=0.05, max_faults_per_key=4, max_concurrency=12)
         async with open_model_server(registry(), behaviour) as server, endpoint(server.base_url) as model:
             asked = retrying(
-                model, RetryPolicy(first_wait=0.02, attempts=6), Limiter(RateLimits(start=8, cooldown=0.3))
+                model, RetryPolicy(first_wait=0.02, attempts=6), AdaptiveLimiter(RateLimits(start=8, cooldown=0.3))
             )
 
             async def ask(number: int) -> str:
@@ -557,7 +557,9 @@ def test_an_outage_over_http_stops_the_run_and_the_rest_is_done_later(fault):
     async def main() -> None:
         behaviour = ServerBehaviour(faults={fault: 1.0}, max_faults_per_key=10_000)
         async with open_model_server(registry(), behaviour) as server, endpoint(server.base_url) as model:
-            asked = retrying(model, RetryPolicy(first_wait=0.01, breaker_seconds=0), Limiter(RateLimits(start=8)))
+            asked = retrying(
+                model, RetryPolicy(first_wait=0.01, breaker_seconds=0), AdaptiveLimiter(RateLimits(start=8))
+            )
             outcomes = await all_of(asked, 100)
             assert outcomes["stopped"] >= 95
             assert server.bill()["totals"]["received"] <= 20 + 7

@@ -24,7 +24,7 @@ import pytest
 from tests.generating import asked, command, generate, paid, questions, ran, server, started, world
 
 from eclose.benchmarks.load import scan_instances
-from eclose.calls.budget import Budget
+from eclose.calls.budget import RunBudget
 from eclose.calls.client import CallSettings
 from eclose.cli.shared.progress import ProgressLine
 from eclose.core.response import Response
@@ -352,7 +352,7 @@ def test_a_line_says_how_far_a_run_is():
 
 def connection(failed=0, limit=64, **sums):
     """A model in use, as a progress line sees it."""
-    budget = Budget(sums.pop("cap", None))
+    budget = RunBudget(sums.pop("cap", None))
     for name, amount in sums.items():
         setattr(budget, name, amount)
     limiter = SimpleNamespace(in_flight=limit, limit=limit)

@@ -11,7 +11,7 @@ import pytest
 from tests.store.postgres import fresh_database
 from typer.testing import CliRunner
 
-from eclose.calls.cache import compute_call_key, encode_answer
+from eclose.calls.cache import compute_call_key, encode_stored_answer
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment, missing_reason_kind
 from eclose.errors import SettingError, UserError
@@ -110,7 +110,7 @@ async def _fill(where, *, runs=("a",)):
                 await ledger.intend(CallIntent(key, identity, "ask", "r\x1b1", reserved=5))
                 if name == "house/a":
                     reply = Reply("good \x1b[2Jbye", FinishReason.STOP, TokenUsage(3, 4))
-                    await ledger.settle(encode_answer(key, reply, cost=7))
+                    await ledger.settle(encode_stored_answer(key, reply, cost=7))
                     await ledger.conclude(RecordOutcome("ask", "r\x1b1", "accepted", None, b"{}"))
 
 

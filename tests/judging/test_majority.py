@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eclose.core.judgment import EVIDENCE, REPETITIONS_DISAGREE, Criterion, Judgment, LocalFailure, StepJudgment
-from eclose.judging.judge_response import take_majority
+from eclose.judging.judge_response import take_majority_labels
 
 SOUND, BROKEN = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.OTHER)
 
@@ -16,11 +16,11 @@ def said(step=SOUND, **labels):
 
 def test_one_judgment_stays_as_it_is():
     only = said(aligned=True)
-    assert take_majority([only]) is only
+    assert take_majority_labels([only]) is only
 
 
 def test_each_label_follows_its_own_majority_and_takes_the_words_that_go_with_it():
-    found = take_majority(
+    found = take_majority_labels(
         [
             said(aligned=True, pursued="one", closed=False, established="Lima", evidence_sufficient=False),
             said(BROKEN, aligned=False, closed=True, established="Arica", reasons={Criterion.CLOSURE: "Yes."}),
@@ -46,13 +46,13 @@ def test_each_label_follows_its_own_majority_and_takes_the_words_that_go_with_it
 )
 def test_who_does_not_say_anything_does_not_vote_and_a_tie_is_left_open(labels, settled, reason):
     refused = {Criterion.CORRECTNESS: "refusal"}
-    found = take_majority([said(correct=label, unjudged=refused if label is None else {}) for label in labels])
+    found = take_majority_labels([said(correct=label, unjudged=refused if label is None else {}) for label in labels])
     assert found.correct is settled
     assert found.unjudged.get(Criterion.CORRECTNESS) == reason
     assert found.votes["Acc"] == labels
 
 
 def test_steps_are_left_out_where_repetitions_disagree_about_them():
-    found = take_majority([said(), said(BROKEN)])
+    found = take_majority_labels([said(), said(BROKEN)])
     assert (found.steps, found.locally_sound) == ((), None)
     assert found.unjudged[Criterion.LOCAL_SOUNDNESS] == REPETITIONS_DISAGREE

@@ -19,7 +19,7 @@ from eclose.core.judgment import Criterion, Judgment
 from eclose.core.response import Response, ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_judged_cases
-from eclose.judging.find_inputs import RunInputs, find_run_inputs
+from eclose.judging.find_inputs import JudgeInputFiles, find_judge_inputs
 from eclose.judging.run import JudgeTasks, find_same_family_models, judge_responses
 from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import RecordCounts
@@ -116,22 +116,22 @@ RAGAS = {
 def test_another_tools_file_is_taken_apart(tmp_path):
     given = tmp_path / "ragas.jsonl"
     given.write_text(json.dumps(RAGAS) + "\n")
-    sources = find_run_inputs(given, tmp_path / "run")
+    sources = find_judge_inputs(given, tmp_path / "run")
     (pair,) = (record.value for record in JudgeTasks(sources))
     assert pair.instance.question == RAGAS["user_input"]
     assert pair.response.answer == "Arica"
-    assert find_run_inputs(given, tmp_path / "run") == sources
+    assert find_judge_inputs(given, tmp_path / "run") == sources
     assert [record.value for record in scan_instances(sources.instances)] == [pair.instance]
 
 
 def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
     with pytest.raises(SettingError, match="the questions of these responses are missing"):
-        find_run_inputs(run / "responses.jsonl", tmp_path)
-    found = find_run_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
-    assert found == RunInputs(run / "instances.jsonl", run / "responses.jsonl")
+        find_judge_inputs(run / "responses.jsonl", tmp_path)
+    found = find_judge_inputs(run / "responses.jsonl", tmp_path, run / "instances.jsonl")
+    assert found == JudgeInputFiles(run / "instances.jsonl", run / "responses.jsonl")
     (run / "instances.jsonl").unlink()
     with pytest.raises(UserError):
-        find_run_inputs(run, tmp_path)
+        find_judge_inputs(run, tmp_path)
 
 
 def test_generated_responses_are_judged_in_their_folder(tmp_path):
@@ -162,7 +162,7 @@ def test_a_judge_of_the_generators_family_is_told(tmp_path, planted):
     sources = [ResponseSource("openai/gpt-4o"), ResponseSource("qwen/qwen3-8b"), None]
     answers = [replace(made.response, source=source) for (_, made), source in zip(planted, sources, strict=False)]
     jsonl.write_records(tmp_path / "r.jsonl", answers)
-    given = RunInputs(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
+    given = JudgeInputFiles(tmp_path / "i.jsonl", tmp_path / "r.jsonl")
     assert find_same_family_models(given, "azure/gpt-5-mini") == ["openai/gpt-4o"]
     assert find_same_family_models(given, "anthropic/claude-x") == []
 
@@ -190,7 +190,7 @@ def test_two_questions_with_one_id_are_refused_before_anything_is_asked(run, pla
     with ModelServerThread(build_world_handlers()) as server:
         with pytest.raises(RecordError, match=r"the id '1' was used in line 5 for other content.*give every question"):
             asyncio.run(
-                judge_responses(find_run_inputs(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
+                judge_responses(find_judge_inputs(run, run), server.base_url, run, calls=CallSettings(unpriced=True))
             )
         assert server.bill(keys=False)["totals"]["paid"] == 0
     assert not (run / "judgments.jsonl").exists()
@@ -237,7 +237,7 @@ def judged_while(run, change):
             return world.handler(schema_name)
 
     with ModelServerThread(Meanwhile()) as server:
-        sources = find_run_inputs(run, run)
+        sources = find_judge_inputs(run, run)
         return asyncio.run(judge_responses(sources, server.base_url, run, calls=CallSettings(unpriced=True)))
 
 

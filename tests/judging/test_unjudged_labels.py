@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eclose.core.judgment import NO_TRACE, REFERENCE_FREE, Criterion, Judgment
-from eclose.judging.unjudged_labels import MissingLabels, count_unjudged
+from eclose.judging.unjudged_labels import MissingLabelCount, count_unjudged_labels
 
 L, K = Criterion.LOCAL_SOUNDNESS, Criterion.COMPLETENESS
 
@@ -16,7 +16,7 @@ def judgment(number, evidence=True, **unjudged):
 
 
 def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
-    found = count_unjudged(
+    found = count_unjudged_labels(
         [
             judgment(0, L="invalid: one", K=REFERENCE_FREE),
             judgment(1, L="invalid: two", K=REFERENCE_FREE),
@@ -27,14 +27,14 @@ def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
     )
     assert found.responses == 5
     assert found.missing == (
-        MissingLabels("evidence", "no usable reply", 1, ""),
-        MissingLabels("L", "invalid", 3, "two"),
-        MissingLabels("L", NO_TRACE, 1, ""),
-        MissingLabels("K", REFERENCE_FREE, 5, ""),
+        MissingLabelCount("evidence", "no usable reply", 1, ""),
+        MissingLabelCount("L", "invalid", 3, "two"),
+        MissingLabelCount("L", NO_TRACE, 1, ""),
+        MissingLabelCount("K", REFERENCE_FREE, 5, ""),
     )
     # K was not to be judged: nothing is missing.
     assert found.shares == {L: pytest.approx(0.8), **dict.fromkeys(list(Criterion)[1:], 0)}
 
 
 def test_a_run_without_responses_has_no_share():
-    assert set(count_unjudged([]).shares.values()) == {0}
+    assert set(count_unjudged_labels([]).shares.values()) == {0}

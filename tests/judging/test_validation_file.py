@@ -21,10 +21,10 @@ from eclose.judging.settings import JudgeSettings
 from eclose.judging.validation_file import (
     build_validation,
     compare_judge_runs,
-    correct_rates,
+    correct_rates_by_validation,
     hash_judged_responses,
     read_validation,
-    refuse_other_judge,
+    require_validated_judge,
     write_validation,
 )
 from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel
@@ -121,22 +121,22 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 def test_the_same_judge_asked_the_same_way_is_accepted_and_no_other():
     found = validated()
-    refuse_other_judge(found, "house/judge", SETTINGS)
+    require_validated_judge(found, "house/judge", SETTINGS)
     with pytest.raises(SettingError, match="is of house/judge, the run was judged by other/judge"):
-        refuse_other_judge(found, "other/judge", SETTINGS)
+        require_validated_judge(found, "other/judge", SETTINGS)
     changed = SETTINGS["guidelines"] | {"judge_closure": "sha256:0"}
     with pytest.raises(SettingError, match="other settings: guidelines judge_closure differ"):
-        refuse_other_judge(found, "house/judge", SETTINGS | {"guidelines": changed})
+        require_validated_judge(found, "house/judge", SETTINGS | {"guidelines": changed})
     with pytest.raises(SettingError, match="temperature differ"):
-        refuse_other_judge(found, "house/judge", SETTINGS | {"temperature": 1.0})
+        require_validated_judge(found, "house/judge", SETTINGS | {"temperature": 1.0})
     # What is asked before there is a response decides no label of one.
     screened = SETTINGS["guidelines"] | {"screen_eligibility": "sha256:0"}
-    refuse_other_judge(found, "house/judge", SETTINGS | {"guidelines": screened})
+    require_validated_judge(found, "house/judge", SETTINGS | {"guidelines": screened})
 
 
 def test_a_validation_read_back_still_fits_its_judge(tmp_path):
     write_validation(tmp_path / "v.json", validated())
-    refuse_other_judge(read_validation(tmp_path / "v.json"), "house/judge", SETTINGS)
+    require_validated_judge(read_validation(tmp_path / "v.json"), "house/judge", SETTINGS)
 
 
 def test_settings_without_guidelines_are_refused():
@@ -176,23 +176,23 @@ def test_strata_weigh_the_labelled_responses():
 
 def test_the_run_that_was_validated_has_its_own_rates_and_another_has_them_carried_over():
     found = validated()
-    own = correct_rates(found, RUN[::-1], RESPONSES, settings=SETTINGS, rng=rng())
+    own = correct_rates_by_validation(found, RUN[::-1], RESPONSES, settings=SETTINGS, rng=rng())
     assert (own.rates, own.carried_over) == (found.corrected, False)
     assert hash_judged_responses(RUN[::-1]) == found.run != hash_judged_responses(RUN[1:])
-    other = correct_rates(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
+    other = correct_rates_by_validation(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
     assert other.carried_over
     assert other.rates[JudgedLabel.LOCAL_SOUNDNESS].judged == 11
     with pytest.raises(SettingError, match="other/judge"):
-        correct_rates(found, [judgment("r1", judge="other/judge")], settings=SETTINGS, rng=rng())
+        correct_rates_by_validation(found, [judgment("r1", judge="other/judge")], settings=SETTINGS, rng=rng())
 
 
 def test_labels_drawn_by_what_the_judge_said_correct_their_own_run_alone():
     strata = {one.response_id: "all" for one in RUN}
     found = validated(strata=strata)
     assert (found.stratified, validated().stratified) == (True, False)
-    assert not correct_rates(found, RUN, RESPONSES, settings=SETTINGS, rng=rng()).carried_over
+    assert not correct_rates_by_validation(found, RUN, RESPONSES, settings=SETTINGS, rng=rng()).carried_over
     with pytest.raises(SettingError, match="Label responses of this run"):
-        correct_rates(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
+        correct_rates_by_validation(found, RUN[1:], RESPONSES, settings=SETTINGS, rng=rng())
 
 
 def test_two_judges_are_compared_on_what_both_saw():
@@ -210,7 +210,7 @@ def test_files_are_read_as_records(tmp_path):
     jsonl.write_records(tmp_path / "j.jsonl", RUN)
     jsonl.write_records(tmp_path / "v.jsonl", TRUTH)
     assert validating.read_judgments(tmp_path / "j.jsonl") == RUN
-    assert validating.read_verdicts(tmp_path / "v.jsonl") == TRUTH
+    assert validating.read_people_verdicts(tmp_path / "v.jsonl") == TRUTH
 
 
 # The world, without HTTP.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jsonschema_rs
 
-from eclose.calls.structured import build_request
+from eclose.calls.structured import build_structured_request
 from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
@@ -66,7 +66,7 @@ def world_model(*, defect=None, constructor_noise=0.0, verifier_noise=0.0, seed=
 async def through(model, question):
     """One question, as a team would ask it."""
     with suppress(CallFailure):
-        await model.complete(build_request(question, ConstructSettings().decoding))
+        await model.complete(build_structured_request(question, ConstructSettings().decoding))
 
 
 class Built(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.label_sample import LabelSample, begin_label_project, draw_label_sample, read_labelled_verdicts
 from eclose.judged_cases import describe_rejects, read_judged_cases, read_run_records
-from eclose.judging.validate_judges import validate_sample
+from eclose.judging.validate_judges import validate_on_sample
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
 from eclose.store.runs.step import PipelineStep
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.annotation.project import AnnotationProject
-    from eclose.judging.validation_file import Validation
+    from eclose.judging.validation_file import ValidationRecord
 
 LABELS_FOLDER = "labels"
 """Folder of the project and its labels in the folder of a run."""
@@ -43,7 +43,7 @@ class LabelSessionResult(NamedTuple):
     """Whether the run has judgments, whose rates can be corrected."""
     empty_strata: tuple[str, ...] = ()
     """Strata without a label; rates are corrected once there are none."""
-    validation: Validation | None = None
+    validation: ValidationRecord | None = None
 
 
 def open_label_session(
@@ -105,5 +105,5 @@ def save_session_labels(session: LabelSession, *, allow_stale: bool = False) -> 
     # A stratum without a label has no weight, so the rates of the run cannot be corrected.
     if empty := sorted(set(sample.sizes) - labelled):
         return result._replace(empty_strata=tuple(empty))
-    validation = validate_sample(run, labels, sample.strata, seed=sample.seed, allow_stale=allow_stale)
+    validation = validate_on_sample(run, labels, sample.strata, seed=sample.seed, allow_stale=allow_stale)
     return result._replace(validation=validation)

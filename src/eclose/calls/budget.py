@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.calls.prices import USD, Price, format_amount, format_money
+from eclose.calls.prices import USD, ModelPrice, format_amount, format_money
 from eclose.errors import Resumable, SettingError
 from eclose.models.interface import Request, TokenUsage
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure
@@ -40,7 +40,7 @@ class CostEstimate:
 
 
 def estimate_cost(
-    requests: Iterable[Request], price: Price | None, count: TokenCount = estimate_token_count
+    requests: Iterable[Request], price: ModelPrice | None, count: TokenCount = estimate_token_count
 ) -> CostEstimate:
     """Return calls, tokens and cost of requests that are each sent once."""
     calls = prompt = completion = 0
@@ -56,7 +56,7 @@ class BudgetSpent(Resumable):
     """The remaining budget does not cover the worst case of the next call."""
 
 
-class Budget:
+class RunBudget:
     """Cap and current costs of a run. The cap holds as long as no call costs more than its worst case."""
 
     currency = USD
@@ -129,7 +129,7 @@ class Budget:
                 await self._settled.wait()
 
 
-def compute_known_cost(answer: Reply | CallFailure, price: Price | None) -> int | None:
+def compute_known_cost(answer: Reply | CallFailure, price: ModelPrice | None) -> int | None:
     """Return the cost of an answer; None where the usage is unknown and the worst case has to be assumed."""
     # Without a price, and for a failure that is certainly not billed, the cost is zero.
     if price is None or (isinstance(answer, CallFailure) and answer.unpaid):

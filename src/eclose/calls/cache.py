@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eclose.calls.budget import POLL_SECONDS, Budget, compute_known_cost
-from eclose.calls.prices import Price
+from eclose.calls.budget import POLL_SECONDS, RunBudget, compute_known_cost
+from eclose.calls.prices import ModelPrice
 from eclose.core.identity import canonical_bytes, content_hash, hash_canonical_bytes
 from eclose.errors import RecordError, Resumable, UserError
 from eclose.models.interface import CallKey, ModelWrapper, Reply, Request, identify_request
@@ -62,7 +62,7 @@ def _find_call_key(name: str, request: Request) -> CallKey:
     return call_key if call_key is not None and call_key.identity["model"] == name else _key_call(name, request)
 
 
-def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
+def encode_stored_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts: int = 1) -> LedgerReply:
     """Return a reply or an unusable answer in the form of the ledger."""
     if isinstance(answer, CallFailure):
         stored = StoredAnswer(answer.reply, StoredFailure(answer.kind, answer.problem, answer.raw))
@@ -72,7 +72,7 @@ def encode_answer(key: str, answer: Reply | CallFailure, *, cost: int, attempts:
     return LedgerReply(key, encode_json_line(stored), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
 
 
-def decode_reply(settled: LedgerReply) -> Reply:
+def decode_stored_reply(settled: LedgerReply) -> Reply:
     """Return the stored reply; raise the stored failure where the answer was unusable."""
     stored = parse_dataclass(StoredAnswer, json.loads(settled.body))
     if stored.failure is not None:
@@ -97,7 +97,7 @@ class CachedModel(ModelWrapper):
         # stored.
         async with self._hold_key(call_key.key):
             if (settled := await self._ledger.find_reply(call_key.key)) is not None:
-                return decode_reply(settled)
+                return decode_stored_reply(settled)
             return await self._model.complete(replace(request, context=replace(request.context, call_key=call_key)))
 
     @asynccontextmanager
@@ -126,8 +126,8 @@ class CallAccounts:
     """Ledger, price and budget of the calls of a model."""
 
     ledger: Ledger
-    price: Price | None = None
-    budget: Budget = field(default_factory=lambda: Budget(None))
+    price: ModelPrice | None = None
+    budget: RunBudget = field(default_factory=lambda: RunBudget(None))
     count: TokenCount = bound_token_count
 
     def worst_cost(self, request: Request) -> int:
@@ -135,7 +135,7 @@ class CallAccounts:
         return 0 if self.price is None else self.price.cost(bound_request_usage(request, self.count))
 
 
-class JournalingModel(ModelWrapper):
+class IntentRecordingModel(ModelWrapper):
     """A ``ChatModel`` that writes the intent of every request before it is sent, and reserves its worst-case cost.
 
     It stands behind the rate limit: waiting requests have no intent yet, so a killed process leaves only its requests
@@ -147,12 +147,12 @@ class JournalingModel(ModelWrapper):
         self._accounts = accounts
 
     async def complete(self, request: Request) -> Reply:
-        """Return the reply; its cost is settled by ``SettlingModel``."""
+        """Return the reply; its cost is settled by ``OutcomeRecordingModel``."""
         key = await self._write_intent(request)
         try:
             return await self._model.complete(request)
         except CallFailure:
-            raise  # settled by SettlingModel, like a reply
+            raise  # settled by OutcomeRecordingModel, like a reply
         except Resumable:
             await self._accounts.ledger.release(key)  # it was not sent
             raise
@@ -191,7 +191,7 @@ class JournalingModel(ModelWrapper):
                 return call_key.key
 
 
-class SettlingModel(ModelWrapper):
+class OutcomeRecordingModel(ModelWrapper):
     """A ``ChatModel`` that writes the outcome of every sent request to the ledger and settles its cost."""
 
     def __init__(self, model: ChatModel, accounts: CallAccounts) -> None:
@@ -204,7 +204,7 @@ class SettlingModel(ModelWrapper):
         try:
             answer: Reply | CallFailure = await self._model.complete(request)
         except AnsweredByOtherProcess as other:
-            return decode_reply(other.settled)
+            return decode_stored_reply(other.settled)
         except CallFailure as failure:
             # The service failed, so there is no answer to store: a later attempt sends the same key again.
             if not failure.kind.semantic:
@@ -223,7 +223,7 @@ class SettlingModel(ModelWrapper):
 
     async def _settle(self, key: str, answer: Reply | CallFailure, worst: int) -> Reply:
         cost = compute_known_cost(answer, self._accounts.price)
-        settled = encode_answer(key, answer, cost=worst if cost is None else cost)
+        settled = encode_stored_answer(key, answer, cost=worst if cost is None else cost)
         ledger = self._accounts.ledger
         try:
             await ledger.settle(settled)
@@ -234,7 +234,7 @@ class SettlingModel(ModelWrapper):
             await ledger.break_off(key)
             settled = first
         self._accounts.budget.settle(worst, settled.cost)
-        return decode_reply(settled)
+        return decode_stored_reply(settled)
 
 
 class NotRecordedError(UserError):
@@ -255,6 +255,6 @@ class _MissingModel:
         )
 
 
-def replay_model(name: str, ledger: Ledger) -> CachedModel:
+def build_replay_model(name: str, ledger: Ledger) -> CachedModel:
     """Return a model that answers from the ledger alone."""
     return CachedModel(_MissingModel(name), ledger)

@@ -2,12 +2,12 @@
 
 A request passes them from the outside in::
 
-    RetryingModel         retries failures; the circuit breaker stops the run
-      CachedModel         returns replies from the ledger; one call per key at a time
-        SettlingModel     writes the reply and its cost to the ledger before it is returned
-          RateLimitedModel    waits for a free slot and for the rate limits
-            JournalingModel   writes the intent and reserves the worst-case cost, in one transaction
-              endpoint        sends the request once
+    RetryingModel               retries failures; the circuit breaker stops the run
+      CachedModel               returns replies from the ledger; one call per key at a time
+        OutcomeRecordingModel   writes the reply and its cost to the ledger before it is returned
+          RateLimitedModel      waits for a free slot and for the rate limits
+            IntentRecordingModel    writes the intent and reserves the worst-case cost, in one transaction
+              endpoint              sends the request once
 
 The intent is written inside the rate limit: requests in the queue are not yet journaled, so a killed process leaves
 only its requests in flight as possibly billed. The cost is settled outside of it, so that writing to the ledger holds
@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.calls.budget import Budget
-from eclose.calls.cache import CachedModel, CallAccounts, JournalingModel, SettlingModel
-from eclose.calls.prices import USD, find_listed_price, read_currency, read_prices, to_millionths
-from eclose.calls.rate_limit import Limiter, RateLimits
+from eclose.calls.budget import RunBudget
+from eclose.calls.cache import CachedModel, CallAccounts, IntentRecordingModel, OutcomeRecordingModel
+from eclose.calls.prices import USD, find_listed_price, read_price_currency, read_prices, to_millionths
+from eclose.calls.rate_limit import AdaptiveLimiter, RateLimits
 from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, RetryPolicy
 from eclose.errors import SettingError
 from eclose.models.openai.endpoint import EndpointLimits, find_model_route, open_endpoint
@@ -32,7 +32,7 @@ from eclose.models.openai.endpoint import EndpointLimits, find_model_route, open
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from eclose.calls.prices import Price
+    from eclose.calls.prices import ModelPrice
     from eclose.models.interface import ChatModel
     from eclose.store.ledger.ledger import Ledger
 
@@ -65,7 +65,7 @@ class CallSettings:
     @property
     def currency(self) -> str:
         """Currency of budget and prices."""
-        return USD if self.prices is None else read_currency(self.prices)
+        return USD if self.prices is None else read_price_currency(self.prices)
 
     @property
     def workers(self) -> int:
@@ -88,7 +88,7 @@ class CallSettings:
 class ModelConnection:
     """A connected model with the budget and rate limit of its calls."""
 
-    def __init__(self, model: RetryingModel, budget: Budget, limiter: Limiter) -> None:
+    def __init__(self, model: RetryingModel, budget: RunBudget, limiter: AdaptiveLimiter) -> None:
         self.model = model
         self.budget = budget
         self.limiter = limiter
@@ -109,14 +109,14 @@ async def connect_model(
     ledger: Ledger,
     settings: CallSettings,
     *,
-    price: Price | None = None,
-    budget: Budget | None = None,
+    price: ModelPrice | None = None,
+    budget: RunBudget | None = None,
 ) -> ModelConnection:
     """Put the layers around a model. Several models of one run share its ``budget``."""
     if price is None and settings.budget is not None:
         raise SettingError(f"{model.name}: --budget needs a price. Give one in a price file (--prices).")
     # Loaded from the ledger and not started at zero: the cap applies to the whole run, with its earlier sessions.
-    budget = budget or await load_budget(ledger, settings)
+    budget = budget or await load_run_budget(ledger, settings)
     accounts = CallAccounts(ledger, price, budget)
     policy = RetryPolicy(
         semantic_attempts=settings.semantic_attempts,
@@ -124,23 +124,23 @@ async def connect_model(
         breaker_seconds=settings.breaker_seconds,
     )
     # The breaker knows the limiter, to let waiting requests pass when it opens; they then meet its error.
-    limiter = Limiter(settings.rate_limits)
+    limiter = AdaptiveLimiter(settings.rate_limits)
     breaker = CircuitBreaker(policy, limiter)
-    journaled = JournalingModel(model, accounts)
+    journaled = IntentRecordingModel(model, accounts)
     limited = RateLimitedModel(journaled, limiter, breaker)
-    cached = CachedModel(SettlingModel(limited, accounts), ledger)
+    cached = CachedModel(OutcomeRecordingModel(limited, accounts), ledger)
     return ModelConnection(RetryingModel(cached, breaker, policy), budget, limiter)
 
 
-async def load_budget(ledger: Ledger, settings: CallSettings) -> Budget:
+async def load_run_budget(ledger: Ledger, settings: CallSettings) -> RunBudget:
     """Return the budget of a run, with the costs of all processes so far from the ledger."""
-    budget = Budget(None if settings.budget is None else to_millionths(settings.budget))
+    budget = RunBudget(None if settings.budget is None else to_millionths(settings.budget))
     budget.currency = settings.currency
     budget.update(await ledger.compute_account())
     return budget
 
 
-def find_price(name: str, settings: CallSettings) -> Price | None:
+def find_price(name: str, settings: CallSettings) -> ModelPrice | None:
     """Return the price of a model; None where it is unknown and ``unpriced`` allows that."""
     prices = {} if settings.prices is None else read_prices(settings.prices)
     try:

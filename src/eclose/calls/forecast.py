@@ -20,7 +20,7 @@ from eclose.protocol.structured import inline_schema_definitions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.calls.prices import Price
+    from eclose.calls.prices import ModelPrice
 
 _PIECES = re.compile(r"[A-Za-z]+|[^\W\d_]|\d|[^\w\s]+|_+|\n\s*")
 _LETTERS = 7
@@ -35,7 +35,7 @@ def estimate_expected_tokens(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WritingHabits:
+class ModelWritingHabits:
     """Usual lengths of a judge's replies, and the token counting of its provider."""
 
     count: TokenCount
@@ -51,7 +51,7 @@ class WritingHabits:
     """Share of steps that have a quote."""
 
 
-CHAT_MODEL_HABITS = WritingHabits(
+CHAT_MODEL_HABITS = ModelWritingHabits(
     count=estimate_expected_tokens,
     a_message=4,
     schema_read=True,
@@ -62,15 +62,15 @@ CHAT_MODEL_HABITS = WritingHabits(
 )
 """Habits of a language model behind a chat API. Assumed and not measured: the lengths of replies differ by model."""
 
-_registered: dict[str, WritingHabits] = {}
+_registered: dict[str, ModelWritingHabits] = {}
 
 
-def register_habits(model: str, habits: WritingHabits) -> None:
+def register_writing_habits(model: str, habits: ModelWritingHabits) -> None:
     """Set the writing habits of a model, named without its provider."""
     _registered[model] = habits
 
 
-def find_habits(name: str) -> WritingHabits:
+def find_writing_habits(name: str) -> ModelWritingHabits:
     """Return the writing habits registered for ``provider/model``; ``CHAT_MODEL_HABITS`` for any other model."""
     return _registered.get(name.partition("/")[2], CHAT_MODEL_HABITS)
 
@@ -91,7 +91,7 @@ class UsageForecast:
     most_cost: int | None
 
 
-def estimate_usage(request: Request, habits: WritingHabits) -> TokenUsage:
+def estimate_usage(request: Request, habits: ModelWritingHabits) -> TokenUsage:
     """Return the tokens of a request and of its expected reply."""
     # Chat formats wrap every message into a role and separators, which providers bill as tokens.
     prompt = sum(habits.count(message["content"]) + habits.a_message for message in request.messages)
@@ -104,7 +104,7 @@ def estimate_usage(request: Request, habits: WritingHabits) -> TokenUsage:
     return TokenUsage(prompt, min(round(completion), request.decoding.max_tokens))
 
 
-def forecast_usage(requests: Iterable[Request], price: Price | None, habits: WritingHabits) -> UsageForecast:
+def forecast_usage(requests: Iterable[Request], price: ModelPrice | None, habits: ModelWritingHabits) -> UsageForecast:
     """Forecast requests that are each sent once and answered at the first attempt."""
     calls = 0
     expected, most = TokenUsage(0, 0), TokenUsage(0, 0)
@@ -139,7 +139,7 @@ def _parse_material(request: Request) -> Mapping[str, Any]:
 class _ReplyLength:
     """Expected length of the reply to one request."""
 
-    def __init__(self, habits: WritingHabits, material: Mapping[str, Any]) -> None:
+    def __init__(self, habits: ModelWritingHabits, material: Mapping[str, Any]) -> None:
         self._habits = habits
         self._material = material
 

@@ -38,7 +38,7 @@ class CallState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CallView:
+class CallDetails:
     """A stored call with its state and the parts of its reply."""
 
     stored: StoredCall
@@ -50,7 +50,7 @@ class CallView:
     """Text of the reply; the raw body where there is no text."""
 
     @classmethod
-    def of(cls, stored: StoredCall) -> CallView:
+    def of(cls, stored: StoredCall) -> CallDetails:
         """Parse a stored call."""
         if stored.damaged:
             return cls(stored, CallState.DAMAGED, None, "the row does not match its checksum.", None)
@@ -128,7 +128,7 @@ class CallFilter:
         """Whether no condition is set."""
         return self == CallFilter()
 
-    def matches(self, view: CallView) -> bool:
+    def matches(self, view: CallDetails) -> bool:
         """Return whether a call meets all conditions."""
         purposes = view.stored.purposes
         return (
@@ -140,11 +140,11 @@ class CallFilter:
         )
 
 
-def find_calls(where: Path | str, call_filter: CallFilter | None = None) -> Iterator[CallView]:
+def find_ledger_calls(where: Path | str, call_filter: CallFilter | None = None) -> Iterator[CallDetails]:
     """Yield the calls of a ledger that match a filter, in the order of their first intent."""
     call_filter = call_filter or CallFilter()
     # A generator: a ledger may hold millions of calls, and is read a page at a time.
-    views = (CallView.of(stored) for stored in read_ledger_calls(where))
+    views = (CallDetails.of(stored) for stored in read_ledger_calls(where))
     return (view for view in views if call_filter.matches(view))
 
 
@@ -155,7 +155,7 @@ async def verify_ledger(where: Path | str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PrunePlan:
+class LedgerPrunePlan:
     """Calls to delete, and runs whose outcomes are deleted with them."""
 
     calls: frozenset[str]
@@ -163,7 +163,7 @@ class PrunePlan:
     """Runs whose outcomes are all deleted: a reply may have served records that did not send the request."""
 
 
-def plan_prune(where: Path | str, call_filter: CallFilter, *, damaged: bool = False) -> PrunePlan:
+def plan_ledger_prune(where: Path | str, call_filter: CallFilter, *, damaged: bool = False) -> LedgerPrunePlan:
     """Return what pruning deletes: the calls that match a filter, and with ``damaged`` the damaged rows."""
     if call_filter.empty and not damaged:
         raise SettingError("name what to prune: --key, --kind, --reason, --record, --stage, --damaged or --orphans.")
@@ -176,21 +176,21 @@ def plan_prune(where: Path | str, call_filter: CallFilter, *, damaged: bool = Fa
             raise UserError(f"{damage.lost} damaged rows belong to no known call. Restore the ledger from a copy.")
         calls, runs = set(damage.calls), set(damage.runs)
     for stored in read_ledger_calls(where):
-        if stored.key in calls or (not call_filter.empty and call_filter.matches(CallView.of(stored))):
+        if stored.key in calls or (not call_filter.empty and call_filter.matches(CallDetails.of(stored))):
             calls.add(stored.key)
             # The outcomes go with the call: they may have been computed from it, and would not be computed again
             # otherwise.
             runs |= {purpose.run for purpose in stored.purposes}
-    return PrunePlan(frozenset(calls), frozenset(runs))
+    return LedgerPrunePlan(frozenset(calls), frozenset(runs))
 
 
-async def prune_ledger(where: Path | str, plan: PrunePlan) -> int:
+async def prune_ledger(where: Path | str, plan: LedgerPrunePlan) -> int:
     """Delete the calls and outcomes of a plan, and return the number of deleted rows."""
     async with Ledger.open(where, run=MAINTENANCE_RUN) as ledger:
         return await ledger.prune(calls=sorted(plan.calls), runs=sorted(plan.runs))
 
 
-async def release_orphans(where: Path | str, *, dry_run: bool = False) -> int:
+async def release_interrupted_calls(where: Path | str, *, dry_run: bool = False) -> int:
     """Release the reservation of every interrupted call as not billed, in all runs, and return their number.
 
     No run may be in progress: its calls in flight look like interrupted ones.

@@ -35,20 +35,20 @@ def format_amount(amount: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class ModelPrice:
     """Price of a model in millionths of the currency per million tokens."""
 
     prompt: int
     completion: int
 
     @classmethod
-    def of(cls, prompt: Decimal | float | str, completion: Decimal | float | str) -> Price:
+    def of(cls, prompt: Decimal | float | str, completion: Decimal | float | str) -> ModelPrice:
         """Convert amounts of the currency per million tokens, as printed in price lists."""
         return cls(to_millionths(prompt), to_millionths(completion))
 
-    def scaled(self, factor: float) -> Price:
+    def scaled(self, factor: float) -> ModelPrice:
         """Return this share of the price, rounded up: 0.5 for half of it."""
-        return Price(ceil(self.prompt * factor), ceil(self.completion * factor))
+        return ModelPrice(ceil(self.prompt * factor), ceil(self.completion * factor))
 
     def cost(self, usage: TokenUsage) -> int:
         """Return the cost of a call in millionths, rounded up."""
@@ -68,7 +68,7 @@ def to_millionths(amount: Decimal | float | str) -> int:
     return int(exact.to_integral_value(ROUND_CEILING))
 
 
-def read_prices(path: Path | str) -> dict[str, Price]:
+def read_prices(path: Path | str) -> dict[str, ModelPrice]:
     """Return prices by ``provider/model`` from YAML or JSON, such as ``openai/gpt-x: {input: 1.25, output: 10}``.
 
     Prices are per million tokens, in US dollars unless the file says ``currency: EUR``.
@@ -87,7 +87,7 @@ def read_prices(path: Path | str) -> dict[str, Price]:
     return prices
 
 
-def read_currency(path: Path | str) -> str:
+def read_price_currency(path: Path | str) -> str:
     """Return the currency of a price file: three capital letters under ``currency``, ``USD`` where there is none."""
     currency = _load_mapping(Path(path)).get(_CURRENCY, USD)
     if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
@@ -102,10 +102,10 @@ def _load_mapping(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _parse_price(entry: object) -> Price:
+def _parse_price(entry: object) -> ModelPrice:
     if not isinstance(entry, Mapping) or set(entry) != set(_FIELDS):
         raise SettingError("give exactly two numbers, input and output, per million tokens.")
-    return Price.of(entry["input"], entry["output"])
+    return ModelPrice.of(entry["input"], entry["output"])
 
 
 def _load(path: Path) -> Any:
@@ -130,7 +130,7 @@ def _parse_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def find_listed_price(name: str, prices: Mapping[str, Price], currency: str = USD) -> Price:
+def find_listed_price(name: str, prices: Mapping[str, ModelPrice], currency: str = USD) -> ModelPrice:
     """Return the price of ``provider/model`` from ``prices``, else from ``genai-prices`` where that is installed.
 
     A server given by its address may be listed as ``host:port/model``, as ``host/model`` or by the model alone. An
@@ -154,7 +154,7 @@ def find_listed_price(name: str, prices: Mapping[str, Price], currency: str = US
     return price
 
 
-def _find_published(name: str) -> Price | None:
+def _find_published(name: str) -> ModelPrice | None:
     """Return the price in the list packaged with ``genai-prices``; None where there is none. Nothing is downloaded."""
     try:
         from genai_prices import Usage, calc_price  # noqa: PLC0415 - optional
@@ -166,4 +166,4 @@ def _find_published(name: str) -> Price | None:
         price = calc_price(Usage(input_tokens=MILLION, output_tokens=MILLION), model, provider_id=provider)
     except LookupError:
         return None
-    return Price.of(price.input_price, price.output_price)
+    return ModelPrice.of(price.input_price, price.output_price)

@@ -53,7 +53,7 @@ class RateLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitChange:
+class RateLimitChange:
     """A change of the limit: time in seconds of the event loop, new limit, reason."""
 
     at: float
@@ -83,14 +83,14 @@ def _seconds_each(per_minute: int | None) -> float:
     return 0.0 if per_minute is None else 60 / per_minute
 
 
-class Limiter:
+class AdaptiveLimiter:
     """Adaptive limit of one model. All methods run in one event loop and use its clock."""
 
     def __init__(self, limits: RateLimits | None = None) -> None:
         self.limits = limits or RateLimits()
         self.in_flight = 0
         self.waiting = 0
-        self.history: deque[LimitChange] = deque(maxlen=_HISTORY_LENGTH)
+        self.history: deque[RateLimitChange] = deque(maxlen=_HISTORY_LENGTH)
         self._limit = float(self.limits.start)
         self._ceiling = self.limits.ceiling
         self._quick_below = inf
@@ -188,7 +188,7 @@ class Limiter:
                 if paused and rate is not None:
                     meter.take(1, _now())  # a pause saves up no units
             self._limit = min(self._limit, float(ceiling))
-        self.history.append(LimitChange(_now(), self.limit, "bound"))
+        self.history.append(RateLimitChange(_now(), self.limit, "bound"))
         self._freed.set()
 
     def release_waiting(self) -> None:
@@ -211,7 +211,7 @@ class Limiter:
     def _set(self, limit: float, why: str) -> None:
         before, self._limit = self.limit, limit
         if self.limit != before:
-            self.history.append(LimitChange(_now(), self.limit, why))
+            self.history.append(RateLimitChange(_now(), self.limit, why))
             self._freed.set()
 
 

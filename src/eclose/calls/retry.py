@@ -22,7 +22,7 @@ from eclose.models.token_counts import bound_request_usage, estimate_token_count
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eclose.calls.rate_limit import Limiter
+    from eclose.calls.rate_limit import AdaptiveLimiter
     from eclose.models.interface import ChatModel, Reply, Request
 
 # More attempts would select the replies that happen to match the schema, and so bias what is measured.
@@ -80,7 +80,7 @@ class RetryPolicy:
 class CircuitBreaker:
     """Stops the run after enough failures of all records over enough time. Once open it stays open."""
 
-    def __init__(self, policy: RetryPolicy, limiter: Limiter) -> None:
+    def __init__(self, policy: RetryPolicy, limiter: AdaptiveLimiter) -> None:
         self._most_failures = policy.breaker_failures
         self._most_seconds = policy.breaker_seconds
         self._limiter = limiter
@@ -169,7 +169,7 @@ class _Failures:
 class RateLimitedModel(ModelWrapper):
     """A ``ChatModel`` that sends when the limiter allows it, unless the breaker is open by then."""
 
-    def __init__(self, model: ChatModel, limiter: Limiter, breaker: CircuitBreaker) -> None:
+    def __init__(self, model: ChatModel, limiter: AdaptiveLimiter, breaker: CircuitBreaker) -> None:
         super().__init__(model)
         self._limiter = limiter
         self._breaker = breaker

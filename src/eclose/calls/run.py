@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from eclose.calls.batch.prefetch import BatchRoute, prefetch_replies
 from eclose.calls.batch.run import BatchSettings
-from eclose.calls.cache import replay_model
-from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_budget
+from eclose.calls.cache import build_replay_model
+from eclose.calls.client import CallSettings, ModelConnection, connect_model, find_price, load_run_budget
 from eclose.errors import SettingError
 from eclose.models.adapter_effect import refuse_ineffective_adapter
 from eclose.models.interface import CallContext, ChatModel, ModelWrapper, Reply, Request
@@ -31,7 +31,7 @@ from eclose.store.runs.step import PipelineStep
 from eclose.store.runs.write_results import write_run_results
 
 if TYPE_CHECKING:
-    from eclose.calls.prices import Price
+    from eclose.calls.prices import ModelPrice
     from eclose.store.records.jsonl import ReadRecord
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ RunObserver: TypeAlias = Callable[[JobRunner[Any], Sequence[ModelConnection], in
 number of records; a progress display, for example."""
 
 
-def observe_nothing(
+def null_run_observer(
     _runner: JobRunner[Any], _connections: Sequence[ModelConnection], _total: int
 ) -> AbstractContextManager[None]:
     """Return an empty context."""
@@ -64,7 +64,7 @@ class RunOptions:
     """Whether to answer from the ledger alone and send nothing."""
     force: bool = False
     """Whether to replace files that another run has written."""
-    watch: RunObserver = observe_nothing
+    watch: RunObserver = null_run_observer
     """Observer of the run."""
     batch: BatchSettings | None = None
     """Batches in which requests are sent first; None to send every request as a single call."""
@@ -72,7 +72,7 @@ class RunOptions:
     """Called with a line of progress about batches."""
 
 
-class Records(Protocol[T]):
+class RecordSequence(Protocol[T]):
     """Records of a run, in order and with a known number."""
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ class ModelRun(Generic[T]):
         """The jobs of every record, in order."""
         raise NotImplementedError
 
-    def open_records(self) -> AbstractContextManager[Records[T]]:
+    def open_records(self) -> AbstractContextManager[RecordSequence[T]]:
         """Open the records of the input files."""
         raise NotImplementedError
 
@@ -159,14 +159,15 @@ async def run_models(
             stage.out.parent.mkdir(parents=True, exist_ok=True)
             stack.callback(WriterLock(stage.out, stage.name).release)
         ledger = await stack.enter_async_context(Ledger.open(where, run=stage.work_id))
-        await begin_run(run, ledger, options)
+        await begin_model_run(run, ledger, options)
         connections = {} if options.replay else await _connect_models(run, calls, ledger, stack)
         if options.batch is not None:
             await _prefetch(run, calls, options, options.batch, ledger)
             for connection in connections.values():
                 connection.budget.update(await ledger.compute_account())
         models = [
-            replay_model(ref.name, ledger) if options.replay else connections[ref.name].model for ref in run.model_refs
+            build_replay_model(ref.name, ledger) if options.replay else connections[ref.name].model
+            for ref in run.model_refs
         ]
         with run.open_records() as records:
             # The files were hashed before; a file that changed until it was opened would be recorded under the wrong
@@ -175,7 +176,7 @@ async def run_models(
             runner: JobRunner[Any] = JobRunner(ledger, bind_jobs(run, models), run.record_id, workers=calls.workers)
             with options.watch(runner, list(connections.values()), len(records)):
                 await runner.run(records)
-        manifest = await finish_run(run, ledger, runner.progress.received, calls.currency, force=options.force)
+        manifest = await finish_model_run(run, ledger, runner.progress.received, calls.currency, force=options.force)
     return RunResult(stage, manifest, again=False)
 
 
@@ -245,7 +246,7 @@ def _is_interrupted(stage: PipelineStep, *, force: bool) -> bool:
     return stage.out.exists() and not stage.manifest_path.exists() and not force
 
 
-async def begin_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> None:
+async def begin_model_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> None:
     """Refuse an output file of another run, write the start note, and reopen quarantined records for a retry."""
     stage, names = run.stage, [job.name for job in run.jobs]
     if _is_interrupted(stage, force=options.force) and not any([await ledger.count_outcomes(name) for name in names]):
@@ -259,7 +260,7 @@ async def begin_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> 
             await ledger.reopen_quarantined(name)
 
 
-async def finish_run(
+async def finish_model_run(
     run: ModelRun[Any], ledger: Ledger, received: int, currency: str, *, force: bool = False
 ) -> Manifest:
     """Write the outcome of every record, the manifest and the derived files."""
@@ -279,7 +280,7 @@ async def _connect_models(
     refs = index_models_by_name(run.model_refs)
     # By name: a model in two roles (constructor and verifier) has one connection and one rate limit.
     senders = {name: await _open_model(ref, calls, ledger, stack) for name, ref in refs.items()}
-    budget = await load_budget(ledger, calls)  # after the adapter checks, which may have spent a part of it
+    budget = await load_run_budget(ledger, calls)  # after the adapter checks, which may have spent a part of it
     return {
         name: await connect_model(senders[name], ledger, calls, price=find_model_price(ref, calls), budget=budget)
         for name, ref in refs.items()
@@ -302,7 +303,7 @@ async def _open_model(ref: ModelRef, calls: CallSettings, ledger: Ledger, stack:
 class _ProbeModel(ModelWrapper):
     """A ``ChatModel`` for single calls before a run, each within the budget that the calls before it have left."""
 
-    def __init__(self, model: ChatModel, ledger: Ledger, calls: CallSettings, price: Price | None) -> None:
+    def __init__(self, model: ChatModel, ledger: Ledger, calls: CallSettings, price: ModelPrice | None) -> None:
         super().__init__(model)
         self._ledger = ledger
         self._calls = calls
@@ -313,6 +314,6 @@ class _ProbeModel(ModelWrapper):
         return await connection.model.complete(request)
 
 
-def find_model_price(model: ModelRef, calls: CallSettings) -> Price | None:
+def find_model_price(model: ModelRef, calls: CallSettings) -> ModelPrice | None:
     """Return the price of a model; None for local weights, which have no price per token."""
     return None if isinstance(model, LocalModelRef) else find_price(model.name, calls)

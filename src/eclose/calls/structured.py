@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StructuredAnswer:
     """The parsed answer to a structured question, or the reason why there is none."""
 
     value: Any = None
@@ -29,7 +29,9 @@ class Answer:
     """Problem of the last reply."""
 
 
-def build_request(question: StructuredPrompt, decoding: Decoding, replica: int = 0, attempt: int = 0) -> Request:
+def build_structured_request(
+    question: StructuredPrompt, decoding: Decoding, replica: int = 0, attempt: int = 0
+) -> Request:
     """Return the request for a question."""
     schema = ReplySchema(question.name, question.schema)
     return Request(question.messages, decoding, schema, replica, attempt, question.guideline)
@@ -43,7 +45,7 @@ async def ask_structured(
     decoding: Decoding,
     attempts: int = 1,
     replica: int = 0,
-) -> Answer:
+) -> StructuredAnswer:
     """Return the answer as parsed by ``read``, after at most ``attempts`` requests.
 
     Each attempt is its own call with its own key. Failures of the service (server down, time-out) are raised, so that
@@ -52,15 +54,15 @@ async def ask_structured(
     kind = problem = ""
     for attempt in range(attempts):
         try:
-            reply = await model.complete(build_request(question, decoding, replica, attempt))
-            return Answer(read(json.loads(reply.text)))  # the schema was checked by the endpoint
+            reply = await model.complete(build_structured_request(question, decoding, replica, attempt))
+            return StructuredAnswer(read(json.loads(reply.text)))  # the schema was checked by the endpoint
         except InconsistentReplyError as error:
             kind, problem = error.kind, str(error)
         except CallFailure as failure:
             if failure.kind is CallFailureKind.TOO_LONG:
                 # No further attempt: the same request is too long every time. Other questions on the record may fit.
-                return Answer(reason=str(failure.kind), problem=failure.problem)
+                return StructuredAnswer(reason=str(failure.kind), problem=failure.problem)
             if not failure.kind.semantic:
                 raise
             kind, problem = str(failure.kind), failure.problem
-    return Answer(reason=kind, problem=problem)
+    return StructuredAnswer(reason=kind, problem=problem)

@@ -74,12 +74,12 @@ def _print_report(run: DemoRun) -> None:
 def _print_truth(run: DemoRun) -> None:
     """Print the judge's rates, the corrected rates and the true ones."""
     from eclose.demo import JUDGE_ERROR_RATE, PLANTED
-    from eclose.judging.validation_file import read_validation, read_verdicts
+    from eclose.judging.validation_file import read_people_verdicts, read_validation
     from eclose.metrics.judge_against_people import LABEL_METRICS, JudgedLabel
     from eclose.store.runs.folder import VALIDATION
 
     validation = read_validation(run.folder / VALIDATION)
-    verdicts = [row.verdict for row in read_verdicts(run.folder / PLANTED)]
+    verdicts = [row.verdict for row in read_people_verdicts(run.folder / PLANTED)]
     rows = []
     for label in (JudgedLabel.RELIABILITY, JudgedLabel.GAP):
         hits = [hit for verdict in verdicts if (hit := LABEL_METRICS[label].hit(verdict)) is not None]

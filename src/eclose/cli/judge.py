@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunResult
-    from eclose.judging.find_inputs import RunInputs
+    from eclose.judging.find_inputs import JudgeInputFiles
     from eclose.judging.settings import JudgeSettings
-    from eclose.judging.validation_file import Validation
+    from eclose.judging.validation_file import ValidationRecord
     from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
     from eclose.metrics.judges_compared import JudgeComparison
     from eclose.models.resolve import ModelRef
@@ -118,13 +118,13 @@ def judge(
     """
     import asyncio
 
-    from eclose.judging.find_inputs import find_run_inputs
+    from eclose.judging.find_inputs import find_judge_inputs
     from eclose.judging.run import find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings
 
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
-    sources = find_run_inputs(responses, folder, instances, layout)
+    sources = find_judge_inputs(responses, folder, instances, layout)
     settings = JudgeSettings(
         reference_free=reference_free,
         joint=joint,
@@ -156,10 +156,10 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     from eclose.core.judgment import Judgment
     from eclose.diagnosis.report.number_format import to_one_line
     from eclose.diagnosis.report.wording import explain_missing_label
-    from eclose.judging.unjudged_labels import count_unjudged
+    from eclose.judging.unjudged_labels import count_unjudged_labels
     from eclose.store.records.jsonl import read_records
 
-    labels = count_unjudged(read_records(judgments, Judgment))
+    labels = count_unjudged_labels(read_records(judgments, Judgment))
     if not labels.missing:
         return False
     rows = [
@@ -185,7 +185,9 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     return bool(over)
 
 
-async def _print_forecast(sources: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> None:
+async def _print_forecast(
+    sources: JudgeInputFiles, model: ModelRef, settings: JudgeSettings, calls: CallSettings
+) -> None:
     from eclose.judging.run import forecast_judging
     from eclose.models.resolve import resolve_model_ref
     from eclose.world.server.forecast_habits import register_world_writing_habits
@@ -250,9 +252,9 @@ def validate(
     print_line(f"{result.path}: written")
 
 
-def print_validation(validation: Validation) -> None:
+def print_validation(validation: ValidationRecord) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
-    from eclose.judging.correct_run_rates import MIN_LABELS, explain_missing_rate
+    from eclose.judging.correct_run_rates import MIN_LABELS, explain_unusable_rate
 
     print_line(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
@@ -281,7 +283,7 @@ def print_validation(validation: Validation) -> None:
                 f"{row.misses:,}",
                 f"{row.false_alarms:,}",
                 format_percent_with_interval(rates[row.label].judge, None),
-                explain_missing_rate(rates[row.label])
+                explain_unusable_rate(rates[row.label])
                 or format_percent_with_interval(rates[row.label].value, rates[row.label].interval),
             )
             for row in rows

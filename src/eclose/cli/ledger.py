@@ -13,7 +13,7 @@ from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, escape_invisible, fo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.calls.ledger_tools import CallFilter, CallView
+    from eclose.calls.ledger_tools import CallDetails, CallFilter
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -78,10 +78,10 @@ def show(
 ) -> None:
     """Print calls with request, reply, and the reason why a reply was refused. The ledger is not changed."""
     where = _find_ledger(location)
-    from eclose.calls.ledger_tools import CallFilter, find_calls
+    from eclose.calls.ledger_tools import CallFilter, find_ledger_calls
 
     call_filter = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
-    calls = find_calls(where, call_filter)
+    calls = find_ledger_calls(where, call_filter)
     printed = 0
     for view in islice(calls, limit or None):
         printed += 1
@@ -97,7 +97,7 @@ def show(
         )
 
 
-def _print_call(view: CallView) -> None:
+def _print_call(view: CallDetails) -> None:
     reason = "" if view.problem is None else f": {view.problem}"
     print_line(f"{view.stored.key} {view.kind or view.state}{reason}")
     settled = view.stored.settled
@@ -158,7 +158,7 @@ def prune(
     where = _find_ledger(location)
     import asyncio
 
-    from eclose.calls.ledger_tools import CallFilter, release_orphans
+    from eclose.calls.ledger_tools import CallFilter, release_interrupted_calls
     from eclose.errors import SettingError
 
     call_filter = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
@@ -166,7 +166,7 @@ def prune(
         # Orphans are released run by run; a filter would suggest that only some of them are.
         if damaged or not call_filter.empty:
             raise SettingError("--orphans releases the calls of all runs that broke off. Leave the other options out.")
-        count = asyncio.run(release_orphans(where, dry_run=dry_run))
+        count = asyncio.run(release_interrupted_calls(where, dry_run=dry_run))
         print_line(f"{format_count(count, 'call')} that broke off " + ("would be released" if dry_run else "released"))
         return
     _prune(where, call_filter, damaged=damaged, dry_run=dry_run)
@@ -175,9 +175,9 @@ def prune(
 def _prune(where: Path | str, call_filter: CallFilter, *, damaged: bool, dry_run: bool) -> None:
     import asyncio
 
-    from eclose.calls.ledger_tools import plan_prune, prune_ledger
+    from eclose.calls.ledger_tools import plan_ledger_prune, prune_ledger
 
-    plan = plan_prune(where, call_filter, damaged=damaged)
+    plan = plan_ledger_prune(where, call_filter, damaged=damaged)
     deleted = f"{format_count(len(plan.calls), 'call')} and the outcomes of {format_count(len(plan.runs), 'run')}"
     if dry_run:
         print_line(f"{deleted} would be deleted")

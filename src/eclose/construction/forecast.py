@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from eclose.calls.prices import Price
+    from eclose.calls.prices import ModelPrice
     from eclose.construction.run import ConstructionRun
     from eclose.construction.settings import ConstructSettings
     from eclose.core.instance import Instance
@@ -100,7 +100,7 @@ class ConstructionForecast:
 
 
 def forecast_construction(
-    plan: ConstructionRun, prices: Mapping[str, Price | None], pilot: Path | None = None
+    plan: ConstructionRun, prices: Mapping[str, ModelPrice | None], pilot: Path | None = None
 ) -> ConstructionForecast:
     """Forecast a run.
 
@@ -155,7 +155,7 @@ def _refuse_other_work(plan: ConstructionRun, settings: Mapping[str, object], pi
 
 
 def _guess(
-    plan: ConstructionRun, prices: Mapping[str, Price | None], sources: Iterable[Instance]
+    plan: ConstructionRun, prices: Mapping[str, ModelPrice | None], sources: Iterable[Instance]
 ) -> ConstructionForecast:
     """Assume the yields of the paper and replies of usual length."""
     count = material = 0
@@ -214,5 +214,5 @@ def _usage(call: _Call, count: int, material: int) -> TokenUsage:
     )
 
 
-def _cost(price: Price | None, usage: TokenUsage) -> int | None:
+def _cost(price: ModelPrice | None, usage: TokenUsage) -> int | None:
     return None if price is None else price.cost(usage)

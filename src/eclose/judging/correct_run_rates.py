@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eclose.judging.validation_file import Validation, correct_rates, read_validation, refuse_other_judge
+from eclose.judging.validation_file import (
+    ValidationRecord,
+    correct_rates_by_validation,
+    read_validation,
+    require_validated_judge,
+)
 from eclose.metrics.judge_against_people import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
@@ -43,7 +48,7 @@ class RateCorrection:
     """Corrected rates with a value; each rests on ``labelled`` labels, at least ``MIN_LABELS``."""
     reasons: Mapping[Metric, str] = field(default_factory=dict)
     """Reason for each metric without a corrected rate."""
-    validation: Validation | None = None
+    validation: ValidationRecord | None = None
     """Validation in use; None without one."""
     carried_over: bool = False
     """Whether the validation was made on other responses, which supposes the same error rates of the judge here."""
@@ -87,10 +92,10 @@ def correct_run_rates(
     # Every run is checked, because one of them may have been judged with other settings.
     for run in runs:
         settings = read_manifest(companion_file_path(run / JUDGMENTS, "manifest.json")).settings
-        refuse_other_judge(judge_validation, judgments[0].judge, settings)
-    corrected = correct_rates(judge_validation, judgments, responses, settings=settings, rng=rng)
+        require_validated_judge(judge_validation, judgments[0].judge, settings)
+    corrected = correct_rates_by_validation(judge_validation, judgments, responses, settings=settings, rng=rng)
     by_metric = {LABEL_METRICS[label]: rate for label, rate in corrected.rates.items()}
-    reasons = {metric: explain_missing_rate(by_metric.get(metric)) for metric in Metric}
+    reasons = {metric: explain_unusable_rate(by_metric.get(metric)) for metric in Metric}
     return RateCorrection(
         rates={metric: rate for metric, rate in by_metric.items() if reasons[metric] is None},
         reasons={metric: reason for metric, reason in reasons.items() if reason is not None},
@@ -99,7 +104,7 @@ def correct_run_rates(
     )
 
 
-def explain_missing_rate(rate: CorrectedRate | None) -> str | None:
+def explain_unusable_rate(rate: CorrectedRate | None) -> str | None:
     """Return why a corrected rate cannot be used; None where it can."""
     if rate is None:
         return NO_LABEL

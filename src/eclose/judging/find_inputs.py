@@ -19,7 +19,7 @@ from eclose.store.runs.step import PipelineStep
 
 
 @dataclass(frozen=True)
-class RunInputs:
+class JudgeInputFiles:
     """The files of questions and responses."""
 
     instances: Path
@@ -28,9 +28,9 @@ class RunInputs:
     """Record counts of another tool's file, where both files were written from it."""
 
 
-def find_run_inputs(
+def find_judge_inputs(
     path: Path, out: Path, instances: Path | None = None, layout: RecordLayout = RecordLayout.AUTO
-) -> RunInputs:
+) -> JudgeInputFiles:
     """Return the files of a run's folder, of a file of responses, or written from another tool's file.
 
     Args:
@@ -43,13 +43,13 @@ def find_run_inputs(
         SettingError: ``path`` is a file of responses, and ``instances`` is missing.
     """
     if path.is_dir():
-        return _require_files(RunInputs(instances or path / INSTANCES, path / RESPONSES))
+        return _require_files(JudgeInputFiles(instances or path / INSTANCES, path / RESPONSES))
     require_regular_file(path)
     if not _holds_responses(path):
         return _split_file(path, out, detect_file_layout(path) if layout is RecordLayout.AUTO else layout)
     if instances is None:
         raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
-    return _require_files(RunInputs(instances, path))
+    return _require_files(JudgeInputFiles(instances, path))
 
 
 def _holds_responses(path: Path) -> bool:
@@ -60,13 +60,13 @@ def _holds_responses(path: Path) -> bool:
     return {"instance_id", "trace"} <= first.keys()
 
 
-def _require_files(inputs: RunInputs) -> RunInputs:
+def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
     require_regular_file(inputs.instances)
     require_regular_file(inputs.responses)
     return inputs
 
 
-def _split_file(path: Path, out: Path, layout: RecordLayout) -> RunInputs:
+def _split_file(path: Path, out: Path, layout: RecordLayout) -> JudgeInputFiles:
     """Write the questions and the responses of one file into two, and count its records."""
     settings = {"format": layout.value}
     questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES)
@@ -77,4 +77,4 @@ def _split_file(path: Path, out: Path, layout: RecordLayout) -> RunInputs:
     manifest = responses.claim()
     response_counts = manifest.counts if manifest else responses.write(scan_recorded_responses(path, layout=layout))
     counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
-    return RunInputs(questions.out, responses.out, counts)
+    return JudgeInputFiles(questions.out, responses.out, counts)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.structured import Answer, ask_structured, build_request
+from eclose.calls.structured import StructuredAnswer, ask_structured, build_structured_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import (
     EVIDENCE,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from eclose.protocol.structured import StructuredPrompt
 
 
-def take_majority(judgments: Sequence[Judgment]) -> Judgment:
+def take_majority_labels(judgments: Sequence[Judgment]) -> Judgment:
     """Return the majority label of every criterion, with the explanations of the first judgment that gives it.
 
     Repetitions without a label do not vote. A tie leaves the label open.
@@ -104,7 +104,7 @@ async def judge_response(
     ask = subject.ask_jointly if settings.joint else subject.ask_separately
     # A replica is part of the key of a call: every repetition is drawn anew and not read from the cache.
     repetitions = await _gather(*(ask(model, replica + number) for number in range(settings.repeat)))
-    return take_majority([_build_judgment(subject, model.name, answers) for answers in repetitions])
+    return take_majority_labels([_build_judgment(subject, model.name, answers) for answers in repetitions])
 
 
 def build_judge_requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
@@ -112,10 +112,14 @@ def build_judge_requests(instance: Instance, response: Response, settings: Judge
     subject = _Subject(instance, response, settings)
     for replica in range(settings.repeat):
         if settings.joint:
-            yield build_request(build_judge_prompt(subject.material, subject.questions), settings.decoding, replica)
+            yield build_structured_request(
+                build_judge_prompt(subject.material, subject.questions), settings.decoding, replica
+            )
         else:
             for question in subject.questions:
-                yield build_request(build_judge_prompt(subject.disclose(question)), settings.decoding, replica)
+                yield build_structured_request(
+                    build_judge_prompt(subject.disclose(question)), settings.decoding, replica
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +171,19 @@ class _Subject:
         assert material is not None
         return material
 
-    async def ask_separately(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, Answer]:
+    async def ask_separately(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, StructuredAnswer]:
         """Ask each question in a call with its own restricted material."""
         questions = self.questions
         answers = await _gather(*(self._ask_question(question, model, replica) for question in questions))
         return dict(zip(questions, answers, strict=True))
 
-    async def ask_jointly(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, Answer]:
+    async def ask_jointly(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, StructuredAnswer]:
         """Ask all questions in one call; an unusable part triggers another attempt and finally stays open."""
         questions, material = self.questions, self.material
         # Filled by the parser, so that the usable parts of the last reply survive when all attempts fail.
-        latest: dict[JudgeQuestion, Answer] = {}
+        latest: dict[JudgeQuestion, StructuredAnswer] = {}
 
-        def parse(reply: Mapping[str, Any]) -> dict[JudgeQuestion, Answer]:
+        def parse(reply: Mapping[str, Any]) -> dict[JudgeQuestion, StructuredAnswer]:
             for question in questions:
                 latest[question] = _parse_part(question, material, reply[question.part])
             if unusable := next((answer for answer in latest.values() if answer.reason is not None), None):
@@ -190,13 +194,13 @@ class _Subject:
         # Empty where no reply had the form of the schema; then every question has the same reason.
         return latest or dict.fromkeys(questions, answer)
 
-    async def _ask_question(self, question: JudgeQuestion, model: ChatModel, replica: int) -> Answer:
+    async def _ask_question(self, question: JudgeQuestion, model: ChatModel, replica: int) -> StructuredAnswer:
         material = self.disclose(question)
         return await self._ask(model, build_judge_prompt(material), partial(_parse_reply, question, material), replica)
 
     async def _ask(
         self, model: ChatModel, prompt: StructuredPrompt, parse: Callable[[Any], Any], replica: int
-    ) -> Answer:
+    ) -> StructuredAnswer:
         decoding, attempts = self.settings.decoding, self.settings.attempts
         return await ask_structured(model, prompt, parse, decoding=decoding, attempts=attempts, replica=replica)
 
@@ -212,11 +216,13 @@ _DISCLOSURES: Mapping[JudgeQuestion, Callable[[Instance, Response], disclosure.J
 }
 
 
-def _parse_part(question: JudgeQuestion, material: disclosure.JointJudgeMaterial, reply: Mapping[str, Any]) -> Answer:
+def _parse_part(
+    question: JudgeQuestion, material: disclosure.JointJudgeMaterial, reply: Mapping[str, Any]
+) -> StructuredAnswer:
     try:
-        return Answer(_parse_reply(question, material, reply))
+        return StructuredAnswer(_parse_reply(question, material, reply))
     except InconsistentReplyError as error:
-        return Answer(reason=error.kind, problem=str(error))
+        return StructuredAnswer(reason=error.kind, problem=str(error))
 
 
 def _parse_reply(question: JudgeQuestion, material: disclosure.JudgeMaterial, reply: Mapping[str, Any]) -> Any:
@@ -240,12 +246,12 @@ MAX_REASON_CHARS = 300
 """Longest reason for a missing label, in characters."""
 
 
-def _format_reason(answer: Answer) -> str:
+def _format_reason(answer: StructuredAnswer) -> str:
     """Return kind and problem of an unusable answer: ``invalid: 'aligned' is a required property``."""
     return f"{answer.reason}: {answer.problem}"[:MAX_REASON_CHARS] if answer.problem else str(answer.reason)
 
 
-def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQuestion, Answer]) -> Judgment:
+def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQuestion, StructuredAnswer]) -> Judgment:
     values = {question: answer.value for question, answer in answers.items() if answer.reason is None}
     # Sufficiency of the evidence is asked as well but is no criterion, so it has no entry here.
     by_criterion = {name: answers[question] for name, question in CRITERION_QUESTIONS.items() if question in answers}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eclose.calls.cache import compute_call_key
 from eclose.calls.client import CallSettings
-from eclose.calls.forecast import UsageForecast, find_habits, forecast_usage
+from eclose.calls.forecast import UsageForecast, find_writing_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
@@ -20,7 +20,7 @@ from eclose.core.model_family import same_model_family
 from eclose.core.response import Response
 from eclose.errors import RecordError, SettingError
 from eclose.judged_cases import QUESTION_REMEDY
-from eclose.judging.find_inputs import RunInputs
+from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
@@ -55,7 +55,7 @@ class JudgeTasks:
         RecordError: Two questions share an id, so that a response could belong to either.
     """
 
-    def __init__(self, inputs: RunInputs) -> None:
+    def __init__(self, inputs: JudgeInputFiles) -> None:
         self._questions, questions, rejects = index_jsonl_file(inputs.instances, Instance)
         if reused := next((record.error for record in rejects if record.error_kind == ID_REUSED), None):
             raise RecordError(f"{reused.problem}. {QUESTION_REMEDY}", path=reused.path, record=reused.record)
@@ -88,7 +88,7 @@ class JudgeTasks:
 
 
 async def judge_responses(
-    inputs: RunInputs,
+    inputs: JudgeInputFiles,
     model: ModelRef | str,
     out: Path | str,
     settings: JudgeSettings | None = None,
@@ -110,7 +110,7 @@ async def judge_responses(
 class JudgeRun(ModelRun[JudgeTask]):
     """A run that judges every response of a file."""
 
-    inputs: RunInputs
+    inputs: JudgeInputFiles
     judge: ModelRef
     settings: JudgeSettings
 
@@ -136,14 +136,16 @@ class JudgeRun(ModelRun[JudgeTask]):
         yield tasks
 
 
-def find_same_family_models(inputs: RunInputs, judge_name: str) -> list[str]:
+def find_same_family_models(inputs: JudgeInputFiles, judge_name: str) -> list[str]:
     """Return the models of the judge's family among those that wrote the responses, sorted by name."""
     responses = (record.value for record in scan_records(inputs.responses, Response))
     models = {response.source.model for response in responses if response is not None and response.source is not None}
     return sorted(model for model in models if same_model_family(judge_name, model))
 
 
-def forecast_judging(inputs: RunInputs, model: ModelRef, settings: JudgeSettings, calls: CallSettings) -> UsageForecast:
+def forecast_judging(
+    inputs: JudgeInputFiles, model: ModelRef, settings: JudgeSettings, calls: CallSettings
+) -> UsageForecast:
     """Return the calls, tokens and cost of judging, supposing that the first attempt of each call succeeds."""
     requests = (
         request
@@ -151,7 +153,9 @@ def forecast_judging(inputs: RunInputs, model: ModelRef, settings: JudgeSettings
         if record.value is not None
         for request in build_judge_requests(record.value.instance, record.value.response, settings)
     )
-    return forecast_usage(_drop_repeats(requests, model.name), find_model_price(model, calls), find_habits(model.name))
+    return forecast_usage(
+        _drop_repeats(requests, model.name), find_model_price(model, calls), find_writing_habits(model.name)
+    )
 
 
 def _drop_repeats(requests: Iterable[Request], name: str) -> Iterator[Request]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.client import CallSettings
-from eclose.calls.forecast import UsageForecast, find_habits, forecast_usage
+from eclose.calls.forecast import UsageForecast, find_writing_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
-from eclose.calls.structured import ask_structured, build_request
+from eclose.calls.structured import ask_structured, build_structured_request
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE, Ineligibility, QuestionScreening
 from eclose.judging.settings import JudgeSettings
@@ -80,11 +80,11 @@ async def screen_questions(
     # All that decides the replies: a run with other values is other work and needs another folder.
     identity = {**judge.identity, **decoding, "format": layout.value, "guideline": guideline}
     stage = PipelineStep("screen", identity, (instances,), out / SCREENING)
-    return await run_models(ScreenRun(stage, judge, settings), calls, options)
+    return await run_models(ScreeningRun(stage, judge, settings), calls, options)
 
 
 @dataclass(frozen=True)
-class ScreenRun(ModelRun[Instance]):
+class ScreeningRun(ModelRun[Instance]):
     """A run that screens every question of a file."""
 
     judge: ModelRef
@@ -116,7 +116,7 @@ def build_screening_requests(
     for record in scan_instances(instances, layout=layout):
         material = None if record.value is None else disclose_for_eligibility(record.value)
         if material is not None:
-            yield build_request(build_judge_prompt(material), (settings or JudgeSettings()).decoding)
+            yield build_structured_request(build_judge_prompt(material), (settings or JudgeSettings()).decoding)
 
 
 def forecast_screening(
@@ -129,4 +129,6 @@ def forecast_screening(
 ) -> UsageForecast:
     """Return the calls, tokens and cost of screening a file of questions, before a call is sent."""
     price = find_model_price(model, calls or CallSettings())
-    return forecast_usage(build_screening_requests(instances, settings, layout=layout), price, find_habits(model.name))
+    return forecast_usage(
+        build_screening_requests(instances, settings, layout=layout), price, find_writing_habits(model.name)
+    )

@@ -16,7 +16,7 @@ NO_LABEL = "no usable reply"
 
 
 @dataclass(frozen=True, slots=True)
-class MissingLabels:
+class MissingLabelCount:
     """The missing labels of one criterion for one kind of reason."""
 
     criterion: str
@@ -39,7 +39,7 @@ class UnjudgedLabels:
 
     responses: int
     """Number of judged responses."""
-    missing: tuple[MissingLabels, ...]
+    missing: tuple[MissingLabelCount, ...]
 
     @property
     def shares(self) -> Mapping[Criterion, float]:
@@ -51,7 +51,7 @@ class UnjudgedLabels:
         }
 
 
-def count_unjudged(judgments: Iterable[Judgment]) -> UnjudgedLabels:
+def count_unjudged_labels(judgments: Iterable[Judgment]) -> UnjudgedLabels:
     """Count the missing labels of judgments by criterion and reason, with the most frequent details of each."""
     responses = 0
     reasons: Counter[tuple[str, str]] = Counter()
@@ -63,7 +63,7 @@ def count_unjudged(judgments: Iterable[Judgment]) -> UnjudgedLabels:
     return UnjudgedLabels(responses, tuple(_build_rows(reasons)))
 
 
-def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabels]:
+def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabelCount]:
     details: dict[tuple[str, str], Counter[str]] = {}
     # Sorted, so that of two equally frequent details the same one is the example in every run.
     for (criterion, reason), count in sorted(reasons.items()):
@@ -72,6 +72,6 @@ def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabels]:
     # Evidence first, then the criteria in the order of the paper.
     order = [EVIDENCE, *map(str, Criterion)]
     return [
-        MissingLabels(criterion, kind, counts.total(), counts.most_common(1)[0][0])
+        MissingLabelCount(criterion, kind, counts.total(), counts.most_common(1)[0][0])
         for (criterion, kind), counts in sorted(details.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
     ]

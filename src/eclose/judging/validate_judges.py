@@ -9,10 +9,10 @@ import numpy as np
 
 from eclose.judged_cases import name_run_folders
 from eclose.judging.validation_file import (
-    Validation,
+    ValidationRecord,
     compare_judge_runs,
     read_judgments,
-    read_verdicts,
+    read_people_verdicts,
     validate_judgments_file,
     validate_run,
     write_validation,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from eclose.metrics.judges_compared import JudgeComparison
 
 
-class JudgeValidation(NamedTuple):
+class JudgeValidationResult(NamedTuple):
     """The outcome of ``validate_judges``."""
 
     path: Path
     """The validation file that was written."""
-    validation: Validation
+    validation: ValidationRecord
     comparisons: Mapping[str, JudgeComparison]
     """The judge of the run compared with that of each other run, by the name of that run."""
     stale: tuple[str, ...]
@@ -50,7 +50,7 @@ def validate_judges(
     seed: int = 42,
     resamples: int = 2_000,
     allow_stale: bool = False,
-) -> JudgeValidation:
+) -> JudgeValidationResult:
     """Compare the judge of a run with people, and with the judges of other runs on the same responses.
 
     Args:
@@ -64,7 +64,7 @@ def validate_judges(
     """
     rng = np.random.default_rng(seed)
     labels = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
-    people = read_verdicts(verdicts)
+    people = read_people_verdicts(verdicts)
     others = dict(zip(name_run_folders([run, *against])[1:], against, strict=True))
     # All refusals come before the bootstrap, which takes the longest.
     stale = [sentence for folder in against for sentence in _check_same_responses(run, folder, allow_stale=allow_stale)]
@@ -87,17 +87,17 @@ def validate_judges(
         )
         for name, folder in others.items()
     }
-    return JudgeValidation(path, validation, comparisons, (*stale, *validation.stale))
+    return JudgeValidationResult(path, validation, comparisons, (*stale, *validation.stale))
 
 
-def validate_sample(
+def validate_on_sample(
     run: Path,
     verdicts: Iterable[SettledVerdict],
     strata: Mapping[str, str],
     *,
     seed: int,
     allow_stale: bool = False,
-) -> Validation:
+) -> ValidationRecord:
     """Compare the judge of a run with a stratified sample of labels, and write ``validation.json`` into the run."""
     rng = np.random.default_rng(seed)
     validation = validate_run(run, verdicts, rng=rng, strata=strata, allow_stale=allow_stale)

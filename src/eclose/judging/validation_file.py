@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class ValidationRecord:
     """The agreement of a judge with people, with everything that later reports need."""
 
     schema: Literal[1] = 1
@@ -122,7 +122,7 @@ def build_validation(
     rng: np.random.Generator,
     strata: Mapping[str, str] | None = None,
     resamples: int = 2_000,
-) -> Validation:
+) -> ValidationRecord:
     """Compare a judge with people, or with known labels, on the responses that both labelled.
 
     Args:
@@ -151,7 +151,7 @@ def build_validation(
     # Before ``_correct_labelled_run`` below, which draws from the same generator: the order is part of the printed
     # numbers.
     report = validate_judge(cases, rng=rng, resamples=resamples)
-    return Validation(
+    return ValidationRecord(
         judge=run.judge,
         settings=decisive,
         run=hash_judged_responses(run.judgments.values()),
@@ -174,7 +174,7 @@ def validate_run(
     strata: Mapping[str, str] | None = None,
     resamples: int = 2_000,
     allow_stale: bool = False,
-) -> Validation:
+) -> ValidationRecord:
     """Compare the judge of a run's folder with people; raise for stale judgments unless ``allow_stale``."""
     require_regular_file(run / JUDGMENTS)
     provenance = check_judged_inputs(run, allow_stale=allow_stale)
@@ -191,7 +191,7 @@ def validate_judgments_file(
     rng: np.random.Generator,
     strata: Mapping[str, str] | None = None,
     resamples: int = 2_000,
-) -> Validation:
+) -> ValidationRecord:
     """Compare the judgments in a folder with people; the folder needs no responses."""
     return build_validation(
         read_judgments(run / JUDGMENTS),
@@ -284,7 +284,7 @@ def _compute_weights(run: JudgedRun, settled: Mapping[str, SettledVerdict], stra
     return sampling_weights(stratum, labelled)
 
 
-def refuse_other_judge(validation: Validation, judge: str, settings: Mapping[str, Any]) -> None:
+def require_validated_judge(validation: ValidationRecord, judge: str, settings: Mapping[str, Any]) -> None:
     """Raise SettingError unless the validation is of this judge with these settings."""
     if validation.judge != judge:
         raise SettingError(
@@ -314,8 +314,8 @@ class CorrectedRunRates(NamedTuple):
     """Whether the validation was made on other responses, which supposes the same error rates of the judge here."""
 
 
-def correct_rates(
-    validation: Validation,
+def correct_rates_by_validation(
+    validation: ValidationRecord,
     judgments: Iterable[Judgment],
     responses: Iterable[Response] = (),
     *,
@@ -324,7 +324,7 @@ def correct_rates(
 ) -> CorrectedRunRates:
     """Return the corrected rates of a run; raise SettingError unless the validation is of its judge and settings."""
     run = JudgedRun.of(judgments, responses)
-    refuse_other_judge(validation, run.judge, settings)
+    require_validated_judge(validation, run.judge, settings)
     # The same responses: their labels were compared directly, so no assumption about other responses is needed.
     if hash_judged_responses(run.judgments.values()) == validation.run:
         _refuse_other_labels(validation, run)
@@ -343,7 +343,7 @@ def correct_rates(
     return CorrectedRunRates(rates, carried_over=True)
 
 
-def _refuse_other_labels(validation: Validation, run: JudgedRun) -> None:
+def _refuse_other_labels(validation: ValidationRecord, run: JudgedRun) -> None:
     """Raise where the responses were judged again since the validation, whose rates are those of the old judgments."""
     verdicts = [judgment.verdict for judgment in run.judgments.values()]
     for label, rate in validation.corrected.items():
@@ -385,21 +385,21 @@ def read_judgments(path: Path | str) -> list[Judgment]:
     return list(read_records(path, Judgment))
 
 
-def read_verdicts(path: Path | str) -> list[SettledVerdict]:
+def read_people_verdicts(path: Path | str) -> list[SettledVerdict]:
     """Read a file of people's verdicts."""
     return list(read_records(path, SettledVerdict))
 
 
-_ADAPTER = TypeAdapter(Validation)
+_ADAPTER = TypeAdapter(ValidationRecord)
 
 
-def write_validation(path: Path | str, validation: Validation) -> None:
+def write_validation(path: Path | str, validation: ValidationRecord) -> None:
     """Write a validation atomically."""
     with AtomicFile(path) as file:
         file.write(_ADAPTER.dump_json(validation, indent=1) + b"\n")
 
 
-def read_validation(path: Path | str) -> Validation:
+def read_validation(path: Path | str) -> ValidationRecord:
     """Read a validation; raise UserError for another kind or version of file."""
     require_regular_file(Path(path))
     try:

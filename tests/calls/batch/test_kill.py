@@ -23,8 +23,8 @@ from pydantic import SecretStr
 
 from eclose.calls.batch.files import BatchFolder
 from eclose.calls.batch.provider import BatchProvider
-from eclose.calls.batch.run import Batches, BatchSettings
-from eclose.calls.cache import replay_model
+from eclose.calls.batch.run import BatchSettings, ModelBatches
+from eclose.calls.cache import build_replay_model
 from eclose.models.interface import Request
 from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.ledger.ledger import Ledger
@@ -92,7 +92,7 @@ async def child(base_url: str, folder: Path, each: int) -> None:
     settings = BatchSettings(requests=each, poll=0.01, first_wait=0.01)
     async with (
         Ledger.open(folder / "ledger.db", run="a") as ledger,
-        Batches(route(base_url), ledger, folder / "batches", stage="judge", settings=settings) as batches,
+        ModelBatches(route(base_url), ledger, folder / "batches", stage="judge", settings=settings) as batches,
     ):
         await batches.submit(records())
         await batches.collect()
@@ -116,7 +116,7 @@ async def check(server: ModelServer, folder: Path) -> None:
     lines = server.bill()["requests"].values()
     assert Counter(line["paid"] for line in lines) == {1: COUNT}
     async with Ledger.open(folder / "ledger.db", run="a") as ledger:
-        model = replay_model(route(server.base_url).name, ledger)
+        model = build_replay_model(route(server.base_url).name, ledger)
         said = [(await model.complete(request)).text for _, request in records()]
         assert said == [request.messages[0]["content"] for _, request in records()]
         assert await ledger.list_orphans() == []

@@ -14,7 +14,7 @@ from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
 from eclose.cli.main import app
 from eclose.errors import SettingError
-from eclose.judging.find_inputs import find_run_inputs
+from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import find_model_ref
@@ -84,7 +84,7 @@ def test_every_question_to_a_judge_takes_a_round(tmp_path):
         outputs, lines, bills = [], [], []
         for name, batch in (("single", None), ("batch", QUICK)):
             options = RunOptions(batch=batch, ledger=tmp_path / f"{name}.sqlite", force=True, notify=lines.append)
-            asyncio.run(judge_responses(find_run_inputs(run, run), judge, run, JudgeSettings(), FREE, options))
+            asyncio.run(judge_responses(find_judge_inputs(run, run), judge, run, JudgeSettings(), FREE, options))
             outputs.append((run / "judgments.jsonl").read_bytes())
             bills.append(server.bill()["totals"]["received"])
     assert bills[1] == 2 * bills[0]

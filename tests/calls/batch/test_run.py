@@ -17,10 +17,17 @@ from tests.models.openai.test_endpoint import site
 from tests.world.serving import always, echo, leaning, registry
 
 from eclose.calls.batch.results import CollectedBatches
-from eclose.calls.batch.run import Batches, BatchSettings, SubmittedBatches
-from eclose.calls.budget import Budget, BudgetSpent
-from eclose.calls.cache import CachedModel, CallAccounts, JournalingModel, SettlingModel, compute_call_key, replay_model
-from eclose.calls.prices import Price
+from eclose.calls.batch.run import BatchSettings, ModelBatches, SubmittedBatches
+from eclose.calls.budget import BudgetSpent, RunBudget
+from eclose.calls.cache import (
+    CachedModel,
+    CallAccounts,
+    IntentRecordingModel,
+    OutcomeRecordingModel,
+    build_replay_model,
+    compute_call_key,
+)
+from eclose.calls.prices import ModelPrice
 from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, ReplySchema, Request
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 
 CANARY = "canary.0123456789abcdef.canary"
 SCHEMA = ReplySchema("verdict", {"type": "object", "required": ["aligned"]})
-PRICE = Price.of(1, 2)
+PRICE = ModelPrice.of(1, 2)
 
 
 def run(main: Awaitable[Any]) -> Any:
@@ -71,8 +78,10 @@ class Rig:
     def route(self) -> ModelRoute:
         return ModelRoute(self.server.base_url, "world", SecretStr(CANARY))
 
-    def open(self, *, price: Price | None = None, **settings: Any) -> Batches:
-        return Batches(self.route, self.ledger, self.folder, stage="judge", price=price, settings=quick(**settings))
+    def open(self, *, price: ModelPrice | None = None, **settings: Any) -> ModelBatches:
+        return ModelBatches(
+            self.route, self.ledger, self.folder, stage="judge", price=price, settings=quick(**settings)
+        )
 
     def paid(self) -> Counter[int]:
         """How many requests were paid how often."""
@@ -80,7 +89,7 @@ class Rig:
 
     async def texts(self, asked: list[tuple[str, Request]]) -> list[str | None]:
         """What the ledger has for each record, as a later run online finds it."""
-        model, found = replay_model(self.route.name, self.ledger), []
+        model, found = build_replay_model(self.route.name, self.ledger), []
         for _, one in asked:
             known = await self.ledger.find_reply(compute_call_key(self.route.name, one)) is not None
             found.append((await model.complete(one)).text if known else None)
@@ -141,7 +150,7 @@ def test_what_a_batch_answered_is_found_online(tmp_path):
             assert await at.ledger.compute_spending() == (collected.cost, 0)
             async with Endpoint(at.route) as model:
                 books = CallAccounts(at.ledger)
-                online = CachedModel(SettlingModel(JournalingModel(model, books), books), at.ledger)
+                online = CachedModel(OutcomeRecordingModel(IntentRecordingModel(model, books), books), at.ledger)
                 assert [(await online.complete(one)).text for _, one in asked] == [
                     f"question {number} of many" for number in range(5)
                 ]
@@ -157,7 +166,7 @@ def test_structured_replies_and_log_probabilities_are_read_as_online(tmp_path):
             await batches.submit([("a", shaped), ("b", scored)])
             assert (await batches.collect()).answered == 2
             async with Endpoint(at.route) as model:
-                known = replay_model(at.route.name, at.ledger)
+                known = build_replay_model(at.route.name, at.ledger)
                 for one in (shaped, scored):
                     assert await known.complete(one) == await model.complete(one)
 
@@ -247,7 +256,7 @@ def test_a_budget_is_kept_and_what_it_covers_is_sent(tmp_path):
     async def main() -> None:
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches:
             worst = PRICE.cost(_worst())
-            budget = Budget(3 * worst + 1)
+            budget = RunBudget(3 * worst + 1)
             with pytest.raises(BudgetSpent):
                 await batches.submit(records(5), budget)
             collected = await batches.collect()
@@ -414,7 +423,7 @@ def test_bad_answers_are_answers_and_raised_as_online(tmp_path):
             assert (collected.answered, collected.bad) == (2, {"refusal": 2})
             assert collected.cost > 0
             with pytest.raises(CallFailure, match="refusal"):
-                await replay_model(at.route.name, at.ledger).complete(request(0))
+                await build_replay_model(at.route.name, at.ledger).complete(request(0))
             assert (await batches.submit(records(2))).answered == 2
 
     run(main())
@@ -459,7 +468,7 @@ def test_what_was_answered_online_meanwhile_stays_as_it_is(tmp_path):
         async with rig(tmp_path) as at, at.open(price=PRICE) as batches, Endpoint(at.route) as model:
             await batches.submit(records(3))
             books = CallAccounts(at.ledger)
-            await SettlingModel(JournalingModel(model, books), books).complete(request(1))
+            await OutcomeRecordingModel(IntentRecordingModel(model, books), books).complete(request(1))
             collected = await batches.collect()
             assert (collected.answered, collected.cost) == (3, 2 * (4 + 2 * 4))
 
@@ -537,7 +546,7 @@ def test_batches_of_others_are_left_alone(tmp_path):
     async def main() -> None:
         async with rig(tmp_path) as at:
             for number in range(3):
-                other = Batches(at.route, at.ledger, tmp_path / f"other{number}", stage="other", settings=quick())
+                other = ModelBatches(at.route, at.ledger, tmp_path / f"other{number}", stage="other", settings=quick())
                 async with other:
                     await other.submit([("x", request(1000 + number))])
             async with at.open() as batches:
@@ -557,7 +566,9 @@ def test_the_list_is_read_to_its_end(tmp_path, monkeypatch):
                 with pytest.raises(ServiceDown):
                     await batches.submit(records(3))
             # Seven others make batches meanwhile, so that the lost one is on the fourth page.
-            async with Batches(at.route, at.ledger, tmp_path / "other", stage="x", settings=quick(requests=1)) as other:
+            async with ModelBatches(
+                at.route, at.ledger, tmp_path / "other", stage="x", settings=quick(requests=1)
+            ) as other:
                 await other.submit([(f"x{number}", request(1000 + number)) for number in range(7)])
             async with at.open() as batches:
                 assert (await batches.submit(records(3))).under_way == 3
@@ -596,7 +607,7 @@ def test_another_model_needs_another_folder(tmp_path):
             async with at.open() as batches:
                 await batches.submit(records(1))
             other = ModelRoute(at.server.base_url, "second", SecretStr(CANARY))
-            async with Batches(other, at.ledger, at.folder, stage="x", settings=quick()) as batches:
+            async with ModelBatches(other, at.ledger, at.folder, stage="x", settings=quick()) as batches:
                 with pytest.raises(SettingError, match="one folder per model"):
                     await batches.submit(records(1))
 
@@ -622,7 +633,7 @@ def test_a_provider_that_is_down_or_denies_stops_the_run_and_tells_no_key(tmp_pa
         async with rig(tmp_path) as at:
             for path, words in (("", "cannot be reached"), ("/nowhere", "404")):
                 base = "http://127.0.0.1:9/v1" if not path else at.server.base_url + path
-                lost = Batches(
+                lost = ModelBatches(
                     ModelRoute(base, "world", SecretStr(CANARY)),
                     at.ledger,
                     at.folder,
@@ -660,7 +671,7 @@ def test_what_is_no_answer_stops_the_run_and_sends_nothing(tmp_path, page):
     async def main() -> None:
         async with site(handler) as base_url, Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
             there = ModelRoute(base_url, "world", SecretStr(CANARY))
-            async with Batches(there, ledger, tmp_path / "b", stage="x", settings=quick(attempts=2)) as batches:
+            async with ModelBatches(there, ledger, tmp_path / "b", stage="x", settings=quick(attempts=2)) as batches:
                 with pytest.raises(ServiceDown) as raised:
                     await batches.submit(records(1))
             assert CANARY not in str(raised.value)
@@ -713,4 +724,4 @@ def test_settings_that_let_nothing_through_are_refused(tmp_path):
         with pytest.raises(SettingError):
             BatchSettings(**wrong)
     with pytest.raises(SettingError, match="no model is named"):
-        Batches(ModelRoute("http://127.0.0.1:1/v1", ""), None, tmp_path, stage="x")  # type: ignore[arg-type]
+        ModelBatches(ModelRoute("http://127.0.0.1:1/v1", ""), None, tmp_path, stage="x")  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from eclose.calls.client import CallSettings, ModelConnection, open_connection
-from eclose.calls.ray.shared_limit import LimitShare, share_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_on_ray
+from eclose.calls.ray.shared_limit import RateLimitShare, share_rate_limit
+from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_shards_on_ray
 from eclose.errors import UserError
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
@@ -75,12 +75,12 @@ async def ask(asking: Asking, connection: ModelConnection, item: Item) -> Answer
 async def run_shard(asking: Asking, shard: RecordShard, stop: StopSignal) -> dict[str, Any]:
     note = Path(asking.pids) / str(shard.index)
     note.write_text(str(os.getpid()))
-    total = LimitShare(asking.concurrency, asking.requests_per_minute)
+    total = RateLimitShare(asking.concurrency, asking.requests_per_minute)
     lease = {"run": RUN, "model": "world", "lease_seconds": asking.lease_seconds}
     async with (
         Ledger.open(asking.ledger, run=RUN) as ledger,
         open_connection(asking.base_url, ledger, asking.calls, environ={}) as connection,
-        share_limit(connection.limiter, total, asking.ledger, **lease),  # type: ignore[arg-type]
+        share_rate_limit(connection.limiter, total, asking.ledger, **lease),  # type: ignore[arg-type]
     ):
         jobs = [RecordJob("ask", partial(ask, asking, connection), Answer)]
         runner = JobRunner[Item](
@@ -101,7 +101,7 @@ def drive(asking: Asking) -> int:
     )
     told: list[str] = []
     try:
-        shards = run_on_ray(partial(run_shard, asking), asking.ledger, ray, tell=told.append)
+        shards = run_shards_on_ray(partial(run_shard, asking), asking.ledger, ray, tell=told.append)
     except UserError as error:
         say({"error": str(error), "kind": type(error).__name__, "told": told})
         return error.exit_code

@@ -15,17 +15,17 @@ from sqlalchemy import text
 from tests.store.postgres import fresh_database
 
 from eclose.calls.ray import shared_limit
-from eclose.calls.ray.shared_limit import LimitDivision, LimitShare, divide_limit, share_limit
+from eclose.calls.ray.shared_limit import RateLimitDivision, RateLimitShare, divide_rate_limit, share_rate_limit
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.database import make_database_engine
 
 LEASE = 1.5
-WHOLE = LimitShare(8)
+WHOLE = RateLimitShare(8)
 
 # A worker in a process of its own, to be killed: it holds what it gets, and says how much that is.
 CHILD = f"""
 import asyncio, sys
-from eclose.calls.ray.shared_limit import LimitShare, share_limit
+from eclose.calls.ray.shared_limit import RateLimitShare, share_rate_limit
 
 class Told:
     in_flight = 0
@@ -34,7 +34,7 @@ class Told:
         print(ceiling, flush=True)
 
 async def main():
-    async with share_limit(Told(), LimitShare(8), sys.argv[1], run="a", model="m", lease_seconds={LEASE}):
+    async with share_rate_limit(Told(), RateLimitShare(8), sys.argv[1], run="a", model="m", lease_seconds={LEASE}):
         await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -45,32 +45,34 @@ asyncio.run(main())
 
 
 def test_the_first_takes_all_of_it():
-    total = LimitShare(8, 600, 90_000)
-    assert divide_limit(total, {}, b"a", LimitShare(0, 0, 0)) == LimitDivision(total, total, settled=True)
+    total = RateLimitShare(8, 600, 90_000)
+    assert divide_rate_limit(total, {}, b"a", RateLimitShare(0, 0, 0)) == RateLimitDivision(total, total, settled=True)
 
 
 def test_a_newcomer_gets_what_is_left_and_nothing_else():
-    total = LimitShare(8, 600)
-    assert divide_limit(total, {b"a": total}, b"b", LimitShare(0, 0)) == LimitDivision(
-        LimitShare(0, 0), LimitShare(0, 0), settled=False
+    total = RateLimitShare(8, 600)
+    assert divide_rate_limit(total, {b"a": total}, b"b", RateLimitShare(0, 0)) == RateLimitDivision(
+        RateLimitShare(0, 0), RateLimitShare(0, 0), settled=False
     )
     # The other has to give up half of it, which stays noted as his until he has.
-    assert divide_limit(total, {b"b": LimitShare(0, 0)}, b"a", total) == LimitDivision(
-        LimitShare(4, 300), total, settled=False
+    assert divide_rate_limit(total, {b"b": RateLimitShare(0, 0)}, b"a", total) == RateLimitDivision(
+        RateLimitShare(4, 300), total, settled=False
     )
-    assert divide_limit(total, {b"b": LimitShare(0, 0)}, b"a", LimitShare(6, 300)) == LimitDivision(
-        LimitShare(4, 300), LimitShare(6, 300), settled=False
+    assert divide_rate_limit(total, {b"b": RateLimitShare(0, 0)}, b"a", RateLimitShare(6, 300)) == RateLimitDivision(
+        RateLimitShare(4, 300), RateLimitShare(6, 300), settled=False
     )
-    assert divide_limit(total, {b"a": LimitShare(6, 300)}, b"b", LimitShare(0, 0)) == LimitDivision(
-        LimitShare(2, 300), LimitShare(2, 300), settled=False
+    assert divide_rate_limit(total, {b"a": RateLimitShare(6, 300)}, b"b", RateLimitShare(0, 0)) == RateLimitDivision(
+        RateLimitShare(2, 300), RateLimitShare(2, 300), settled=False
     )
-    assert divide_limit(total, {b"a": LimitShare(4, 300)}, b"b", LimitShare(2, 300)).settled
+    assert divide_rate_limit(total, {b"a": RateLimitShare(4, 300)}, b"b", RateLimitShare(2, 300)).settled
 
 
 def test_what_does_not_divide_evenly_goes_to_the_first():
-    others = {b"b": LimitShare(0), b"c": LimitShare(0)}
+    others = {b"b": RateLimitShare(0), b"c": RateLimitShare(0)}
     assert [
-        divide_limit(LimitShare(8), others | {b"a": LimitShare(0)}, name, LimitShare(0)).granted.ceiling
+        divide_rate_limit(
+            RateLimitShare(8), others | {b"a": RateLimitShare(0)}, name, RateLimitShare(0)
+        ).granted.ceiling
         for name in (b"a", b"b", b"c")
     ] == [
         3,
@@ -80,23 +82,23 @@ def test_what_does_not_divide_evenly_goes_to_the_first():
 
 
 def test_who_has_no_part_of_one_thing_leaves_the_others_alone():
-    divided = divide_limit(LimitShare(8, 1), {b"a": LimitShare(0, 0)}, b"b", LimitShare(0, 0))
-    assert divided == LimitDivision(LimitShare(0, 0), LimitShare(0, 0), settled=True)
+    divided = divide_rate_limit(RateLimitShare(8, 1), {b"a": RateLimitShare(0, 0)}, b"b", RateLimitShare(0, 0))
+    assert divided == RateLimitDivision(RateLimitShare(0, 0), RateLimitShare(0, 0), settled=True)
 
 
 @dataclass
 class Simulated:
     """A worker as it is, while the book may say something else of it."""
 
-    granted: LimitShare
+    granted: RateLimitShare
     in_flight: int = 0
     expires: float = 0.0
-    division: LimitDivision | None = None
+    division: RateLimitDivision | None = None
     """What the book has answered and this worker has not done yet."""
 
     @property
-    def using(self) -> LimitShare:
-        return LimitShare(max(self.granted.ceiling, self.in_flight), self.granted.requests_per_minute)
+    def using(self) -> RateLimitShare:
+        return RateLimitShare(max(self.granted.ceiling, self.in_flight), self.granted.requests_per_minute)
 
 
 def test_no_order_of_events_exceeds_the_whole():
@@ -105,23 +107,23 @@ def test_no_order_of_events_exceeds_the_whole():
 
 
 def most_granted(rng: Random) -> int:
-    total, lease, now = LimitShare(rng.randint(1, 20), rng.randint(1, 100)), 10.0, 0.0
+    total, lease, now = RateLimitShare(rng.randint(1, 20), rng.randint(1, 100)), 10.0, 0.0
     workers: dict[bytes, Simulated] = {}
-    book: dict[bytes, tuple[LimitShare, float]] = {}
+    book: dict[bytes, tuple[RateLimitShare, float]] = {}
     reached = 0
     for step in range(400):
         now += rng.random()
         book = {name: (held, until) for name, (held, until) in book.items() if until > now}
         for worker in workers.values():
             if worker.expires <= now:  # the timer of a worker that did not renew; its requests are over by then
-                worker.granted, worker.in_flight, worker.division = LimitShare(0, 0), 0, None
+                worker.granted, worker.in_flight, worker.division = RateLimitShare(0, 0), 0, None
         if rng.random() < 0.02 and len(workers) < 6:
-            workers[b"w%d" % step] = Simulated(LimitShare(0, 0))
+            workers[b"w%d" % step] = Simulated(RateLimitShare(0, 0))
         for name, worker in list(workers.items()):
             event = rng.choice(["renew", "obey", "send", "end", "stall", "stall"])
             if event == "renew" and worker.division is None:
                 others = {other: held for other, (held, _) in book.items() if other != name}
-                worker.division = divide_limit(total, others, name, worker.using)
+                worker.division = divide_rate_limit(total, others, name, worker.using)
                 book[name] = worker.division.recorded, now + lease
                 worker.expires = now + lease
             elif event == "obey" and worker.division is not None:
@@ -146,10 +148,10 @@ class Told:
     """A limiter that remembers what it was told."""
 
     in_flight: int = 0
-    bounds: list[LimitShare] = field(default_factory=list)
+    bounds: list[RateLimitShare] = field(default_factory=list)
 
     def bound(self, *, ceiling: int, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
-        self.bounds.append(LimitShare(ceiling, requests_per_minute, tokens_per_minute))
+        self.bounds.append(RateLimitShare(ceiling, requests_per_minute, tokens_per_minute))
 
     @property
     def ceiling(self) -> int:
@@ -157,7 +159,7 @@ class Told:
 
 
 def sharing(limiter, where, total=WHOLE, model="m"):
-    return share_limit(limiter, total, where, run="a", model=model, lease_seconds=LEASE)
+    return share_rate_limit(limiter, total, where, run="a", model=model, lease_seconds=LEASE)
 
 
 async def until(condition, within=10.0):
@@ -202,9 +204,9 @@ def test_those_who_join_at_the_same_moment_take_no_more_than_there_is(monkeypatc
 
     def slowly(*given):
         time.sleep(0.1)  # while one divides, others have come
-        return divide_limit(*given)
+        return divide_rate_limit(*given)
 
-    monkeypatch.setattr(shared_limit, "divide_limit", slowly)
+    monkeypatch.setattr(shared_limit, "divide_rate_limit", slowly)
 
     async def main():
         limiters = [Told() for _ in range(4)]
@@ -212,7 +214,7 @@ def test_those_who_join_at_the_same_moment_take_no_more_than_there_is(monkeypatc
         most = 0
 
         async def join(limiter):
-            async with sharing(limiter, where, LimitShare(20)):
+            async with sharing(limiter, where, RateLimitShare(20)):
                 nonlocal most
                 most = max(most, sum(one.ceiling for one in limiters if one.bounds))
                 await everyone_there.wait()
@@ -230,11 +232,11 @@ def test_rates_are_shared_with_one_request_a_minute_in_hand():
     where = fresh_database()
 
     async def main():
-        first, second, total = Told(), Told(), LimitShare(8, 600, 90_001)
+        first, second, total = Told(), Told(), RateLimitShare(8, 600, 90_001)
         async with sharing(first, where, total), sharing(second, where, total):
             await until(lambda: {first.bounds[-1].ceiling, second.bounds[-1].ceiling} == {4})
             told = sorted((first.bounds[-1], second.bounds[-1]), key=str)
-            assert told == [LimitShare(4, 299, 45_000), LimitShare(4, 299, 45_001)]
+            assert told == [RateLimitShare(4, 299, 45_000), RateLimitShare(4, 299, 45_001)]
 
     asyncio.run(main())
 
@@ -244,7 +246,7 @@ def test_other_models_and_runs_have_limits_of_their_own():
 
     async def main():
         first, second, third = Told(), Told(), Told()
-        other_run = share_limit(third, LimitShare(8), where, run="b", model="m", lease_seconds=LEASE)
+        other_run = share_rate_limit(third, RateLimitShare(8), where, run="b", model="m", lease_seconds=LEASE)
         async with sharing(first, where), sharing(second, where, model="n"), other_run:
             await until(lambda: [limiter.ceiling for limiter in (first, second, third)] == [8, 8, 8])
 

@@ -21,7 +21,7 @@ from tests.calls.ray.cluster_work import RUN, Asking, run_shard, write_settings
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_on_ray
+from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_shards_on_ray
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServerThread
@@ -66,13 +66,13 @@ def test_the_work_of_a_shard_needs_no_cluster():
 
 def test_a_ledger_in_a_file_is_refused(tmp_path):
     with pytest.raises(SettingError, match=r"ledger\.db: .* a file takes one writer\. Pass a PostgreSQL database"):
-        run_on_ray(nothing, tmp_path / "ledger.db", RaySettings())
+        run_shards_on_ray(nothing, tmp_path / "ledger.db", RaySettings())
 
 
 def test_without_ray_one_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'eclose\[chat,postgres,ray\]'"):
-        run_on_ray(nothing, "postgresql://nowhere/x", RaySettings())
+        run_shards_on_ray(nothing, "postgresql://nowhere/x", RaySettings())
 
 
 def test_settings_are_checked_together():

@@ -24,7 +24,7 @@ from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_model_family
 from eclose.errors import SettingError
 from eclose.integrations.inspect.model import InspectModel, InspectModelRef, build_inspect_config
-from eclose.judging.find_inputs import find_run_inputs
+from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
 from eclose.models.interface import Decoding, FinishReason, ReplySchema, Request, TokenUsage
 from eclose.models.openai.endpoint import format_server_name
@@ -238,7 +238,7 @@ def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
     jsonl.write_records(tmp_path / "responses.jsonl", (made.response for _, made in cases))
     behaviour = None if fault is None else ServerBehaviour(faults={fault: 0.3}, max_faults_per_key=1)
     with world(behaviour=behaviour, monkeypatch=monkeypatch) as server:
-        sources = find_run_inputs(tmp_path, tmp_path)
+        sources = find_judge_inputs(tmp_path, tmp_path)
         asyncio.run(
             judge_responses(
                 sources,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from eclose.calls.cache import encode_answer
+from eclose.calls.cache import encode_stored_answer
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, TokenUsage
 from eclose.models.openai.failures import (
     LONGEST_PROBLEM,
@@ -329,7 +329,7 @@ ECHO = f"Your key is {CANARY}, keep it."
 @pytest.mark.parametrize("by_tool", [False, True])
 def test_a_reply_that_holds_the_key_is_kept_without_it(body, by_tool):
     result = parse_http_reply(answer(body), PLAIN, by_tool=by_tool, key=SecretStr(CANARY))
-    kept = encode_answer(f"sha256:{'0' * 64}", result, cost=0).body.decode()
+    kept = encode_stored_answer(f"sha256:{'0' * 64}", result, cost=0).body.decode()
     assert CANARY not in f"{result!r} {result} {kept}"
     if isinstance(result, Reply):
         assert result.text == "Your key is [key], keep it."

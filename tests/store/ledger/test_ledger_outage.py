@@ -14,7 +14,7 @@ from tests.store.ledger import ledger_child as child
 from tests.store.postgres import Server, fresh_database
 
 from eclose.calls.client import CallSettings, connect_model
-from eclose.calls.prices import Price
+from eclose.calls.prices import ModelPrice
 from eclose.errors import Resumable
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage
 from eclose.store.ledger import group_commit
@@ -55,7 +55,7 @@ class Model:
 async def go(url, model, trouble, *, records=RECORDS):
     """One run, with trouble in the middle of it; the ledger's sums and orphans after it."""
     async with Ledger.open(url, run="a") as ledger:
-        connection = await connect_model(model, ledger, CallSettings(concurrency=16), price=Price.of(1, 2))
+        connection = await connect_model(model, ledger, CallSettings(concurrency=16), price=ModelPrice.of(1, 2))
 
         async def ask(question):
             await connection.model.complete(Request(({"role": "user", "content": question.id},), Decoding()))

@@ -302,7 +302,7 @@ CHILD = """
 import asyncio, sys
 from tests.store.runs.test_runner import Number, numbers
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.runs.runner import Job, Runner
+from eclose.store.runs.runner import JobRunner, RecordJob
 
 async def main():
     async def work(number):
@@ -312,8 +312,8 @@ async def main():
         return number
 
     async with Ledger.open(sys.argv[1], run="a") as ledger:
-        jobs = [Job("double", work, Number), Job("add", work, Number)]
-        await Runner(ledger, jobs, lambda number: number.id, workers=2).run(numbers(20))
+        jobs = [RecordJob("double", work, Number), RecordJob("add", work, Number)]
+        await JobRunner(ledger, jobs, lambda number: number.id, workers=2).run(numbers(20))
 
 asyncio.run(main())
 """

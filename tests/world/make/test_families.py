@@ -133,12 +133,12 @@ def test_kinds_are_in_order(families):
 FINGERPRINT = """
 import hashlib
 from itertools import islice
-from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import encode_json_line
 from eclose.world.make.families import make_world_families
 digest = hashlib.sha256()
 for profile in ("2wiki", "musique", "hotpot"):
     for family in islice(make_world_families(profile, 11), 4):
-        digest.update(encode(family))
+        digest.update(encode_json_line(family))
 print(digest.hexdigest())
 """
 

@@ -40,14 +40,14 @@ from eclose.world.oracle.judge import judge_by_oracle
 FINGERPRINTS = """
 import sys
 from eclose.core.identity import content_hash
-from eclose.store.records.jsonl import encode
+from eclose.store.records.jsonl import encode_json_line
 from eclose.world.make.instances import make_world_item
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 for name in sys.argv[1:]:
     profile, index = name.split("/")
     item = make_world_item(profile, 5, int(index))
     broken = [break_response(item, plan, "s") for plan in FAILURE_PLANS]
-    parts = [encode(item.instance).decode(), item.response.completion]
+    parts = [encode_json_line(item.instance).decode(), item.response.completion]
     parts += [one.response.completion for one in broken if one is not None]
     print(name, content_hash(parts))
 """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SERVER = """
-from eclose.world.server.faults import ServerBehaviour, Fault
+from eclose.world.server.faults import ServerBehaviour, ServerFault
 from eclose.world.server.chat_requests import HandlerRegistry, ScriptedReply
 from eclose.world.server.app import run_model_server
 
@@ -28,8 +28,8 @@ def reply(request):
     return ScriptedReply({"flags": [True] * 8, "seen": request.messages[-1]["content"]})
 
 registry.register("verdict", reply)
-slow = {Fault.SLOW, Fault.HANG}
-faults = {fault: 0.05 for fault in Fault if fault not in slow}
+slow = {ServerFault.SLOW, ServerFault.HANG}
+faults = {fault: 0.05 for fault in ServerFault if fault not in slow}
 run_model_server(registry, ServerBehaviour(seed=7, flip_rate=0.3, faults=faults))
 """
 

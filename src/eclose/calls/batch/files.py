@@ -23,7 +23,7 @@ CHAT_COMPLETIONS_PATH = "/v1/chat/completions"
 _TAG = "sha256:"
 
 
-class ShardState(StrEnum):
+class BatchShardState(StrEnum):
     """State of a shard."""
 
     WRITTEN = "written"
@@ -35,14 +35,14 @@ class ShardState(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class ShardNote:
+class BatchShardNote:
     """State and identifiers of a shard, stored beside it as JSON."""
 
     shard: str
     """SHA-256 of its bytes, and the name of its files."""
     model: str
     """Name of the model."""
-    state: ShardState
+    state: BatchShardState
     records: dict[str, list[str]]
     """Ids of the records that wait for each custom id."""
     reserved: int = 0
@@ -58,14 +58,14 @@ class ShardNote:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLine:
+class BatchRequestLine:
     """A request as one line of a shard."""
 
     intent: CallIntent
     line: bytes
 
     @classmethod
-    def of(cls, intent: CallIntent, body: JsonObject) -> BatchLine:
+    def of(cls, intent: CallIntent, body: JsonObject) -> BatchRequestLine:
         """Return the line of a request body."""
         line = {"custom_id": format_custom_id(intent.key), "method": "POST", "url": CHAT_COMPLETIONS_PATH, "body": body}
         # ASCII escapes keep lone surrogates writable, and no character is read as a line end by any provider.
@@ -86,12 +86,12 @@ class BatchShard:
     """Requests collected for one batch file."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, BatchLine] = {}
+        self.lines: dict[str, BatchRequestLine] = {}
         self.records: dict[str, list[str]] = {}
         self.size = 0
         """Size of the file in bytes."""
 
-    def add(self, line: BatchLine) -> None:
+    def add(self, line: BatchRequestLine) -> None:
         """Add a request."""
         name = format_custom_id(line.intent.key)
         self.lines[name] = line
@@ -99,14 +99,16 @@ class BatchShard:
         self.records[name] = [line.intent.record_id]
         self.size += len(line.line)
 
-    def create_note(self, model: str) -> ShardNote:
+    def create_note(self, model: str) -> BatchShardNote:
         """Return the note of this shard before anything is sent."""
         digest = hashlib.sha256()
         for line in self.lines.values():
             digest.update(line.line)
         reserved = sum(line.intent.reserved for line in self.lines.values())
         name = digest.hexdigest()
-        return ShardNote(shard=name, model=model, state=ShardState.WRITTEN, records=self.records, reserved=reserved)
+        return BatchShardNote(
+            shard=name, model=model, state=BatchShardState.WRITTEN, records=self.records, reserved=reserved
+        )
 
 
 class BatchFolder:
@@ -122,14 +124,14 @@ class BatchFolder:
         for path in self._path.glob(".*.json*"):
             path.unlink()
 
-    def notes(self) -> list[ShardNote]:
+    def notes(self) -> list[BatchShardNote]:
         """Return all notes, sorted by the names of their shards."""
         return [self._read_note(path) for path in sorted(self._path.glob("*.json"))]
 
-    def _read_note(self, path: Path) -> ShardNote:
+    def _read_note(self, path: Path) -> BatchShardNote:
         try:
-            note = ShardNote(**parse_json_object(path.read_bytes()))
-            note.state = ShardState(note.state)
+            note = BatchShardNote(**parse_json_object(path.read_bytes()))
+            note.state = BatchShardState(note.state)
         except (TypeError, ValueError, UserError) as error:
             raise UserError(f"{path}: this batch note is damaged ({error}). Restore the file from a copy.") from error
         if note.model != self._model:
@@ -137,33 +139,33 @@ class BatchFolder:
             raise SettingError(f"{path}: is a batch of {note.model}, not of {self._model}. Use one folder per model.")
         return note
 
-    def find(self, shard: str) -> ShardNote | None:
+    def find(self, shard: str) -> BatchShardNote | None:
         """Return the note of a shard; None where there is none."""
         path = self._path / f"{shard}.json"
         return self._read_note(path) if path.exists() else None
 
-    def save(self, note: ShardNote) -> None:
+    def save(self, note: BatchShardNote) -> None:
         """Write a note; it is on disk on return."""
         with AtomicFile(self._path / f"{note.shard}.json") as file:
             file.write(json.dumps(asdict(note)).encode("ascii") + b"\n")
 
-    def write(self, shard: BatchShard, note: ShardNote) -> None:
+    def write(self, shard: BatchShard, note: BatchShardNote) -> None:
         """Write the requests of a shard, then its note: requests without a note were never sent."""
         with AtomicFile(self.requests(note)) as file:
             for line in shard.lines.values():
                 file.write(line.line)
         self.save(note)
 
-    def drop(self, note: ShardNote) -> None:
+    def drop(self, note: BatchShardNote) -> None:
         """Delete a shard that was never sent."""
         (self._path / f"{note.shard}.json").unlink(missing_ok=True)
         self.requests(note).unlink(missing_ok=True)
 
-    def requests(self, note: ShardNote) -> Path:
+    def requests(self, note: BatchShardNote) -> Path:
         """Return the path of a shard's requests."""
         return self._path / f"{note.shard}.jsonl"
 
-    def results(self, note: ShardNote, kind: str) -> Path:
+    def results(self, note: BatchShardNote, kind: str) -> Path:
         """Return the path of the results of a shard's latest batch."""
         # The provider's batch id is not used as a file name: it could contain path separators.
         return self._path / f"{note.shard}.{len(note.earlier) + 1}.{kind}.jsonl"

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.batch.run import Batches, BatchSettings
+from eclose.calls.batch.run import BatchSettings, ModelBatches
 from eclose.calls.cache import CachedModel, compute_call_key
-from eclose.calls.client import load_budget
-from eclose.calls.prices import Price
+from eclose.calls.client import load_run_budget
+from eclose.calls.prices import ModelPrice
 from eclose.models.interface import Request
 from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.runs.runner import RecordRejection
@@ -56,7 +56,7 @@ class BatchRoute:
     """A served model whose requests go into batches."""
 
     route: ModelRoute
-    price: Price | None
+    price: ModelPrice | None
     """Price of a single call."""
 
 
@@ -101,8 +101,8 @@ async def prefetch_replies(
             submitted |= requests.keys()
             price = None if model.price is None else model.price.scaled(settings.price_factor)
             path = folder / re.sub(r"\W+", "-", model.route.name)
-            async with Batches(model.route, ledger, path, stage=stage, price=price, settings=settings) as batches:
-                sent = await batches.submit(requests.values(), await load_budget(ledger, calls))
+            async with ModelBatches(model.route, ledger, path, stage=stage, price=price, settings=settings) as batches:
+                sent = await batches.submit(requests.values(), await load_run_budget(ledger, calls))
                 notify(
                     f"{model.route.name}: {sent.sent:,} requests sent in {len(sent.batches):,} batches, "
                     f"{sent.under_way:,} in earlier ones; waiting for the replies"

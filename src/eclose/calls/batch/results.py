@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eclose.calls.batch.files import ShardNote, format_custom_id, parse_custom_id
+from eclose.calls.batch.files import BatchShardNote, format_custom_id, parse_custom_id
 from eclose.calls.budget import compute_known_cost
-from eclose.calls.cache import encode_answer
+from eclose.calls.cache import encode_stored_answer
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError
 from eclose.models.interface import Decoding, Reply, ReplySchema, Request, TokenUsage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from eclose.calls.batch.provider import ProviderBatch
-    from eclose.calls.prices import Price
+    from eclose.calls.prices import ModelPrice
     from eclose.models.openai.dialect import RequestDialect
     from eclose.store.ledger.ledger import Ledger
 
@@ -38,7 +38,7 @@ _CHUNK_SIZE = 256
 """Ledger entries that are written concurrently and share a commit."""
 
 
-def chunked(items: Iterable[T]) -> Iterator[list[T]]:
+def chunk_for_ledger(items: Iterable[T]) -> Iterator[list[T]]:
     """Yield the items in lists of the size that is written to the ledger together."""
     iterator = iter(items)
     while chunk := list(islice(iterator, _CHUNK_SIZE)):
@@ -75,20 +75,20 @@ class CollectedBatches:
     """Worst-case cost that was reserved for the collected batches, in millionths."""
 
 
-def build_unanswered(note: ShardNote, name: str, reason: str, problem: str = "") -> UnansweredRequest:
+def build_unanswered_request(note: BatchShardNote, name: str, reason: str, problem: str = "") -> UnansweredRequest:
     """Return the entry for a request of a shard without a reply."""
     return UnansweredRequest(parse_custom_id(name), tuple(note.records[name]), reason, problem)
 
 
-class BatchSettlement:
+class BatchResultWriter:
     """Writes the results of one finished batch to the ledger."""
 
     def __init__(
         self,
-        note: ShardNote,
+        note: BatchShardNote,
         batch: ProviderBatch,
         ledger: Ledger,
-        price: Price | None,
+        price: ModelPrice | None,
         secret: SecretStr | None,
         dialect: RequestDialect,
     ) -> None:
@@ -108,12 +108,12 @@ class BatchSettlement:
         open_names = await self._find_open()
         collected.answered += len(self._note.records) - len(open_names)
         unanswered: list[UnansweredRequest] = []
-        for chunk in chunked(result for result in results if result.custom_id in open_names):
+        for chunk in chunk_for_ledger(result for result in results if result.custom_id in open_names):
             settling = (self._settle(result, expected[result.custom_id], collected) for result in chunk)
             unanswered += [request for request in await asyncio.gather(*settling) if request is not None]
             open_names.difference_update(result.custom_id for result in chunk)
         # Whatever is open now has no result in any file.
-        for names in chunked(name for name in self._note.records if name in open_names):
+        for names in chunk_for_ledger(name for name in self._note.records if name in open_names):
             unanswered += await asyncio.gather(*(self._explain_missing(name, results) for name in names))
         self._note.unanswered = {format_custom_id(request.key): request.reason for request in unanswered}
         collected.unanswered += unanswered
@@ -124,32 +124,32 @@ class BatchSettlement:
         """Return the requests without a reply in the ledger."""
         # An interrupted collection, or a single call to the same model, may have stored replies already.
         open_names = set()
-        for names in chunked(self._note.records):
+        for names in chunk_for_ledger(self._note.records):
             replies = await asyncio.gather(*(self._ledger.find_reply(parse_custom_id(name)) for name in names))
             open_names |= {name for name, settled in zip(names, replies, strict=True) if settled is None}
         return open_names
 
     async def _settle(
-        self, result: BatchResult, expected: ExpectedReply, collected: CollectedBatches
+        self, result: BatchRequestResult, expected: ExpectedReply, collected: CollectedBatches
     ) -> UnansweredRequest | None:
         """Write the answer of a result to the ledger; return the reason where the result holds no answer."""
         key = parse_custom_id(result.custom_id)
         # Not executed (expired or cancelled), so not billed. The batch may have been submitted by another process.
         if result.status is None:
             await self._ledger.release(key, any_writer=True)
-            return build_unanswered(self._note, result.custom_id, result.error, result.problem)
+            return build_unanswered_request(self._note, result.custom_id, result.error, result.problem)
         answer = expected.parse(result, self._secret)
         if isinstance(answer, CallFailure) and not answer.kind.semantic:
             self.dialect = self.dialect.after(answer) or self.dialect
             # Otherwise the request may have been billed, and its reservation stays in the account.
             if answer.unpaid:
                 await self._ledger.release(key, any_writer=True)
-            return build_unanswered(self._note, result.custom_id, str(answer.kind), str(answer))
+            return build_unanswered_request(self._note, result.custom_id, str(answer.kind), str(answer))
         if (cost := compute_known_cost(answer, self._price)) is None:
             assert self._price is not None
             cost = self._price.cost(expected.worst)
         try:
-            await self._ledger.settle(encode_answer(key, answer, cost=cost))
+            await self._ledger.settle(encode_stored_answer(key, answer, cost=cost))
         except RecordError:
             # Another worker sent the same request online and was first: its answer is used.
             if await self._ledger.find_reply(key) is None:
@@ -163,11 +163,11 @@ class BatchSettlement:
     async def _explain_missing(self, name: str, results: BatchResults) -> UnansweredRequest:
         """Return why a request has no usable result; release its reservation where it was certainly not billed."""
         if name in results.contradicted:
-            return build_unanswered(self._note, name, "contradicted", "there are several different results.")
+            return build_unanswered_request(self._note, name, "contradicted", "there are several different results.")
         if self._batch.status == "failed":  # the provider rejected the whole batch, and bills nothing
             await self._ledger.release(parse_custom_id(name), any_writer=True)
-            return build_unanswered(self._note, name, "failed", self._batch.problem)
-        return build_unanswered(self._note, name, "missing", f"batch {self._batch.id} has no result for it.")
+            return build_unanswered_request(self._note, name, "failed", self._batch.problem)
+        return build_unanswered_request(self._note, name, "missing", f"batch {self._batch.id} has no result for it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class ExpectedReply:
     by_tool: bool
     worst: TokenUsage
 
-    def parse(self, result: BatchResult, key: SecretStr | None) -> Reply | CallFailure:
+    def parse(self, result: BatchRequestResult, key: SecretStr | None) -> Reply | CallFailure:
         """Return the reply, or the failure."""
         response = HttpResponse(result.status or 0, _JSON, result.body)
         return parse_http_reply(response, self.request, by_tool=self.by_tool, key=key)
@@ -210,7 +210,7 @@ def _expect_reply(body: JsonObject) -> ExpectedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchResult:
+class BatchRequestResult:
     """The result of one request."""
 
     custom_id: str
@@ -264,7 +264,7 @@ class BatchResults:
                     except RecordError:
                         yield None
 
-    def __iter__(self) -> Iterator[BatchResult]:
+    def __iter__(self) -> Iterator[BatchRequestResult]:
         """Yield one result for each request that has one."""
         remaining = set(self._digests) - self.contradicted
         for line in self._lines():
@@ -279,14 +279,14 @@ def _digest(line: JsonObject) -> str:
     return content_hash([result.status, result.body.decode("ascii"), result.error])
 
 
-def _parse_result(name: str, line: JsonObject) -> BatchResult:
+def _parse_result(name: str, line: JsonObject) -> BatchRequestResult:
     response, error = _object(line.get("response")), _object(line.get("error"))
     body = json.dumps(response.get("body"), sort_keys=True).encode("ascii")
     if type(status := response.get("status_code")) is int:
-        return BatchResult(name, status, body)
+        return BatchRequestResult(name, status, body)
     # ``batch_expired`` and ``expired`` are the same reason for the counts.
     code = excerpt_server_text(str(error.get("code") or "not_executed")).removeprefix("batch_")
-    return BatchResult(name, None, body, code, excerpt_server_text(str(error.get("message") or "")))
+    return BatchRequestResult(name, None, body, code, excerpt_server_text(str(error.get("message") or "")))
 
 
 def _object(value: Any) -> JsonObject:

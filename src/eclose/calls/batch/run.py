@@ -14,9 +14,22 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
-from eclose.calls.batch.files import BatchFolder, BatchLine, BatchShard, ShardNote, ShardState, format_custom_id
+from eclose.calls.batch.files import (
+    BatchFolder,
+    BatchRequestLine,
+    BatchShard,
+    BatchShardNote,
+    BatchShardState,
+    format_custom_id,
+)
 from eclose.calls.batch.provider import BatchProvider, ProviderBatch
-from eclose.calls.batch.results import BatchSettlement, CollectedBatches, UnansweredRequest, build_unanswered, chunked
+from eclose.calls.batch.results import (
+    BatchResultWriter,
+    CollectedBatches,
+    UnansweredRequest,
+    build_unanswered_request,
+    chunk_for_ledger,
+)
 from eclose.calls.budget import BudgetSpent
 from eclose.calls.cache import compute_call_key
 from eclose.errors import SettingError
@@ -31,8 +44,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from eclose.calls.budget import Budget
-    from eclose.calls.prices import Price
+    from eclose.calls.budget import RunBudget
+    from eclose.calls.prices import ModelPrice
     from eclose.models.interface import Request
     from eclose.models.openai.endpoint import ModelRoute
     from eclose.store.ledger.ledger import Ledger
@@ -82,7 +95,7 @@ class SubmittedBatches:
     """Ids of the batches that were created."""
 
 
-class Batches:
+class ModelBatches:
     """The batches of one model in one run. Use it in an ``async with``; one process at a time may use the folder."""
 
     def __init__(
@@ -92,7 +105,7 @@ class Batches:
         folder: Path,
         *,
         stage: str,
-        price: Price | None = None,
+        price: ModelPrice | None = None,
         settings: BatchSettings | None = None,
     ) -> None:
         if not route.model:
@@ -132,7 +145,9 @@ class Batches:
 
     # --- sending -------------------------------------------------------------------------------------------------
 
-    async def submit(self, requests: Iterable[tuple[str, Request]], budget: Budget | None = None) -> SubmittedBatches:
+    async def submit(
+        self, requests: Iterable[tuple[str, Request]], budget: RunBudget | None = None
+    ) -> SubmittedBatches:
         """Send the requests that have no reply and are in no batch.
 
         Batches that were created but not noted are adopted first. Where the budget does not cover the next request,
@@ -143,11 +158,11 @@ class Batches:
         listed = await self._adopt()
         notes = self._folder.notes()
         self._learn_dialect(notes)
-        unsent = [note for note in notes if note.state is ShardState.WRITTEN]
-        under_way = {name for note in notes if note.state is ShardState.CREATED for name in note.records}
+        unsent = [note for note in notes if note.state is BatchShardState.WRITTEN]
+        under_way = {name for note in notes if note.state is BatchShardState.CREATED for name in note.records}
         submission = _Submission(listed, await self._find_intents(unsent), under_way)
         try:
-            for chunk in chunked(requests):
+            for chunk in chunk_for_ledger(requests):
                 await self._add_new(chunk, submission, budget)
         except BudgetSpent:
             await self._send(submission)
@@ -156,21 +171,23 @@ class Batches:
         self._drop_unsent(unsent)
         return submission.counts
 
-    def _learn_dialect(self, notes: list[ShardNote]) -> None:
+    def _learn_dialect(self, notes: list[BatchShardNote]) -> None:
         """Use the variant of the request body that earlier results showed to work."""
         default = asdict(RequestDialect())
         for note in notes:
             learned = {name: value for name, value in note.dialect.items() if value != default[name]}
             self._dialect = replace(self._dialect, **learned)
 
-    async def _find_intents(self, unsent: list[ShardNote]) -> set[str]:
+    async def _find_intents(self, unsent: list[BatchShardNote]) -> set[str]:
         """Return the keys with an intent in the ledger for shards that were never sent: they need no second intent."""
         if not unsent:
             return set()
         names = {name for note in unsent for name in note.records}
         return {intent.key for intent in await self._ledger.list_orphans() if format_custom_id(intent.key) in names}
 
-    async def _add_new(self, chunk: list[tuple[str, Request]], submission: _Submission, budget: Budget | None) -> None:
+    async def _add_new(
+        self, chunk: list[tuple[str, Request]], submission: _Submission, budget: RunBudget | None
+    ) -> None:
         """Add the new requests of a chunk to the shard, and send the shard when it is full."""
         keys = [compute_call_key(self._route.name, request) for _, request in chunk]
         replies = await asyncio.gather(*(self._ledger.find_reply(key) for key in keys))
@@ -181,12 +198,12 @@ class Batches:
             elif not submission.join(key, record_id):
                 await self._add(self._build_line(key, record_id, request), submission, budget)
 
-    def _build_line(self, key: str, record_id: str, request: Request) -> BatchLine:
+    def _build_line(self, key: str, record_id: str, request: Request) -> BatchRequestLine:
         worst = 0 if self._price is None else self._price.cost(bound_request_usage(request))
         intent = CallIntent(key, identify_request(self._route.name, request), self._stage, record_id, worst)
-        return BatchLine.of(intent, self._dialect.body(self._route.model, request))
+        return BatchRequestLine.of(intent, self._dialect.body(self._route.model, request))
 
-    async def _add(self, line: BatchLine, submission: _Submission, budget: Budget | None) -> None:
+    async def _add(self, line: BatchRequestLine, submission: _Submission, budget: RunBudget | None) -> None:
         limits, size = self._settings, len(line.line)
         if size > limits.bytes:
             problem = f"the request has {size:,} bytes, and a batch at most {limits.bytes:,}."
@@ -213,7 +230,7 @@ class Batches:
         self._folder.write(shard, note)
         # Intents are on disk before the batch exists: a killed run leaves no unknown cost.
         intents = (line.intent for line in shard.lines.values())
-        for chunk in chunked(intent for intent in intents if intent.key not in submission.intended):
+        for chunk in chunk_for_ledger(intent for intent in intents if intent.key not in submission.intended):
             await asyncio.gather(*(self._ledger.intend(intent) for intent in chunk))
         if (batch := _find_batch(note, submission.listed, set(note.earlier))) is None:
             batch = await self._create(note)
@@ -221,23 +238,23 @@ class Batches:
         self._save_created(note, batch)
         submission.under_way.update(shard.lines)
 
-    async def _create(self, note: ShardNote) -> ProviderBatch:
+    async def _create(self, note: BatchShardNote) -> ProviderBatch:
         """Create a batch of a shard."""
         note.file_id = await self._provider.upload(self._folder.requests(note))
         # From here on only the provider's list tells whether the batch exists.
-        note.state = ShardState.INTENDED
+        note.state = BatchShardState.INTENDED
         self._folder.save(note)
         return await self._provider.create(note.file_id, note.shard)
 
-    def _save_created(self, note: ShardNote, batch: ProviderBatch) -> None:
-        note.state, note.batch_id = ShardState.CREATED, batch.id
+    def _save_created(self, note: BatchShardNote, batch: ProviderBatch) -> None:
+        note.state, note.batch_id = BatchShardState.CREATED, batch.id
         self._folder.save(note)
 
-    def _drop_unsent(self, unsent: list[ShardNote]) -> None:
+    def _drop_unsent(self, unsent: list[BatchShardNote]) -> None:
         """Delete shards that were never sent; their current requests are in new shards."""
         for note in unsent:
             current = self._folder.find(note.shard)
-            if current is not None and current.state is ShardState.WRITTEN:
+            if current is not None and current.state is BatchShardState.WRITTEN:
                 self._folder.drop(note)
 
     async def _adopt(self) -> list[ProviderBatch]:
@@ -245,7 +262,7 @@ class Batches:
         listed = await self._provider.list_batches()
         notes = self._folder.notes()
         noted_ids = {batch_id for note in notes for batch_id in (note.batch_id, *note.earlier) if batch_id}
-        lost = [note for note in notes if note.state is ShardState.INTENDED]
+        lost = [note for note in notes if note.state is BatchShardState.INTENDED]
         if any(_find_batch(note, listed, noted_ids) is None for note in lost):
             # The list may lag behind. Waiting costs a minute, a second batch may cost the full price again.
             await asyncio.sleep(self._settings.poll)
@@ -254,7 +271,7 @@ class Batches:
             if (batch := _find_batch(note, listed, noted_ids)) is not None:
                 self._save_created(note, batch)
             else:
-                note.state = ShardState.WRITTEN
+                note.state = BatchShardState.WRITTEN
                 self._folder.save(note)
         return listed
 
@@ -263,7 +280,7 @@ class Batches:
     async def collect(self, *, wait: float | None = None) -> CollectedBatches:
         """Write the replies of finished batches to the ledger; wait for the others, at most ``wait`` seconds."""
         # A process may have been killed between the creation of a batch and its note.
-        if any(note.state is ShardState.INTENDED for note in self._folder.notes()):
+        if any(note.state is BatchShardState.INTENDED for note in self._folder.notes()):
             await self._adopt()
         end = None if wait is None else time.monotonic() + wait
         collected = CollectedBatches()
@@ -274,8 +291,8 @@ class Batches:
                 break
             await asyncio.sleep(min(self._settings.poll, remaining))
         for note in self._folder.notes():
-            if note.state is ShardState.WRITTEN:
-                collected.unanswered += [build_unanswered(note, name, "unsent") for name in note.records]
+            if note.state is BatchShardState.WRITTEN:
+                collected.unanswered += [build_unanswered_request(note, name, "unsent") for name in note.records]
         return collected
 
     async def _poll(self, collected: CollectedBatches) -> None:
@@ -283,7 +300,7 @@ class Batches:
         # Counted anew at every poll, unlike the other counts, which each batch changes once.
         collected.under_way = 0
         for note in self._folder.notes():
-            if note.state is not ShardState.CREATED:
+            if note.state is not BatchShardState.CREATED:
                 continue
             assert note.batch_id is not None
             batch = await self._provider.retrieve(note.batch_id)
@@ -292,17 +309,17 @@ class Batches:
             else:
                 collected.under_way += len(note.records)
 
-    async def _settle(self, note: ShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
+    async def _settle(self, note: BatchShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
         downloads = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
-        settlement = BatchSettlement(note, batch, self._ledger, self._price, self._route.key, self._dialect)
+        settlement = BatchResultWriter(note, batch, self._ledger, self._price, self._route.key, self._dialect)
         await settlement.run(self._folder.requests(note), [path for path, exists in downloads if exists], collected)
         self._dialect = settlement.dialect
         # Last, after all replies are in the ledger: a process killed before collects this batch again, which changes
         # nothing.
-        note.state, note.dialect = ShardState.COLLECTED, asdict(self._dialect)
+        note.state, note.dialect = BatchShardState.COLLECTED, asdict(self._dialect)
         self._folder.save(note)
 
-    def _files(self, note: ShardNote, batch: ProviderBatch) -> list[tuple[Path, str]]:
+    def _files(self, note: BatchShardNote, batch: ProviderBatch) -> list[tuple[Path, str]]:
         return [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
 
 
@@ -327,7 +344,7 @@ class _Submission:
         return True
 
 
-def _find_batch(note: ShardNote, listed: list[ProviderBatch], noted_ids: set[str]) -> ProviderBatch | None:
+def _find_batch(note: BatchShardNote, listed: list[ProviderBatch], noted_ids: set[str]) -> ProviderBatch | None:
     """Return the batch of a shard that is in no note, by its metadata or else by its input file."""
     for batch in listed:
         is_of_shard = batch.shard == note.shard or (note.file_id is not None and batch.input_file_id == note.file_id)

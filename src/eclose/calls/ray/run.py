@@ -13,17 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.client import CallSettings, connect_model
-from eclose.calls.ray.shared_limit import LimitShare, share_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, require_shared_ledger, run_on_ray
+from eclose.calls.ray.shared_limit import RateLimitShare, share_rate_limit
+from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, require_shared_ledger, run_shards_on_ray
 from eclose.calls.run import (
     ModelRun,
     RunOptions,
     RunResult,
-    begin_run,
+    begin_model_run,
     bind_jobs,
     find_finished_run,
     find_model_price,
-    finish_run,
+    finish_model_run,
 )
 from eclose.errors import SettingError
 from eclose.models.resolve import ServedModelRef, index_models_by_name
@@ -65,7 +65,7 @@ def run_models_on_ray(
     try:
         asyncio.run(_begin(run, ledger, options))
         # No event loop runs here: Ray's calls block, and Ctrl+C must reach the main thread.
-        received = run_on_ray(partial(_work, make_run, calls, ledger), ledger, ray, tell=tell)
+        received = run_shards_on_ray(partial(_work, make_run, calls, ledger), ledger, ray, tell=tell)
         manifest = asyncio.run(_finish(run, ledger, sum(received), calls.currency, force=options.force))
     finally:
         lock.release()
@@ -83,14 +83,14 @@ async def _work(
     run = await make_run()
     work_id = run.stage.work_id
     # Every worker knows the limit of the whole run; the database tells it which share of it is its own.
-    total = LimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
+    total = RateLimitShare(calls.concurrency, calls.requests_per_minute, calls.tokens_per_minute)
     async with AsyncExitStack() as stack:
         ledger = await stack.enter_async_context(Ledger.open(ledger_url, run=work_id))
         models: dict[str, ChatModel] = {}
         for ref in index_models_by_name(run.model_refs).values():
             sender = await stack.enter_async_context(ref.open(deadline=calls.deadline, concurrency=calls.concurrency))
             connection = await connect_model(sender, ledger, calls, price=find_model_price(ref, calls))
-            limits = share_limit(connection.limiter, total, ledger_url, run=work_id, model=ref.name)
+            limits = share_rate_limit(connection.limiter, total, ledger_url, run=work_id, model=ref.name)
             await stack.enter_async_context(limits)
             models[ref.name] = connection.model
         with run.open_records() as records:
@@ -104,9 +104,9 @@ async def _work(
 
 async def _begin(run: ModelRun[Any], ledger_url: str, options: RunOptions) -> None:
     async with Ledger.open(ledger_url, run=run.stage.work_id) as ledger:
-        await begin_run(run, ledger, options)
+        await begin_model_run(run, ledger, options)
 
 
 async def _finish(run: ModelRun[Any], ledger_url: str, received: int, currency: str, *, force: bool) -> Manifest:
     async with Ledger.open(ledger_url, run=run.stage.work_id) as ledger:
-        return await finish_run(run, ledger, received, currency, force=force)
+        return await finish_model_run(run, ledger, received, currency, force=force)

@@ -58,7 +58,7 @@ _DELETE_SHARE = text("DELETE FROM ledger_shares WHERE run = :run AND model = :mo
 
 
 @dataclass(frozen=True, slots=True)
-class LimitShare:
+class RateLimitShare:
     """A rate limit, or a worker's part of it."""
 
     ceiling: int
@@ -68,7 +68,7 @@ class LimitShare:
     tokens_per_minute: int | None = None
 
 
-class BoundedLimiter(Protocol):
+class ResizableLimiter(Protocol):
     """A limiter whose bounds can be changed while requests are in flight."""
 
     in_flight: int
@@ -79,20 +79,20 @@ class BoundedLimiter(Protocol):
         ...
 
 
-class LimitDivision(NamedTuple):
+class RateLimitDivision(NamedTuple):
     """Share of one worker after a division of the limit."""
 
-    granted: LimitShare
+    granted: RateLimitShare
     """Share that the worker may use from now on."""
-    recorded: LimitShare
+    recorded: RateLimitShare
     """Share recorded in the database: larger while requests in flight exceed ``granted``."""
     settled: bool
     """Whether the worker has exactly its equal part."""
 
 
-def divide_limit(
-    total: LimitShare, others: Mapping[bytes, LimitShare], worker: bytes, using: LimitShare
-) -> LimitDivision:
+def divide_rate_limit(
+    total: RateLimitShare, others: Mapping[bytes, RateLimitShare], worker: bytes, using: RateLimitShare
+) -> RateLimitDivision:
     """Return a worker's equal part as far as the others have released it; ``using`` is its share in use now."""
     workers = sorted({*others, worker})
     index, count = workers.index(worker), len(workers)
@@ -102,13 +102,13 @@ def divide_limit(
     free = _combine(lambda limit, *shares: max(0, limit - sum(shares)), total, *others.values())
     granted = _usable(_combine(min, target, free))
     recorded = _combine(max, granted, using)
-    return LimitDivision(granted, recorded, settled=granted == recorded == target)
+    return RateLimitDivision(granted, recorded, settled=granted == recorded == target)
 
 
 @asynccontextmanager
-async def share_limit(
-    limiter: BoundedLimiter,
-    total: LimitShare,
+async def share_rate_limit(
+    limiter: ResizableLimiter,
+    total: RateLimitShare,
     where: Path | str,
     *,
     run: str,
@@ -140,8 +140,8 @@ class _Worker:
 
     def __init__(
         self,
-        limiter: BoundedLimiter,
-        total: LimitShare,
+        limiter: ResizableLimiter,
+        total: RateLimitShare,
         where: Path | str,
         *,
         run: str,
@@ -194,7 +194,7 @@ class _Worker:
                 await self._commits.run(lambda c: c.execute(_DELETE_SHARE, self._row).rowcount)
         self._commits.close()
 
-    def apply(self, share: LimitShare) -> None:
+    def apply(self, share: RateLimitShare) -> None:
         """Set the bounds of the limiter to a share."""
         self._granted = share
         rate = share.requests_per_minute
@@ -221,16 +221,16 @@ class _Worker:
             self.apply(division.granted)
         return division.settled
 
-    def _divide(self, connection: Connection, using: LimitShare) -> LimitDivision:
+    def _divide(self, connection: Connection, using: RateLimitShare) -> RateLimitDivision:
         connection.execute(_LOCK, {"lock": self._lock})
         now = float(connection.execute(_NOW).scalar_one())
         # Deletes this worker's own expired row as well; the upsert below writes it anew.
         connection.execute(_DELETE_EXPIRED, {**self._row, "now": now})
         others = {
-            bytes(worker): LimitShare(*amounts)
+            bytes(worker): RateLimitShare(*amounts)
             for worker, *amounts in connection.execute(_SELECT_OTHERS, self._row).all()
         }
-        division = divide_limit(self._total, others, self._name, using)
+        division = divide_rate_limit(self._total, others, self._name, using)
         # The columns are NOT NULL; ``_combine`` ignores the 0 of a limit that the run does not have.
         ceiling, requests, tokens = (amount or 0 for amount in astuple(division.recorded))
         amounts = {"ceiling": ceiling, "requests_per_minute": requests, "tokens_per_minute": tokens}
@@ -243,13 +243,13 @@ class _Worker:
             self._expiry = None
 
 
-def _combine(combine: Callable[..., int], first: LimitShare, *more: LimitShare) -> LimitShare:
+def _combine(combine: Callable[..., int], first: RateLimitShare, *more: RateLimitShare) -> RateLimitShare:
     """Combine shares field by field; a field without a limit in the first share stays without."""
     rows = zip(*(astuple(share) for share in (first, *more)), strict=True)
-    return LimitShare(*(None if row[0] is None else combine(*row) for row in rows))  # type: ignore[arg-type]
+    return RateLimitShare(*(None if row[0] is None else combine(*row) for row in rows))  # type: ignore[arg-type]
 
 
-def _usable(share: LimitShare) -> LimitShare:
+def _usable(share: RateLimitShare) -> RateLimitShare:
     """Return an empty share where any of its limits is 0, because nothing can be sent with it."""
     return _combine(lambda _: 0, share) if 0 in astuple(share) else share
 

@@ -86,7 +86,7 @@ class RaySettings:
         return [RecordShard(index, of) for index in range(of)]
 
 
-def run_on_ray(
+def run_shards_on_ray(
     work: ShardWork[T],
     ledger: Path | str,
     settings: RaySettings,

@@ -136,13 +136,13 @@ def _response_importer(
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.errors import SettingError
-    from eclose.judging.find_inputs import find_run_inputs
+    from eclose.judging.find_inputs import find_judge_inputs
     from eclose.store.records.jsonl import read_records
 
     if responses is None:
         raise SettingError("name the responses to label (the folder of a run, or a file), or an audit with --audit.")
     # A file of another tool is split into questions and responses; the two files stay in the project's folder.
-    sources = find_run_inputs(responses, folder / "material", instances, layout)
+    sources = find_judge_inputs(responses, folder / "material", instances, layout)
 
     def add(connection: Connection) -> str:
         counts = add_project_material(
