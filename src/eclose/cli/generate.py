@@ -147,6 +147,7 @@ def generate(
         # --dry-run and --replay send no call, so they work without an API key.
         keyless=options.sends_nothing,
     )
+    # Said before the calls: afterwards the responses would have to be generated again to name their seed.
     _warn_about_unknown_seed(generator.source)
     settings = GenerateSettings(
         demonstrations=demonstrations,

@@ -41,6 +41,7 @@ class _RunByDefault(TyperGroup):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Insert ``run`` where the first argument is no command."""
+        # Without arguments nothing is inserted, so that the help of the group is shown.
         names = {*self.commands, *ctx.help_option_names}
         return super().parse_args(ctx, args if not args or args[0] in names else ["run", *args])
 

@@ -83,6 +83,7 @@ def show(
     call_filter = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
     calls = find_ledger_calls(where, call_filter)
     printed = 0
+    # Calls are read one by one: a ledger may be larger than the memory.
     for view in islice(calls, limit or None):
         printed += 1
         if as_json:

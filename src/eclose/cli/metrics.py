@@ -120,11 +120,13 @@ def _print_composition(summary: GroupRates) -> None:
 def _print_groups(by: Sequence[str], summaries: Sequence[GroupRates]) -> None:
     from eclose.metrics.rates import MAIN_METRICS, Metric
 
+    # The metrics of the paper's Figure 2; the table of all responses has every metric.
     columns = (*MAIN_METRICS, Metric.GAP_SHARE, Metric.GAP_RISK)
     lines = [
         [*group.group, str(group.responses), *(_fraction(group.rates[metric]) for metric in columns)]
         for group in summaries
     ]
+    # The head of the table explains the plus sign only where a cell has one.
     open_cases = any(group.rates[metric].unjudged for group in summaries for metric in columns)
     title = f"By {', '.join(by)}: % (hits/judged{', +unjudged' if open_cases else ''})"
     print_table(title, [*by, "responses", *(metric.value for metric in columns)], lines)

@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 
 
+# The names are repeated here, so that --help loads no world. A test compares them with the profiles.
 class ProfileName(StrEnum):
     """Benchmarks the world can look like, and two short ones of different difficulty."""
 
@@ -83,6 +84,7 @@ def make(
 
     if not questions and not families and not sources:
         raise SettingError("give --questions N, --families N or --sources N.")
+    # Parsed before the first file is written, so that a misspelt failure costs no work.
     rates = _parse_failures(failure)
     settings: dict[str, Any] = {"profile": profile.value, "seed": seed, "force": force, "wrap": show_record_count}
     if questions:

@@ -99,6 +99,7 @@ def print_run_summary(result: RunResult, remark: str | None = None) -> None:
     """Print the counts of a model run, its rejected and quarantined files, and its calls, tokens and cost."""
     from eclose.calls.prices import USD, format_money
 
+    # From the manifest, also for a run that was done before: the summary is the same both times.
     manifest, stage = result.manifest, result.stage
     print_line(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if result.again else ""))
     for name, counts in manifest.funnel.items():
