@@ -34,7 +34,7 @@ from eclose.construction.family_draft import FailedSource, FamilyDraft
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family, FamilyFinding
-from eclose.core.family_gates import MINIMUM_SUPPORT, FamilyGate, check_family
+from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES, FamilyGate, check_family
 from eclose.core.instance import Instance
 from eclose.core.response import Step, Trace
 from eclose.models.interface import FinishReason, TokenUsage
@@ -116,7 +116,9 @@ def build(case: Case) -> CaseOutcome:
             if isinstance(draft, FamilyDraft):
                 draft = await part(draft, members)
         return (
-            stages.pack_family(draft, members, make_estimating_counter()) if isinstance(draft, FamilyDraft) else draft
+            stages.assemble_family(draft, members, make_estimating_counter())
+            if isinstance(draft, FamilyDraft)
+            else draft
         )
 
     result = asyncio.run(run())
@@ -152,7 +154,7 @@ def _agreeing(finding: FamilyFinding) -> FamilyFinding:
     """Return the finding without objections and with the minimum support."""
     answers = dict(finding.said)
     if "support" in answers:
-        answers["support"] = list(dict.fromkeys([*answers["support"], *range(MINIMUM_SUPPORT)]))
+        answers["support"] = list(dict.fromkeys([*answers["support"], *range(MIN_SUPPORTING_PASSAGES)]))
     return replace(finding, said=answers, objections=())
 
 
