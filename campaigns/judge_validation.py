@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 
 from eclose.stats.clustered_rates import clustered_rate
-from eclose.stats.coefficients import MISSING
+from eclose.stats.coefficients import MISSING_CODE
 from eclose.stats.intervals import Z_95, Interval, wilson_interval
 from eclose.stats.rate_correction import JudgeErrors, corrected_rate, rate_from_judge_errors, sampling_weights
 
@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
     @property
     def human(self) -> Indices:
-        return np.where(self.labelled, self.truth, MISSING)
+        return np.where(self.labelled, self.truth, MISSING_CODE)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def repetition(rng: np.random.Generator, design: Design, rate: float, noise: flo
     run = design.run(rng, rate, noise)
     weight = sampling_weights(run.stratum, run.labelled) if design.by_stratum else None
     human_labels = run.truth[run.labelled]
-    disputed = np.where(run.labelled, run.truth ^ run.judge, MISSING)
+    disputed = np.where(run.labelled, run.truth ^ run.judge, MISSING_CODE)
     ours = corrected_rate(run.judge, run.human, run.question, rng=rng, weight=weight, draws=DRAWS)
     intervals: Intervals = {
         OURS: (rate, ours.interval),

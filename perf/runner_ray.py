@@ -32,7 +32,7 @@ from perf.result import print_result
 
 from eclose.calls.client import CallSettings, open_connection
 from eclose.calls.ray.shared_limit import RateLimitShare, share_rate_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_shards_on_ray
+from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal, run_shards_on_ray
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import scan_records
@@ -88,7 +88,7 @@ class Work:
     alone: bool = False
 
 
-async def work_on(work: Work, shard: RecordShard, _stop: StopSignal) -> tuple[float, float]:
+async def work_on(work: Work, shard: RecordShard, _stop: ShardStopSignal) -> tuple[float, float]:
     """Run a worker's share; return when it began and when it ended."""
     began = time.time()
     settings = CallSettings(concurrency=CONCURRENCY, requests_per_minute=work.requests_per_minute, unpriced=True)
@@ -121,7 +121,7 @@ def drive(work: Work) -> dict[str, float]:
         spent = processor_seconds(process)
 
     if work.alone:
-        spans = [asyncio.run(work_on(work, RecordShard(), StopSignal()))]
+        spans = [asyncio.run(work_on(work, RecordShard(), ShardStopSignal()))]
         look("")
     else:
         spans = run_shards_on_ray(partial(work_on, work), work.ledger, RaySettings(workers=WORKERS), tell=look)

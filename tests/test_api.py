@@ -197,6 +197,20 @@ def test_a_completion_can_be_judged_as_text(demo, server):
     assert judgment.verdict.correct is False
 
 
+def test_a_response_to_another_question_is_refused(demo, server):
+    first = eclose.diagnose(demo).cases[0]
+    other = next(case for case in eclose.diagnose(demo).cases if case.instance.id != first.instance.id)
+    with pytest.raises(eclose.UserError, match="answers"):
+        eclose.judge(first.instance, other.response, judge=server, calls=FREE)
+
+
+def test_an_infinite_number_in_a_row_is_refused_by_name(demo, server):
+    rows = rows_of(demo, 2)
+    rows[1]["score"] = float("inf")
+    with pytest.raises(eclose.SettingError, match="row 2"):
+        eclose.evaluate(rows, judge=server, calls=FREE)
+
+
 def test_results_as_tables_and_in_a_notebook(demo):
     results = eclose.diagnose(demo)
     rows = results.to_dicts()

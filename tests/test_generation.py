@@ -331,6 +331,15 @@ def test_an_adapter_that_says_something_else_is_applied(adapted, base):
     assert len({request.replica for request in adapted.heard + base.heard}) == len(adapted.heard + base.heard)
 
 
+def test_a_base_whose_own_replies_differ_proves_nothing_against_an_adapter():
+    class Wavering(Scripted):
+        async def complete(self, request):
+            self._text += "."
+            return await super().complete(request)
+
+    asyncio.run(refuse_ineffective_adapter(Scripted("a", "one"), Wavering("b", "two", finish=FinishReason.STOP)))
+
+
 @pytest.mark.parametrize(
     ("adapted", "base"),
     [

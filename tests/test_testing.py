@@ -8,7 +8,7 @@ import pytest
 from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose import testing
-from eclose.core.judgment import NO_REFERENCE, Criterion
+from eclose.core.judgment import NO_REFERENCE_REASON, Criterion
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError, UserError
 from eclose.store.records import jsonl
@@ -92,7 +92,7 @@ def test_what_was_not_judged_is_named_with_its_reason():
 
 
 def test_what_nobody_wanted_judged_is_not_named():
-    made = [*cases(90), *(unjudged(one, NO_REFERENCE) for one in cases(100)[90:])]
+    made = [*cases(90), *(unjudged(one, NO_REFERENCE_REASON) for one in cases(100)[90:])]
     assert_reliable(made, max_unjudged=0.0)
 
 

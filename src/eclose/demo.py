@@ -24,7 +24,7 @@ from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import FinishReason, Reply, Request, TokenUsage
 from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.protocol.judging import MATERIAL_TYPES, JudgeQuestion
+from eclose.protocol.judging import JUDGE_MATERIAL_TYPES, JudgeQuestion
 from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
@@ -193,7 +193,7 @@ def _explain_labels(question: JudgeQuestion, request: Request, labels: Mapping[s
     """Return the explanations that a judge gives beside its labels."""
     if question not in (JudgeQuestion.SOUNDNESS, JudgeQuestion.ALIGNMENT, JudgeQuestion.CLOSURE):
         return {}
-    material = parse_material(MATERIAL_TYPES[question], request.messages[-1]["content"])
+    material = parse_material(JUDGE_MATERIAL_TYPES[question], request.messages[-1]["content"])
     trace = Trace.of(*(step.text for step in material.steps))
     if question is JudgeQuestion.ALIGNMENT:
         return {"pursued": describe_pursued_target(material.question, trace) or ""}

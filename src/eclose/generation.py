@@ -18,7 +18,7 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.budget import CostEstimate, estimate_cost
 from eclose.calls.client import CallSettings
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance
 from eclose.core.response import Response
@@ -323,7 +323,7 @@ async def generate_responses(
     """Write ``responses.jsonl`` into a folder, with its manifest, rejected records and the questions."""
     calls, options = allow_one_attempt(calls), options or RunOptions()
     run = await plan_generation(instances, model, out, settings, deadline=calls.deadline, replay=options.replay)
-    return await run_models(run, calls, options)
+    return await run_models_on_records(run, calls, options)
 
 
 def allow_one_attempt(calls: CallSettings | None) -> CallSettings:

@@ -24,7 +24,7 @@ from eclose.store.records.json_reader import read_json_objects, require_regular_
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
 from eclose.store.runs.folder import INSTANCES, JUDGMENTS, LEDGER, RESPONSES
 from eclose.store.runs.step import companion_file_path
-from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, find_manifest
+from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, find_file_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -214,7 +214,7 @@ def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
     for name in (INSTANCES, RESPONSES, JUDGMENTS):
         if (
             companion_file_path(run / name, "manifest.json").is_file()
-            and (manifest := find_manifest(run / name)) is not None
+            and (manifest := find_file_manifest(run / name)) is not None
         ):
             counts[f"{name} ({manifest.stage})"] = {**manifest.counts.rejected, **manifest.counts.quarantined}
     return counts
@@ -222,7 +222,7 @@ def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
 
 def _read_conversion_losses(run: Path) -> list[LeftOutResponse]:
     """Return the records of another tool's file that could not be converted into responses."""
-    manifest, unread = find_manifest(run / RESPONSES), companion_file_path(run / RESPONSES, "quarantined.jsonl")
+    manifest, unread = find_file_manifest(run / RESPONSES), companion_file_path(run / RESPONSES, "quarantined.jsonl")
     if manifest is None or manifest.stage not in _CONVERSIONS or unread.name not in manifest.outputs:
         return []
     rows = (raw.value or {} for raw in read_json_objects(unread)) if unread.is_file() else ()

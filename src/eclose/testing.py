@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import NEVER_ASKED
+from eclose.core.judgment import NEVER_ASKED_REASONS
 from eclose.diagnosis.diagnose import Diagnosis, JudgedCase, describe_response_failure
 from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy
 from eclose.diagnosis.report.number_format import format_percent_with_interval
@@ -120,7 +120,7 @@ def _suspects(cases: Sequence[JudgedCase], limits: GateLimits) -> Iterator[Judge
     # After the broken ones: a response without a label may be in order.
     if limits.unjudged is not None:
         others = (case for case, listed in zip(cases, suspect, strict=True) if not listed)
-        yield from (case for case in others if set(case.judgment.unjudged.values()) - NEVER_ASKED)
+        yield from (case for case in others if set(case.judgment.unjudged.values()) - NEVER_ASKED_REASONS)
 
 
 def _message(result: GateResult, suspects: Sequence[JudgedCase], worst: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses
 from eclose.annotation.project import AnnotationProject, AnnotationProjectSettings, create_annotation_project
 from eclose.demo import make_demo_cases
-from eclose.protocol.auditing import MARKS
+from eclose.protocol.auditing import AUDIT_MARKS
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 _keys = count()
@@ -78,7 +78,7 @@ YES = {
     "B": {"aligned": "yes", "locally_sound": "yes"},
     "C": {"closed": "yes"},
     "D": {"correct": "yes", "complete": "yes"},
-    "F": {name: "yes" for names in MARKS.values() for name in names},
+    "F": {name: "yes" for names in AUDIT_MARKS.values() for name in names},
 }
 
 

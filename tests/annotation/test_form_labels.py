@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from eclose.annotation.form_labels import judgment_from_form, screening_from_form
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Ineligibility, LocalFailure
+from eclose.core.judgment import (
+    NO_ANSWER_REASON,
+    NO_REFERENCE_REASON,
+    NO_TRACE_REASON,
+    Criterion,
+    Ineligibility,
+    LocalFailure,
+)
 
 FILLED = {
     "A": [
@@ -36,12 +43,12 @@ def test_a_trace_of_one_step_is_no_different():
 def test_what_was_not_asked_has_no_label_and_a_reason():
     unanswered = {"A": FILLED["A"], "B": FILLED["B"], "D": [{"complete": "no"}]}
     found = judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, unanswered)
-    assert found.unjudged == {Criterion.CLOSURE: NO_ANSWER, Criterion.CORRECTNESS: NO_ANSWER}
+    assert found.unjudged == {Criterion.CLOSURE: NO_ANSWER_REASON, Criterion.CORRECTNESS: NO_ANSWER_REASON}
     bare = {name: FILLED[name] for name in "BC"}
     assert judgment_from_form("r", "A1", AnnotationTaskKind.RESPONSE, bare).unjudged == {
-        Criterion.LOCAL_SOUNDNESS: NO_TRACE,
-        Criterion.COMPLETENESS: NO_REFERENCE,
-        Criterion.CORRECTNESS: NO_REFERENCE,
+        Criterion.LOCAL_SOUNDNESS: NO_TRACE_REASON,
+        Criterion.COMPLETENESS: NO_REFERENCE_REASON,
+        Criterion.CORRECTNESS: NO_REFERENCE_REASON,
     }
 
 

@@ -79,7 +79,7 @@ def test_prose_without_an_answer_line_is_counted_with_the_responses_alone(tmp_pa
     path = lines(tmp_path / "a.jsonl", {**RAGAS, "response": PROSE}, {**RAGAS, "user_input": "Who?"})
     assert [record.repairs for record in scan_instances(path)] == [("id derived from content",)] * 2
     first, second = scan_recorded_responses(path)
-    assert first.repairs == ("id derived from content", parse_trace.ALL_ANSWER)
+    assert first.repairs == ("id derived from content", parse_trace.ALL_ANSWER_NOTE)
     assert (first.value.trace, first.value.answer) == (Trace(()), PROSE)
     assert second.repairs == ("id derived from content",)
 
@@ -116,7 +116,7 @@ def test_observations_of_a_log_become_evidence(tmp_path):
         ("", "one"),
         ("Observation 1 of the agent", "Ada built it."),
     ]
-    assert converted.repairs == (parse_trace.OBSERVATIONS_ADDED,)
+    assert converted.repairs == (parse_trace.OBSERVATIONS_ADDED_NOTE,)
     assert converted.response.trace.texts == ("who?", "Ada.")
     assert converted.response.instance_id == converted.instance.id
     path = lines(

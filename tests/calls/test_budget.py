@@ -359,6 +359,12 @@ def test_mistakes_in_a_price_file(tmp_path: Path, text, problem):
             read_prices(tmp_path / name)
 
 
+def test_a_price_file_in_another_encoding_is_a_sentence(tmp_path: Path):
+    (tmp_path / "p.yaml").write_bytes("modèle: {input: 1, output: 2}".encode("latin-1"))
+    with pytest.raises(SettingError, match="cannot be read"):
+        read_prices(tmp_path / "p.yaml")
+
+
 @pytest.fixture
 def no_published_prices(monkeypatch):
     monkeypatch.setitem(sys.modules, "genai_prices", None)

@@ -12,7 +12,7 @@ import pytest
 from eclose.calls.forecast import (
     CHAT_MODEL_HABITS,
     estimate_expected_tokens,
-    estimate_usage,
+    estimate_request_usage,
     find_writing_habits,
     forecast_usage,
 )
@@ -21,7 +21,7 @@ from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, TokenUsage
 from eclose.models.token_counts import bound_request_usage
-from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, judge_reply_schema
+from eclose.protocol.judging import JOINT_JUDGE_QUESTIONS, JudgeQuestion, judge_reply_schema
 from eclose.protocol.prompts import PromptMessage
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import build_world_handlers
@@ -68,26 +68,28 @@ def test_tokens_are_words_in_pieces_digits_and_signs(text, tokens):
 
 def test_what_is_read_is_counted_as_the_world_counts_it_to_the_word():
     for request in asked():
-        assert estimate_usage(request, WORLD).prompt_tokens == billed(request).prompt_tokens
+        assert estimate_request_usage(request, WORLD).prompt_tokens == billed(request).prompt_tokens
 
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_what_is_written_is_expected_within_a_tenth_or_so_over_many(joint):
     every = asked("hotpot", 9, 20, joint=joint)
-    expected = sum(estimate_usage(request, WORLD).completion_tokens for request in every)
+    expected = sum(estimate_request_usage(request, WORLD).completion_tokens for request in every)
     actual = sum(billed(request).completion_tokens for request in every)
     assert 0.85 < expected / actual < 1.15
 
 
-@pytest.mark.parametrize("question", [question for question in JOINT_PARTS if question is not JudgeQuestion.SOUNDNESS])
+@pytest.mark.parametrize(
+    "question", [question for question in JOINT_JUDGE_QUESTIONS if question is not JudgeQuestion.SOUNDNESS]
+)
 def test_a_reply_without_steps_is_as_long_as_its_form_and_its_texts(question):
     every = [request for request in asked() if request.schema.name == question]
     short = replace(WORLD, texts={})
     assert every
     for request in every:
         # {"reason": "", "pursued": "", "aligned": true}: two words for each field.
-        assert estimate_usage(request, short).completion_tokens == 2 * len(request.schema.schema["properties"])
-        assert estimate_usage(request, replace(short, texts={"reason": 7})).completion_tokens == (
+        assert estimate_request_usage(request, short).completion_tokens == 2 * len(request.schema.schema["properties"])
+        assert estimate_request_usage(request, replace(short, texts={"reason": 7})).completion_tokens == (
             2 * len(request.schema.schema["properties"]) + 7
         )
 
@@ -99,7 +101,7 @@ def test_every_step_more_is_an_entry_more():
 
     def expected(steps, habits=bare):
         schema = judge_reply_schema(JudgeQuestion.SOUNDNESS, tuple(str(number) for number in range(1, steps + 1)))
-        return estimate_usage(
+        return estimate_request_usage(
             replace(soundness, schema=ReplySchema(JudgeQuestion.SOUNDNESS, schema)), habits
         ).completion_tokens
 
@@ -113,12 +115,15 @@ def test_every_step_more_is_an_entry_more():
 
 def test_nobody_is_expected_to_write_more_than_allowed():
     request = asked(max_tokens=5)[1]
-    assert estimate_usage(request, WORLD).completion_tokens == 5
+    assert estimate_request_usage(request, WORLD).completion_tokens == 5
     plain = Request((PromptMessage(role="user", content="Say it."),), Decoding(max_tokens=9))
-    assert estimate_usage(plain, WORLD) == TokenUsage(2, 9)
+    assert estimate_request_usage(plain, WORLD) == TokenUsage(2, 9)
     odd = replace(request, messages=(PromptMessage(role="user", content="no JSON"),))
-    assert estimate_usage(odd, WORLD).prompt_tokens == 2
-    assert estimate_usage(replace(odd, messages=(PromptMessage(role="user", content="[]"),)), WORLD).prompt_tokens == 1
+    assert estimate_request_usage(odd, WORLD).prompt_tokens == 2
+    assert (
+        estimate_request_usage(replace(odd, messages=(PromptMessage(role="user", content="[]"),)), WORLD).prompt_tokens
+        == 1
+    )
 
 
 def test_a_forecast_adds_up_and_never_exceeds_its_bound():
@@ -126,9 +131,11 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     price = ModelPrice.of(1, 4)
     found = forecast_usage(every, price, CHAT_MODEL_HABITS)
     assert found.calls == len(every)
-    assert found.prompt_tokens == sum(estimate_usage(request, CHAT_MODEL_HABITS).prompt_tokens for request in every)
+    assert found.prompt_tokens == sum(
+        estimate_request_usage(request, CHAT_MODEL_HABITS).prompt_tokens for request in every
+    )
     assert found.completion_tokens == sum(
-        estimate_usage(request, CHAT_MODEL_HABITS).completion_tokens for request in every
+        estimate_request_usage(request, CHAT_MODEL_HABITS).completion_tokens for request in every
     )
     assert found.cost == price.cost(TokenUsage(found.prompt_tokens, found.completion_tokens))
     assert found.most_prompt_tokens == sum(bound_request_usage(request).prompt_tokens for request in every)

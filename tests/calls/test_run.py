@@ -14,7 +14,7 @@ from tests.world.serving import registry
 
 from eclose.calls.budget import BudgetSpent
 from eclose.calls.client import CallSettings
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, run_models
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, run_models_on_records
 from eclose.core.instance import Instance
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, Request
@@ -74,7 +74,9 @@ def ask(folder, seen, names, calls, **flags):
         told.extend(connections)
 
     done = asyncio.run(
-        run_models(pair_run(folder, models, seen), calls, RunOptions(watch=watch, replay=flags.get("replay", False)))
+        run_models_on_records(
+            pair_run(folder, models, seen), calls, RunOptions(watch=watch, replay=flags.get("replay", False))
+        )
     )
     return done, told
 
@@ -133,10 +135,10 @@ def test_what_is_written_beforehand_is_there_before_a_call_and_made_up_for_where
 
         run = CopyingRun(pair_run(tmp_path, [], []).stage, named, [])
         calls = CallSettings(unpriced=True)
-        asyncio.run(run_models(run, calls))
+        asyncio.run(run_models_on_records(run, calls))
         assert (paid, copy.exists()) == ([0], True)
         copy.unlink()
-        assert asyncio.run(run_models(run, calls)).again
+        assert asyncio.run(run_models_on_records(run, calls)).again
     assert copy.exists()
 
 
@@ -145,7 +147,7 @@ def test_two_servers_are_two_models(tmp_path, monkeypatch):
     seen = []
     with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
         named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
-        asyncio.run(run_models(pair_run(tmp_path, named, seen), CallSettings(unpriced=True)))
+        asyncio.run(run_models_on_records(pair_run(tmp_path, named, seen), CallSettings(unpriced=True)))
         assert [server.bill(keys=False)["totals"]["paid"] for server in (one, other)] == [8, 8]
     assert len({name for name, _ in seen}) == len({model.name for model in named}) == 2
 
@@ -164,7 +166,7 @@ def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name
                 runner.progress.finished = Stopping(runner)
             yield
 
-        return asyncio.run(run_models(run, calls, RunOptions(force=force, watch=watch)))
+        return asyncio.run(run_models_on_records(run, calls, RunOptions(force=force, watch=watch)))
 
     with ModelServerThread(registry()) as first, ModelServerThread(registry()) as second:
         named = [find_model_ref("world", base_url=server.base_url) for server in (first, second)]
@@ -202,7 +204,7 @@ def test_two_servers_under_one_name_could_not_be_told_apart_and_are_refused(tmp_
     with ModelServerThread(registry()) as one, ModelServerThread(registry()) as other:
         named = [find_model_ref("world", base_url=server.base_url) for server in (one, other)]
         with pytest.raises(SettingError, match="two different servers have this name"):
-            asyncio.run(run_models(pair_run(tmp_path, named, []), CallSettings(unpriced=True)))
+            asyncio.run(run_models_on_records(pair_run(tmp_path, named, []), CallSettings(unpriced=True)))
         assert one.bill(keys=False)["totals"]["paid"] == 0
 
 
@@ -210,7 +212,9 @@ async def three_at_once(folder, url, base_url, calls):
     """The same work by three openings of one ledger, each with a file of its own; how each ended."""
     models = [find_model_ref(name, base_url=base_url) for name in ("world/a", "world/b")]
     options = RunOptions(ledger=url)
-    runs = [run_models(pair_run(folder, models, [], f"{number}.jsonl"), calls, options) for number in range(3)]
+    runs = [
+        run_models_on_records(pair_run(folder, models, [], f"{number}.jsonl"), calls, options) for number in range(3)
+    ]
     return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 120)
 
 
@@ -247,6 +251,6 @@ def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
     with ModelServerThread(registry()) as server:
         models = [find_model_ref(name, base_url=server.base_url) for name in ("world/a", "world/b")]
         for out in ("first.jsonl", "second.jsonl"):
-            asyncio.run(run_models(pair_run(tmp_path, models, [], out), calls, RunOptions(ledger=url)))
+            asyncio.run(run_models_on_records(pair_run(tmp_path, models, [], out), calls, RunOptions(ledger=url)))
             assert server.bill(keys=False)["totals"]["paid"] == 16
     assert (tmp_path / "first.jsonl").read_bytes() == (tmp_path / "second.jsonl").read_bytes()

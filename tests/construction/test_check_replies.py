@@ -9,7 +9,7 @@ import pytest
 from eclose.construction.roles import describe_objections, parse_check_reply
 from eclose.core.family import FamilyFinding
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole
+from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole
 from eclose.protocol.structured import InconsistentReplyError
 
 JUDGING = [role for role in ConstructionRole if not role.constructs]
@@ -18,7 +18,7 @@ WITH_STEPS = {ConstructionRole.VERIFY_TARGET, ConstructionRole.VERIFY_EVIDENCE, 
 
 def good(role):
     """A reply that lets everything pass."""
-    reply = _empty(REPLY_SCHEMAS[role])
+    reply = _empty(ROLE_REPLY_SCHEMAS[role])
     for name, expected in ACCEPTANCE_CONDITIONS[role].items():
         _set(reply, name, expected)
     if role in WITH_STEPS:
@@ -166,7 +166,7 @@ def test_steps_outside_the_support_are_steps_that_were_shown():
 def test_what_is_wanted_is_in_the_shape_of_the_reply_and_nothing_of_it_is_left_out():
     """A judgement that is asked for and does not count would be a gate that is always open."""
     for role in JUDGING:
-        judgements = {name for name in _booleans(REPLY_SCHEMAS[role]) if not name.startswith("soundness.")}
+        judgements = {name for name in _booleans(ROLE_REPLY_SCHEMAS[role]) if not name.startswith("soundness.")}
         assert judgements == set(ACCEPTANCE_CONDITIONS[role])
 
 

@@ -26,7 +26,7 @@ from eclose.construction.run import (
 from eclose.construction.settings import ConstructSettings
 from eclose.core.family import Family
 from eclose.core.instance import Instance
-from eclose.core.judgment import NO_REFERENCE
+from eclose.core.judgment import NO_REFERENCE_REASON
 from eclose.errors import SettingError, UserError
 from eclose.models.resolve import find_model_ref
 from eclose.store.records import jsonl
@@ -92,7 +92,7 @@ def test_a_folder_holds_families_that_are_right_with_everything_that_goes_with_t
     manifest = done.manifest
     assert manifest.counts.conserved
     assert manifest.funnel["read"].rejected == {DUPLICATE: 1}
-    assert manifest.funnel["screen"].rejected == {NO_REFERENCE: 1}
+    assert manifest.funnel["screen"].rejected == {NO_REFERENCE_REASON: 1}
     card = (run / "README.md").read_text("utf-8")
     assert f"| {len(families)} |" in card
 

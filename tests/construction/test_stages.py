@@ -16,21 +16,21 @@ from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (
     INCOMPARABLE,
+    assemble_family,
     build_evidence_edits,
     build_question_edit,
     build_target_response,
-    pack_family,
     reverify_family,
     screen_source,
 )
 from eclose.construction.token_lengths import make_estimating_counter
 from eclose.core.family import Family
 from eclose.core.instance import Instance
-from eclose.core.judgment import NO_REFERENCE
+from eclose.core.judgment import NO_REFERENCE_REASON
 from eclose.errors import SettingError
 from eclose.models.interface import FinishReason, Reply, TokenUsage
 from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.protocol.construction import MATERIAL_TYPES, ConstructionRole
+from eclose.protocol.construction import ROLE_MATERIAL_TYPES, ConstructionRole
 from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
 from eclose.store.runs.runner import RecordRejection
@@ -85,7 +85,7 @@ class Script:
     def shown(self, role):
         """What a role was shown, each time."""
         requests = [request for request in self.asked if request.schema.name == role]
-        return [parse_material(MATERIAL_TYPES[role], request.messages[-1]["content"]) for request in requests]
+        return [parse_material(ROLE_MATERIAL_TYPES[role], request.messages[-1]["content"]) for request in requests]
 
 
 def built(source=SOURCE, settings=None, **replies):
@@ -104,7 +104,7 @@ def built(source=SOURCE, settings=None, **replies):
 
 
 def packed(draft, script, settings=None):
-    return pack_family(
+    return assemble_family(
         draft, ConstructionTeam(script, script, settings or ConstructSettings()), make_estimating_counter()
     )
 
@@ -191,7 +191,7 @@ def test_code_refuses_what_needs_no_judge_and_asks_nobody_about_it(replies, reas
 
 def test_a_source_without_an_answer_is_not_asked_about():
     rejection, script = refused(Instance("q", "Why?", SOURCE.evidence))
-    assert (rejection.reason, script.asked) == (NO_REFERENCE, [])
+    assert (rejection.reason, script.asked) == (NO_REFERENCE_REASON, [])
 
 
 def test_a_good_variation_is_enough_and_the_others_are_left():

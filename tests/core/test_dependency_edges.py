@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from eclose import Comparison, Direction, Edge, ViewKind
-from eclose.core.dependency_edges import COMPARISONS, margin_weights, preference_switches
+from eclose.core.dependency_edges import ALL_COMPARISONS, margin_weights, preference_switches
 
 GOLD, EVIDENCE, QUESTION = ViewKind.GOLD, ViewKind.EVIDENCE_CF, ViewKind.QUESTION_CF
 S, T, C = Edge
@@ -21,7 +21,7 @@ def test_the_table_of_the_paper():
         Comparison(T, R, QUESTION, GOLD, None, preferred=QUESTION, dispreferred=GOLD),
         Comparison(C, O, GOLD, GOLD, GOLD, preferred=GOLD, dispreferred=EVIDENCE),
         Comparison(C, R, GOLD, GOLD, EVIDENCE, preferred=EVIDENCE, dispreferred=GOLD),
-    ) == COMPARISONS
+    ) == ALL_COMPARISONS
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_every_variant_spends_the_same_weight(edges, directions, terms, weight):
 
 
 def test_defaults_are_the_papers():
-    assert margin_weights() == {(comparison.edge, comparison.direction): 1 / 6 for comparison in COMPARISONS}
+    assert margin_weights() == {(comparison.edge, comparison.direction): 1 / 6 for comparison in ALL_COMPARISONS}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from eclose import Ineligibility, Judgment, LocalFailure, StepJudgment, Verdict
 from eclose.core.judgment import (
     EVIDENCE,
     INELIGIBILITY_PRECEDENCE,
-    NEVER_ASKED,
-    WHOLE_TRACE,
+    NEVER_ASKED_REASONS,
+    WHOLE_TRACE_REASON,
     Criterion,
     missing_reason_kind,
     primary_ineligibility,
@@ -43,7 +43,7 @@ def test_local_soundness_asks_only_substantive_steps(steps, expected):
 
 def test_steps_judged_together_are_no_single_steps():
     assert judged(SOUND, UNSOUND).stepwise
-    assert not judged(StepJudgment(True, False, reason=WHOLE_TRACE)).stepwise
+    assert not judged(StepJudgment(True, False, reason=WHOLE_TRACE_REASON)).stepwise
 
 
 def test_an_unjudged_trace_is_not_sound_by_being_empty():
@@ -79,4 +79,4 @@ def test_labels_go_by_their_criterion():
 
 def test_the_kind_of_a_reason_stands_before_its_details():
     assert missing_reason_kind("invalid: 'a' is missing: really") == "invalid"
-    assert {missing_reason_kind(reason) for reason in NEVER_ASKED} == NEVER_ASKED
+    assert {missing_reason_kind(reason) for reason in NEVER_ASKED_REASONS} == NEVER_ASKED_REASONS

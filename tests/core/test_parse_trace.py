@@ -46,13 +46,13 @@ def test_a_text_that_says_which_part_is_the_answer(text, answer):
 
 def test_the_first_answer_line_counts_and_a_final_one_before_any_other():
     found = parse_response_text("One.\nFinal answer: a\nTwo.\nFinal answer: b")
-    assert (found.answer, found.answer_lines, found.notes) == ("a", 2, (parse_trace.TEXT_BEHIND,))
+    assert (found.answer, found.answer_lines, found.notes) == ("a", 2, (parse_trace.TEXT_BEHIND_NOTE,))
     assert parse_response_text("One.\nAnswer: a\nTwo.\nFinal answer: b").answer == "b"
 
 
 def test_an_answer_may_stand_below_its_line():
     found = parse_response_text("One.\n**Final answer:**\n\nLund,\nSweden\n")
-    assert (found.answer, found.notes) == ("Lund,\nSweden", (parse_trace.ANSWER_BELOW,))
+    assert (found.answer, found.notes) == ("Lund,\nSweden", (parse_trace.ANSWER_BELOW_NOTE,))
     assert parse_response("q", "One.\nFinal answer:\n").incomplete is MissingAnswerReason.EMPTY_ANSWER
 
 
@@ -62,7 +62,7 @@ def test_an_answer_may_stand_below_its_line():
 def test_a_last_sentence_may_name_the_answer_and_that_is_noted(last):
     found = parse_response_text(f"{PROSE} {last}")
     assert (found.trace.texts, found.answer, found.answer_lines) == (STEPS, "Lund", 1)
-    assert found.notes == (parse_trace.ANSWER_SENTENCE,)
+    assert found.notes == (parse_trace.ANSWER_SENTENCE_NOTE,)
 
 
 @pytest.mark.parametrize("text", ["Lund", "The answer is Lund.", "She was born in Lund."])
@@ -75,12 +75,12 @@ def test_one_sentence_is_an_answer_alone(text):
 def test_several_sentences_without_an_answer_line_are_all_answer_and_that_is_noted(text):
     found = parse_response_text(text)
     assert (found.trace, found.answer, found.answer_lines) == (Trace(()), text, 0)
-    assert found.notes == (parse_trace.ALL_ANSWER,)
+    assert found.notes == (parse_trace.ALL_ANSWER_NOTE,)
 
 
 def test_what_is_said_comes_before_what_was_thought():
     found = parse_response_text(f"<think>Hm. So what?</think>\n{NUMBERED}Final answer: Lund")
-    assert (found.trace.texts, found.notes) == (STEPS, (parse_trace.THINKING_LEFT_OUT,))
+    assert (found.trace.texts, found.notes) == (STEPS, (parse_trace.THINKING_LEFT_OUT_NOTE,))
 
 
 def test_thinking_without_a_word_after_it_has_no_answer():
@@ -133,7 +133,7 @@ def test_a_text_that_holds_both_is_kept():
 
 def test_an_answer_line_within_the_trace_is_no_step():
     found = parse_trace_and_answer(f"{PROSE}\nFinal answer: Lund", "In Lund.")
-    assert (found.trace.texts, found.answer, found.notes) == (STEPS, "In Lund.", (parse_trace.ANSWER_IN_TRACE,))
+    assert (found.trace.texts, found.answer, found.notes) == (STEPS, "In Lund.", (parse_trace.ANSWER_IN_TRACE_NOTE,))
 
 
 def test_a_blank_trace_is_none():
@@ -211,7 +211,11 @@ def test_a_trajectory_goes_on_in_its_last_message():
     assert parse_agent_trajectory(items, "It was Ada. Yes.").answer == "It was Ada. Yes."
     assert parse_agent_trajectory(items, " ").answer is None
     bare = parse_agent_trajectory(items[1:], "It was Ada. Yes.")
-    assert (bare.trace, bare.observations, bare.notes) == (Trace(()), ("Ada built it.",), (parse_trace.ALL_ANSWER,))
+    assert (bare.trace, bare.observations, bare.notes) == (
+        Trace(()),
+        ("Ada built it.",),
+        (parse_trace.ALL_ANSWER_NOTE,),
+    )
 
 
 LINES = ["Ada.", "she left", "Answer: x", "Final answer:", "1. One.", "Thought: a", "", "Observation: b", "<think>"]

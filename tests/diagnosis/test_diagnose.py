@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import WHOLE_TRACE, Criterion, Judgment, LocalFailure, StepJudgment
+from eclose.core.judgment import WHOLE_TRACE_REASON, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.core.response import Response, ResponseSource, Trace
 from eclose.diagnosis.diagnose import (
     EvidenceSufficiency,
@@ -189,7 +189,7 @@ def test_why_labels_are_missing_is_counted():
         (case(correct=None, closed=None), "Not everything was judged."),
         (case(steps=(HOLDS, FAILS)), "Step 2 does not hold."),
         (case(steps=(FAILS, HOLDS, FAILS, FAILS)), "Steps 1, 3 and 4 do not hold."),
-        (case(steps=(replace(FAILS, reason=WHOLE_TRACE),)), "A step does not hold."),
+        (case(steps=(replace(FAILS, reason=WHOLE_TRACE_REASON),)), "A step does not hold."),
         (
             case(aligned=False, pursued="when she was born"),
             "The reasoning pursues something other than the question: when she was born.",

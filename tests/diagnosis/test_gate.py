@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.diagnosis.test_diagnose import case
 
-from eclose.core.judgment import NO_REFERENCE, Criterion
+from eclose.core.judgment import NO_REFERENCE_REASON, Criterion
 from eclose.diagnosis.diagnose import diagnose_cases
 from eclose.diagnosis.gate import GateBaseRun, GateLimits, GateOutcome, PairedRunRate
 from eclose.diagnosis.gate import check_gate_limits as gated
@@ -139,7 +139,7 @@ def test_missing_labels_have_a_limit_of_their_own():
     report = gate(diagnosed(870, 30, unjudged=100), GateLimits(unjudged=0.05))
     assert message(report) == "failed: C without a label at most 5.0 %: 100 of 1,000 responses."
     gate_report = diagnosed(10, 0)
-    without = replace(gate_report, unjudged={Criterion.COMPLETENESS: {NO_REFERENCE: 10}})
+    without = replace(gate_report, unjudged={Criterion.COMPLETENESS: {NO_REFERENCE_REASON: 10}})
     assert gate(without, GateLimits(unjudged=0.0)).outcome is PASSED
     assert gate(
         replace(gate_report, unjudged={Criterion.COMPLETENESS: {"refusal": 10}}), GateLimits(unjudged=0.0)

@@ -10,7 +10,13 @@ from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
-from eclose.judging.correct_run_rates import MIN_LABELS, NO_LABEL, NO_VALIDATION, UNINFORMATIVE, correct_run_rates
+from eclose.judging.correct_run_rates import (
+    MIN_PEOPLE_LABELS,
+    NO_LABEL_REASON,
+    NO_VALIDATION,
+    UNINFORMATIVE_LABELS_REASON,
+    correct_run_rates,
+)
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validation_file import validate_run, write_validation
 from eclose.metrics.rates import Metric
@@ -70,7 +76,7 @@ def test_every_metric_has_a_corrected_rate_or_a_reason(run):
     assert not set(found.rates) & set(found.reasons)
     assert found.rates[TRR].labelled == 40
     assert found.rates[TRR].judge == pytest.approx(0.75)
-    assert found.reasons[Metric.GAP_SHARE] == NO_LABEL
+    assert found.reasons[Metric.GAP_SHARE] == NO_LABEL_REASON
     assert (found.enough, found.carried_over) == (True, False)
 
 
@@ -82,13 +88,13 @@ def test_without_a_validation_every_metric_says_so(run):
 
 
 def test_fewer_labels_than_the_least_correct_nothing(run):
-    run.validate(MIN_LABELS - 1)
+    run.validate(MIN_PEOPLE_LABELS - 1)
     found = run.correction()
     assert found.rates == {}
     assert found.reasons[TRR] == "29 of at least 30 labels"
     assert found.validation.labelled == 29
     assert not found.enough
-    run.validate(MIN_LABELS)
+    run.validate(MIN_PEOPLE_LABELS)
     assert {TRR, LGG} <= set(run.correction().rates)
 
 
@@ -108,7 +114,7 @@ def test_a_judge_whose_labels_tell_nothing_corrects_no_other_run(run):
     rows = [SettledVerdict(f"r{number}", f"q{number}", Verdict(True, True, False), "b") for number in range(40)]
     write_validation(run.folder / "v.json", validate_run(run.folder, rows, rng=np.random.default_rng(1), resamples=20))
     found = run.correction(run.folder / "v.json", judgments=[judgment(number) for number in range(100, 180)])
-    assert found.reasons[TRR] == UNINFORMATIVE
+    assert found.reasons[TRR] == UNINFORMATIVE_LABELS_REASON
 
 
 def test_judgments_other_than_the_validated_ones_are_refused(run):

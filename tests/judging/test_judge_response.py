@@ -13,10 +13,10 @@ from eclose.calls.client import CallSettings, open_connection
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import (
     EVIDENCE,
-    NO_ANSWER,
-    NO_REFERENCE,
-    NO_TRACE,
-    REFERENCE_FREE,
+    NO_ANSWER_REASON,
+    NO_REFERENCE_REASON,
+    NO_TRACE_REASON,
+    REFERENCE_FREE_REASON,
     Criterion,
     missing_reason_kind,
 )
@@ -26,7 +26,7 @@ from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage, identify_request
 from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion
+from eclose.protocol.judging import JOINT_JUDGE_QUESTIONS, JudgeQuestion
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
@@ -156,10 +156,15 @@ def test_what_is_not_the_models_doing_is_raised():
 @pytest.mark.parametrize(
     ("instance", "response", "settings", "unjudged"),
     [
-        (INSTANCE, RESPONSE, {"reference_free": True}, {"K": REFERENCE_FREE, "Acc": REFERENCE_FREE}),
-        (replace(INSTANCE, reference_answer=None), RESPONSE, {}, {"K": NO_REFERENCE, "Acc": NO_REFERENCE}),
-        (INSTANCE, replace(RESPONSE, answer=None), {}, {"C": NO_ANSWER, "Acc": NO_ANSWER}),
-        (INSTANCE, replace(RESPONSE, trace=Trace(())), {}, dict.fromkeys("LACK", NO_TRACE)),
+        (INSTANCE, RESPONSE, {"reference_free": True}, {"K": REFERENCE_FREE_REASON, "Acc": REFERENCE_FREE_REASON}),
+        (
+            replace(INSTANCE, reference_answer=None),
+            RESPONSE,
+            {},
+            {"K": NO_REFERENCE_REASON, "Acc": NO_REFERENCE_REASON},
+        ),
+        (INSTANCE, replace(RESPONSE, answer=None), {}, {"C": NO_ANSWER_REASON, "Acc": NO_ANSWER_REASON}),
+        (INSTANCE, replace(RESPONSE, trace=Trace(())), {}, dict.fromkeys("LACK", NO_TRACE_REASON)),
     ],
 )
 def test_what_cannot_be_judged_is_not_asked(instance, response, settings, unjudged):
@@ -198,8 +203,8 @@ def test_settings_that_cannot_work_are_refused():
 
 
 def test_a_run_is_known_by_all_that_decides_what_is_asked():
-    assert JudgeSettings().identity["guidelines"].keys() == set(JOINT_PARTS)
-    assert JudgeSettings(joint=True).identity["guidelines"].keys() == {*JOINT_PARTS, JudgeQuestion.JOINT}
+    assert JudgeSettings().identity["guidelines"].keys() == set(JOINT_JUDGE_QUESTIONS)
+    assert JudgeSettings(joint=True).identity["guidelines"].keys() == {*JOINT_JUDGE_QUESTIONS, JudgeQuestion.JOINT}
     told = [JudgeSettings(**one).identity for one in ({}, {"effort": "low"}, {"repeat": 3}, {"joint": True})]
     assert all(one != other for place, one in enumerate(told) for other in told[:place])
 
@@ -242,7 +247,7 @@ def test_a_joint_judge_that_refuses_leaves_all_open():
 def test_what_cannot_be_judged_is_not_asked_in_one_call_either():
     script = Script(JOINT=[{name: said for name, said in JOINT.items() if name not in ("completeness", "correctness")}])
     judgment = judged(script, joint=True, reference_free=True)
-    assert judgment.unjudged == {"K": REFERENCE_FREE, "Acc": REFERENCE_FREE}
+    assert judgment.unjudged == {"K": REFERENCE_FREE_REASON, "Acc": REFERENCE_FREE_REASON}
     (request,) = script.asked
     assert list(request.schema.schema["properties"]) == ["sufficiency", "soundness", "alignment", "closure"]
     assert "Arica" in request.messages[-1]["content"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.core.judgment import EVIDENCE, REPETITIONS_DISAGREE, Criterion, Judgment, LocalFailure, StepJudgment
+from eclose.core.judgment import EVIDENCE, REPETITIONS_DISAGREE_REASON, Criterion, Judgment, LocalFailure, StepJudgment
 from eclose.judging.judge_response import take_majority_labels
 
 SOUND, BROKEN = StepJudgment(True, True), StepJudgment(True, False, LocalFailure.OTHER)
@@ -37,10 +37,10 @@ def test_each_label_follows_its_own_majority_and_takes_the_words_that_go_with_it
 @pytest.mark.parametrize(
     ("labels", "settled", "reason"),
     [
-        ((True, False), None, REPETITIONS_DISAGREE),
+        ((True, False), None, REPETITIONS_DISAGREE_REASON),
         ((True, None), True, None),
         ((None, None), None, "refusal"),
-        ((True, False, None), None, REPETITIONS_DISAGREE),
+        ((True, False, None), None, REPETITIONS_DISAGREE_REASON),
         ((False, None, None), False, None),
     ],
 )
@@ -55,4 +55,4 @@ def test_who_does_not_say_anything_does_not_vote_and_a_tie_is_left_open(labels, 
 def test_steps_are_left_out_where_repetitions_disagree_about_them():
     found = take_majority_labels([said(), said(BROKEN)])
     assert (found.steps, found.locally_sound) == ((), None)
-    assert found.unjudged[Criterion.LOCAL_SOUNDNESS] == REPETITIONS_DISAGREE
+    assert found.unjudged[Criterion.LOCAL_SOUNDNESS] == REPETITIONS_DISAGREE_REASON

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from eclose.benchmarks.common_questions import load_eligibility_test
 from eclose.cli.main import app
-from eclose.core.judgment import NO_REFERENCE, Ineligibility, QuestionScreening
+from eclose.core.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
 from eclose.judging.screen_questions import screen_question
 from eclose.models.interface import FinishReason, Reply, TokenUsage
 from eclose.store.records import jsonl
@@ -59,7 +59,7 @@ def test_what_contradicts_itself_is_no_label(told):
 
 def test_without_a_reference_there_is_nothing_to_screen():
     assert asyncio.run(screen_question(replace(INSTANCE, reference_answer=None), Judge())) == RecordRejection(
-        NO_REFERENCE
+        NO_REFERENCE_REASON
     )
 
 
@@ -77,7 +77,7 @@ def test_the_command_screens_a_file_and_intersect_reads_it(tmp_path):
         made = ["generate", tmp_path / "q.jsonl", "--model", server.base_url, "--no-price", "-o", tmp_path / "gen"]
         assert CliRunner().invoke(app, list(map(str, made))).exit_code == 0
     assert "6 questions eligible, 2 not (N" in result.output
-    assert f"{NO_REFERENCE} 1" in result.output
+    assert f"{NO_REFERENCE_REASON} 1" in result.output
     by_id = {one.id: one for one in jsonl.read_records(tmp_path / "run" / "screening.jsonl", QuestionScreening)}
     assert by_id["wrong"].code == Ineligibility.INCOMPATIBLE_REFERENCE
     pool = ["data", "intersect", tmp_path / "gen", "--eligible", tmp_path / "run" / "screening.jsonl"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eclose.core.judgment import NO_TRACE, REFERENCE_FREE, Criterion, Judgment
+from eclose.core.judgment import NO_TRACE_REASON, REFERENCE_FREE_REASON, Criterion, Judgment
 from eclose.judging.unjudged_labels import MissingLabelCount, count_unjudged_labels
 
 L, K = Criterion.LOCAL_SOUNDNESS, Criterion.COMPLETENESS
@@ -18,19 +18,19 @@ def judgment(number, evidence=True, **unjudged):
 def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
     found = count_unjudged_labels(
         [
-            judgment(0, L="invalid: one", K=REFERENCE_FREE),
-            judgment(1, L="invalid: two", K=REFERENCE_FREE),
-            judgment(2, L="invalid: two", K=REFERENCE_FREE, evidence=None),
-            judgment(3, L=NO_TRACE, K=REFERENCE_FREE),
-            judgment(4, K=REFERENCE_FREE),
+            judgment(0, L="invalid: one", K=REFERENCE_FREE_REASON),
+            judgment(1, L="invalid: two", K=REFERENCE_FREE_REASON),
+            judgment(2, L="invalid: two", K=REFERENCE_FREE_REASON, evidence=None),
+            judgment(3, L=NO_TRACE_REASON, K=REFERENCE_FREE_REASON),
+            judgment(4, K=REFERENCE_FREE_REASON),
         ]
     )
     assert found.responses == 5
     assert found.missing == (
         MissingLabelCount("evidence", "no usable reply", 1, ""),
         MissingLabelCount("L", "invalid", 3, "two"),
-        MissingLabelCount("L", NO_TRACE, 1, ""),
-        MissingLabelCount("K", REFERENCE_FREE, 5, ""),
+        MissingLabelCount("L", NO_TRACE_REASON, 1, ""),
+        MissingLabelCount("K", REFERENCE_FREE_REASON, 5, ""),
     )
     # K was not to be judged: nothing is missing.
     assert found.shares == {L: pytest.approx(0.8), **dict.fromkeys(list(Criterion)[1:], 0)}

@@ -12,7 +12,13 @@ from tests.likelihood.models import build, random_scores
 
 from eclose.errors import SettingError
 from eclose.likelihood import attention
-from eclose.likelihood.attention import BLOCK, TreeSegments, column_tree_attention, flex_tree_attention, tree_block_mask
+from eclose.likelihood.attention import (
+    FLEX_BLOCK_TOKENS,
+    TreeSegments,
+    column_tree_attention,
+    flex_tree_attention,
+    tree_block_mask,
+)
 from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree
 from eclose.likelihood.score import (
     AttentionBackend,
@@ -107,7 +113,7 @@ def test_the_scale_of_a_model_is_kept():
 
 @pytest.mark.parametrize("attend", [column_tree_attention, flex_tree_attention])
 def test_dropout_is_refused(attend):
-    layout = some_layout().pad(BLOCK)
+    layout = some_layout().pad(FLEX_BLOCK_TOKENS)
     inputs = drawn(layout, heads=2, shared=2, width=8, dtype=torch.float32)
     with pytest.raises(ValueError, match="attention dropout"):
         attend(None, *inputs, tree_block_mask(layout, CPU), dropout=0.1, tree_segments=TreeSegments(layout.segments))
@@ -241,14 +247,16 @@ def long_layout(seed, length=300):
     for _ in range(6):
         base = paths[rng.integers(len(paths))]
         paths.append(base[: rng.integers(1, len(base))] + rng.integers(0, 50, rng.integers(5, 200)).tolist())
-    return layout_of(paths).pad(BLOCK)
+    return layout_of(paths).pad(FLEX_BLOCK_TOKENS)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_blocks_are_told_from_intervals_as_from_all_pairs(seed):
     layout = long_layout(seed)
     mask = tree_block_mask(layout, CPU)
-    tiles = layout.mask.reshape(len(layout) // BLOCK, BLOCK, -1, BLOCK).transpose(0, 2, 1, 3)
+    tiles = layout.mask.reshape(len(layout) // FLEX_BLOCK_TOKENS, FLEX_BLOCK_TOKENS, -1, FLEX_BLOCK_TOKENS).transpose(
+        0, 2, 1, 3
+    )
     full, some = tiles.all((2, 3)), tiles.any((2, 3))
     assert full.any()
     assert (some & ~full).any()
@@ -276,7 +284,7 @@ def test_the_block_mask_is_the_one_pytorch_builds_pair_by_pair():
     layout = long_layout(3)
     ours = tree_block_mask(layout, CPU)
     size = len(layout)
-    reference = create_block_mask(ours.mask_mod, None, None, size, size, device="cpu", BLOCK_SIZE=BLOCK)
+    reference = create_block_mask(ours.mask_mod, None, None, size, size, device="cpu", BLOCK_SIZE=FLEX_BLOCK_TOKENS)
     assert ours.shape == reference.shape
     assert torch.equal(ours.to_dense(), reference.to_dense())
     for name in ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks"):
@@ -314,10 +322,10 @@ def test_flex_attention_says_that_it_cannot_train_here():
 
 def test_padding_sees_itself_and_changes_nothing():
     layout = some_layout()
-    padded = layout.pad(BLOCK)
-    assert len(padded) % BLOCK == 0
-    assert len(padded) - len(layout) < BLOCK
-    assert padded.pad(BLOCK) is padded
+    padded = layout.pad(FLEX_BLOCK_TOKENS)
+    assert len(padded) % FLEX_BLOCK_TOKENS == 0
+    assert len(padded) - len(layout) < FLEX_BLOCK_TOKENS
+    assert padded.pad(FLEX_BLOCK_TOKENS) is padded
     expected = np.eye(len(padded), dtype=bool)
     expected[: len(layout), : len(layout)] = layout.mask
     assert np.array_equal(padded.mask, expected)

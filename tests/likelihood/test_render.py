@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 from eclose import Trace
-from eclose.core.dependency_edges import COMPARISONS
+from eclose.core.dependency_edges import ALL_COMPARISONS
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree, group_scores_by_path
@@ -71,7 +71,7 @@ def test_both_sides_of_a_comparison_follow_the_same_input(smollm2_tokenizer, fam
     _, family_scores = packs(smollm2_tokenizer, families)
     for scores_of in family_scores:
         by_name = {score.name: score for score in scores_of.comparisons()}
-        for comparison in COMPARISONS:
+        for comparison in ALL_COMPARISONS:
             stem = f"{comparison.edge.value}.{comparison.direction.value}"
             preferred, rejected = by_name[f"{stem}+"], by_name[f"{stem}-"]
             first = min(preferred.positions[0], rejected.positions[0])

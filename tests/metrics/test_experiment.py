@@ -7,13 +7,13 @@ from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
 from eclose.metrics.experiment import (
-    UNTUNED,
+    UNTUNED_METHOD,
     ExperimentArrays,
     average_setting_rates,
     compute_setting_rates,
     get_response_method,
 )
-from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate
+from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate
 from eclose.stats.rates import mean_or_none
 
 BENCHMARKS = {"2wiki": 3, "musique": 2, "hotpot": 4}
@@ -44,8 +44,8 @@ def experiment_rows(seed, unknown=0.1):
 
 
 def test_the_untuned_model_is_called_by_its_name():
-    assert get_response_method(row()) == UNTUNED
-    assert get_response_method(row(source=ResponseSource("qwen"))) == UNTUNED
+    assert get_response_method(row()) == UNTUNED_METHOD
+    assert get_response_method(row(source=ResponseSource("qwen"))) == UNTUNED_METHOD
     assert get_response_method(row(source=ResponseSource("qwen", "SFT"))) == "SFT"
 
 
@@ -75,7 +75,7 @@ def test_setting_means_by_hand():
 
 def test_rows_without_source_or_benchmark_are_one_setting():
     rows = [row(None, 0, correct=True), row(None, 1, correct=False)]
-    assert compute_setting_rates(rows, Metric.ACCURACY) == {(UNTUNED, "", ""): 0.5}
+    assert compute_setting_rates(rows, Metric.ACCURACY) == {(UNTUNED_METHOD, "", ""): 0.5}
     assert average_setting_rates([]) == {}
 
 
@@ -85,7 +85,7 @@ def test_an_experiments_values_are_the_equal_setting_means(seed):
     experiment = ExperimentArrays.of(rows, tuple(Metric))
     replicates = experiment.bootstrap(rng=np.random.default_rng(seed), resamples=3)
     means = average_setting_rates(rows, tuple(Metric))
-    assert set(experiment.methods) == {UNTUNED, "SFT", "E-Closure"} == set(means)
+    assert set(experiment.methods) == {UNTUNED_METHOD, "SFT", "E-Closure"} == set(means)
     for method, metric in product(experiment.methods, Metric):
         value = replicates.estimate(experiment.column(method, metric)).value
         assert value == pytest.approx(means[method][metric], abs=1e-12)
@@ -111,8 +111,8 @@ def test_replicates_are_the_means_of_the_drawn_rows():
     questions = list(dict.fromkeys((r.benchmark, r.instance_id) for r in rows))
 
     def rate_of(metric, model, method, training, drawn):
-        training = None if method == UNTUNED else training
-        return compute_rate(metric, [by_place[model, method, training, *question] for question in drawn]).value
+        training = None if method == UNTUNED_METHOD else training
+        return compute_metric_rate(metric, [by_place[model, method, training, *question] for question in drawn]).value
 
     for resample in range(25):
         for method, metric in product(experiment.methods, MAIN_METRICS):
@@ -211,7 +211,7 @@ def test_a_trained_method_without_a_seed_is_refused_by_name():
     with pytest.raises(UserError, match=r"E-Closure on qwen: 3 responses have no training seed"):
         ExperimentArrays.of(rows)
     assert ExperimentArrays.of([entry for entry in rows if get_response_method(entry) != "E-Closure"]).methods == [
-        UNTUNED,
+        UNTUNED_METHOD,
         "SFT",
     ]
 

@@ -17,7 +17,7 @@ from eclose.metrics.judge_against_people import (
     validate_judge,
 )
 from eclose.metrics.judges_compared import TwoJudgesCase, compare_judges
-from eclose.metrics.rates import compute_rate
+from eclose.metrics.rates import compute_metric_rate
 from eclose.stats.intervals import Estimate, Interval
 
 L, A, C, K, ACC, G, TRR, LGG = JudgedLabel
@@ -37,7 +37,7 @@ def test_the_rate_of_a_label_is_that_of_results():
     verdicts = [verdict(text) for text in map("".join, product("10-", repeat=5))]
     assert LABEL_METRICS.keys() == set(JudgedLabel)
     for label, metric in LABEL_METRICS.items():
-        validation = [compute_rate(metric, [compared_case]) for compared_case in verdicts]
+        validation = [compute_metric_rate(metric, [compared_case]) for compared_case in verdicts]
         assert [compared_case.hits if compared_case.n else -1 for compared_case in validation] == list(
             encode_rate_hits(label, verdicts)
         )

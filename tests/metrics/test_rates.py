@@ -9,8 +9,8 @@ from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.metrics.rates import (
     MAIN_METRICS,
     Metric,
-    compute_rate,
-    compute_rates,
+    compute_metric_rate,
+    compute_metric_rates,
     count_response_composition,
     make_metric_indicators,
 )
@@ -66,7 +66,7 @@ def possible_values(metric, some):
 def test_a_known_verdict_counts_as_the_paper_defines(metric):
     for labels in product((True, False), repeat=5):
         counted, hit = defined_by(metric, *labels)
-        assert compute_rate(metric, [Verdict(*labels)]) == Rate(int(counted and hit), int(counted), 0)
+        assert compute_metric_rate(metric, [Verdict(*labels)]) == Rate(int(counted and hit), int(counted), 0)
 
 
 @pytest.mark.parametrize("metric", Metric)
@@ -82,7 +82,7 @@ def test_a_verdict_is_judged_exactly_when_every_completion_says_the_same(metric)
         else:
             outcomes = {hit for inside, hit in marks if inside}
             expected = Rate(0, 0, 1, never_hits=int(True not in outcomes), never_misses=int(False not in outcomes))
-        assert compute_rate(metric, [verdict]) == expected, verdict
+        assert compute_metric_rate(metric, [verdict]) == expected, verdict
 
 
 @pytest.mark.parametrize("metric", Metric)
@@ -90,7 +90,7 @@ def test_a_verdict_is_judged_exactly_when_every_completion_says_the_same(metric)
 @settings(max_examples=60)
 def test_bounds_are_the_least_and_greatest_of_all_completions(metric, some):
     assume(sum(labels_of(verdict).count(None) for verdict in some) <= 8)
-    result, values = compute_rate(metric, some), possible_values(metric, some)
+    result, values = compute_metric_rate(metric, some), possible_values(metric, some)
     assert result.bounds == ((min(values), max(values)) if values else None)
     if values and result.unjudged == 0:
         assert result.bounds == (result.value, result.value)
@@ -103,7 +103,7 @@ def test_conditional_bounds_are_exact_for_every_pair(metric):
     relevant = [Verdict(sound, True, closed, None, correct) for sound, closed, correct in labels]
     for pair in product(relevant, repeat=2):
         values = possible_values(metric, pair)
-        assert compute_rate(metric, pair).bounds == ((min(values), max(values)) if values else None), pair
+        assert compute_metric_rate(metric, pair).bounds == ((min(values), max(values)) if values else None), pair
 
 
 def test_conditional_rates_by_hand():
@@ -114,27 +114,27 @@ def test_conditional_rates_by_hand():
     unread = Verdict(aligned=False)
     some = [gap, unsound, lucky, fine, unread]
     # Insufficient: gap, unsound, lucky and unread, whose L is not known. In the gap: gap and lucky.
-    assert compute_rate(Metric.GAP_SHARE, some) == Rate(2, 3, 1)
+    assert compute_metric_rate(Metric.GAP_SHARE, some) == Rate(2, 3, 1)
     # Wrong: gap and unsound; unread may be wrong too.
-    assert compute_rate(Metric.GAP_RISK, some) == Rate(1, 2, 1)
+    assert compute_metric_rate(Metric.GAP_RISK, some) == Rate(1, 2, 1)
     # In the gap and perhaps wrong: a hit if it counts, so the rate is 1/2 or 2/3.
     undecided = Verdict(locally_sound=True, aligned=False)
-    assert compute_rate(Metric.GAP_RISK, [gap, unsound, undecided]).bounds == (1 / 2, 2 / 3)
-    assert compute_rate(Metric.GAP_RISK, [fine]).value is None
+    assert compute_metric_rate(Metric.GAP_RISK, [gap, unsound, undecided]).bounds == (1 / 2, 2 / 3)
+    assert compute_metric_rate(Metric.GAP_RISK, [fine]).value is None
 
 
 @given(verdicts, st.randoms(use_true_random=False))
 def test_order_and_copies_do_not_matter(some, random):
-    for metric, result in compute_rates(some).items():
-        assert compute_rate(metric, random.sample(some, len(some))) == result
-        copied = compute_rate(metric, some * 3)
+    for metric, result in compute_metric_rates(some).items():
+        assert compute_metric_rate(metric, random.sample(some, len(some))) == result
+        copied = compute_metric_rate(metric, some * 3)
         assert (copied.value, copied.bounds) == (result.value, result.bounds)
 
 
 @given(verdicts)
 def test_indicators_add_up_to_the_rates(some):
     hits, counted = make_metric_indicators(some, tuple(Metric))
-    for column, result in enumerate(compute_rates(some).values()):
+    for column, result in enumerate(compute_metric_rates(some).values()):
         assert (hits[:, column].sum(), counted[:, column].sum()) == (result.hits, result.n)
     assert np.all(hits <= counted)
 
@@ -152,8 +152,8 @@ def test_indicators_of_nothing_keep_their_columns():
 
 
 def test_rates_of_chosen_metrics():
-    assert compute_rates([Verdict(correct=True)], [Metric.ACCURACY]) == {Metric.ACCURACY: Rate(1, 1, 0)}
-    assert list(compute_rates([])) == list(Metric)
+    assert compute_metric_rates([Verdict(correct=True)], [Metric.ACCURACY]) == {Metric.ACCURACY: Rate(1, 1, 0)}
+    assert list(compute_metric_rates([])) == list(Metric)
 
 
 @given(verdicts, st.randoms(use_true_random=False))

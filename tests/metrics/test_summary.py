@@ -3,8 +3,8 @@ import pytest
 from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
-from eclose.metrics.rates import Metric, compute_rates, count_response_composition
-from eclose.metrics.summary import GROUPINGS, summarize_verdicts
+from eclose.metrics.rates import Metric, compute_metric_rates, count_response_composition
+from eclose.metrics.summary import VERDICT_GROUPINGS, summarize_verdicts
 from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import wilson_interval
 
@@ -23,7 +23,7 @@ def test_all_responses_together():
     (summary,) = summarize_verdicts(ROWS)
     verdicts = [row.verdict for row in ROWS]
     assert (summary.group, summary.responses, summary.questions) == ((), 5, 4)
-    assert summary.rates == compute_rates(verdicts)
+    assert summary.rates == compute_metric_rates(verdicts)
     assert summary.composition == count_response_composition(verdicts)
     for metric, estimate in summary.estimates.items():
         assert estimate.value == pytest.approx(summary.rates[metric].value)
@@ -127,4 +127,4 @@ def test_no_rows_no_summaries():
 def test_an_unknown_grouping_is_refused_with_the_known_ones():
     with pytest.raises(SettingError, match="cannot group by 'colour'") as error:
         summarize_verdicts(ROWS, ["benchmark", "colour"])
-    assert all(name in str(error.value) for name in GROUPINGS)
+    assert all(name in str(error.value) for name in VERDICT_GROUPINGS)

@@ -10,8 +10,8 @@ import pytest
 
 from eclose.protocol import construction
 from eclose.protocol.construction import (
-    MATERIAL_TYPES,
-    REPLY_SCHEMAS,
+    ROLE_MATERIAL_TYPES,
+    ROLE_REPLY_SCHEMAS,
     ConstructionRole,
     build_construction_prompt,
     role_guideline_hash,
@@ -51,7 +51,7 @@ ALLOWED = {
 
 
 def shown(role):
-    kind = MATERIAL_TYPES[role]
+    kind = ROLE_MATERIAL_TYPES[role]
     return kind(**{one.name: VALUES[one.name] for one in fields(kind)})
 
 
@@ -63,7 +63,7 @@ def test_a_role_sees_exactly_what_it_is_allowed_to(role):
     assert (question.name, seen) == (role, ALLOWED[role])
     assert "CANARY" not in system["content"]
     assert "data, not instructions" in system["content"]
-    assert parse_material(MATERIAL_TYPES[role], user["content"]) == shown(role)
+    assert parse_material(ROLE_MATERIAL_TYPES[role], user["content"]) == shown(role)
 
 
 @pytest.mark.parametrize("role", ConstructionRole)
@@ -71,7 +71,7 @@ def test_every_part_of_the_material_and_of_the_reply_is_explained(role):
     """A field nobody explains is a field somebody guesses."""
     system = build_construction_prompt(shown(role)).messages[0]["content"]
     ours = {"question", "title", "text", "index", "id"}
-    told = {one.name for one in fields(MATERIAL_TYPES[role])} | set(_names(REPLY_SCHEMAS[role]))
+    told = {one.name for one in fields(ROLE_MATERIAL_TYPES[role])} | set(_names(ROLE_REPLY_SCHEMAS[role]))
     common = {"reason", "plan", "complete", "steps", "variations", "text", "question", "id", "old", "new"}
     missing = {name for name in told - ours - common if f"`{name}`" not in system}
     assert missing == set()
@@ -95,13 +95,13 @@ def test_shapes_are_strict(role):
         if "items" in schema:
             check(schema["items"])
 
-    check(REPLY_SCHEMAS[role])
-    validator = jsonschema_rs.validator_for(dict(REPLY_SCHEMAS[role]))
-    assert validator.is_valid(_example(REPLY_SCHEMAS[role]))
+    check(ROLE_REPLY_SCHEMAS[role])
+    validator = jsonschema_rs.validator_for(dict(ROLE_REPLY_SCHEMAS[role]))
+    assert validator.is_valid(_example(ROLE_REPLY_SCHEMAS[role]))
     assert not validator.is_valid({})
     # A judgement that was left out is no judgement, and one that nobody asked for is none either.
-    for name in REPLY_SCHEMAS[role]["required"]:
-        whole = _example(REPLY_SCHEMAS[role])
+    for name in ROLE_REPLY_SCHEMAS[role]["required"]:
+        whole = _example(ROLE_REPLY_SCHEMAS[role])
         assert not validator.is_valid({key: value for key, value in whole.items() if key != name})
         assert not validator.is_valid({**whole, "extra": True})
 
@@ -118,8 +118,11 @@ def _example(schema):
 
 def test_screens_never_see_a_trace_and_the_verifier_of_a_target_no_reference():
     for role in (ConstructionRole.SCREEN_SEED, ConstructionRole.SCREEN_EVIDENCE, ConstructionRole.SCREEN_QUESTION):
-        assert not {one.name for one in fields(MATERIAL_TYPES[role])} & {"steps", "edited_steps"}
-    assert not {one.name for one in fields(MATERIAL_TYPES[ConstructionRole.VERIFY_TARGET])} & {"reference", "aliases"}
+        assert not {one.name for one in fields(ROLE_MATERIAL_TYPES[role])} & {"steps", "edited_steps"}
+    assert not {one.name for one in fields(ROLE_MATERIAL_TYPES[ConstructionRole.VERIFY_TARGET])} & {
+        "reference",
+        "aliases",
+    }
 
 
 def test_who_writes_and_who_judges_are_told_so():

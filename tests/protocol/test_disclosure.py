@@ -13,8 +13,8 @@ from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.protocol import disclosure
 from eclose.protocol.judging import (
-    JOINT_PARTS,
-    MATERIAL_TYPES,
+    JOINT_JUDGE_QUESTIONS,
+    JUDGE_MATERIAL_TYPES,
     JudgeQuestion,
     build_judge_prompt,
     restrict_joint_material,
@@ -107,10 +107,10 @@ def test_the_guideline_comes_before_the_material_and_never_holds_any():
 
 
 def test_every_question_has_its_shape_and_its_material():
-    assert set(MATERIAL_TYPES) == set(JudgeQuestion) == set(ALLOWED)
+    assert set(JUDGE_MATERIAL_TYPES) == set(JudgeQuestion) == set(ALLOWED)
     for question, (material, _) in ALLOWED.items():
         schema = build_judge_prompt(material).schema
-        kind = MATERIAL_TYPES[question]
+        kind = JUDGE_MATERIAL_TYPES[question]
         assert schema["required"] == list(schema["properties"])
         assert schema["additionalProperties"] is False
         assert fields(kind)
@@ -118,7 +118,7 @@ def test_every_question_has_its_shape_and_its_material():
 
 def test_one_call_for_all_shows_each_part_what_a_call_of_its_own_would():
     everything, _ = ALLOWED[JudgeQuestion.JOINT]
-    for part in JOINT_PARTS:
+    for part in JOINT_JUDGE_QUESTIONS:
         alone, _ = ALLOWED[part]
         assert restrict_joint_material(everything, part) == alone
 

@@ -221,7 +221,7 @@ def test_settings_are_the_loop_fed_with_the_same_draws(seed, design):
 def test_settings_do_not_depend_on_the_block_size(monkeypatch, design):
     table = SettingScores(*marks(0, design.backbones, 3, 10, 2))
     expected = bootstrap_setting_means(table, design, rng=rng(0), resamples=20)
-    monkeypatch.setattr(resampling, "BLOCK", 7)
+    monkeypatch.setattr(resampling, "RESAMPLE_BLOCK", 7)
     again = bootstrap_setting_means(table, design, rng=rng(0), resamples=20)
     np.testing.assert_allclose(again.draws, expected.draws, **CLOSE)
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from eclose.stats.clustered_rates import QuestionHitCounts, clustered_rate
-from eclose.stats.coefficients import MISSING
+from eclose.stats.coefficients import MISSING_CODE
 
-X = MISSING
+X = MISSING_CODE
 
 
 def interval(failures, sizes):

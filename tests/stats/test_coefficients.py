@@ -130,8 +130,10 @@ def test_alpha_is_the_krippendorff_packages(seed, judges):
     ratings = np.where(
         rng.random((40, judges)) < 0.5, truth[:, np.newaxis], rng.integers(categories, size=(40, judges))
     )
-    ratings[rng.random(ratings.shape) < 0.25] = stat.MISSING
-    oracle = krippendorff.alpha(np.where(ratings.T == stat.MISSING, np.nan, ratings.T), level_of_measurement="nominal")
+    ratings[rng.random(ratings.shape) < 0.25] = stat.MISSING_CODE
+    oracle = krippendorff.alpha(
+        np.where(ratings.T == stat.MISSING_CODE, np.nan, ratings.T), level_of_measurement="nominal"
+    )
     alpha = stat.nominal_alpha(stat.coincidence_tables(ratings, categories).sum(axis=0))
     assert alpha == pytest.approx(oracle, abs=1e-9)
 
@@ -218,7 +220,7 @@ def test_a_stack_of_tables_is_each_table_for_itself(tables):
 def test_relabelling_raters_categories_and_cases_leaves_alpha_unchanged(matrix, random):
     alpha = stat.nominal_alpha(stat.coincidence_tables(matrix, 3).sum(axis=0))
     cases, judges = (random.sample(range(size), size) for size in matrix.shape)
-    categories = np.array([*random.sample(range(3), 3), stat.MISSING])
+    categories = np.array([*random.sample(range(3), 3), stat.MISSING_CODE])
     shuffled = categories[matrix[np.ix_(cases, judges)]]
     assert stat.nominal_alpha(stat.coincidence_tables(shuffled, 3).sum(axis=0)) == pytest.approx(alpha, abs=1e-9)
 

@@ -11,11 +11,11 @@ from eclose.stats.ranking import (
     assign_folds,
     auroc,
     cross_fit_thresholds,
-    fit_thresholds,
     recall_at_retention,
     resampled_aurocs,
     resampled_held_out_rates,
     resampled_recalls,
+    resampled_thresholds,
     threshold_at_retention,
 )
 from eclose.stats.resampling import StratifiedDesign
@@ -108,7 +108,7 @@ def test_weights_are_the_expanded_resample(seed):
     weights = loops.drawn(StratifiedDesign.single(30), seed, 25)
     results = (
         resampled_aurocs(weights, scored),
-        fit_thresholds(weights, scored.scores, scored.reliable),
+        resampled_thresholds(weights, scored.scores, scored.reliable),
         resampled_recalls(weights, scored),
     )
     for row, values in zip(weights, zip(*results, strict=True), strict=True):
@@ -190,7 +190,7 @@ def test_no_responses_say_nothing():
 def test_a_resample_without_reliable_responses_has_no_threshold():
     scored = scored_of([(1, FAILED), (2, RELIABLE)])
     weights = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0]])
-    np.testing.assert_array_equal(fit_thresholds(weights, scored.scores, scored.reliable), [np.nan, 2, 2])
+    np.testing.assert_array_equal(resampled_thresholds(weights, scored.scores, scored.reliable), [np.nan, 2, 2])
     np.testing.assert_array_equal(resampled_recalls(weights, scored), [np.nan, 1, np.nan])
     np.testing.assert_array_equal(resampled_aurocs(weights, scored), [np.nan, 1, np.nan])
 

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
-from eclose.stats.coefficients import MISSING
+from eclose.stats.coefficients import MISSING_CODE
 from eclose.stats.intervals import wilson_interval
 from eclose.stats.rate_correction import JudgeErrors, corrected_rate, rate_from_judge_errors, sampling_weights
 
-X = MISSING
+X = MISSING_CODE
 
 
 def rng(seed=0):

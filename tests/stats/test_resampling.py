@@ -26,7 +26,7 @@ def test_draws_do_not_depend_on_the_block_size(monkeypatch, block):
     ]
     expected = loops.drawn(STRATA, 42, 20)
     expected_settings = [loops.drawn_settings(design, 42, 20) for design in hierarchies]
-    monkeypatch.setattr(resampling, "BLOCK", block)
+    monkeypatch.setattr(resampling, "RESAMPLE_BLOCK", block)
     np.testing.assert_array_equal(loops.drawn(STRATA, 42, 20), expected)
     for design, settings in zip(hierarchies, expected_settings, strict=True):
         for part, expected_part in zip(loops.drawn_settings(design, 42, 20), settings, strict=True):

@@ -17,7 +17,7 @@ from eclose.likelihood.render import TokenPathRenderer
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.records.jsonl import write_records
 from eclose.training import admission
-from eclose.training.admission import TOO_LONG, admit_families
+from eclose.training.admission import TOO_LONG_REASON, admit_families
 
 
 def renderer(limit=8_192):
@@ -52,20 +52,20 @@ def test_a_family_is_admitted_when_its_longest_path_fits(one):
 
 def test_one_token_more_is_too_long(one):
     path, longest, _ = one
-    with pytest.raises(UserError, match=f"{TOO_LONG} 1"):
+    with pytest.raises(UserError, match=f"{TOO_LONG_REASON} 1"):
         admit_families(path, renderer(max(longest) - 1))
 
 
 def test_every_edit_must_fit_since_any_may_be_drawn(one):
     path, longest, _ = one
-    with pytest.raises(UserError, match=TOO_LONG):
+    with pytest.raises(UserError, match=TOO_LONG_REASON):
         admit_families(path, renderer(min(longest)))
 
 
 def test_all_objectives_see_the_same_families(one):
     """SFT would read one short response; what is admitted does not depend on that."""
     path, _, own = one
-    with pytest.raises(UserError, match=TOO_LONG):
+    with pytest.raises(UserError, match=TOO_LONG_REASON):
         admit_families(path, renderer(own))
 
 
@@ -78,7 +78,7 @@ def test_counts_add_up_and_progress_is_told(tmp_path):
     index, tally, left_out = admit_families(path, renderer(limit), lambda: ticks.update("t"))
     counts = tally.counts()
     assert counts.conserved
-    assert (counts.received, counts.accepted, counts.rejected) == (5, 2, {TOO_LONG: 2, "duplicate": 1})
+    assert (counts.received, counts.accepted, counts.rejected) == (5, 2, {TOO_LONG_REASON: 2, "duplicate": 1})
     assert len(left_out) == 3
     assert ticks["t"] == 4
     assert {index[place].id for place in range(len(index))} <= {family.id for family in families}

@@ -115,6 +115,15 @@ def test_hinges_may_differ_by_edge():
     }
 
 
+def test_the_order_of_edges_changes_no_hinge():
+    margins = {"S": 0.1, "T": 0.2, "C": 0.3}
+    hinges = [
+        small_config("nowhere", target_margin=value).hinges() for value in (margins, dict(reversed(margins.items())))
+    ]
+    assert hinges[0] == hinges[1]
+    assert hinges[0]["response"].target == 0.1
+
+
 @pytest.mark.parametrize("method", TrainingMethod)
 def test_every_method_can_be_named(method):
     assert small_config("nowhere", method=method.value).method == method

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eclose.core.dependency_edges import COMPARISONS, Direction, Edge, preference_switches
+from eclose.core.dependency_edges import ALL_COMPARISONS, Direction, Edge, preference_switches
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.family import EvidenceEdit, ViewKind
 from eclose.errors import RecordError, UserError
@@ -20,7 +20,7 @@ from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
 from eclose.stats.intervals import wilson_interval
 from eclose.store.records.jsonl import ReadRecord, decode_core_value, encode_json_line
 from eclose.training.switch_test import (
-    TOO_LONG,
+    TOO_LONG_REASON,
     FamilySwitchScores,
     compare_switch_rates,
     margin_name,
@@ -32,9 +32,11 @@ from eclose.world.make.families import make_world_families
 S, T, C = Edge
 O, R = Direction  # noqa: E741 - the paper's letter
 SIDES = [
-    comparison_side_name(c.edge, c.direction, preferred=positions) for c in COMPARISONS for positions in (True, False)
+    comparison_side_name(c.edge, c.direction, preferred=positions)
+    for c in ALL_COMPARISONS
+    for positions in (True, False)
 ]
-NAMES = [margin_name(c.edge, c.direction) for c in COMPARISONS]
+NAMES = [margin_name(c.edge, c.direction) for c in ALL_COMPARISONS]
 
 
 @pytest.fixture(scope="module")
@@ -371,7 +373,7 @@ def test_every_record_comes_out_once_and_in_order(scored, families):
     assert [record.where for record in result] == [getattr(one, "where", None) or one.id for one in given]
     assert (result[2], result[4]) == (broken, refused)
     for record in (result[0], result[1], result[3], result[5]):
-        assert record.rejected == (TOO_LONG if lengths[record.where] == longest else None)
+        assert record.rejected == (TOO_LONG_REASON if lengths[record.where] == longest else None)
         assert (record.value is None) == (lengths[record.where] == longest)
 
 

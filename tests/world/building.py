@@ -14,10 +14,10 @@ from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructSettings
 from eclose.construction.stages import (
+    assemble_family,
     build_evidence_edits,
     build_question_edit,
     build_target_response,
-    pack_family,
     reverify_family,
     screen_source,
 )
@@ -85,7 +85,9 @@ def build(source, model, settings=None):
         for part in (build_target_response, build_evidence_edits, build_question_edit):
             if isinstance(outcome, FamilyDraft):
                 outcome = await part(outcome, team)
-        outcome = pack_family(outcome, team, make_estimating_counter()) if isinstance(outcome, FamilyDraft) else outcome
+        outcome = (
+            assemble_family(outcome, team, make_estimating_counter()) if isinstance(outcome, FamilyDraft) else outcome
+        )
         return (
             await reverify_family(outcome, team) if isinstance(outcome, Family) and team.settings.reverify else outcome
         )

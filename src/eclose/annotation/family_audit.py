@@ -15,7 +15,7 @@ from sqlalchemy import text
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import YES
 from eclose.annotation.read_annotations import read_family_audits
-from eclose.protocol.auditing import MARKS, PARTS, AuditorMaterial, FamilyAuditForm
+from eclose.protocol.auditing import AUDIT_MARKS, AUDIT_PARTS, AuditorMaterial, FamilyAuditForm
 from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def read_audit_forms(connection: Connection) -> dict[int, list[FamilyAuditForm]]
 
 def _form(form_id: str, family: AuditorMaterial, entry: FormEntry) -> FamilyAuditForm:
     marks_by_part: dict[str, Any] = {}
-    for view, (part, marks) in PARTS.items():
-        names = {name: name.removeprefix(f"{part}.") for name in MARKS[view]}
+    for view, (part, marks) in AUDIT_PARTS.items():
+        names = {name: name.removeprefix(f"{part}.") for name in AUDIT_MARKS[view]}
         marks_by_part[part] = marks(**{short: entry[name] == YES for name, short in names.items()})
     return FamilyAuditForm(form_id, family, **marks_by_part)
 

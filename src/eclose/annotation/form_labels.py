@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from eclose.annotation.forms import NO, YES, AnnotationTaskKind, FormEntry
 from eclose.core.judgment import (
-    NO_ANSWER,
-    NO_REFERENCE,
-    NO_TRACE,
-    WHOLE_TRACE,
+    NO_ANSWER_REASON,
+    NO_REFERENCE_REASON,
+    NO_TRACE_REASON,
+    WHOLE_TRACE_REASON,
     Criterion,
     Ineligibility,
     Judgment,
@@ -66,18 +66,18 @@ def _single_step(trace: FormEntry) -> tuple[StepJudgment, ...]:
     """Represent the local soundness of the trace as a single step."""
     # L is 1 where every substantive step is sound, so one substantive step with the label gives the same L.
     sound = _label(trace, "locally_sound")
-    return () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE),)
+    return () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE_REASON),)
 
 
 def _unjudged(steps: Sequence[StepJudgment], trace: FormEntry) -> list[tuple[Criterion, str]]:
     """Return the criteria without a label, each with the reason why its field was not asked."""
-    reasons = [] if steps else [(Criterion.LOCAL_SOUNDNESS, NO_TRACE)]
+    reasons = [] if steps else [(Criterion.LOCAL_SOUNDNESS, NO_TRACE_REASON)]
     if "closed" not in trace:
-        reasons.append((Criterion.CLOSURE, NO_ANSWER))
+        reasons.append((Criterion.CLOSURE, NO_ANSWER_REASON))
     if "complete" not in trace:
-        reasons.append((Criterion.COMPLETENESS, NO_REFERENCE))
+        reasons.append((Criterion.COMPLETENESS, NO_REFERENCE_REASON))
     if "correct" not in trace:
-        reasons.append((Criterion.CORRECTNESS, NO_REFERENCE if "complete" not in trace else NO_ANSWER))
+        reasons.append((Criterion.CORRECTNESS, NO_REFERENCE_REASON if "complete" not in trace else NO_ANSWER_REASON))
     return reasons
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.core.judgment import INELIGIBILITY_PRECEDENCE, LocalFailure
-from eclose.protocol.auditing import GUIDELINE, MARKS
+from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE, AUDIT_MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -82,7 +82,11 @@ PASSES_BY_TASK_KIND: Mapping[AnnotationTaskKind, tuple[AnnotationPass, ...]] = {
         AnnotationPass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
     ),
     AnnotationTaskKind.FAMILY: (
-        AnnotationPass("F", tuple(FormField(name, (YES, NO)) for names in MARKS.values() for name in names), GUIDELINE),
+        AnnotationPass(
+            "F",
+            tuple(FormField(name, (YES, NO)) for names in AUDIT_MARKS.values() for name in names),
+            AUDIT_GUIDELINE_FILE,
+        ),
     ),
 }
 """Passes in their order. A pass opens when the one before it is submitted."""

@@ -121,7 +121,7 @@ def convert_tool_record(record: JsonObject, layout: RecordLayout) -> ConvertedRe
         with_observations = parse_trace.add_observation_passages(instance, parsed.observations)
         if with_observations is not instance:
             instance = with_observations
-            repairs.append(parse_trace.OBSERVATIONS_ADDED)
+            repairs.append(parse_trace.OBSERVATIONS_ADDED_NOTE)
     converted = conversion.finish_record_conversion(instance, repairs, layout)
     if parsed is None or not (parsed.trace.steps or parsed.answer_lines or parsed.answer):
         return converted

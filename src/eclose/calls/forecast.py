@@ -91,7 +91,7 @@ class UsageForecast:
     most_cost: int | None
 
 
-def estimate_usage(request: Request, habits: ModelWritingHabits) -> TokenUsage:
+def estimate_request_usage(request: Request, habits: ModelWritingHabits) -> TokenUsage:
     """Return the tokens of a request and of its expected reply."""
     # Chat formats wrap every message into a role and separators, which providers bill as tokens.
     prompt = sum(habits.count(message["content"]) + habits.a_message for message in request.messages)
@@ -110,7 +110,7 @@ def forecast_usage(requests: Iterable[Request], price: ModelPrice | None, habits
     expected, most = TokenUsage(0, 0), TokenUsage(0, 0)
     for request in requests:
         calls += 1
-        expected = _add(expected, estimate_usage(request, habits))
+        expected = _add(expected, estimate_request_usage(request, habits))
         most = _add(most, bound_request_usage(request, bound_token_count))
     costs = (None, None) if price is None else (price.cost(expected), price.cost(most))
     return UsageForecast(

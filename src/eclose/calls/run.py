@@ -145,7 +145,7 @@ class RunResult:
     """Whether the run was finished before, so that nothing was sent."""
 
 
-async def run_models(
+async def run_models_on_records(
     run: ModelRun[Any], calls: CallSettings | None = None, options: RunOptions | None = None
 ) -> RunResult:
     """Process every record of a run, and write the result, its manifest and the records that were set aside."""

@@ -188,10 +188,10 @@ def _print_forecast(plan: ConstructionRun, options: ModelOptions, pilot: Path | 
 
 def _print_funnel(result: RunResult) -> None:
     """Print the paper's table of construction: sources that passed each part, by dataset."""
-    from eclose.construction.funnel import sum_over_datasets
+    from eclose.construction.funnel import sum_funnel_over_datasets
 
     funnel: Mapping[str, Mapping[str, int]] = result.manifest.calls["funnel"]
-    totals = sum_over_datasets(funnel)
+    totals = sum_funnel_over_datasets(funnel)
     # With a single dataset, the row of totals would repeat it.
     datasets = [*funnel.items(), *([("all", totals)] if len(funnel) > 1 else [])]
     rows = [(name, *(f"{count:,}" for count in counts.values())) for name, counts in datasets]

@@ -255,7 +255,7 @@ def validate(
 
 def print_validation(validation: ValidationRecord) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
-    from eclose.judging.correct_run_rates import MIN_LABELS, explain_unusable_rate
+    from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS, explain_unusable_rate
 
     print_line(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
@@ -290,9 +290,10 @@ def print_validation(validation: ValidationRecord) -> None:
             for row in rows
         ],
     )
-    if validation.labelled < MIN_LABELS:
+    if validation.labelled < MIN_PEOPLE_LABELS:
         print_line(
-            f"Fewer than {MIN_LABELS} labels: the judge does not count as validated; reports do not correct its rates."
+            f"Fewer than {MIN_PEOPLE_LABELS} labels: the judge does not count as validated; "
+            "reports do not correct its rates."
         )
     groups = {validation.judge: validation.overall, **validation.others}
     # With --against, the other judges are rows of the same table.

@@ -21,7 +21,7 @@ from eclose.errors import SettingError
 from eclose.models.interface import TokenUsage
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
 from eclose.protocol.construction import (
-    REPLY_SCHEMAS,
+    ROLE_REPLY_SCHEMAS,
     ConstructionRole,
     SourceScreenMaterial,
     build_construction_prompt,
@@ -205,7 +205,7 @@ def _calls(settings: ConstructSettings) -> Iterator[_Call]:
 def _usage(call: _Call, count: int, material: int) -> TokenUsage:
     without_trace = call.role in (ConstructionRole.SCREEN_SEED, ConstructionRole.CONSTRUCT_TARGET)
     instructions = estimate_expected_tokens(render_role_instructions(call.role))
-    schema = estimate_expected_tokens(json.dumps(REPLY_SCHEMAS[call.role]))
+    schema = estimate_expected_tokens(json.dumps(ROLE_REPLY_SCHEMAS[call.role]))
     fixed = instructions + schema + (0 if without_trace else _TRACE_TOKENS)
     # Instructions and schema are sent with every call; ``material`` is the sum over all sources, each sent once per
     # call.

@@ -83,7 +83,7 @@ def count_processed_sources(counts: Mapping[str, int]) -> int:
     return counts.get(PROCESSED, counts.get(_FORMERLY_PROCESSED, 0))
 
 
-def sum_over_datasets(funnel: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def sum_funnel_over_datasets(funnel: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Return the counts of a funnel over all datasets."""
     columns = next(iter(funnel.values()), {})
     return {column: sum(counts[column] for counts in funnel.values()) for column in columns}

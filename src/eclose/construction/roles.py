@@ -16,9 +16,9 @@ from eclose.calls.structured import ask_structured
 from eclose.construction.family_draft import CandidateRejection
 from eclose.construction.settings import ConstructSettings
 from eclose.core.family import FamilyFinding
-from eclose.core.family_gates import MINIMUM_SUPPORT
+from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES
 from eclose.models.interface import ChatModel
-from eclose.protocol.acceptance import SOUNDNESS, find_objections
+from eclose.protocol.acceptance import SOUNDNESS_JUDGEMENT, find_objections
 from eclose.protocol.construction import ConstructionRole, TargetCheckMaterial, build_construction_prompt
 from eclose.protocol.structured import InconsistentReplyError
 
@@ -82,7 +82,7 @@ def _named_passages(reply: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _steps(reply: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    entries: Sequence[Mapping[str, Any]] = reply.get(SOUNDNESS, {}).get("steps", ())
+    entries: Sequence[Mapping[str, Any]] = reply.get(SOUNDNESS_JUDGEMENT, {}).get("steps", ())
     return entries
 
 
@@ -91,7 +91,7 @@ def _unfit(role: ConstructionRole, reply: Mapping[str, Any]) -> Iterator[str]:
     if role is ConstructionRole.SCREEN_SEED:
         if reply["defect"] is not None:
             yield str(reply["defect"])
-        if len(set(reply["support"])) < MINIMUM_SUPPORT:
+        if len(set(reply["support"])) < MIN_SUPPORTING_PASSAGES:
             yield "support"
 
 
@@ -102,7 +102,7 @@ def _unsound(reply: Mapping[str, Any], steps: int | None) -> Iterator[str]:
     if ids != list(range(1, steps + 1)):
         raise InconsistentReplyError("wrong step ids", f"asked about {steps} steps, told about {ids}.")
     if any(not entry["sound"] for entry in _steps(reply)):
-        yield SOUNDNESS
+        yield SOUNDNESS_JUDGEMENT
 
 
 # The map of a target's steps to passages and earlier steps (R_E, appendix B.3).
@@ -140,7 +140,7 @@ def _outside_support(reply: Mapping[str, Any], support: Sequence[int]) -> list[i
 
 def _reason(reply: Mapping[str, Any], name: str, support: Sequence[int]) -> str:
     """Return the reason given for a judgement: that of its section of the reply, or that of the reply."""
-    if name == SOUNDNESS:
+    if name == SOUNDNESS_JUDGEMENT:
         broken = (entry for entry in _steps(reply) if not entry["sound"])
         return ", ".join(f"step {entry['id']}: {entry['reason']}" for entry in broken)
     if name == SUPPORT_MAP:

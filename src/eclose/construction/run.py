@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.benchmarks.sampling import DEFAULT_SEED, rank_in_seeded_order
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
 from eclose.construction.family_draft import FamilyDraft
 from eclose.construction.funnel import count_funnel_by_dataset
 from eclose.construction.publishing.dataset_card import DatasetCardState, find_dataset_card_state, write_dataset_card
@@ -24,10 +24,10 @@ from eclose.construction.roles import ConstructionTeam
 from eclose.construction.settings import ConstructionStage, ConstructSettings
 from eclose.construction.split import is_split_file, split_families
 from eclose.construction.stages import (
+    assemble_family,
     build_evidence_edits,
     build_question_edit,
     build_target_response,
-    pack_family,
     reverify_family,
     screen_source,
 )
@@ -143,7 +143,7 @@ async def construct_families(
         limit: Number of sources to use, in seeded order; all by default.
     """
     run = ConstructionRun.of(Path(instances), models, Path(out), settings or ConstructSettings(), layout, limit)
-    return await run_models(run, calls, options)
+    return await run_models_on_records(run, calls, options)
 
 
 async def build_construction_run(
@@ -242,7 +242,7 @@ class ConstructionRun(ModelRun[Instance]):
         length = make_path_counter(self.settings.tokenizer)  # loaded once for all sources
 
         async def pack_draft(draft: FamilyDraft, team: ConstructionTeam) -> Family | RecordRejection:
-            return pack_family(draft, team, length)
+            return assemble_family(draft, team, length)
 
         stages: dict[ConstructionStage, tuple[Callable[..., Awaitable[Any]], type]] = {
             ConstructionStage.SCREEN: (partial(screen_source, length=length), FamilyDraft),

@@ -11,7 +11,7 @@ from eclose.core.identity import content_hash
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, role_guideline_hash
+from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole, role_guideline_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,6 +88,6 @@ def hash_role_guidelines() -> Mapping[str, str]:
     """Return for every role a hash of its guideline, reply schema and acceptance conditions."""
     # All three decide what a model is asked or what is accepted, so a change of any is another run.
     return {
-        str(role): content_hash([role_guideline_hash(role), REPLY_SCHEMAS[role], ACCEPTANCE_CONDITIONS.get(role)])
+        str(role): content_hash([role_guideline_hash(role), ROLE_REPLY_SCHEMAS[role], ACCEPTANCE_CONDITIONS.get(role)])
         for role in ConstructionRole
     }

@@ -29,7 +29,7 @@ from eclose.core.answers import normalize_answer
 from eclose.core.family import FamilyProvenance
 from eclose.core.family_gates import check_evidence_edit, check_family, check_original_response, check_question_edit
 from eclose.core.identity import content_hash
-from eclose.core.judgment import NO_REFERENCE
+from eclose.core.judgment import NO_REFERENCE_REASON
 from eclose.protocol import construction as material
 from eclose.protocol.material_json import disclose_passages, disclose_steps
 from eclose.protocol.structured import InconsistentReplyError
@@ -61,7 +61,7 @@ async def screen_source(
 ) -> FamilyDraft | RecordRejection:
     """Screen a source, and return a draft with its supporting passages."""
     if source.reference_answer is None:
-        return RecordRejection(NO_REFERENCE)
+        return RecordRejection(NO_REFERENCE_REASON)
     if not normalize_answer(source.reference_answer):
         return RecordRejection(INCOMPARABLE)
     if setback := _too_long(length.count_prompt(source.question, source.evidence), team):
@@ -173,7 +173,7 @@ async def build_question_edit(draft: FamilyDraft, team: ConstructionTeam) -> Fam
     return await _repeat(draft, team, ConstructionStage.QUESTION, attempt)
 
 
-def pack_family(draft: FamilyDraft, team: ConstructionTeam, length: PathTokenCounter) -> Family | RecordRejection:
+def assemble_family(draft: FamilyDraft, team: ConstructionTeam, length: PathTokenCounter) -> Family | RecordRejection:
     """Assemble the family, and check all gates again on the complete family."""
     guideline = content_hash(dict(hash_role_guidelines()))
     setbacks = tuple(setback.text for setback in draft.setbacks)

@@ -50,8 +50,8 @@ class Comparison:
     The input is described by the views that its parts come from. The compared output follows from the edge: a step for
     S, a trace for T, an answer for C.
 
-    >>> from eclose.core.dependency_edges import COMPARISONS
-    >>> first = COMPARISONS[0]
+    >>> from eclose.core.dependency_edges import ALL_COMPARISONS
+    >>> first = ALL_COMPARISONS[0]
     >>> first.edge.name, first.preferred.value, first.dispreferred.value
     ('SUPPORT', 'Gold', 'Evidence-CF')
     """
@@ -85,7 +85,7 @@ def _build_comparison(edge: Edge, direction: Direction) -> Comparison:
     )
 
 
-COMPARISONS: tuple[Comparison, ...] = tuple(_build_comparison(*pair) for pair in product(Edge, Direction))
+ALL_COMPARISONS: tuple[Comparison, ...] = tuple(_build_comparison(*pair) for pair in product(Edge, Direction))
 """The six comparisons of E-Closure (appendix D.3): S.o, S.c, T.o, T.c, C.o, C.c."""
 
 

@@ -70,7 +70,7 @@ class TextReplacement:
 
 
 @dataclass(frozen=True, slots=True)
-class TextChange:
+class ChangedTextSpan:
     """A replaced span: its position in the old text, and the position of the new words in the new text."""
 
     before: TextSpan
@@ -82,7 +82,7 @@ class EditedText:
     """The new text with its changes from left to right."""
 
     text: str
-    changes: tuple[TextChange, ...]
+    changes: tuple[ChangedTextSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class EditedPassage:
     """The new passage, with id and title of the old one, and the changes of its text."""
 
     passage: Passage
-    changes: tuple[TextChange, ...]
+    changes: tuple[ChangedTextSpan, ...]
 
 
 def edit_text(text: str, replacements: Sequence[TextReplacement], keep: Sequence[str] = ()) -> EditedText | RefusedEdit:
@@ -248,13 +248,13 @@ def _apply(text: str, chosen: list[tuple[TextSpan, str]]) -> EditedText:
     pieces, changes, copied, size = [], [], 0, 0
     for span, new in chosen:
         size += span.start - copied
-        changes.append(TextChange(span, TextSpan(size, size + len(new))))
+        changes.append(ChangedTextSpan(span, TextSpan(size, size + len(new))))
         pieces += [text[copied : span.start], new]
         size, copied = size + len(new), span.end
     return EditedText("".join([*pieces, text[copied:]]), tuple(changes))
 
 
-def _shift(span: TextSpan, changes: tuple[TextChange, ...]) -> TextSpan:
+def _shift(span: TextSpan, changes: tuple[ChangedTextSpan, ...]) -> TextSpan:
     """Return the position in the new text of a span that no change touches."""
     preceding = [change for change in changes if change.before.end <= span.start]
     shift = preceding[-1].after.end - preceding[-1].before.end if preceding else 0

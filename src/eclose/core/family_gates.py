@@ -72,7 +72,7 @@ def check_family(family: Family) -> tuple[FamilyGateFailure, ...]:
     return tuple(_find_failures(family))
 
 
-MINIMUM_SUPPORT = 2
+MIN_SUPPORTING_PASSAGES = 2
 """Smallest number of supporting passages of a source and its gold view (appendix B.2); edited views need one."""
 
 
@@ -89,7 +89,7 @@ def _find_failures(family: Family) -> Iterator[FamilyGateFailure]:
 def check_original_response(source: Instance, gold: View, where: str = "gold") -> Iterator[FamilyGateFailure]:
     """Yield the gates that the original response fails."""
     yield from _check_view(gold, ViewKind.GOLD, where)
-    if len(set(gold.support_ids)) < MINIMUM_SUPPORT:
+    if len(set(gold.support_ids)) < MIN_SUPPORTING_PASSAGES:
         yield FamilyGateFailure(FamilyGate.WELL_FORMED, where, "fewer than two supporting passages")
     for number, node in enumerate(gold.proof, start=1):
         if not node.passage_ids and not node.premises:

@@ -102,14 +102,14 @@ class StepJudgment:
     """Reason in the judge's words."""
 
 
-WHOLE_TRACE = "one decision for the whole trace"
+WHOLE_TRACE_REASON = "one decision for the whole trace"
 """Reason of every step where one label was given for all steps together."""
-NO_TRACE = "there is no trace"
-NO_ANSWER = "no answer was submitted"
-NO_REFERENCE = "there is no reference answer"
-REFERENCE_FREE = "judged without the reference"
-REPETITIONS_DISAGREE = "the repetitions disagree"
-NEVER_ASKED = frozenset({NO_REFERENCE, REFERENCE_FREE})
+NO_TRACE_REASON = "there is no trace"
+NO_ANSWER_REASON = "no answer was submitted"
+NO_REFERENCE_REASON = "there is no reference answer"
+REFERENCE_FREE_REASON = "judged without the reference"
+REPETITIONS_DISAGREE_REASON = "the repetitions disagree"
+NEVER_ASKED_REASONS = frozenset({NO_REFERENCE_REASON, REFERENCE_FREE_REASON})
 """Reasons for a missing label that are no failure of the judge: the label was not requested."""
 
 
@@ -176,7 +176,7 @@ class Judgment:
     @property
     def stepwise(self) -> bool:
         """Whether each step has a label of its own."""
-        return all(step.reason != WHOLE_TRACE for step in self.steps)
+        return all(step.reason != WHOLE_TRACE_REASON for step in self.steps)
 
     @property
     def locally_sound(self) -> Label:

@@ -20,13 +20,13 @@ from eclose.errors import RecordError
 TraceInput: TypeAlias = str | Sequence[str | Mapping[str, object]]
 """A trace as a text, or as a list of texts or of objects with a text."""
 
-OBSERVATIONS_ADDED = "observations of an agent taken as evidence"
-ALL_ANSWER = "several sentences without an answer line taken as answer alone"
-ANSWER_SENTENCE = "answer taken from a last sentence that names it"
-ANSWER_BELOW = "answer taken from below its line"
-TEXT_BEHIND = "text behind the answer line left out"
-THINKING_LEFT_OUT = "thinking left out where the response has a trace of its own"
-ANSWER_IN_TRACE = "answer line within the trace left out"
+OBSERVATIONS_ADDED_NOTE = "observations of an agent taken as evidence"
+ALL_ANSWER_NOTE = "several sentences without an answer line taken as answer alone"
+ANSWER_SENTENCE_NOTE = "answer taken from a last sentence that names it"
+ANSWER_BELOW_NOTE = "answer taken from below its line"
+TEXT_BEHIND_NOTE = "text behind the answer line left out"
+THINKING_LEFT_OUT_NOTE = "thinking left out where the response has a trace of its own"
+ANSWER_IN_TRACE_NOTE = "answer line within the trace left out"
 
 _PLAIN_ANSWER = re.compile(r"^([\s>#]*(?:\(?\d{1,3}[.):]\s+)?[*_]{0,3})(answer\s*[*_]{0,3}\s*:)", re.IGNORECASE)
 _NAMED_ANSWER = re.compile(
@@ -222,7 +222,7 @@ def parse_response_text(text: str) -> ParsedResponse:
         notes = split.notes
         # Where the reply holds a trace, that trace is submitted and the thinking is not.
         if thinking and segmented.trace.steps:
-            notes = (*notes, THINKING_LEFT_OUT)
+            notes = (*notes, THINKING_LEFT_OUT_NOTE)
         elif thinking:
             segmented = segment_trace(thinking)
         return ParsedResponse(segmented.trace, split.answer, split.lines, segmented.observations, notes)
@@ -240,8 +240,8 @@ def _parse_unmarked(text: str) -> ParsedResponse:
     *before, last = segmented.trace.texts or ("",)
     if before and (match := _NAMED_ANSWER.match(last)):
         answer = match["answer"].strip().removesuffix(".").strip("*_ ") or None
-        return ParsedResponse(Trace.of(*before), answer, 1, notes=(ANSWER_SENTENCE,))
-    return ParsedResponse(Trace(()), text.strip() or None, 0, notes=(ALL_ANSWER,) if before else ())
+        return ParsedResponse(Trace.of(*before), answer, 1, notes=(ANSWER_SENTENCE_NOTE,))
+    return ParsedResponse(Trace(()), text.strip() or None, 0, notes=(ALL_ANSWER_NOTE,) if before else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ def _split(text: str) -> _Split:
     index = marked[-1] if segment_trace(text).shape is TraceLayout.AGENT else marked[0]
     line = _PLAIN_ANSWER.sub(r"\1final \2", lines[index])
     answer, below = parse_completion(line).answer, "\n".join(lines[index + 1 :]).strip()
-    notes = (TEXT_BEHIND if answer else ANSWER_BELOW,) if below else ()
+    notes = (TEXT_BEHIND_NOTE if answer else ANSWER_BELOW_NOTE,) if below else ()
     return _Split("\n".join(lines[:index]), answer or below or None, len(marked), notes)
 
 
@@ -281,7 +281,7 @@ def _segment_trace(trace: TraceInput) -> tuple[SegmentedTrace, str | None]:
     if isinstance(trace, str):
         text = _drop_thinking_tags(trace)
         split = _split(text)
-        return (segment_trace(split.before), ANSWER_IN_TRACE) if split.lines else (segment_trace(text), None)
+        return (segment_trace(split.before), ANSWER_IN_TRACE_NOTE) if split.lines else (segment_trace(text), None)
     if all(isinstance(item, str) for item in trace):
         return segment_trace_parts([str(item) for item in trace]), None
     parts = [_segment_item(item, number) for number, item in enumerate(trace)]

@@ -16,12 +16,12 @@ import numpy as np
 
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
-from eclose.metrics.rates import Metric, compute_rates, make_metric_indicators
-from eclose.metrics.summary import UNKNOWN
+from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
+from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.stats.arrays import Floats, encode_labels, float_or_none, sum_by_group
 from eclose.stats.bootstrap import bootstrap_rates
 from eclose.stats.intervals import Estimate, Interval, percentile_interval, widen_confidence_level
-from eclose.stats.rate_correction import IMAGINARY
+from eclose.stats.rate_correction import PRIOR_CASES
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import StratifiedDesign
 
@@ -140,7 +140,7 @@ def compare_runs_by_question(
         raise UserError("the two runs share no question, so there is nothing to compare. Check the two run folders.")
     datasets: dict[str, list[QuestionKey]] = defaultdict(list)
     for question in shared:
-        datasets[question[0] or UNKNOWN].append(question)
+        datasets[question[0] or UNKNOWN_GROUP].append(question)
     # A single dataset would repeat the group of all questions.
     groups = {(): shared} | ({(name,): datasets[name] for name in sorted(datasets)} if len(datasets) > 1 else {})
     pairs = tuple(pair for question in shared for pair in _paired(base_rows[question], run_rows[question]))
@@ -200,8 +200,8 @@ def _compare_group(
     # Per column, the number of questions with a response in the denominator.
     usable = (sum_by_group(cluster, counted, len(questions)) > 0).sum(axis=0)
     # One weight of the imaginary question per resample, shared by all metrics.
-    imaginary = rng.standard_gamma(IMAGINARY, resamples)
-    run_rates, base_rates = compute_rates(run), compute_rates(base)
+    imaginary = rng.standard_gamma(PRIOR_CASES, resamples)
+    run_rates, base_rates = compute_metric_rates(run), compute_metric_rates(base)
     differences = {}
     for index, metric in enumerate(Metric):
         # Columns of the run come first, then those of the base run.

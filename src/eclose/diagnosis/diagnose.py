@@ -18,7 +18,7 @@ from eclose.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclose.errors import UserError
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase
 from eclose.metrics.repeat_consistency import LabelFlipCounts, count_label_flips
-from eclose.metrics.summary import GROUPINGS, GroupRates, summarize_verdicts
+from eclose.metrics.summary import VERDICT_GROUPINGS, GroupRates, summarize_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -156,7 +156,7 @@ def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[Gro
         if len(parts) == 1:
             summary = parts[0]
         else:
-            members = [row for row in rows if GROUPINGS[name](row) == value]
+            members = [row for row in rows if VERDICT_GROUPINGS[name](row) == value]
             (summary,) = summarize_verdicts(members)
         summaries.append(replace(summary, group=(value,)))
     return tuple(summaries)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from eclose.core.judgment import NEVER_ASKED, Criterion
+from eclose.core.judgment import NEVER_ASKED_REASONS, Criterion
 from eclose.diagnosis.report.number_format import (
     format_count,
     format_percent,
@@ -392,9 +392,10 @@ def _unjudged(
         message = f"without any judgment {most}: {share}, such as {example}."
         yield GateLimitCheck(GateOutcome.FAILED, message, sampled=False)
         return
-    # Labels that no judge was asked for (NEVER_ASKED) are not missing.
+    # Labels that no judge was asked for (NEVER_ASKED_REASONS) are not missing.
     missing_labels = {
-        criterion: missing_responses + sum(count for reason, count in reasons.items() if reason not in NEVER_ASKED)
+        criterion: missing_responses
+        + sum(count for reason, count in reasons.items() if reason not in NEVER_ASKED_REASONS)
         for criterion, reasons in ((criterion, unjudged.get(criterion, {})) for criterion in Criterion)
     }
     for criterion, missing in missing_labels.items():

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from eclose.core.judgment import Judgment
     from eclose.core.response import Response
 
-MIN_LABELS = 30
+MIN_PEOPLE_LABELS = 30
 """Fewest responses with a label of both people and judge that give a corrected rate or count as a validation."""
 
 NO_VALIDATION = "the judge was not validated against people"
-NO_LABEL = "people's labels correct the rate of a label, not this rate"
-UNINFORMATIVE = "the labelled responses do not tell the judge's labels apart"
+NO_LABEL_REASON = "people's labels correct the rate of a label, not this rate"
+UNINFORMATIVE_LABELS_REASON = "the labelled responses do not tell the judge's labels apart"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class RateCorrection:
     """The corrected rates of judged runs; every metric is either in ``rates`` or in ``reasons``."""
 
     rates: Mapping[Metric, CorrectedRate] = field(default_factory=dict)
-    """Corrected rates with a value; each rests on ``labelled`` labels, at least ``MIN_LABELS``."""
+    """Corrected rates with a value; each rests on ``labelled`` labels, at least ``MIN_PEOPLE_LABELS``."""
     reasons: Mapping[Metric, str] = field(default_factory=dict)
     """Reason for each metric without a corrected rate."""
     validation: ValidationRecord | None = None
@@ -55,8 +55,8 @@ class RateCorrection:
 
     @property
     def enough(self) -> bool:
-        """Whether the judge counts as validated: people labelled at least ``MIN_LABELS`` of its responses."""
-        return self.validation is not None and self.validation.labelled >= MIN_LABELS
+        """Whether the judge counts as validated: people labelled at least ``MIN_PEOPLE_LABELS`` of its responses."""
+        return self.validation is not None and self.validation.labelled >= MIN_PEOPLE_LABELS
 
 
 def correct_run_rates(
@@ -107,7 +107,7 @@ def correct_run_rates(
 def explain_unusable_rate(rate: CorrectedRate | None) -> str | None:
     """Return why a corrected rate cannot be used; None where it can."""
     if rate is None:
-        return NO_LABEL
-    if rate.labelled < MIN_LABELS:
-        return f"{rate.labelled:,} of at least {MIN_LABELS} labels"
-    return UNINFORMATIVE if rate.value is None else None
+        return NO_LABEL_REASON
+    if rate.labelled < MIN_PEOPLE_LABELS:
+        return f"{rate.labelled:,} of at least {MIN_PEOPLE_LABELS} labels"
+    return UNINFORMATIVE_LABELS_REASON if rate.value is None else None

@@ -15,11 +15,11 @@ from eclose.calls.structured import StructuredAnswer, ask_structured, build_stru
 from eclose.core.instance import Instance
 from eclose.core.judgment import (
     EVIDENCE,
-    NO_ANSWER,
-    NO_REFERENCE,
-    NO_TRACE,
-    REFERENCE_FREE,
-    REPETITIONS_DISAGREE,
+    NO_ANSWER_REASON,
+    NO_REFERENCE_REASON,
+    NO_TRACE_REASON,
+    REFERENCE_FREE_REASON,
+    REPETITIONS_DISAGREE_REASON,
     Criterion,
     Judgment,
 )
@@ -28,7 +28,7 @@ from eclose.judging.settings import JudgeSettings
 from eclose.protocol import disclosure
 from eclose.protocol.judging import (
     CRITERION_QUESTIONS,
-    JOINT_PARTS,
+    JOINT_JUDGE_QUESTIONS,
     JudgeQuestion,
     build_judge_prompt,
     parse_step_judgments,
@@ -92,7 +92,7 @@ def _label(judgment: Judgment | None, name: str) -> Label:
 def _explain_missing(judgments: Sequence[Judgment], criterion: Criterion) -> str:
     """Return the reason of the judge where no repetition gave a label, else that the repetitions disagree."""
     reasons = [judgment.unjudged[criterion] for judgment in judgments if criterion in judgment.unjudged]
-    return reasons[0] if len(reasons) == len(judgments) else REPETITIONS_DISAGREE
+    return reasons[0] if len(reasons) == len(judgments) else REPETITIONS_DISAGREE_REASON
 
 
 async def judge_response(
@@ -141,7 +141,7 @@ class _Subject:
     def questions(self) -> list[JudgeQuestion]:
         """Questions that can be asked about this response."""
         excluded = {CRITERION_QUESTIONS[criterion] for criterion in self.unasked}
-        return [question for question in JOINT_PARTS if question not in excluded]
+        return [question for question in JOINT_JUDGE_QUESTIONS if question not in excluded]
 
     @property
     def unasked(self) -> dict[Criterion, str]:
@@ -152,14 +152,14 @@ class _Subject:
     def _explain_unasked(self, criterion: Criterion) -> str | None:
         # Correctness compares answers alone, so it is judged without a trace as well.
         if criterion is not Criterion.CORRECTNESS and not self.response.trace.steps:
-            return NO_TRACE
+            return NO_TRACE_REASON
         if criterion in (Criterion.CLOSURE, Criterion.CORRECTNESS) and self.response.answer is None:
-            return NO_ANSWER
+            return NO_ANSWER_REASON
         if criterion in (Criterion.COMPLETENESS, Criterion.CORRECTNESS):
             if self.settings.reference_free:
-                return REFERENCE_FREE
+                return REFERENCE_FREE_REASON
             if self.instance.reference_answer is None:
-                return NO_REFERENCE
+                return NO_REFERENCE_REASON
         return None
 
     def disclose(self, question: JudgeQuestion) -> disclosure.JudgeMaterial:

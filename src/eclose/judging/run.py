@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from eclose.calls.cache import compute_call_key
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, find_writing_habits, forecast_usage
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.model_family import same_model_family
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from eclose.models.interface import ChatModel, Request
 
-JOB = "judge"
+JUDGE_JOB = "judge"
 QUESTION_MISSING = "no such question"
 
 
@@ -103,7 +103,7 @@ async def judge_responses(
     identity = {**judge.identity, **settings.identity}
     # The result depends on both files, so a change of either makes the judgments stale.
     stage = PipelineStep("judge", identity, (inputs.instances, inputs.responses), Path(out) / JUDGMENTS)
-    return await run_models(JudgeRun(stage, inputs, judge, settings), calls, options)
+    return await run_models_on_records(JudgeRun(stage, inputs, judge, settings), calls, options)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class JudgeRun(ModelRun[JudgeTask]):
     @property
     def jobs(self) -> list[ModelJob]:
         """One job: all questions about a response."""
-        return [ModelJob(JOB, self._judge, Judgment)]
+        return [ModelJob(JUDGE_JOB, self._judge, Judgment)]
 
     async def _judge(self, task: JudgeTask, judge: ChatModel) -> Judgment:
         return await judge_response(task.instance, task.response, judge, self.settings)

@@ -9,10 +9,10 @@ from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, find_writing_habits, forecast_usage
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models
+from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
 from eclose.calls.structured import ask_structured, build_structured_request
 from eclose.core.instance import Instance
-from eclose.core.judgment import NO_REFERENCE, Ineligibility, QuestionScreening
+from eclose.core.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import ModelRef, resolve_model_ref
 from eclose.protocol.disclosure import disclose_for_eligibility
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from eclose.models.interface import ChatModel, Request
 
-JOB = "screen"
+SCREENING_JOB = "screen"
 
 
 async def screen_question(
@@ -39,7 +39,7 @@ async def screen_question(
     # Question, evidence and reference only, as for the human screeners (appendix A.3.1).
     material = disclose_for_eligibility(instance)
     if material is None:
-        return RecordRejection(NO_REFERENCE)
+        return RecordRejection(NO_REFERENCE_REASON)
     settings = settings or JudgeSettings()
     decoding, attempts = settings.decoding, settings.attempts
     answer = await ask_structured(
@@ -80,7 +80,7 @@ async def screen_questions(
     # All that decides the replies: a run with other values is other work and needs another folder.
     identity = {**judge.identity, **decoding, "format": layout.value, "guideline": guideline}
     stage = PipelineStep("screen", identity, (instances,), out / SCREENING)
-    return await run_models(ScreeningRun(stage, judge, settings), calls, options)
+    return await run_models_on_records(ScreeningRun(stage, judge, settings), calls, options)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ScreeningRun(ModelRun[Instance]):
     @property
     def jobs(self) -> list[ModelJob]:
         """One job: the question about eligibility."""
-        return [ModelJob(JOB, self._screen, QuestionScreening)]
+        return [ModelJob(SCREENING_JOB, self._screen, QuestionScreening)]
 
     async def _screen(self, instance: Instance, judge: ChatModel) -> QuestionScreening | RecordRejection:
         return await screen_question(instance, judge, self.settings)

@@ -7,7 +7,7 @@ from typing import Any
 
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding
-from eclose.protocol.judging import JOINT_PARTS, JudgeQuestion, judge_guideline_hash
+from eclose.protocol.judging import JOINT_JUDGE_QUESTIONS, JudgeQuestion, judge_guideline_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class JudgeSettings:
     def identity(self) -> dict[str, Any]:
         """The settings and the hashes of all guidelines, for the manifest of a run."""
         # The joint guideline adds to the others and does not replace them: its prompt contains their texts.
-        questions = (*JOINT_PARTS, *([JudgeQuestion.JOINT] if self.joint else []))
+        questions = (*JOINT_JUDGE_QUESTIONS, *([JudgeQuestion.JOINT] if self.joint else []))
         return asdict(self) | {"guidelines": {str(question): judge_guideline_hash(question) for question in questions}}
 
     @property

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import EVIDENCE, NEVER_ASKED, Criterion, Judgment, missing_reason_kind
+from eclose.core.judgment import EVIDENCE, NEVER_ASKED_REASONS, Criterion, Judgment, missing_reason_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-NO_LABEL = "no usable reply"
+NO_USABLE_REPLY = "no usable reply"
 """Reason for a missing label on the evidence; judgments record none for it."""
 
 
@@ -30,7 +30,7 @@ class MissingLabelCount:
     @property
     def asked(self) -> bool:
         """Whether a label was requested; a question without a reference does not count against the judge."""
-        return self.kind not in NEVER_ASKED
+        return self.kind not in NEVER_ASKED_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def count_unjudged_labels(judgments: Iterable[Judgment]) -> UnjudgedLabels:
         responses += 1
         reasons.update((str(criterion), reason) for criterion, reason in judgment.unjudged.items())
         if judgment.evidence_sufficient is None:
-            reasons[EVIDENCE, NO_LABEL] += 1
+            reasons[EVIDENCE, NO_USABLE_REPLY] += 1
     return UnjudgedLabels(responses, tuple(_build_rows(reasons)))
 
 

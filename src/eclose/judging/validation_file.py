@@ -29,7 +29,7 @@ from eclose.metrics.judge_against_people import (
     validate_judge,
 )
 from eclose.metrics.judges_compared import JudgeComparison, TwoJudgesCase, compare_judges
-from eclose.metrics.summary import UNKNOWN
+from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.protocol.judging import CRITERION_QUESTIONS, JudgeQuestion
 from eclose.stats.arrays import Floats, Indices, encode_labels
 from eclose.stats.rate_correction import (
@@ -142,7 +142,9 @@ def build_validation(
     run, settled = JudgedRun.of(judgments, responses), _index_verdicts(verdicts)
     _refuse_other_questions(run, settled)
     cases = [
-        ValidationCase(row.instance_id, row.benchmark or UNKNOWN, run.judgments[row.response_id].verdict, row.verdict)
+        ValidationCase(
+            row.instance_id, row.benchmark or UNKNOWN_GROUP, run.judgments[row.response_id].verdict, row.verdict
+        )
         for row in settled.values()
         if row.response_id in run.judgments
     ]
@@ -370,7 +372,7 @@ def compare_judge_runs(
     baseline, candidate = JudgedRun.of(first).judgments, JudgedRun.of(second).judgments
     cases: Sequence[TwoJudgesCase] = [
         TwoJudgesCase(
-            row.instance_id, row.benchmark or UNKNOWN, baseline[id_].verdict, candidate[id_].verdict, row.verdict
+            row.instance_id, row.benchmark or UNKNOWN_GROUP, baseline[id_].verdict, candidate[id_].verdict, row.verdict
         )
         for id_, row in _index_verdicts(verdicts).items()
         if id_ in baseline and id_ in candidate

@@ -34,9 +34,9 @@ COLUMNS = "eclose_columns"
 FLEX = "eclose_flex"
 """Names under which both attentions are registered with Transformers."""
 
-KEYWORD = "tree_segments"
+TREE_SEGMENTS_KEYWORD = "tree_segments"
 """Keyword of the model's forward that carries the segments."""
-BLOCK = 128
+FLEX_BLOCK_TOKENS = 128
 """Rows of a block of FlexAttention; layouts are padded to a multiple of it."""
 
 
@@ -67,7 +67,7 @@ def column_attention_inputs(layout: TreeLayout, device: torch.device) -> dict[st
     """Return the keyword arguments of a model's forward for a tree by columns."""
     # Transformers passes a 4-D mask on unchanged; without one it would build an unused mask from the positions.
     mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
-    return {KEYWORD: TreeSegments(layout.segments), "attention_mask": mask}
+    return {TREE_SEGMENTS_KEYWORD: TreeSegments(layout.segments), "attention_mask": mask}
 
 
 def column_tree_attention(
@@ -81,7 +81,7 @@ def column_tree_attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Compute attention for Transformers: along a tree if its segments are passed, by plain SDPA otherwise."""
-    segments: TreeSegments | None = kwargs.pop(KEYWORD, None)
+    segments: TreeSegments | None = kwargs.pop(TREE_SEGMENTS_KEYWORD, None)
     if segments is None:
         return _attend_plain(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs)
     _refuse_dropout(dropout)
@@ -290,7 +290,7 @@ def _cuda_backward(
 
 
 def flex_attention_inputs(layout: TreeLayout, device: torch.device) -> dict[str, Any]:
-    """Return the keyword arguments of a model's forward for FlexAttention; the layout is padded to ``BLOCK``."""
+    """Return the keyword arguments of a model's forward for FlexAttention; the layout is padded to whole blocks."""
     return {"attention_mask": tree_block_mask(layout, device)}
 
 
@@ -335,13 +335,13 @@ def tree_block_mask(layout: TreeLayout, device: torch.device) -> Any:
     """Return which blocks of queries attend to which blocks of keys, from the intervals rather than every pair."""
     from torch.nn.attention.flex_attention import BlockMask  # noqa: PLC0415
 
-    if len(layout) % BLOCK:
-        raise ValueError(f"{len(layout)} rows are not a multiple of {BLOCK}")
-    ends = layout.end.reshape(-1, BLOCK)
-    starts = np.arange(0, len(layout), BLOCK)
+    if len(layout) % FLEX_BLOCK_TOKENS:
+        raise ValueError(f"{len(layout)} rows are not a multiple of {FLEX_BLOCK_TOKENS}")
+    ends = layout.end.reshape(-1, FLEX_BLOCK_TOKENS)
+    starts = np.arange(0, len(layout), FLEX_BLOCK_TOKENS)
     # (query blocks, key blocks): a block is full where every key outlives the last query of the query block.
     before = starts[None, :] < starts[:, None]
-    full = before & (ends.min(1)[None, :] >= starts[:, None] + BLOCK)
+    full = before & (ends.min(1)[None, :] >= starts[:, None] + FLEX_BLOCK_TOKENS)
     # The diagonal is always partial: it is causal.
     partial = before & (ends.max(1)[None, :] > starts[:, None]) | np.eye(len(starts), dtype=bool)
     end = torch.as_tensor(layout.end, device=device)
@@ -350,7 +350,7 @@ def tree_block_mask(layout: TreeLayout, device: torch.device) -> Any:
         return (key <= query) & (query < end[key])
 
     partial_blocks, full_blocks = (_list_blocks(blocks, device) for blocks in (partial & ~full, full))
-    return BlockMask.from_kv_blocks(*partial_blocks, *full_blocks, BLOCK_SIZE=BLOCK, mask_mod=attends)
+    return BlockMask.from_kv_blocks(*partial_blocks, *full_blocks, BLOCK_SIZE=FLEX_BLOCK_TOKENS, mask_mod=attends)
 
 
 def _list_blocks(blocks: np.ndarray[Any, np.dtype[np.bool_]], device: torch.device) -> tuple[Tensor, Tensor]:

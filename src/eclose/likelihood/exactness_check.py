@@ -48,7 +48,7 @@ _LARGEST_TENSOR = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class ExactnessCheck:
+class TreeExactnessCheck:
     """Result of checking a model and a backend."""
 
     exact: bool
@@ -137,7 +137,7 @@ def _base(model: Any) -> Any:
 
 def check_tree_exactness(
     model: Any, backend: AttentionBackend = AttentionBackend.SDPA, seed: int = 0
-) -> ExactnessCheck:
+) -> TreeExactnessCheck:
     """Compare small random trees scored by tree and path by path, in evaluation mode.
 
     Gradients are compared too where the model has trainable parameters.
@@ -155,8 +155,8 @@ def check_tree_exactness(
         model.train(was_training)
 
 
-def _fail(reason: str) -> ExactnessCheck:
-    return ExactnessCheck(exact=False, difference=math.nan, leak=math.nan, reason=reason)
+def _fail(reason: str) -> TreeExactnessCheck:
+    return TreeExactnessCheck(exact=False, difference=math.nan, leak=math.nan, reason=reason)
 
 
 def _reason_against_trees(model: Any) -> str | None:
@@ -176,7 +176,7 @@ def _reason_against_trees(model: Any) -> str | None:
     return None if name is None else f"it drops activations at random ({name})"
 
 
-def _compare(model: Any, backend: AttentionBackend, rng: Random) -> ExactnessCheck:
+def _compare(model: Any, backend: AttentionBackend, rng: Random) -> TreeExactnessCheck:
     vocabulary = model.config.get_text_config().vocab_size
     trees = [_random_tree(rng, vocabulary) for _ in range(_TREES)]
     dtype = _precision(model)
@@ -191,22 +191,22 @@ def _compare(model: Any, backend: AttentionBackend, rng: Random) -> ExactnessChe
     difference, noise = _rms(shared - plain), max(_rms(batches - plain), _rms(eager - plain))
     if not leak <= _LEAK_TOLERANCE:
         reason = f"disturbing a branch of a tree moves other branches by {leak:.2g}"
-        return ExactnessCheck(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
+        return TreeExactnessCheck(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
     if not difference <= _bound(_TOLERANCE.get(dtype, 0.0), noise):
         reason = (
             f"a tree's scores differ by {difference:.2g} from plain ones, plain ones among themselves by {noise:.2g}"
         )
-        return ExactnessCheck(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
+        return TreeExactnessCheck(exact=False, difference=difference, leak=leak, reason=reason, noise=noise)
     trainable = (tensor for tensor in model.parameters() if tensor.requires_grad)
     trained = [tensor for tensor in trainable if tensor.numel() <= _LARGEST_TENSOR][:_COMPARED_TENSORS]
     if not trained:
-        return ExactnessCheck(exact=True, difference=difference, leak=leak, reason=None, noise=noise)
+        return TreeExactnessCheck(exact=True, difference=difference, leak=leak, reason=None, noise=noise)
     slope, slope_noise = _gradient_differences(model, trees[0], backend, trained)
     exact = slope <= _bound(_GRADIENT_TOLERANCE.get(dtype, 0.0), slope_noise)
     reason = (
         f"a tree's gradients differ by {slope:.2g} from plain ones, plain ones among themselves by {slope_noise:.2g}"
     )
-    return ExactnessCheck(exact, difference, leak, None if exact else reason, slope, noise)
+    return TreeExactnessCheck(exact, difference, leak, None if exact else reason, slope, noise)
 
 
 def _precision(model: Any) -> torch.dtype:

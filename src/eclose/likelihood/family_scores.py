@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.dependency_edges import COMPARISONS, Comparison, Direction, Edge
+from eclose.core.dependency_edges import ALL_COMPARISONS, Comparison, Direction, Edge
 from eclose.core.family import EvidenceEdit, Family, ViewKind
 from eclose.core.response import Trace
 from eclose.likelihood.render import TokenPathRenderer
@@ -60,7 +60,7 @@ class FamilyScores:
         """Return the scores of complete responses; a pair is (view of the input, view of the response)."""
         return [self._response(response_score_name(prompt, response), prompt, response) for prompt, response in pairs]
 
-    def comparisons(self, comparisons: Iterable[Comparison] = COMPARISONS) -> list[SpanScore]:
+    def comparisons(self, comparisons: Iterable[Comparison] = ALL_COMPARISONS) -> list[SpanScore]:
         """Return the scores of both sides of each comparison, the preferred side first."""
         return [self._side(comparison, preferred=side) for comparison in comparisons for side in (True, False)]
 

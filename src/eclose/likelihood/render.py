@@ -32,7 +32,7 @@ _MISMATCH_MINIMUM = 100
 _CACHE_SIZE = 64
 """Prompts and responses cached as tokens: a family uses its few of them often, the next family uses others."""
 
-TOO_LONG = "longer than max_length"
+TOO_LONG_REASON = "longer than max_length"
 """Reason recorded for a family that is left out because a path is beyond the limit."""
 
 

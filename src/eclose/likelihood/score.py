@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import Function, once_differentiable
 
-from eclose.likelihood.attention import BLOCK, COLUMNS, FLEX, column_attention_inputs, flex_attention_inputs
+from eclose.likelihood.attention import COLUMNS, FLEX, FLEX_BLOCK_TOKENS, column_attention_inputs, flex_attention_inputs
 from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_scores_by_path
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def score_tree(model: Any, tree: ScoredTree, backend: AttentionBackend | None) -
     """Score a tree in one forward pass; a backend of None is for a single path under plain causal attention."""
     device = next(model.parameters()).device
     # Padding follows all nodes, so the rows of the readout keep their numbers.
-    layout = tree.layout.pad(BLOCK) if backend is AttentionBackend.FLEX else tree.layout
+    layout = tree.layout.pad(FLEX_BLOCK_TOKENS) if backend is AttentionBackend.FLEX else tree.layout
     logits = model(
         input_ids=torch.as_tensor(layout.ids, device=device)[None],
         position_ids=torch.as_tensor(layout.positions, device=device)[None],

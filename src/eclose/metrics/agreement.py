@@ -68,18 +68,18 @@ _FAILURES = {failure: index for index, failure in enumerate(LocalFailure)}
 
 def _binary(label: Label) -> int:
     """Return the code of a label: 0, 1 or ``MISSING``."""
-    return stat.MISSING if label is None else int(label)
+    return stat.MISSING_CODE if label is None else int(label)
 
 
 # A step is compared where no annotator's code is missing, so each code states the condition for one annotator.
 def _soundness(step: StepJudgment) -> int:
     """Return the soundness code of a substantive step."""
-    return _binary(step.sound) if step.substantive else stat.MISSING
+    return _binary(step.sound) if step.substantive else stat.MISSING_CODE
 
 
 def _failure(step: StepJudgment) -> int:
     """Return the failure code of an unsound step."""
-    return _FAILURES[step.failure] if _soundness(step) == 0 and step.failure is not None else stat.MISSING
+    return _FAILURES[step.failure] if _soundness(step) == 0 and step.failure is not None else stat.MISSING_CODE
 
 
 _STEP_ROWS: dict[str, tuple[int, Callable[[StepJudgment], int]]] = {
@@ -148,7 +148,7 @@ def _step_codes(cases: Iterable[AnnotatedResponse], code: Callable[[StepJudgment
 
 def _pad(rows: Iterable[list[int]], people: int) -> Indices:
     """Return codes, cases by annotators; ``MISSING`` where fewer annotators judged a case."""
-    padded = [row + [stat.MISSING] * (people - len(row)) for row in rows]
+    padded = [row + [stat.MISSING_CODE] * (people - len(row)) for row in rows]
     return np.array(padded, np.intp).reshape(len(padded), people)
 
 
@@ -163,7 +163,7 @@ class _Comparison(NamedTuple):
     @classmethod
     def of(cls, question: Indices, labels: Indices, categories: int, questions: int) -> _Comparison:
         """Sum the coincidences of ``labels`` (cases by annotators) over questions."""
-        paired = (labels != stat.MISSING).sum(axis=1) > 1
+        paired = (labels != stat.MISSING_CODE).sum(axis=1) > 1
         return cls(int(paired.sum()), sum_by_group(question, stat.coincidence_tables(labels, categories), questions))
 
 
@@ -263,7 +263,7 @@ def _measure_questions(
 
 def _reason(screening: QuestionScreening) -> int:
     """Return the code of the reason of a question called ineligible."""
-    return stat.MISSING if screening.eligible is not False or screening.code is None else _CODES[screening.code]
+    return stat.MISSING_CODE if screening.eligible is not False or screening.code is None else _CODES[screening.code]
 
 
 def _question_row(

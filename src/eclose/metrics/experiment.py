@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.errors import UserError
-from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate, make_metric_indicators
+from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate, make_metric_indicators
 from eclose.stats.arrays import encode_labels
 from eclose.stats.bootstrap import (
     HierarchicalDesign,
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from eclose.core.verdict import SettledVerdict, Verdict
 
-UNTUNED = "Backbone"
+UNTUNED_METHOD = "Backbone"
 """The name of an untuned model in place of a method."""
 
 
 def get_response_method(row: SettledVerdict) -> str:
     """Return the method that produced the response."""
-    return (row.source.method if row.source else None) or UNTUNED
+    return (row.source.method if row.source else None) or UNTUNED_METHOD
 
 
 def _setting(row: SettledVerdict) -> tuple[str, str, str]:
@@ -72,7 +72,7 @@ def compute_setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dic
     _refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
     return {
         # A seed counts once, however many responses of it were judged (appendix D.2).
-        setting: mean_or_none(compute_rate(metric, verdicts).value for verdicts in seeds.values())
+        setting: mean_or_none(compute_metric_rate(metric, verdicts).value for verdicts in seeds.values())
         for setting, seeds in runs.items()
     }
 

@@ -60,13 +60,13 @@ LABEL_METRICS: Mapping[JudgedLabel, Metric] = {
 def encode_rate_hits(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
     """Return 1 for a response that the label's rate counts, 0 for one that it does not, ``MISSING`` for an unknown."""
     hits = (LABEL_METRICS[label].hit(verdict) for verdict in verdicts)
-    return np.array([stat.MISSING if hit is None else int(hit) for hit in hits], np.intp)
+    return np.array([stat.MISSING_CODE if hit is None else int(hit) for hit in hits], np.intp)
 
 
 def encode_label_passes(label: JudgedLabel, verdicts: Iterable[Verdict]) -> Indices:
     """Return 0 for a failure, 1 for a pass and ``MISSING``; a response in the gap is a failure."""
     hits = encode_rate_hits(label, verdicts)
-    return np.where(hits == stat.MISSING, hits, 1 - hits) if label is JudgedLabel.GAP else hits
+    return np.where(hits == stat.MISSING_CODE, hits, 1 - hits) if label is JudgedLabel.GAP else hits
 
 
 class ValidationCase(NamedTuple):
@@ -317,19 +317,19 @@ def _row(
 ) -> LabelAgreementRow:
     """Return the row of one label."""
     human, judge = (encode_rate_hits(label, [getattr(case, side) for case in cases]) for side in ("human", "judge"))
-    both = (human != stat.MISSING) & (judge != stat.MISSING)
+    both = (human != stat.MISSING_CODE) & (judge != stat.MISSING_CODE)
     # Rows are people, columns the judge, failure first.
     (shared, misses), (false_alarms, _) = table
     return LabelAgreementRow(
         label,
-        labelled=int((human != stat.MISSING).sum()),
+        labelled=int((human != stat.MISSING_CODE).sum()),
         n=int(both.sum()),
         found=int(shared),
         misses=int(misses),
         false_alarms=int(false_alarms),
         scores=scores,
         # The bootstrap of an agreement near 1 has no width; this interval has.
-        disagreement=clustered_rate(np.where(both, human != judge, stat.MISSING), question),
+        disagreement=clustered_rate(np.where(both, human != judge, stat.MISSING_CODE), question),
     )
 
 

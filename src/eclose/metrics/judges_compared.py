@@ -11,7 +11,7 @@ import numpy as np
 from eclose.metrics import judge_against_people
 from eclose.metrics.judge_against_people import AgreementTables, JudgeAgreementScores, JudgedLabel
 from eclose.stats.arrays import Floats, sum_by_group
-from eclose.stats.coefficients import MISSING, judge_pair_tables
+from eclose.stats.coefficients import MISSING_CODE, judge_pair_tables
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _tables_of_both(layout: judge_against_people.ValidationArrays, cases: Sequen
             judge_against_people.encode_label_passes(label, verdicts) for verdicts in (human, first, second)
         )
         # A judge must not gain from cases that the other one left out.
-        common = (judges[0] != MISSING) & (judges[1] != MISSING)
+        common = (judges[0] != MISSING_CODE) & (judges[1] != MISSING_CODE)
         for by_label, judge in zip(tables, judges, strict=True):
-            by_label.append(judge_pair_tables(people, np.where(common, judge, MISSING), 2))
+            by_label.append(judge_pair_tables(people, np.where(common, judge, MISSING_CODE), 2))
     return [sum_by_group(layout.question, np.stack(by_label, axis=1), len(layout.dataset)) for by_label in tables]

@@ -120,12 +120,12 @@ def _completions(verdict: Verdict) -> Iterator[Verdict]:
     return starmap(Verdict, product(*((True, False) if label is None else (label,) for label in labels)))
 
 
-def compute_rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
+def compute_metric_rate(metric: Metric, verdicts: Iterable[Verdict]) -> Rate:
     """Return one metric of a set of verdicts.
 
     >>> from eclose import Verdict
     >>> moonstruck = Verdict(locally_sound=True, aligned=True, closed=False, complete=True, correct=False)
-    >>> compute_rate(Metric.GAP_SHARE, [moonstruck])
+    >>> compute_metric_rate(Metric.GAP_SHARE, [moonstruck])
     Rate(hits=1, n=1, unjudged=0)
     """
     return _rate(metric, Counter(verdicts))
@@ -139,7 +139,7 @@ def _rate(metric: Metric, verdicts: Counter[Verdict]) -> Rate:
     return Rate(total["hit"], total["counted"], total["unjudged"], total["never_hit"], total["never_miss"])
 
 
-def compute_rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
+def compute_metric_rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
     """Return several metrics of a set of verdicts."""
     counted = Counter(verdicts)
     return {metric: _rate(metric, counted) for metric in metrics}

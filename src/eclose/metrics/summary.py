@@ -11,7 +11,7 @@ from eclose.metrics.rates import (
     Metric,
     MetricIndicators,
     ResponseComposition,
-    compute_rates,
+    compute_metric_rates,
     count_response_composition,
     make_indicator_bounds,
 )
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from eclose.core.verdict import SettledVerdict
     from eclose.stats.arrays import Indices
 
-UNKNOWN = "unknown"
+UNKNOWN_GROUP = "unknown"
 """The name of a group whose property is missing."""
 
-GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
-    "benchmark": lambda row: row.benchmark or UNKNOWN,
-    "model": lambda row: row.source.model if row.source else UNKNOWN,
+VERDICT_GROUPINGS: dict[str, Callable[[SettledVerdict], str]] = {
+    "benchmark": lambda row: row.benchmark or UNKNOWN_GROUP,
+    "model": lambda row: row.source.model if row.source else UNKNOWN_GROUP,
     "method": get_response_method,
-    "seed": lambda row: str(row.source.seed) if row.source and row.source.seed is not None else UNKNOWN,
+    "seed": lambda row: str(row.source.seed) if row.source and row.source.seed is not None else UNKNOWN_GROUP,
 }
 """The properties that verdicts can be grouped by."""
 
@@ -81,12 +81,12 @@ class GroupRates:
 
 def summarize_verdicts(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -> list[GroupRates]:
     """Return the rates of all responses together, then of each group; intervals are over questions."""
-    if unknown := [name for name in by if name not in GROUPINGS]:
-        raise SettingError(f"cannot group by {unknown[0]!r}. Choose from: {', '.join(GROUPINGS)}.")
+    if unknown := [name for name in by if name not in VERDICT_GROUPINGS]:
+        raise SettingError(f"cannot group by {unknown[0]!r}. Choose from: {', '.join(VERDICT_GROUPINGS)}.")
     # The empty key sorts first, so all responses together come before the groups.
     groups: dict[tuple[str, ...], list[SettledVerdict]] = {(): list(rows)} if rows else {}
     for row in rows if by else ():
-        groups.setdefault(tuple(GROUPINGS[name](row) for name in by), []).append(row)
+        groups.setdefault(tuple(VERDICT_GROUPINGS[name](row) for name in by), []).append(row)
     return [_summarize_group(group, members) for group, members in sorted(groups.items())]
 
 
@@ -101,7 +101,7 @@ def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> 
         group,
         responses=len(rows),
         questions=len(questions),
-        rates=compute_rates(verdicts),
+        rates=compute_metric_rates(verdicts),
         estimates={metric: counts.estimate() for metric, counts in judged.items()},
         composition=count_response_composition(verdicts),
         counts=judged,

@@ -11,14 +11,14 @@ from eclose.errors import SettingError, UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-RECIPE = "recipe.json"
+ADAPTER_RECIPE_FILE = "recipe.json"
 
 
 def read_adapter_recipe(folder: Path) -> dict[str, Any]:
     """Return the recipe beside an adapter's weights or in the folder of its run; empty where there is none."""
     # Training writes the recipe into the folder of the run and beside every adapter in it.
     for parent in (folder, folder.resolve().parent):
-        path = parent / RECIPE
+        path = parent / ADAPTER_RECIPE_FILE
         if not path.is_file():
             continue
         try:
@@ -50,9 +50,11 @@ def find_adapter_recipes(adapter: Path | None, recipe: Path | None) -> dict[str,
         return {str(adapter): read_adapter_recipe(adapter)}
     if recipe is None:
         return {}
-    content = read_adapter_recipe(recipe.parent if recipe.name == RECIPE else recipe)
+    content = read_adapter_recipe(recipe.parent if recipe.name == ADAPTER_RECIPE_FILE else recipe)
     if not content:
-        raise UserError(f"{recipe}: there is no {RECIPE} here. Name that file, or the folder of the training run.")
+        raise UserError(
+            f"{recipe}: there is no {ADAPTER_RECIPE_FILE} here. Name that file, or the folder of the training run."
+        )
     return {str(recipe): content}
 
 

@@ -18,7 +18,7 @@ from eclose.errors import SettingError, UserError
 from eclose.models.load_weights import ADAPTER_WEIGHTS, adapter_response_source, backbone_name, require_adapter_weights
 from eclose.models.local.microbatch import open_microbatch
 from eclose.models.openai.endpoint import (
-    SERVICES,
+    MODEL_PROVIDERS,
     Endpoint,
     EndpointLimits,
     ModelRoute,
@@ -108,7 +108,7 @@ class ServedModelRef:
 
     @property
     def _is_own_server(self) -> bool:
-        names = {name for name, service in SERVICES.items() if service.base_url == self.route.base_url}
+        names = {name for name, service in MODEL_PROVIDERS.items() if service.base_url == self.route.base_url}
         return not names - _SELF_HOSTED
 
     async def with_model_name(self, deadline: float) -> ServedModelRef:

@@ -12,7 +12,7 @@ from eclose.protocol.construction import ConstructionRole
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SOUNDNESS = "soundness"
+SOUNDNESS_JUDGEMENT = "soundness"
 """Name of a further condition for roles that judge steps: every step must be sound."""
 
 ACCEPTANCE_CONDITIONS: Mapping[ConstructionRole, Mapping[str, bool]] = {

@@ -16,7 +16,7 @@ from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, discl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GUIDELINE = "audit_family.md"
+AUDIT_GUIDELINE_FILE = "audit_family.md"
 """File name of the locked guideline for the audit."""
 
 
@@ -98,13 +98,13 @@ class FamilyAuditForm:
     note: str = ""
 
 
-PARTS: Mapping[ViewKind, tuple[str, type[Any]]] = {
+AUDIT_PARTS: Mapping[ViewKind, tuple[str, type[Any]]] = {
     ViewKind.GOLD: ("gold", OriginalResponseMarks),
     ViewKind.EVIDENCE_CF: ("evidence", EvidenceEditMarks),
     ViewKind.QUESTION_CF: ("question", QuestionEditMarks),
 }
 """Field of the form and type of its marks, by view."""
-MARKS: Mapping[ViewKind, tuple[str, ...]] = {
-    kind: tuple(f"{part}.{mark.name}" for mark in fields(marks)) for kind, (part, marks) in PARTS.items()
+AUDIT_MARKS: Mapping[ViewKind, tuple[str, ...]] = {
+    kind: tuple(f"{part}.{mark.name}" for mark in fields(marks)) for kind, (part, marks) in AUDIT_PARTS.items()
 }
 """Names of the marks of each view, such as ``gold.correct``, as guideline and tables use them."""

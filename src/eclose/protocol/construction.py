@@ -15,9 +15,9 @@ from eclose.core.identity import content_hash
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, render_material
 from eclose.protocol.prompts import PromptMessage, load_prompt_text
 from eclose.protocol.structured import (
-    BOOLEAN,
-    INTEGER,
-    TEXT,
+    BOOLEAN_SCHEMA,
+    INTEGER_SCHEMA,
+    TEXT_SCHEMA,
     StructuredPrompt,
     array_schema,
     nullable_enum_schema,
@@ -186,7 +186,7 @@ ConstructionMaterial: TypeAlias = (
     | QuestionCheckMaterial
 )
 
-MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
+ROLE_MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
     ConstructionRole.SCREEN_SEED: SourceScreenMaterial,
     ConstructionRole.CONSTRUCT_TARGET: TargetWritingMaterial,
     ConstructionRole.VERIFY_TARGET: TargetCheckMaterial,
@@ -198,52 +198,56 @@ MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
     ConstructionRole.VERIFY_QUESTION: QuestionCheckMaterial,
 }
 # Every role has a material type of its own, so the role follows from the type.
-_ROLE_OF = {kind: role for role, kind in MATERIAL_TYPES.items()}
+_ROLE_OF = {kind: role for role, kind in ROLE_MATERIAL_TYPES.items()}
 
 # Replies. Every judgement is preceded by its reason, so that a model writes the reason first.
 
 
 def _judgement_schema(*names: str) -> dict[str, Any]:
     """Return the schema of a reason and a boolean for each name."""
-    return object_schema(reason=TEXT, **dict.fromkeys(names, BOOLEAN))
+    return object_schema(reason=TEXT_SCHEMA, **dict.fromkeys(names, BOOLEAN_SCHEMA))
 
 
-_STEP = object_schema(text=TEXT, passages=array_schema(INTEGER), premises=array_schema(INTEGER))
-_JUDGED_STEP = object_schema(id=INTEGER, reason=TEXT, sound=BOOLEAN)
+_STEP = object_schema(text=TEXT_SCHEMA, passages=array_schema(INTEGER_SCHEMA), premises=array_schema(INTEGER_SCHEMA))
+_JUDGED_STEP = object_schema(id=INTEGER_SCHEMA, reason=TEXT_SCHEMA, sound=BOOLEAN_SCHEMA)
 # As a judged step, with the passages and premises that the verifier maps it to: the proof graph.
 _MAPPED_STEP = object_schema(
-    id=INTEGER, reason=TEXT, sound=BOOLEAN, passages=array_schema(INTEGER), premises=array_schema(INTEGER)
+    id=INTEGER_SCHEMA,
+    reason=TEXT_SCHEMA,
+    sound=BOOLEAN_SCHEMA,
+    passages=array_schema(INTEGER_SCHEMA),
+    premises=array_schema(INTEGER_SCHEMA),
 )
 _VARIATION = object_schema(
-    plan=TEXT,
-    passage=INTEGER,
-    claim=TEXT,
-    replacements=array_schema(object_schema(old=TEXT, new=TEXT)),
-    keep=array_schema(TEXT),
-    first=INTEGER,
+    plan=TEXT_SCHEMA,
+    passage=INTEGER_SCHEMA,
+    claim=TEXT_SCHEMA,
+    replacements=array_schema(object_schema(old=TEXT_SCHEMA, new=TEXT_SCHEMA)),
+    keep=array_schema(TEXT_SCHEMA),
+    first=INTEGER_SCHEMA,
     steps=array_schema(_STEP),
-    answer=TEXT,
+    answer=TEXT_SCHEMA,
 )
-REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
+ROLE_REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
     ConstructionRole.SCREEN_SEED: object_schema(
-        reason=TEXT,
-        support=array_schema(INTEGER),
-        warranted=BOOLEAN,
-        unique=BOOLEAN,
-        elsewhere=BOOLEAN,
+        reason=TEXT_SCHEMA,
+        support=array_schema(INTEGER_SCHEMA),
+        warranted=BOOLEAN_SCHEMA,
+        unique=BOOLEAN_SCHEMA,
+        elsewhere=BOOLEAN_SCHEMA,
         defect=nullable_enum_schema(SourceQuestionDefect),
     ),
     ConstructionRole.CONSTRUCT_TARGET: object_schema(
-        plan=TEXT, steps=array_schema(_STEP), answer=TEXT, complete=BOOLEAN
+        plan=TEXT_SCHEMA, steps=array_schema(_STEP), answer=TEXT_SCHEMA, complete=BOOLEAN_SCHEMA
     ),
     ConstructionRole.VERIFY_TARGET: object_schema(
         soundness=object_schema(steps=array_schema(_MAPPED_STEP)),
         alignment=_judgement_schema("aligned"),
         closure=_judgement_schema("closed"),
-        grounding=object_schema(reason=TEXT, outside=array_schema(INTEGER), grounded=BOOLEAN),
+        grounding=object_schema(reason=TEXT_SCHEMA, outside=array_schema(INTEGER_SCHEMA), grounded=BOOLEAN_SCHEMA),
     ),
     ConstructionRole.CONSTRUCT_EVIDENCE: object_schema(
-        plan=TEXT, variations=array_schema(_VARIATION), complete=BOOLEAN
+        plan=TEXT_SCHEMA, variations=array_schema(_VARIATION), complete=BOOLEAN_SCHEMA
     ),
     ConstructionRole.SCREEN_EVIDENCE: _judgement_schema(
         "localized", "coherent", "edited_after", "unique_after", "original_after", "edited_before", "same_kind"
@@ -256,13 +260,13 @@ REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
         closure=_judgement_schema("original", "edited", "original_to_edited", "edited_to_original"),
     ),
     ConstructionRole.CONSTRUCT_QUESTION: object_schema(
-        plan=TEXT,
-        component=TEXT,
-        question=TEXT,
-        support=array_schema(INTEGER),
+        plan=TEXT_SCHEMA,
+        component=TEXT_SCHEMA,
+        question=TEXT_SCHEMA,
+        support=array_schema(INTEGER_SCHEMA),
         steps=array_schema(_STEP),
-        answer=TEXT,
-        complete=BOOLEAN,
+        answer=TEXT_SCHEMA,
+        complete=BOOLEAN_SCHEMA,
     ),
     ConstructionRole.SCREEN_QUESTION: _judgement_schema(
         "changed",
@@ -291,7 +295,7 @@ def build_construction_prompt(material: ConstructionMaterial) -> StructuredPromp
         PromptMessage(role="system", content=render_role_instructions(role)),
         PromptMessage(role="user", content=render_material(material)),
     )
-    return StructuredPrompt(role, messages, role_guideline_hash(role), REPLY_SCHEMAS[role])
+    return StructuredPrompt(role, messages, role_guideline_hash(role), ROLE_REPLY_SCHEMAS[role])
 
 
 @cache

@@ -18,9 +18,9 @@ from eclose.protocol import disclosure
 from eclose.protocol.material_json import render_material
 from eclose.protocol.prompts import GuidelineReader, PromptMessage, load_prompt_text
 from eclose.protocol.structured import (
-    BOOLEAN,
-    INTEGER,
-    TEXT,
+    BOOLEAN_SCHEMA,
+    INTEGER_SCHEMA,
+    TEXT_SCHEMA,
     InconsistentReplyError,
     StructuredPrompt,
     enum_schema,
@@ -54,23 +54,34 @@ class JudgeQuestion(StrEnum):
         return self.value.removeprefix("judge_")
 
 
-NOT_SUBSTANTIVE = "not substantive"
-SOUND = "sound"
-_SUPPORT = object_schema(passage=INTEGER, quote=TEXT)
+NOT_SUBSTANTIVE_VERDICT = "not substantive"
+SOUND_VERDICT = "sound"
+_SUPPORT = object_schema(passage=INTEGER_SCHEMA, quote=TEXT_SCHEMA)
 # One field for three decisions: substantive or not, sound or not, and the code of the failure.
 _STEP = object_schema(
-    reason=TEXT, verdict=enum_schema((NOT_SUBSTANTIVE, SOUND, *LocalFailure)), support=nullable_schema(_SUPPORT)
+    reason=TEXT_SCHEMA,
+    verdict=enum_schema((NOT_SUBSTANTIVE_VERDICT, SOUND_VERDICT, *LocalFailure)),
+    support=nullable_schema(_SUPPORT),
 )
 # The reason comes first in every reply, so that a model gives it before it decides.
 _SCHEMAS: Mapping[JudgeQuestion, Mapping[str, Any]] = {
     JudgeQuestion.SUFFICIENCY: object_schema(
-        reason=TEXT, missing=nullable_schema(TEXT), sufficient=BOOLEAN, answer=nullable_schema(TEXT)
+        reason=TEXT_SCHEMA,
+        missing=nullable_schema(TEXT_SCHEMA),
+        sufficient=BOOLEAN_SCHEMA,
+        answer=nullable_schema(TEXT_SCHEMA),
     ),
-    JudgeQuestion.ALIGNMENT: object_schema(reason=TEXT, pursued=TEXT, aligned=BOOLEAN),
-    JudgeQuestion.CLOSURE: object_schema(reason=TEXT, established=nullable_schema(TEXT), closed=BOOLEAN),
-    JudgeQuestion.COMPLETENESS: object_schema(reason=TEXT, missing=nullable_schema(TEXT), complete=BOOLEAN),
-    JudgeQuestion.CORRECTNESS: object_schema(reason=TEXT, correct=BOOLEAN),
-    JudgeQuestion.ELIGIBILITY: object_schema(reason=TEXT, eligible=BOOLEAN, code=nullable_enum_schema(Ineligibility)),
+    JudgeQuestion.ALIGNMENT: object_schema(reason=TEXT_SCHEMA, pursued=TEXT_SCHEMA, aligned=BOOLEAN_SCHEMA),
+    JudgeQuestion.CLOSURE: object_schema(
+        reason=TEXT_SCHEMA, established=nullable_schema(TEXT_SCHEMA), closed=BOOLEAN_SCHEMA
+    ),
+    JudgeQuestion.COMPLETENESS: object_schema(
+        reason=TEXT_SCHEMA, missing=nullable_schema(TEXT_SCHEMA), complete=BOOLEAN_SCHEMA
+    ),
+    JudgeQuestion.CORRECTNESS: object_schema(reason=TEXT_SCHEMA, correct=BOOLEAN_SCHEMA),
+    JudgeQuestion.ELIGIBILITY: object_schema(
+        reason=TEXT_SCHEMA, eligible=BOOLEAN_SCHEMA, code=nullable_enum_schema(Ineligibility)
+    ),
 }
 
 _QUESTION_OF: Mapping[type[Any], JudgeQuestion] = {
@@ -91,12 +102,14 @@ CRITERION_QUESTIONS = {
     Criterion.CORRECTNESS: JudgeQuestion.CORRECTNESS,
 }
 """The question that decides each criterion."""
-JOINT_PARTS = (JudgeQuestion.SUFFICIENCY, *CRITERION_QUESTIONS.values())
+JOINT_JUDGE_QUESTIONS = (JudgeQuestion.SUFFICIENCY, *CRITERION_QUESTIONS.values())
 """The questions of a joint judge in the order of its reply: those that use the reference come last."""
-MATERIAL_TYPES: Mapping[JudgeQuestion, type[Any]] = {question: kind for kind, question in _QUESTION_OF.items()}
+JUDGE_MATERIAL_TYPES: Mapping[JudgeQuestion, type[Any]] = {question: kind for kind, question in _QUESTION_OF.items()}
 
 
-def build_judge_prompt(material: JudgeMaterial, parts: Sequence[JudgeQuestion] = JOINT_PARTS) -> StructuredPrompt:
+def build_judge_prompt(
+    material: JudgeMaterial, parts: Sequence[JudgeQuestion] = JOINT_JUDGE_QUESTIONS
+) -> StructuredPrompt:
     """Return the prompt of the question that the material belongs to; ``parts`` are the questions of a joint prompt."""
     question = _QUESTION_OF[type(material)]
     steps = tuple(str(step.id) for step in getattr(material, "steps", ()))
@@ -141,13 +154,13 @@ def judge_guideline_hash(question: JudgeQuestion) -> str:
     """Return the hash of frame and guidelines as models see them: everything in the prompt but the material."""
     # Passages addressed to people are left out, so that editing those does not invalidate judgments of models.
     # A joint prompt is hashed with all guidelines, whichever of them a call uses.
-    names = ("judge_frame", question, *(JOINT_PARTS if question is JudgeQuestion.JOINT else ()))
+    names = ("judge_frame", question, *(JOINT_JUDGE_QUESTIONS if question is JudgeQuestion.JOINT else ()))
     return content_hash([load_prompt_text(f"{name}.md").text_for(GuidelineReader.MODELS) for name in names])
 
 
 def restrict_joint_material(material: JointJudgeMaterial, question: JudgeQuestion) -> JudgeMaterial:
     """Return the part of joint material that one question may rest on."""
-    kind = MATERIAL_TYPES[question]
+    kind = JUDGE_MATERIAL_TYPES[question]
     restricted: JudgeMaterial = kind(**{field.name: getattr(material, field.name) for field in fields(kind)})
     return restricted
 
@@ -170,10 +183,10 @@ def parse_step_judgments(
 def _parse_step(step: str, entry: Mapping[str, Any], material: SoundnessMaterial | JointJudgeMaterial) -> StepJudgment:
     support = None if entry["support"] is None else _parse_support(entry["support"], step, material)
     reason, verdict = entry["reason"] or None, entry["verdict"]
-    if verdict == NOT_SUBSTANTIVE:
+    if verdict == NOT_SUBSTANTIVE_VERDICT:
         return StepJudgment(False, None, None, support, reason)
     # Every other verdict is the code of a failure, by the schema.
-    failure = None if verdict == SOUND else LocalFailure(verdict)
+    failure = None if verdict == SOUND_VERDICT else LocalFailure(verdict)
     return StepJudgment(True, failure is None, failure, support, reason)
 
 
@@ -182,7 +195,11 @@ def encode_step_judgment(judgment: StepJudgment) -> dict[str, Any]:
     failure, support = judgment.failure or LocalFailure.OTHER, judgment.support
     return {
         "reason": judgment.reason or "",
-        "verdict": NOT_SUBSTANTIVE if not judgment.substantive else SOUND if judgment.sound else str(failure),
+        "verdict": NOT_SUBSTANTIVE_VERDICT
+        if not judgment.substantive
+        else SOUND_VERDICT
+        if judgment.sound
+        else str(failure),
         "support": None if support is None else {"passage": support.passage_index, "quote": support.quote},
     }
 

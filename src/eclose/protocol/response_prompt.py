@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ANSWER_MARKER = "Final answer:"
-DEMONSTRATIONS = "response_demonstrations.json"
+DEMONSTRATIONS_FILE = "response_demonstrations.json"
 
 
 class PromptOrder(StrEnum):
@@ -88,7 +88,7 @@ def load_demonstrations() -> tuple[Demonstration, ...]:
             Trace.of(*example["steps"]),
             example["answer"],
         )
-        for example in json.loads(load_prompt_text(DEMONSTRATIONS).text)
+        for example in json.loads(load_prompt_text(DEMONSTRATIONS_FILE).text)
     )
 
 

@@ -39,9 +39,9 @@ class InconsistentReplyError(EcloseError):
         super().__init__(problem)
 
 
-TEXT = {"type": "string"}
-BOOLEAN = {"type": "boolean"}
-INTEGER = {"type": "integer"}
+TEXT_SCHEMA = {"type": "string"}
+BOOLEAN_SCHEMA = {"type": "boolean"}
+INTEGER_SCHEMA = {"type": "integer"}
 
 
 def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from eclose.stats.arrays import Floats, Indices, sum_by_group
 from eclose.stats.beta_quantiles import beta_survival, beta_upper_quantile
 from eclose.stats.intervals import Estimate, Interval
 
-LEVEL = 0.95
+CONFIDENCE_LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class QuestionHitCounts:
         """Rate of hits; None without a case."""
         return self.hits / self.cases if self.rows else None
 
-    def interval(self, level: float = LEVEL) -> Interval | None:
+    def interval(self, level: float = CONFIDENCE_LEVEL) -> Interval | None:
         """Return the interval of the rate of hits; None without a case."""
         if not self.rows:
             return None
@@ -68,7 +68,7 @@ class QuestionHitCounts:
         tail = (1 - level) / 2
         return Interval(1 - _limit(misses, hits + misses, times, tail), _limit(hits, hits + misses, times, tail))
 
-    def estimate(self, level: float = LEVEL) -> Estimate:
+    def estimate(self, level: float = CONFIDENCE_LEVEL) -> Estimate:
         """Return the rate with its interval."""
         return Estimate(self.value, self.interval(level))
 
@@ -77,7 +77,7 @@ class QuestionHitCounts:
         extra = ((1, 0, hits), (0, 1, misses))
         return QuestionHitCounts((*self.rows, *(row for row in extra if row[2])))
 
-    def repeated(self, times: float, level: float = LEVEL) -> Interval | None:
+    def repeated(self, times: float, level: float = CONFIDENCE_LEVEL) -> Interval | None:
         """Return the approximate interval for ``times`` as many questions like these."""
         if not self.rows:
             return None
@@ -87,7 +87,7 @@ class QuestionHitCounts:
         return Interval(1 - low, high)
 
 
-def clustered_rate(hit: Indices, question: Indices, *, level: float = LEVEL) -> Estimate:
+def clustered_rate(hit: Indices, question: Indices, *, level: float = CONFIDENCE_LEVEL) -> Estimate:
     """Return the rate of hits among the known cases, with its interval.
 
     Args:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from eclose.stats.arrays import Floats, Indices
 
-MISSING = -1
+MISSING_CODE = -1
 """The code of a missing rating."""
 
 
@@ -46,13 +46,13 @@ class TableStatistic:
 def judge_pair_tables(first: Indices, second: Indices, categories: int) -> Floats:
     """Return one table per case from the codes of two judges; all zeros where a judge gave no code."""
     tables = np.zeros((len(first), categories, categories))
-    both = (first != MISSING) & (second != MISSING)
+    both = (first != MISSING_CODE) & (second != MISSING_CODE)
     tables[np.flatnonzero(both), first[both], second[both]] = 1
     return tables
 
 
 def coincidence_tables(ratings: NDArray[np.intp], categories: int) -> Floats:
-    """Return Krippendorff's coincidences per case, from a matrix of cases by judges with ``MISSING`` allowed.
+    """Return Krippendorff's coincidences per case, from a matrix of cases by judges with ``MISSING_CODE`` allowed.
 
     Each value is paired with the other values of its case, and a case weighs as much as it has values. A case with
     fewer than two values has no pairs.

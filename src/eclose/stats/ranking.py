@@ -18,7 +18,7 @@ from eclose.stats.arrays import Flags, Floats, divide_or_nan, float_or_none
 if TYPE_CHECKING:
     from eclose.stats.arrays import Indices
 
-RETENTION = 0.95
+RELIABLE_RETENTION = 0.95
 """Share of reliable responses that a detector must leave unflagged."""
 
 
@@ -62,23 +62,25 @@ def resampled_aurocs(weights: Floats, scored: ScoredResponses) -> Floats:
     return divide_or_nan(wins, failed.sum(axis=1) * total[:, 0])
 
 
-def recall_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
+def recall_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
     """Return R@95: the share of failures flagged at the highest threshold that spares 95 % of the reliable."""
     return float_or_none(resampled_recalls(scored.ones, scored, retention)[0])
 
 
-def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float = RETENTION) -> Floats:
+def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> Floats:
     """Return the recall of every resample, with the threshold calibrated on that resample."""
-    threshold = fit_thresholds(weights, scored.scores, scored.reliable, retention)
+    threshold = resampled_thresholds(weights, scored.scores, scored.reliable, retention)
     return _flagged_share(weights, scored.scores, scored.failed, threshold)
 
 
-def threshold_at_retention(scored: ScoredResponses, retention: float = RETENTION) -> float | None:
+def threshold_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
     """Return the highest observed score with at most 5 % of the reliable strictly below; None without any."""
-    return float_or_none(fit_thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
+    return float_or_none(resampled_thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
 
 
-def fit_thresholds(weights: Floats, scores: Floats, reliable: Flags, retention: float = RETENTION) -> Floats:
+def resampled_thresholds(
+    weights: Floats, scores: Floats, reliable: Flags, retention: float = RELIABLE_RETENTION
+) -> Floats:
     """Return the threshold of every resample; NaN where it drew no reliable response."""
     if not reliable.any():
         return np.full(len(weights), np.nan)
@@ -124,21 +126,21 @@ def assign_folds(strata: Indices, folds: int = 5, *, rng: np.random.Generator) -
     return fold
 
 
-def cross_fit_thresholds(scored: ScoredResponses, fold: Indices, retention: float = RETENTION) -> HeldOutRates:
+def cross_fit_thresholds(scored: ScoredResponses, fold: Indices, retention: float = RELIABLE_RETENTION) -> HeldOutRates:
     """Return the rates of flags on each fold with the threshold of all other folds, pooled over folds."""
     fpr, recall = resampled_held_out_rates(scored.ones, scored, fold, retention)[0]
     return HeldOutRates(float_or_none(fpr), float_or_none(recall))
 
 
 def resampled_held_out_rates(
-    weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RETENTION
+    weights: Floats, scored: ScoredResponses, fold: Indices, retention: float = RELIABLE_RETENTION
 ) -> Floats:
     """Return false positive rate and recall of every resample; thresholds are refitted in it, folds are fixed."""
     flagged = np.zeros((len(weights), 2))
     total = np.zeros((len(weights), 2))
     for held_out in np.unique(fold):
         inside = fold == held_out
-        threshold = fit_thresholds(weights, scored.scores, scored.reliable & ~inside, retention)
+        threshold = resampled_thresholds(weights, scored.scores, scored.reliable & ~inside, retention)
         for column, group in enumerate((scored.reliable & inside, scored.failed & inside)):
             weight = weights[:, group].sum(axis=1)
             share = _flagged_share(weights, scored.scores, group, threshold)

@@ -9,7 +9,7 @@ be certain of the judge. Here the probabilities of all four combinations of labe
 with four imaginary questions, one per combination, each with half the weight of a real one (Jeffreys' prior). Questions
 are drawn, not cases, since cases of one question are correlated. Decision 0021 has the reasons.
 
-Labels are 1 for a hit, 0 for none and ``MISSING``.
+Labels are 1 for a hit, 0 for none and ``MISSING_CODE``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eclose.stats.arrays import Floats, Indices, divide_or_nan, float_or_none, sum_by_group
-from eclose.stats.coefficients import MISSING
+from eclose.stats.coefficients import MISSING_CODE
 from eclose.stats.intervals import Interval, percentile_interval, widen_confidence_level
 
 if TYPE_CHECKING:
     from eclose.stats.arrays import Flags
 
-DRAWS = 4_000
+CORRECTION_DRAWS = 4_000
 """Number of draws for an interval."""
 
-IMAGINARY = 0.5
+PRIOR_CASES = 0.5
 """The weight of an imaginary question."""
 
 
@@ -76,7 +76,7 @@ def corrected_rate(
     *,
     rng: np.random.Generator,
     weight: Floats | None = None,
-    draws: int = DRAWS,
+    draws: int = CORRECTION_DRAWS,
     level: float = 0.95,
 ) -> CorrectedRate:
     """Return the rate of hits among all cases, from the judge's labels and people's labels on a random sample.
@@ -85,7 +85,7 @@ def corrected_rate(
 
     Args:
         judge: The judge's label of each case.
-        human: People's label of each case; ``MISSING`` outside the sample.
+        human: People's label of each case; ``MISSING_CODE`` outside the sample.
         question: The number of each case's question.
         rng: Source of the draws.
         weight: How many cases a labelled one stands for, where cases were not drawn with equal probability; see
@@ -99,7 +99,7 @@ def corrected_rate(
     judge_rate = _mean_label(sample.judged.sum(axis=0))
     return CorrectedRate(
         judged=int(sample.judged.sum()),
-        unjudged=int((judge == MISSING).sum()),
+        unjudged=int((judge == MISSING_CODE).sum()),
         labelled=sample.labelled,
         judge=judge_rate,
         human=rates.human,
@@ -145,13 +145,13 @@ class _Sample(NamedTuple):
 def _sample(judge: Indices, human: Indices, question: Indices, weight: Floats) -> _Sample:
     count = int(question.max(initial=-1)) + 1
     by_judge = (judge[:, np.newaxis] == np.arange(2)).astype(float)
-    both = (judge != MISSING) & (human != MISSING)
+    both = (judge != MISSING_CODE) & (human != MISSING_CODE)
     # Cells: 0 neither sees a hit, 1 people alone, 2 the judge alone, 3 both.
-    cell = np.where(both, 2 * judge + human, MISSING)
+    cell = np.where(both, 2 * judge + human, MISSING_CODE)
     labelled = (cell[:, np.newaxis] == np.arange(4)).astype(float)
     # An imaginary case weighs as much as the heaviest labelled one, so a thinly sampled stratum is not overtrusted.
     heaviest = [weight[both & (judge == label)].max(initial=0) or 1.0 for label in (0, 1)]
-    disputed = np.where(both, judge != human, MISSING)
+    disputed = np.where(both, judge != human, MISSING_CODE)
     return _Sample(
         sum_by_group(question, by_judge, count),
         sum_by_group(question, labelled * weight[:, np.newaxis], count),
@@ -167,7 +167,7 @@ def _imaginary_size(rare: Indices, question: Indices) -> float:
     One question that consists of rare cases alone is added to the observed ones. Without an observed rare case the
     worst is assumed, and observed cases soon outweigh it.
     """
-    labelled, affected = question[rare != MISSING], question[rare == 1]
+    labelled, affected = question[rare != MISSING_CODE], question[rare == 1]
     if not labelled.size:
         return 1.0
     mean_size = len(labelled) / len(np.unique(labelled))
@@ -207,7 +207,7 @@ def _drawn_rates(sample: _Sample, rng: np.random.Generator, draws: int) -> Float
     """Return drawn rates of hits: the judge's labels first, then people's labels given the judge's."""
     drawn = _drawn_sums(np.hstack([sample.judged, sample.cells]), rng, draws)
     # Four imaginary questions, one per cell: neither, people alone, judge alone, both.
-    imaginary = sample.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
+    imaginary = sample.imaginary * rng.standard_gamma(PRIOR_CASES, (draws, 4))
     judged = drawn[:, :2] + imaginary.reshape(draws, 2, 2).sum(axis=2)
     # (draws, label of the judge, label of people).
     cells = (drawn[:, 2:] + sample.heaviest * imaginary).reshape(draws, 2, 2)
@@ -275,7 +275,7 @@ def rate_from_judge_errors(
     errors: JudgeErrors,
     *,
     rng: np.random.Generator,
-    draws: int = DRAWS,
+    draws: int = CORRECTION_DRAWS,
     level: float = 0.95,
 ) -> CorrectedRate:
     """Return the rate of hits among unlabelled cases, from the errors of the judge on other cases.
@@ -296,7 +296,7 @@ def rate_from_judge_errors(
     labelled = int(errors.table.sum())
     return CorrectedRate(
         judged=int(by_judge.sum()),
-        unjudged=int((judge == MISSING).sum()),
+        unjudged=int((judge == MISSING_CODE).sum()),
         labelled=labelled,
         judge=judge_rate,
         human=float(human_hits / labelled) if labelled else None,
@@ -314,10 +314,10 @@ def _recalls(tables: Floats) -> Floats:
 
 def _drawn_carried(judged: Floats, errors: JudgeErrors, rng: np.random.Generator, draws: int) -> Floats:
     """Return drawn rates of the carried-over correction."""
-    drawn = _drawn_sums(judged, rng, draws) + rng.standard_gamma(IMAGINARY, (draws, 2))
+    drawn = _drawn_sums(judged, rng, draws) + rng.standard_gamma(PRIOR_CASES, (draws, 2))
     weights = rng.standard_gamma(np.array(errors.questions, float), (draws, len(errors.questions)))
     cells = weights @ np.array(errors.counts, float)
-    cells += errors.imaginary * rng.standard_gamma(IMAGINARY, (draws, 4))
+    cells += errors.imaginary * rng.standard_gamma(PRIOR_CASES, (draws, 4))
     recalls = _recalls(np.swapaxes(cells.reshape(draws, 2, 2), 1, 2))
     # Rogan and Gladen: (observed - false positives)/(recall - false positives).
     rates = divide_or_nan(drawn[:, 1] / drawn.sum(axis=1) - recalls[:, 0], recalls[:, 1] - recalls[:, 0])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 W = TypeVar("W")
 W_co = TypeVar("W_co", covariant=True)
 
-BLOCK = 256
+RESAMPLE_BLOCK = 256
 """Resamples held in memory at once. Results do not depend on it: every stream of draws has its own generator."""
 
 
@@ -74,8 +74,8 @@ def bootstrap(
 
 def resample_block_sizes(resamples: int) -> Iterator[int]:
     """Yield the sizes of blocks that add up to the number of resamples."""
-    for start in range(0, resamples, BLOCK):
-        yield min(BLOCK, resamples - start)
+    for start in range(0, resamples, RESAMPLE_BLOCK):
+        yield min(RESAMPLE_BLOCK, resamples - start)
 
 
 def draw_resample_counts(rng: np.random.Generator, rows: int, size: int) -> Floats:

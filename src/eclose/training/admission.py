@@ -18,7 +18,7 @@ from eclose.core.family import Family, ViewKind
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError, UserError
 from eclose.likelihood.family_scores import FamilyScores
-from eclose.likelihood.render import TOO_LONG, PathTooLongError, TokenPathRenderer, response_segments
+from eclose.likelihood.render import TOO_LONG_REASON, PathTooLongError, TokenPathRenderer, response_segments
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import find_failed_gate
 from eclose.store.records.indexed import IndexedFile, index_jsonl_file
@@ -85,7 +85,7 @@ def _decide(path: Path, renderer: TokenPathRenderer, tick: Callable[[], None]) -
         tick()
         if reason := find_failed_gate(family):
             return reason
-        return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG
+        return None if estimate.surely_fits(family) or _fits(family, renderer) else TOO_LONG_REASON
 
     return FamilyAdmission(*index_jsonl_file(path, Family, find_reason))
 

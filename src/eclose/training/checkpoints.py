@@ -19,13 +19,13 @@ from eclose.store.runs.manifest import hash_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COMPLETE = "complete.json"
+COMPLETE_MARKER_FILE = "complete.json"
 """File that is written last into a checkpoint; a folder without it was interrupted by a crash."""
-RECIPE = "recipe.json"
+CHECKPOINT_RECIPE_FILE = "recipe.json"
 """File with every resolved setting of a run; also beside each adapter, so that a moved adapter can be identified."""
 _ADAPTER = (ADAPTER_WEIGHTS, "adapter_config.json")
 # Optimizer and random states stay behind: a selected adapter is for use, not for resuming.
-_COPIED = (*_ADAPTER, RECIPE, "README.md")
+_COPIED = (*_ADAPTER, CHECKPOINT_RECIPE_FILE, "README.md")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
@@ -55,7 +55,7 @@ def find_checkpoints(run: Path) -> tuple[list[Checkpoint], list[str]]:
     complete, torn = [], []
     for step, folder in list_checkpoints(run):
         # Checked first: a torn folder may also lack its weights, and that is not the user's mistake.
-        if not (folder / COMPLETE).is_file():
+        if not (folder / COMPLETE_MARKER_FILE).is_file():
             torn.append(folder.name)
         elif missing := [name for name in _ADAPTER if not (folder / name).is_file()]:
             raise UserError(

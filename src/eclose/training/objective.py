@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch import Tensor
 
-from eclose.core.dependency_edges import COMPARISONS, Direction, Edge, margin_weights
+from eclose.core.dependency_edges import ALL_COMPARISONS, Direction, Edge, margin_weights
 from eclose.core.family import ViewKind
 from eclose.likelihood.family_scores import anchor_score_name, comparison_side_name, response_score_name
 
@@ -91,7 +91,7 @@ class TrainingObjective:
     def scores(self, family_scores: FamilyScores) -> list[SpanScore]:
         """Return the scores of a family that this objective needs, each once."""
         names = {name for term in self.terms for name in (term.preferred, term.dispreferred)}
-        comparisons = [c for c in COMPARISONS if comparison_side_name(c.edge, c.direction, preferred=True) in names]
+        comparisons = [c for c in ALL_COMPARISONS if comparison_side_name(c.edge, c.direction, preferred=True) in names]
         # A response margin compares an anchor with another view's response under the anchor's input.
         crossed = [(p, r) for p in ViewKind for r in ViewKind if p is not r and response_score_name(p, r) in names]
         return [

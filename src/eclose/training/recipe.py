@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _DERIVED = frozenset({"output_dir", "local_rank", "per_device_train_batch_size"})
 """Fields of the configuration that are no settings: the folder of a run, and fields derived from others."""
-SAME_RESULT = frozenset(
+RESULT_NEUTRAL_SETTINGS = frozenset(
     {
         # Memory, loading, logging, publishing, and the network between processes.
         *("processes", "tokens_per_forward", "gradient_checkpointing", "gradient_checkpointing_kwargs"),
@@ -92,7 +92,7 @@ def resolve_training_settings(model: TrainedModelSettings, config: EClosureConfi
 
 def result_deciding_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that determine a run's result."""
-    return {name: value for name, value in settings.items() if name not in SAME_RESULT}
+    return {name: value for name, value in settings.items() if name not in RESULT_NEUTRAL_SETTINGS}
 
 
 def describe_setting_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
 from eclose.training.admission import FamilyAdmission, admit_families
-from eclose.training.checkpoints import COMPLETE, RECIPE, list_checkpoints
+from eclose.training.checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
 from eclose.training.recipe import (
     TrainingRecipe,
     describe_setting_differences,
@@ -117,7 +117,7 @@ def run_training(
 
 def find_last_checkpoint(out: Path) -> Path | None:
     """Return the newest complete checkpoint of a run."""
-    complete = {step: folder for step, folder in list_checkpoints(out) if (folder / COMPLETE).is_file()}
+    complete = {step: folder for step, folder in list_checkpoints(out) if (folder / COMPLETE_MARKER_FILE).is_file()}
     return complete[max(complete)] if complete else None
 
 
@@ -190,7 +190,7 @@ class _RunFolder:
 
     def read_finished(self) -> Manifest | None:
         """Return the manifest if this run is finished; raise where the folder holds another run."""
-        recipe, path = self.out / RECIPE, self.out / "manifest.json"
+        recipe, path = self.out / CHECKPOINT_RECIPE_FILE, self.out / "manifest.json"
         manifest = read_manifest(path) if path.is_file() else None
         if manifest is not None and manifest.work_id == self.work:
             return manifest
@@ -227,7 +227,7 @@ class _RunFolder:
 
     def write_begin(self, left_out: list[ReadRecord[Family]]) -> None:
         """Write the recipe of the run, and the families that were left out."""
-        with AtomicFile(self.out / RECIPE) as file:
+        with AtomicFile(self.out / CHECKPOINT_RECIPE_FILE) as file:
             file.write(json.dumps(self.recipe, indent=2, ensure_ascii=False).encode() + b"\n")
         with AtomicFile(self.out / "left_out.jsonl") as file:
             for record in left_out:

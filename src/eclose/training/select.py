@@ -39,8 +39,8 @@ from eclose.training.reply_cache import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-RESULT_FILE = "selection.json"
-REPLY_FILE = "selection.replies.jsonl"
+SELECTION_FILE = "selection.json"
+SELECTION_REPLY_FILE = "selection.replies.jsonl"
 SELECTED_FOLDER = "selected"
 # A_sel of appendix D.4.
 _WEIGHTS = {
@@ -239,8 +239,8 @@ def select_checkpoint(
     identity = {"settings": settings.record, "families": _hash_questions(questions)}
     # Refused before a model is loaded and before any reply is generated.
     if not force:
-        _refuse_other(run / RESULT_FILE, identity)
-    reply_file = CheckpointReplyFile(run / REPLY_FILE)
+        _refuse_other(run / SELECTION_FILE, identity)
+    reply_file = CheckpointReplyFile(run / SELECTION_REPLY_FILE)
     model: AdaptableModel | None = None
     scored = []
     for checkpoint in checkpoints:
@@ -259,7 +259,7 @@ def select_checkpoint(
     else:
         remove_selected_adapter(selection.adapter)
     # Written last: this file marks the selection as finished.
-    _write(run / RESULT_FILE, selection, identity, len(families))
+    _write(run / SELECTION_FILE, selection, identity, len(families))
     return selection
 
 
@@ -316,7 +316,7 @@ def _write(path: Path, selection: Selection, identity: Mapping[str, Any], famili
         "families": {"n": families, "hash": identity["families"]},
         "checkpoints": [_checkpoint_record(scored) for scored in selection.checkpoints],
         "torn": list(selection.interrupted),
-        "replies": REPLY_FILE,
+        "replies": SELECTION_REPLY_FILE,
         "eclose": eclose.__version__,
     }
     with AtomicFile(path) as file:

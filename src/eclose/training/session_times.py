@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eclose.training.config import EClosureConfig
 
-SESSIONS = "sessions.json"
+SESSIONS_FILE = "sessions.json"
 
 
 class TrainingSessionRecorder(TrainerCallback):
@@ -30,7 +30,7 @@ class TrainingSessionRecorder(TrainerCallback):
     """
 
     def __init__(self, folder: Path, config: EClosureConfig) -> None:
-        self._path = folder / SESSIONS
+        self._path = folder / SESSIONS_FILE
         # The wall clock may be set during a run of hours.
         self._start = monotonic()
         self._earlier: list[dict[str, Any]] = []

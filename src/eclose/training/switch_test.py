@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from eclose.core.dependency_edges import COMPARISONS, Direction, Edge
+from eclose.core.dependency_edges import ALL_COMPARISONS, Direction, Edge
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.response import ResponseSource
 from eclose.core.three_valued import three_valued_and
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
-from eclose.likelihood.render import TOO_LONG, PathTooLongError
+from eclose.likelihood.render import TOO_LONG_REASON, PathTooLongError
 from eclose.stats.arrays import encode_labels
 from eclose.stats.bootstrap import SettingScores, bootstrap_setting_means, shared_questions_design
 from eclose.stats.intervals import Estimate
@@ -85,7 +85,7 @@ class FamilySwitchScores:
         """Compute the margins from the twelve scores of a family."""
         margins: dict[str, float | None] = {}
         unjudged = {}
-        for comparison in COMPARISONS:
+        for comparison in ALL_COMPARISONS:
             edge, direction = comparison.edge, comparison.direction
             sides = [comparison_side_name(edge, direction, preferred=preferred) for preferred in (True, False)]
             problems = [f"{side} is {values[side]}" for side in sides if not isfinite(values[side])]
@@ -167,7 +167,7 @@ def _render(record: ReadRecord[Family], renderer: TokenPathRenderer) -> ReadReco
     try:
         scores = FamilyScores(record.value, edit, renderer).comparisons()
     except PathTooLongError:
-        return ReadRecord(record.where, rejected=TOO_LONG)
+        return ReadRecord(record.where, rejected=TOO_LONG_REASON)
     return ReadRecord(record.where, value=_RenderedFamily(record.value, edit, scores))
 
 

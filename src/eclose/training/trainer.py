@@ -29,7 +29,7 @@ from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.training.batching import FamilyList, ForestDataset, UpdateSampler, take_process_share
-from eclose.training.checkpoints import COMPLETE, RECIPE
+from eclose.training.checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE
 from eclose.training.config import AUTO
 from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.model_card import render_model_card
@@ -303,7 +303,7 @@ class EClosureTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
         if self.args.should_save:
-            (folder / COMPLETE).unlink(missing_ok=True)
+            (folder / COMPLETE_MARKER_FILE).unlink(missing_ok=True)
         # Older checkpoints are removed only once this one is complete: with a limit of one, a crash in between would
         # leave none.
         limit, self.args.save_total_limit = self.args.save_total_limit, None
@@ -313,7 +313,7 @@ class EClosureTrainer(Trainer):
         if self.args.should_save and folder.is_dir():
             # Written again, because the settings were saved while the limit was unset.
             (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
-            with AtomicFile(folder / COMPLETE) as file:
+            with AtomicFile(folder / COMPLETE_MARKER_FILE) as file:
                 file.write(json.dumps({"step": self.state.global_step, "epoch": self.state.epoch}).encode())
             rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
 
@@ -327,7 +327,9 @@ class EClosureTrainer(Trainer):
             render_model_card(self, recipe=self.recipe, scoring=self.choice.name), encoding="utf-8"
         )
         if self.recipe:
-            (folder / RECIPE).write_text(json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            (folder / CHECKPOINT_RECIPE_FILE).write_text(
+                json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
 
 
 def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:

@@ -18,7 +18,7 @@ from eclose.annotation.results.label_studio import (
     encode_label_studio_tasks,
     opaque_response_id,
 )
-from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, Criterion
+from eclose.core.judgment import NO_ANSWER_REASON, NO_REFERENCE_REASON, Criterion
 from eclose.errors import UserError
 
 YES = dict.fromkeys(("locally_sound", "aligned", "closed", "correct", "complete"), "yes")
@@ -104,12 +104,18 @@ def test_what_was_passed_over_is_counted(tmp_path):
 @pytest.mark.parametrize(
     "changes,choices,unjudged",
     [
-        ({"answer": None}, ("locally_sound", "aligned", "complete"), {Criterion.CLOSURE: NO_ANSWER,
-                                                                      Criterion.CORRECTNESS: NO_ANSWER}),
-        ({"reference_answer": None}, ("locally_sound", "aligned", "closed"), {Criterion.COMPLETENESS: NO_REFERENCE,
-                                                                              Criterion.CORRECTNESS: NO_REFERENCE}),
+        (
+            {"answer": None},
+            ("locally_sound", "aligned", "complete"),
+            {Criterion.CLOSURE: NO_ANSWER_REASON, Criterion.CORRECTNESS: NO_ANSWER_REASON},
+        ),
+        (
+            {"reference_answer": None},
+            ("locally_sound", "aligned", "closed"),
+            {Criterion.COMPLETENESS: NO_REFERENCE_REASON, Criterion.CORRECTNESS: NO_REFERENCE_REASON},
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_has_no_label_and_a_reason(tmp_path, changes, choices, unjudged):
     material = without(**changes)
     for others in ({}, dict.fromkeys(YES, NOT_ASKED)):

@@ -15,7 +15,7 @@ from typing import Any
 
 from eclose.calls.client import CallSettings, ModelConnection, open_connection
 from eclose.calls.ray.shared_limit import RateLimitShare, share_rate_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_shards_on_ray
+from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal, run_shards_on_ray
 from eclose.errors import UserError
 from eclose.models.interface import Request
 from eclose.store.ledger.ledger import Ledger
@@ -72,7 +72,7 @@ async def ask(asking: Asking, connection: ModelConnection, item: Item) -> Answer
     return Answer(reply.text)
 
 
-async def run_shard(asking: Asking, shard: RecordShard, stop: StopSignal) -> dict[str, Any]:
+async def run_shard(asking: Asking, shard: RecordShard, stop: ShardStopSignal) -> dict[str, Any]:
     note = Path(asking.pids) / str(shard.index)
     note.write_text(str(os.getpid()))
     total = RateLimitShare(asking.concurrency, asking.requests_per_minute)

@@ -21,7 +21,7 @@ from tests.calls.ray.cluster_work import RUN, Asking, run_shard, write_settings
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, run_shards_on_ray
+from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal, run_shards_on_ray
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServerThread
@@ -56,12 +56,12 @@ def test_a_record_stays_in_its_shard():
 # --- what cannot work -------------------------------------------------------------------------------------------------
 
 
-async def nothing(shard: RecordShard, stop: StopSignal) -> None:
+async def nothing(shard: RecordShard, stop: ShardStopSignal) -> None:
     stop.listen(lambda: None)
 
 
 def test_the_work_of_a_shard_needs_no_cluster():
-    asyncio.run(nothing(RecordShard(), StopSignal()))
+    asyncio.run(nothing(RecordShard(), ShardStopSignal()))
 
 
 def test_a_ledger_in_a_file_is_refused(tmp_path):
@@ -217,7 +217,7 @@ def test_the_driver_is_killed_and_the_next_one_goes_on(tmp_path):
         assert max(bisect_left(moments, start + 6) - place for place, start in enumerate(moments)) <= 90 + 4
         count = len(rig.asked)
         # Nor does it need the engine: one process finds everything done.
-        assert asyncio.run(run_shard(rig.asking(**rate), RecordShard(), StopSignal()))["before"] == 240
+        assert asyncio.run(run_shard(rig.asking(**rate), RecordShard(), ShardStopSignal()))["before"] == 240
         assert len(rig.asked) == count
 
 

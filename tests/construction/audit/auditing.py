@@ -10,7 +10,7 @@ from eclose.construction.audit.forms import encode_audit_forms
 from eclose.construction.audit.sample import DEVELOPMENT, TRAINING
 from eclose.core.edits import TextReplacement
 from eclose.core.family import FamilyFinding, PassageIntervention
-from eclose.protocol.auditing import MARKS
+from eclose.protocol.auditing import AUDIT_MARKS
 from eclose.store.records.jsonl import ReadRecord
 from eclose.world.make.families import make_world_families
 
@@ -51,7 +51,7 @@ def corpus(sizes):
 def filled(form, failing=(), note=""):
     """A form as a line of JSON, all answered with yes but for some."""
     answers = asdict(form) | {"note": note}
-    for name in (name for names in MARKS.values() for name in names):
+    for name in (name for names in AUDIT_MARKS.values() for name in names):
         part, mark = name.split(".")
         answers[part][mark] = name not in failing
     return json.dumps(answers)

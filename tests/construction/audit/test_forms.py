@@ -13,10 +13,10 @@ from eclose.construction.audit.forms import CELL_LIMIT, FilledAuditForm, encode_
 from eclose.construction.audit.sample import draw_audit_sample
 from eclose.core.family import ViewKind
 from eclose.errors import UserError
-from eclose.protocol.auditing import MARKS, AuditorMaterial, FamilyAuditForm
+from eclose.protocol.auditing import AUDIT_MARKS, AuditorMaterial, FamilyAuditForm
 from eclose.protocol.prompts import load_prompt_text
 
-NAMES = tuple(name for names in MARKS.values() for name in names)
+NAMES = tuple(name for names in AUDIT_MARKS.values() for name in names)
 
 
 def forms(count=6):
@@ -56,14 +56,14 @@ def test_the_guideline_defines_all_that_is_asked():
 
 def test_a_view_passes_when_all_of_its_answers_are_yes():
     yes = dict.fromkeys(NAMES, True)
-    for kind, names in MARKS.items():
+    for kind, names in AUDIT_MARKS.items():
         assert FilledAuditForm("", "", "", yes).passes(kind) is True
         for name in names:
             assert FilledAuditForm("", "", "", yes | {name: False}).passes(kind) is False
             assert FilledAuditForm("", "", "", yes | {name: None}).passes(kind) is None
             others = {
                 other: FilledAuditForm("", "", "", yes | {name: False}).passes(other)
-                for other in MARKS
+                for other in AUDIT_MARKS
                 if other != kind
             }
             assert set(others.values()) == {True}

@@ -13,7 +13,14 @@ from inspect_ai.model import ContentText, ModelOutput
 from tests.integrations.inspect.running import said
 
 from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import NO_ANSWER, NO_TRACE, REFERENCE_FREE, Criterion, Judgment, StepJudgment
+from eclose.core.judgment import (
+    NO_ANSWER_REASON,
+    NO_TRACE_REASON,
+    REFERENCE_FREE_REASON,
+    Criterion,
+    Judgment,
+    StepJudgment,
+)
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.diagnose import JudgedCase
@@ -65,9 +72,9 @@ def test_a_score_names_the_broken_link_and_holds_the_judgment():
     ("unjudged", "reason"),
     [
         ({}, None),
-        ({"K": REFERENCE_FREE, "Acc": REFERENCE_FREE}, None),
-        ({"C": NO_ANSWER, "Acc": NO_ANSWER}, "invalid_response_format"),
-        ({"L": NO_TRACE, "K": "refusal"}, "grader_failed"),
+        ({"K": REFERENCE_FREE_REASON, "Acc": REFERENCE_FREE_REASON}, None),
+        ({"C": NO_ANSWER_REASON, "Acc": NO_ANSWER_REASON}, "invalid_response_format"),
+        ({"L": NO_TRACE_REASON, "K": "refusal"}, "grader_failed"),
     ],
 )
 def test_whose_fault_a_missing_label_is(unjudged, reason):

@@ -124,6 +124,19 @@ def test_replies_are_read_as_every_engines_are(vllm, tokenizer):
     assert adapter is None
 
 
+def test_seeds_of_replicas_and_attempts_do_not_collide(vllm):
+    model = VllmModel.load("some/model")
+    draws = [
+        replace(ask(temperature=0.5, seed=seed), replica=replica, attempt=attempt)
+        for seed in (42, 43)
+        for replica in (0, 1)
+        for attempt in (0, 1)
+    ]
+    model.complete_all(draws)
+    ((_, sampling, _),) = vllm.made.calls
+    assert len({parameters["seed"] for parameters in sampling}) == len(draws)
+
+
 def test_adapters_are_told_apart_by_content_not_by_name(vllm, folders):
     model = VllmModel.load("some/model")
     first, second = [model.with_adapter(folder) for folder in folders]

@@ -22,7 +22,7 @@ from tests.world.serving import always, leaning, only_line, registry
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding, Reply, ReplySchema, Request, TokenUsage
 from eclose.models.openai.endpoint import (
-    SERVICES,
+    MODEL_PROVIDERS,
     Endpoint,
     EndpointLimits,
     ModelRoute,
@@ -660,19 +660,19 @@ OWN = "http://127.0.0.1:8642/v1"
         (
             "groq/llama",
             {"GROQ_API_KEY": "g", "OPENAI_API_KEY": "a"},
-            (SERVICES["groq"].base_url, "llama", "g", "groq/llama"),
+            (MODEL_PROVIDERS["groq"].base_url, "llama", "g", "groq/llama"),
         ),
         (
             "groq/llama",
             {"GROQ_API_KEY": "g", "OPENAI_BASE_URL": OWN},
-            (SERVICES["groq"].base_url, "llama", "g", "groq/llama"),
+            (MODEL_PROVIDERS["groq"].base_url, "llama", "g", "groq/llama"),
         ),
         (
             "openrouter/a/b",
             {"OPENROUTER_API_KEY": "o"},
-            (SERVICES["openrouter"].base_url, "a/b", "o", "openrouter/a/b"),
+            (MODEL_PROVIDERS["openrouter"].base_url, "a/b", "o", "openrouter/a/b"),
         ),
-        ("ollama/qwen3", {"OPENAI_API_KEY": "a"}, (SERVICES["ollama"].base_url, "qwen3", None, "ollama/qwen3")),
+        ("ollama/qwen3", {"OPENAI_API_KEY": "a"}, (MODEL_PROVIDERS["ollama"].base_url, "qwen3", None, "ollama/qwen3")),
         (
             "m",
             {"ECLOSE_BASE_URL": OWN, "ECLOSE_API_KEY": "e", "OPENAI_API_KEY": "a"},
@@ -764,6 +764,9 @@ def test_routes_that_lead_nowhere(name, environ, problem):
         "https://host/v1#secret",
         "http://169.254.169.254/latest",
         "http://[fe80::1]/v1",
+        "http://[::ffff:169.254.169.254]/v1",
+        "http://2852039166/v1",
+        "http://0xa9fea9fe/v1",
         "http://host:port/v1",
         "http://[::1/v1",
     ],

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from eclose.calls.cache import encode_stored_answer
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenLogprob, TokenUsage
 from eclose.models.openai.failures import (
-    LONGEST_PROBLEM,
+    MAX_PROBLEM_CHARS,
     CallFailure,
     CallFailureKind,
     HttpResponse,
@@ -153,6 +153,7 @@ STRUCTURED: dict[str, tuple[Any, CallFailureKind]] = {
     "ten megabytes of text": (envelope("a" * 10_000_000), K.INVALID),
     "error with 200": ({"error": {"message": "upstream", "code": 502}}, K.TRANSIENT),
     "rate limit with 200": ({"error": {"message": "slow down", "code": 429}}, K.RATE_LIMIT),
+    "rate limit as a text with 200": ({"error": {"message": "slow down", "code": "429"}}, K.RATE_LIMIT),
     "bad request with 200": ({"error": {"message": "too long", "code": 400}}, K.PERMANENT),
     "error without a code": ({"error": "something broke"}, K.TRANSIENT),
 }
@@ -216,7 +217,7 @@ def test_the_corpus(name):
     result = parse_http_reply(outcome, WANTED, key=SecretStr(CANARY))
     assert isinstance(result, CallFailure), f"accepted: {result}"
     assert result.kind is kind
-    assert len(str(result)) <= LONGEST_PROBLEM + 200
+    assert len(str(result)) <= MAX_PROBLEM_CHARS + 200
     assert str(result).endswith((".", "…", "}")) or result.status is None or result.status != 200
     if result.kind.semantic and isinstance(outcome, HttpResponse) and outcome.status == 200:
         assert result.reply is not None

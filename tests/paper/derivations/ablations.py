@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from eclose.core.verdict import FailureClass, Verdict
 from eclose.metrics.experiment import compute_setting_rates
-from eclose.metrics.rates import Metric, compute_rate, count_response_composition
+from eclose.metrics.rates import Metric, compute_metric_rate, count_response_composition
 from eclose.stats.rates import Rate, mean_or_none
 
 from ..printed import (
@@ -82,13 +82,13 @@ def main_ablations(cell: Cell) -> Derivation:
 def per_seed(cell: Cell) -> Derivation | None:
     variant, seed = cell.row.replace("Full", FULL).split(" | ")
     if cell.column == "lgg":
-        return derived(lambda: percent(compute_rate(Metric.GAP_RATE, pooled_run(variant, seed)).value))
+        return derived(lambda: percent(compute_metric_rate(Metric.GAP_RATE, pooled_run(variant, seed)).value))
     if variant != FULL or cell.column in {"a", "c"}:
         return None
     # The full objective is the main experiment's: its three datasets pooled.
     accuracy = MATCH if cell.column == MATCH else SEMANTIC
     metric = METRICS["Acc" if cell.column.startswith("acc") else cell.column.upper()]
-    return derived(lambda: percent(compute_rate(metric, main_run(seed, accuracy)).value))
+    return derived(lambda: percent(compute_metric_rate(metric, main_run(seed, accuracy)).value))
 
 
 @cache
@@ -109,7 +109,7 @@ def per_dataset(printed: Cell) -> Derivation | None:
 
 def remainder(variant: str, column: str) -> float:
     metric, accuracy = (Metric.ACCURACY, MATCH) if column == "Acc_match" else (METRICS[column], SEMANTIC)
-    remaining = sum(compute_rate(metric, pooled_run(variant, seed, accuracy)).hits for seed in SEEDS)
+    remaining = sum(compute_metric_rate(metric, pooled_run(variant, seed, accuracy)).hits for seed in SEEDS)
     for dataset in ("2WikiMultiHopQA", "MuSiQue"):
         printed = cell("appendix_ablation_datasets", f"{variant} | {dataset}", column)
         remaining -= printed.count(DATASETS[dataset] * len(SEEDS))
@@ -127,7 +127,7 @@ def failures(cell: Cell) -> Derivation | None:
 
 def decoupled(variant: str) -> float:
     """What of the gap is neither path deviation nor incomplete reasoning."""
-    gap = sum(compute_rate(Metric.GAP_RATE, pooled_run(variant, seed)).hits for seed in SEEDS)
+    gap = sum(compute_metric_rate(Metric.GAP_RATE, pooled_run(variant, seed)).hits for seed in SEEDS)
     deviating, incomplete = (cell("appendix_ablation_failures", variant, kind).count(POOL) for kind in ("PD", "IR"))
     counts = {
         Verdict(locally_sound=True, aligned=False): deviating,

@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.metrics.rates import Metric, ResponseComposition, compute_rates, count_response_composition
+from eclose.metrics.rates import Metric, ResponseComposition, compute_metric_rates, count_response_composition
 from eclose.stats.rates import Rate
 
 from ..printed import Cell, Derivation, Resolver, derived, percent, said, statements, whole
@@ -61,7 +61,7 @@ def responses() -> list[Verdict]:
 
 @cache
 def diagnosed() -> dict[Metric, Rate]:
-    return compute_rates(responses())
+    return compute_metric_rates(responses())
 
 
 @cache

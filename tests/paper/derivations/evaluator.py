@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.metrics.rates import Metric, compute_rate
+from eclose.metrics.rates import Metric, compute_metric_rate
 from eclose.stats.coefficients import (
     balanced_accuracy,
     cohen_kappa,
@@ -101,7 +101,7 @@ def largest_difference() -> float:
 def automated(metric: Metric) -> Rate:
     """A rate under the evaluator: the untuned backbones of the main comparison are the diagnostic responses."""
     runs = (run(backbone, dataset, "Backbone", "Fixed") for backbone in BACKBONES for dataset in DATASETS)
-    return compute_rate(metric, list(chain.from_iterable(runs)))
+    return compute_metric_rate(metric, list(chain.from_iterable(runs)))
 
 
 def difference(metric: Metric) -> float:

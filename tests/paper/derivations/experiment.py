@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from eclose.metrics.experiment import average_setting_rates, compute_setting_rates
-from eclose.metrics.rates import MAIN_METRICS, Metric, compute_rate
+from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate
 from eclose.stats.rates import sample_sd_or_none
 
 from ..printed import (
@@ -132,7 +132,8 @@ def matching_by_setting(cell: Cell) -> Derivation:
         return derived(partial(setting, backbone, dataset, method, Metric.ACCURACY, MATCH))
     return derived(
         lambda: sample_sd_or_none(
-            percent(compute_rate(Metric.ACCURACY, run(backbone, dataset, method, seed, MATCH)).value) for seed in SEEDS
+            percent(compute_metric_rate(Metric.ACCURACY, run(backbone, dataset, method, seed, MATCH)).value)
+            for seed in SEEDS
         )
     )
 
@@ -140,7 +141,7 @@ def matching_by_setting(cell: Cell) -> Derivation:
 def per_seed(cell: Cell) -> Derivation | None:
     if cell.column != "lgg":
         return None
-    return derived(lambda: percent(compute_rate(Metric.GAP_RATE, run(*cell.row.split(" | "))).value))
+    return derived(lambda: percent(compute_metric_rate(Metric.GAP_RATE, run(*cell.row.split(" | "))).value))
 
 
 def _both_won(other: str) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.metrics.rates import Metric, compute_rate
+from eclose.metrics.rates import Metric, compute_metric_rate
 from eclose.stats.coefficients import cohen_kappa, failure_f1, raw_agreement
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import StratifiedDesign, bootstrap
@@ -47,11 +47,13 @@ def labelled(method: str, labels: str) -> list[Verdict]:
 
 
 def scored(methods: tuple[str, ...], labels: str, metric: Metric) -> float:
-    return percent(compute_rate(metric, [verdict for method in methods for verdict in labelled(method, labels)]).value)
+    return percent(
+        compute_metric_rate(metric, [verdict for method in methods for verdict in labelled(method, labels)]).value
+    )
 
 
 def hits(labels: str, metric: Metric, methods: tuple[str, ...] = METHODS) -> int:
-    return sum(compute_rate(metric, labelled(method, labels)).hits for method in methods)
+    return sum(compute_metric_rate(metric, labelled(method, labels)).hits for method in methods)
 
 
 def difference(methods: tuple[str, ...], metric: Metric) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from eclose.core.dependency_edges import COMPARISONS
+from eclose.core.dependency_edges import ALL_COMPARISONS
 from eclose.stats.rates import Rate, mean_or_none
 
 from ..printed import BACKBONES, Cell, Derivation, Resolver, cell, derived, percent, said, statements
@@ -70,8 +70,8 @@ TEXT = {
         for dataset in SOURCES
     },
     "scoring runs": derived(lambda: said("main adapters", "training") + len(BACKBONES)),
-    "margins": derived(lambda: len(COMPARISONS)),
-    "candidate scores": derived(lambda: 2 * len(COMPARISONS)),
+    "margins": derived(lambda: len(ALL_COMPARISONS)),
+    "candidate scores": derived(lambda: 2 * len(ALL_COMPARISONS)),
     "evaluations of E-Closure": derived(lambda: len(split().development) * CHECKPOINTS),
     **{f"T of {dataset}": derived(partial(average, "T", "E-Closure", (dataset,))) for dataset in SOURCES},
     "C gap of RM": derived(partial(gain, "C", "RM")),

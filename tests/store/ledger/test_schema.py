@@ -13,7 +13,7 @@ from eclose.errors import UserError
 from eclose.store.ledger import queries as sql
 from eclose.store.ledger.database import apply_migrations, make_database_engine
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.ledger.rows import build_intent_row, build_outcome_row, build_reply_row, encode_request
+from eclose.store.ledger.rows import build_intent_row, build_outcome_row, build_reply_row, encode_ledger_request
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
 
 
@@ -46,7 +46,7 @@ async def write_and_read(where, *numbers):
 def write_of_old(connection, number, *, settled):
     """A call as the first version wrote it."""
     call, writer = child.call(number), b"of old"
-    row = build_intent_row(call, encode_request(call), writer, "a")
+    row = build_intent_row(call, encode_ledger_request(call), writer, "a")
     connection.execute(sql.ADD_CALL, row)
     connection.execute(sql.ADD_INTENT, row)
     if settled:

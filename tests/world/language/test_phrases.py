@@ -12,7 +12,7 @@ from eclose.world.language.phrases import (
     RelationPhrase,
     capitalise_sentence,
     list_initial_letter_variants,
-    match_form,
+    match_template,
     parse_deeds,
     parse_fact_triples,
     parse_object_value,
@@ -205,11 +205,14 @@ def test_a_sentence_with_one_wrong_part_has_no_reading():
 
 
 def test_filling_a_template_finds_every_way():
-    assert list(match_form("{x} and {y}", "a and b and c")) == [{"x": "a", "y": "b and c"}, {"x": "a and b", "y": "c"}]
-    assert list(match_form("the {x}", "a dog")) == []
-    assert list(match_form("the {x}.", "the .")) == []
-    assert list(match_form("no slot", "no slot")) == [{}]
-    assert list(match_form("no slot", "no slot no slot")) == []
+    assert list(match_template("{x} and {y}", "a and b and c")) == [
+        {"x": "a", "y": "b and c"},
+        {"x": "a and b", "y": "c"},
+    ]
+    assert list(match_template("the {x}", "a dog")) == []
+    assert list(match_template("the {x}.", "the .")) == []
+    assert list(match_template("no slot", "no slot")) == [{}]
+    assert list(match_template("no slot", "no slot no slot")) == []
 
 
 def test_articles_go_in_and_come_out_again():

@@ -9,9 +9,9 @@ from eclose.world.language import names
 from eclose.world.language import relations as rel
 from eclose.world.language import steps as grammar
 from eclose.world.language.claims import (
+    ClaimlessStep,
     ComparisonClaim,
     FactClaim,
-    IdleStep,
     MissingFactClaim,
     NegatedFactClaim,
     PronounReferents,
@@ -134,21 +134,21 @@ def test_every_idle_step_is_known_to_assert_nothing(kind, template):
 
 
 def test_an_idle_step_may_cite_too():
-    assert read("Let us read the passages [3].") == (IdleStep.TRANSITION,)
+    assert read("Let us read the passages [3].") == (ClaimlessStep.TRANSITION,)
 
 
 def test_an_idle_step_about_something_unknown_is_not_read():
     assert read("First, find a good restaurant.") is None
 
 
-@pytest.mark.parametrize("kind", list(IdleStep))
+@pytest.mark.parametrize("kind", list(ClaimlessStep))
 def test_the_writer_writes_idle_steps_of_every_kind(kind):
     written = {
         TraceStepWriter(Random(seed)).write_idle_step(kind, RelationPhrase(A, (rel.DIRECTOR,))) for seed in range(60)
     }
     assert len(written) >= len(grammar._IDLE[kind])
     assert {read(text) for text in written} == {(kind,)}
-    assert read(TraceStepWriter(Random(1)).write_step(IdleStep.TRANSITION, 3)) == (IdleStep.TRANSITION,)
+    assert read(TraceStepWriter(Random(1)).write_step(ClaimlessStep.TRANSITION, 3)) == (ClaimlessStep.TRANSITION,)
 
 
 @pytest.mark.parametrize(

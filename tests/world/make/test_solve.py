@@ -9,9 +9,9 @@ from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.world.language import relations as rel
 from eclose.world.language.claims import (
+    ClaimlessStep,
     ComparisonClaim,
     FactClaim,
-    IdleStep,
     SameValueClaim,
     SubtractionClaim,
     SuperlativeClaim,
@@ -160,7 +160,7 @@ def test_an_idle_line_comes_first_and_tells_nothing(items):
     steps = write_moves_as_steps(item.solution.moves, "seed", idle=item.target.phrase)
     assert steps[0].moves == ()
     (claim,) = parse_trace_claims(Trace.of(steps[0].text))
-    assert isinstance(claim, IdleStep)
+    assert isinstance(claim, ClaimlessStep)
     assert [index for step in steps[1:] for index in step.moves] == list(range(len(item.solution.moves)))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from eclose.core.response import Trace
 from eclose.world.language.questions import parse_question
-from eclose.world.oracle.closure import ABSTAIN, TracePremises, find_extreme
+from eclose.world.oracle.closure import ABSTAIN, TracePremises, find_extreme_option
 from eclose.world.oracle.view_relations import parse_trace_claims
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
@@ -156,4 +156,4 @@ def test_names_that_are_one_have_one_name():
     ],
 )
 def test_the_winner_is_alone_at_the_top(options, least, expected):
-    assert find_extreme(options, least=least) == expected
+    assert find_extreme_option(options, least=least) == expected

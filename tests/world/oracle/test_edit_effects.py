@@ -7,7 +7,12 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.world.language.questions import parse_question
 from eclose.world.language.values import ValueKind, parse_value
-from eclose.world.oracle.edit_effects import is_coherent_edit, is_localized_edit, is_same_kind, list_surface_forms
+from eclose.world.oracle.edit_effects import (
+    is_coherent_edit,
+    is_localized_edit,
+    is_same_answer_kind,
+    list_surface_forms,
+)
 
 PERSON = (
     "Ada Berger (born 12 March 1934) is a novelist. She was born on March 12, 1934. She was married to Tomas Farkas."
@@ -101,7 +106,7 @@ def test_nobody_dies_before_they_were_born():
     ],
 )
 def test_answers_of_one_kind(question, one, other, same):
-    assert is_same_kind(parse_question(question), one, other) is same
+    assert is_same_answer_kind(parse_question(question), one, other) is same
 
 
 @pytest.mark.parametrize(

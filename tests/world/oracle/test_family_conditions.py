@@ -10,7 +10,7 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, SourceQuestionDefect
+from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole, SourceQuestionDefect
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_item
 from eclose.world.oracle.family_conditions import (
@@ -21,7 +21,7 @@ from eclose.world.oracle.family_conditions import (
     find_family_defects,
     is_answer_warranted,
     is_only_warranted_answer,
-    label_steps,
+    label_warranted_steps,
     screen_evidence_edit,
     screen_question_edit,
     screen_source,
@@ -176,7 +176,7 @@ def test_every_judgement_that_is_wanted_is_made(families):
     assert {role: set(judged.labels) for role, judged in labels.items()} == {
         role: set(names) for role, names in ACCEPTANCE_CONDITIONS.items()
     }
-    assert {role for role in labels if "soundness" in REPLY_SCHEMAS[role]["properties"]} == {
+    assert {role for role in labels if "soundness" in ROLE_REPLY_SCHEMAS[role]["properties"]} == {
         role for role, judged in labels.items() if judged.steps is not None
     }
 
@@ -230,7 +230,7 @@ def test_steps_that_claim_nothing_hold():
     trace = Trace.of(
         "Let us read the passages.", "Blue Harbour was directed by Ada Berger.", "Ada Berger was born in Halton."
     )
-    assert label_steps(WHERE, (FILM, ADA), trace) == (True, True, False)
+    assert label_warranted_steps(WHERE, (FILM, ADA), trace) == (True, True, False)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from eclose.core.judgment import Criterion, LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.core.verdict import FailureClass
 from eclose.store.records.jsonl import check_core_rules
-from eclose.world.language.claims import IdleStep
+from eclose.world.language.claims import ClaimlessStep
 from eclose.world.oracle.answer_equality import answer_matches_value, is_abstention, is_correct_answer, is_same_answer
 from eclose.world.oracle.evidence import parse_evidence_facts
 from eclose.world.oracle.judge import JUDGE, judge_by_oracle
@@ -600,4 +600,4 @@ def test_the_name_of_nothing_is_not_judged_by_id():
 
 
 def test_a_step_that_asserts_nothing_cannot_be_wrong():
-    assert StepClaimChecker(parse_evidence_facts(EVIDENCE)).check(IdleStep.PLAN).sound is True
+    assert StepClaimChecker(parse_evidence_facts(EVIDENCE)).check(ClaimlessStep.PLAN).sound is True

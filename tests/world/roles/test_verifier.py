@@ -12,8 +12,8 @@ from eclose.construction.roles import SUPPORT_MAP, parse_check_reply
 from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol import construction as shown
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
-from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole, build_construction_prompt
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT
+from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole, build_construction_prompt
 from eclose.protocol.material_json import disclose_passages, disclose_steps
 from eclose.world.make.families import make_world_families
 from eclose.world.roles.judge import CANNOT_READ
@@ -88,7 +88,7 @@ def steps_of(material):
 
 def finding(material, reply):
     role = ConstructionRole(build_construction_prompt(material).name)
-    jsonschema_rs.validate(dict(REPLY_SCHEMAS[role]), reply)
+    jsonschema_rs.validate(dict(ROLE_REPLY_SCHEMAS[role]), reply)
     support = material.support if role is ConstructionRole.VERIFY_TARGET else ()
     return parse_check_reply(
         role, "world", reply, passages=len(material.evidence), steps=steps_of(material), support=support
@@ -113,11 +113,11 @@ def test_the_support_is_the_one_that_is_needed(families):
 def test_steps_are_mapped_to_the_passages_that_warrant_them(families):
     for family in families:
         reply = said(EXACT, materials(family)[ConstructionRole.VERIFY_TARGET])
-        mapped = {str(place) for step in reply[SOUNDNESS]["steps"] for place in step["passages"]}
+        mapped = {str(place) for step in reply[SOUNDNESS_JUDGEMENT]["steps"] for place in step["passages"]}
         # Two facts on one line are mapped to the passage of the first.
         assert mapped <= set(family.gold.support_ids)
         assert mapped
-        assert all(step["passages"] or step["premises"] for step in reply[SOUNDNESS]["steps"])
+        assert all(step["passages"] or step["premises"] for step in reply[SOUNDNESS_JUDGEMENT]["steps"])
 
 
 def test_a_target_is_judged_in_four_ways_that_do_not_follow_from_each_other(families):
@@ -128,10 +128,10 @@ def test_a_target_is_judged_in_four_ways_that_do_not_follow_from_each_other(fami
         assert objections(replace(check, support=check.support[:1])) == ("grounding.grounded", SUPPORT_MAP)
         aside = objections(replace(check, steps=disclose_steps(asked_.trace), answer=asked_.answer))
         assert "alignment.aligned" in aside
-        assert SOUNDNESS not in aside
+        assert SOUNDNESS_JUDGEMENT not in aside
         assert "closure.closed" not in aside
         unsound = objections(replace(check, steps=disclose_steps(new.trace), answer=new.answer))
-        assert unsound[0] == SOUNDNESS
+        assert unsound[0] == SOUNDNESS_JUDGEMENT
         assert not {"alignment.aligned", "closure.closed"} & set(unsound)
 
 
@@ -154,7 +154,7 @@ def test_switching_is_judged_where_it_is_said_to_be(families):
         assert "prefix.after" in late
         stale = (*check.edited_steps[:-1], check.steps[-1])
         if check.first < len(check.steps) == len(check.edited_steps):
-            assert SOUNDNESS in objections(replace(check, edited_steps=stale))
+            assert SOUNDNESS_JUDGEMENT in objections(replace(check, edited_steps=stale))
         crossed = objections(replace(check, edited_answer=check.answer))
         assert set(crossed) == {"closure.edited", "closure.original_to_edited"}
 
@@ -168,7 +168,7 @@ def test_a_question_is_judged_with_its_own_answer_and_trace(families):
         assert {"changed", "original_fits_edited", "edited_warranted"} <= same
         old = set(objections(replace(check, edited_steps=check.steps)))
         assert {"alignment.edited", "alignment.edited_to_original"} <= old
-        assert SOUNDNESS not in old
+        assert SOUNDNESS_JUDGEMENT not in old
 
 
 def test_what_it_cannot_read_it_does_not_judge(families):
@@ -228,8 +228,8 @@ def test_whoever_always_errs_sees_one_thing_wrong_with_the_good_and_nothing_with
             assert objections(material)
             assert objections(material, wrong) == ()
     assert drawn >= {(role, name) for role, names in ACCEPTANCE_CONDITIONS.items() for name in names}
-    assert {role for role, name in drawn if name == SOUNDNESS} == {
-        role for role in CHECKS if SOUNDNESS in REPLY_SCHEMAS[role]["properties"]
+    assert {role for role, name in drawn if name == SOUNDNESS_JUDGEMENT} == {
+        role for role in CHECKS if SOUNDNESS_JUDGEMENT in ROLE_REPLY_SCHEMAS[role]["properties"]
     }
 
 

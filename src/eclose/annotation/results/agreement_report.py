@@ -22,7 +22,7 @@ from eclose.metrics.agreement import (
     measure_annotator_agreement,
     measure_screening_agreement,
 )
-from eclose.metrics.summary import UNKNOWN
+from eclose.metrics.summary import UNKNOWN_GROUP
 
 if TYPE_CHECKING:
     from eclose.annotation.annotations import AnnotationSet
@@ -105,7 +105,7 @@ def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
 
 def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> EligibilityAgreement:
     cases = [
-        ScreenedQuestion(question.benchmark or UNKNOWN, question.first_screenings)
+        ScreenedQuestion(question.benchmark or UNKNOWN_GROUP, question.first_screenings)
         for question in annotations.questions
         if len(question.annotations) > 1
     ]

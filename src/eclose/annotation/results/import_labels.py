@@ -14,7 +14,7 @@ from eclose.annotation.annotations import Annotation, AnnotationSet, Record, Scr
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import AnnotationMaterial
 from eclose.annotation.results import label_studio
-from eclose.core.judgment import WHOLE_TRACE, Criterion, Ineligibility, Judgment, QuestionScreening, StepJudgment
+from eclose.core.judgment import WHOLE_TRACE_REASON, Criterion, Ineligibility, Judgment, QuestionScreening, StepJudgment
 from eclose.core.response import ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_run_records
@@ -298,7 +298,7 @@ def _judgment(response_id: str, annotator: str, labels: Mapping[str, Label]) -> 
     return Judgment(
         response_id,
         annotator,
-        () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE),),
+        () if sound is None else (StepJudgment(True, sound, reason=WHOLE_TRACE_REASON),),
         labels["aligned"],
         labels["closed"],
         labels["complete"],

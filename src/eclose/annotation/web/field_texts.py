@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import NO, YES, AnnotationTaskKind
-from eclose.protocol.auditing import GUIDELINE
+from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE
 from eclose.protocol.prompts import GuidelineReader, load_prompt_text
 
 if TYPE_CHECKING:
@@ -135,47 +135,47 @@ FIELD_TEXTS: Mapping[str, FormFieldText] = {
     "gold.correct": FormFieldText(
         "Is the answer the reference?",
         _yes_no("it says the same", "it says something else or less", "correct", "not correct"),
-        GuidelineExcerpt(GUIDELINE, "**gold.correct**", "**gold.supported**"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.correct**", "**gold.supported**"),
     ),
     "gold.supported": FormFieldText(
         "Is every step supported?",
         _yes_no("by a passage or by steps before it", "some claim is not", "supported", "not supported"),
-        GuidelineExcerpt(GUIDELINE, "**gold.supported**", "**gold.aligned**"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.supported**", "**gold.aligned**"),
     ),
     "gold.aligned": FormFieldText(
         "Does the reasoning pursue the question?",
         _yes_no("it goes after what is asked", "it goes elsewhere", "aligned", "not aligned"),
-        GuidelineExcerpt(GUIDELINE, "**gold.aligned**", "**gold.closed**"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.aligned**", "**gold.closed**"),
     ),
     "gold.closed": FormFieldText(
         "Do the steps alone settle the answer?",
         _yes_no("this one and no other", "something is missing", "closed", "not closed"),
-        GuidelineExcerpt(GUIDELINE, "**gold.closed**", "## With one passage"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.closed**", "## With one passage"),
     ),
     "evidence.isolated": FormFieldText(
         "Was one thing changed, everywhere, and nothing else?",
         _yes_no("and nothing contradicts it", "old value left, or more was changed", "isolated", "not isolated"),
-        GuidelineExcerpt(GUIDELINE, "**evidence.isolated**", "**evidence.trace_switches**"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**evidence.isolated**", "**evidence.trace_switches**"),
     ),
     "evidence.trace_switches": FormFieldText(
         "Does the reasoning switch with the passage?",
         _yes_no("the first new step holds only with its own passage", "it does not", "switches", "does not switch"),
-        GuidelineExcerpt(GUIDELINE, "**evidence.trace_switches**", "**evidence.answer_switches**"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**evidence.trace_switches**", "**evidence.answer_switches**"),
     ),
     "evidence.answer_switches": FormFieldText(
         "Does the answer switch with the reasoning?",
         _yes_no("each reasoning settles its own answer only", "it does not", "switches", "does not switch"),
-        GuidelineExcerpt(GUIDELINE, "**evidence.answer_switches**", "## With the question"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**evidence.answer_switches**", "## With the question"),
     ),
     "question.valid": FormFieldText(
         "Is the new question a good one?",
         _yes_no("asks for something else, settled by the passages", "it is not", "valid", "not valid"),
-        GuidelineExcerpt(GUIDELINE, "**question.valid**", "**question.trace_switches**"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**question.valid**", "**question.trace_switches**"),
     ),
     "question.trace_switches": FormFieldText(
         "Does the reasoning switch with the question?",
         _yes_no("each goes after its own question only", "it does not", "switches", "does not switch"),
-        GuidelineExcerpt(GUIDELINE, "**question.trace_switches**"),
+        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**question.trace_switches**"),
     ),
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.calls.client import CallSettings, connect_model
 from eclose.calls.ray.shared_limit import RateLimitShare, share_rate_limit
-from eclose.calls.ray.workers import RaySettings, RecordShard, StopSignal, require_shared_ledger, run_shards_on_ray
+from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal, require_shared_ledger, run_shards_on_ray
 from eclose.calls.run import (
     ModelRun,
     RunOptions,
@@ -77,7 +77,7 @@ async def _build(make_run: RunFactory) -> ModelRun[Any]:
 
 
 async def _work(
-    make_run: RunFactory, calls: CallSettings, ledger_url: str, shard: RecordShard, stop: StopSignal
+    make_run: RunFactory, calls: CallSettings, ledger_url: str, shard: RecordShard, stop: ShardStopSignal
 ) -> int:
     """Process one shard in one worker, and return the number of its records."""
     run = await make_run()

@@ -24,7 +24,7 @@ from eclose.store.ledger.database import (
     make_database_engine,
 )
 from eclose.store.ledger.group_commit import GroupCommitter
-from eclose.store.ledger.rows import encode_text
+from eclose.store.ledger.rows import encode_utf8_text
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class _Worker:
         self._limiter = limiter
         self._total = total
         self._name = secrets.token_bytes(8)
-        self._row = {"run": encode_text(run), "model": encode_text(model), "worker": self._name}
+        self._row = {"run": encode_utf8_text(run), "model": encode_utf8_text(model), "worker": self._name}
         self._lock = int(hash_sort_key("shares", run, model)[:15], 16)
         self._lease = lease_seconds
         self._database = describe_database_location(where)

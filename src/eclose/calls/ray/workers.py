@@ -112,7 +112,7 @@ def require_shared_ledger(ledger: Path | str) -> None:
         )
 
 
-class StopSignal:
+class ShardStopSignal:
     """A request to stop that the work of a shard can listen to."""
 
     def __init__(self) -> None:
@@ -136,14 +136,14 @@ class StopSignal:
         self._listeners.clear()
 
 
-ShardWork: TypeAlias = "Callable[[RecordShard, StopSignal], Awaitable[T]]"
+ShardWork: TypeAlias = "Callable[[RecordShard, ShardStopSignal], Awaitable[T]]"
 
 
 class _Worker:
     """A worker process. Its methods are asynchronous, so that ``stop`` is received while ``run`` is in progress."""
 
     def __init__(self) -> None:
-        self._stop = StopSignal()
+        self._stop = ShardStopSignal()
 
     async def run(self, work: ShardWork[T], shard: RecordShard) -> T:
         self._stop.clear_listeners()  # those of the shard before

@@ -12,7 +12,7 @@ from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, three_valued_and
 from eclose.errors import RecordError, UserError
-from eclose.protocol.auditing import MARKS, PARTS, FamilyAuditForm
+from eclose.protocol.auditing import AUDIT_MARKS, AUDIT_PARTS, FamilyAuditForm
 from eclose.store.records.csv_table import LABEL_WORDS, encode_csv, read_csv
 from eclose.store.records.json_reader import raise_file_problems, require_regular_file
 from eclose.store.records.jsonl import scan_records
@@ -42,7 +42,7 @@ class FilledAuditForm:
 
     def passes(self, view: ViewKind) -> Label:
         """Return whether a view passes: False if any answer is no, None if one is missing, True otherwise."""
-        return three_valued_and(self.marks[name] for name in MARKS[view])
+        return three_valued_and(self.marks[name] for name in AUDIT_MARKS[view])
 
     @property
     def unanswered(self) -> int:
@@ -86,7 +86,7 @@ def _read_lines(path: Path) -> Iterator[FilledAuditForm | RecordError]:
             form = record.value
             marks = {
                 f"{part}.{name}": mark
-                for part, _ in PARTS.values()
+                for part, _ in AUDIT_PARTS.values()
                 for name, mark in asdict(getattr(form, part)).items()
             }
             yield FilledAuditForm(record.where, form.id, form.shown.question, marks, form.note)
@@ -107,7 +107,7 @@ def _encode_table(forms: Sequence[FamilyAuditForm]) -> bytes:
 
 def _cells(form: FamilyAuditForm) -> dict[str, str]:
     family = form.shown
-    blank = {kind: dict.fromkeys(names, "") for kind, names in MARKS.items()}
+    blank = {kind: dict.fromkeys(names, "") for kind, names in AUDIT_MARKS.items()}
     cells = {
         "id": form.id,
         _QUESTION: family.question,
@@ -153,7 +153,7 @@ def _read_table(path: Path) -> Iterator[FilledAuditForm | RecordError]:
 
 def _check_header(path: Path, header: Sequence[str]) -> None:
     counts = Counter(header)
-    required = ("id", _QUESTION, *(name for names in MARKS.values() for name in names), _NOTE)
+    required = ("id", _QUESTION, *(name for names in AUDIT_MARKS.values() for name in names), _NOTE)
     if wrong := [name for name in required if counts[name] != 1]:
         raise UserError(f"{path}: needs each of these columns once: {', '.join(wrong)}. Is this a table of forms?")
 
@@ -161,7 +161,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
 def _parse_row(path: Path, where: str, cells: Mapping[str, str]) -> FilledAuditForm | RecordError:
     marks: dict[str, Label] = {}
     problems = [] if cells.get("id", "").strip() else ["id: is empty"]
-    for name in (name for names in MARKS.values() for name in names):
+    for name in (name for names in AUDIT_MARKS.values() for name in names):
         word = cells.get(name, "").strip()
         if word.lower() in LABEL_WORDS:
             marks[name] = LABEL_WORDS[word.lower()]

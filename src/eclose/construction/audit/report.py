@@ -22,7 +22,7 @@ from eclose.core.three_valued import Label, three_valued_and
 from eclose.errors import SettingError
 from eclose.stats.arrays import encode_labels
 from eclose.stats.bootstrap import bootstrap_weighted_rates
-from eclose.stats.coefficients import MISSING, gwet_ac1, judge_pair_tables, raw_agreement
+from eclose.stats.coefficients import MISSING_CODE, gwet_ac1, judge_pair_tables, raw_agreement
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import StratifiedDesign
@@ -41,7 +41,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class AnnotatorForms:
+class AnnotatorAuditForms:
     """The forms of one annotator by family id."""
 
     annotator: int
@@ -55,7 +55,7 @@ class AnnotatorForms:
         return (*views, three_valued_and(views))
 
 
-def match_forms_to_families(key: AuditKey, path: Path, forms: Sequence[FilledAuditForm]) -> AnnotatorForms:
+def match_forms_to_families(key: AuditKey, path: Path, forms: Sequence[FilledAuditForm]) -> AnnotatorAuditForms:
     """Assign forms to their families; raise one error with all unknown, repeated and mixed-up forms."""
     owners = {form_id: (number, item) for item in key.items for number, form_id in enumerate(item.forms, start=1)}
     by_family: dict[str, FilledAuditForm] = {}
@@ -77,7 +77,7 @@ def match_forms_to_families(key: AuditKey, path: Path, forms: Sequence[FilledAud
     if len(annotators) > 1:
         problems.append(f"the forms belong to several annotators: {', '.join(map(str, sorted(annotators)))}")
     raise_file_problems(path, problems)
-    return AnnotatorForms(annotators.pop(), by_family)
+    return AnnotatorAuditForms(annotators.pop(), by_family)
 
 
 class FamilyAuditOutcome(NamedTuple):
@@ -91,13 +91,15 @@ class FamilyAuditOutcome(NamedTuple):
 
 
 def settle_audited_families(
-    key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None = None
+    key: AuditKey, sheets: Sequence[AnnotatorAuditForms], third: AnnotatorAuditForms | None = None
 ) -> list[FamilyAuditOutcome]:
     """Settle every audited family. The third person's labels count only where the others disagree."""
     return [_outcome(item, sheets, third) for item in key.items]
 
 
-def _outcome(item: AuditItem, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> FamilyAuditOutcome:
+def _outcome(
+    item: AuditItem, sheets: Sequence[AnnotatorAuditForms], third: AnnotatorAuditForms | None
+) -> FamilyAuditOutcome:
     answers = [sheet.labels(item.family_id) for sheet in sheets]
     decisions = {labels[-1] for labels in answers}
     views: list[Label] = []
@@ -197,8 +199,8 @@ class AuditReport:
 
 def build_audit_report(
     key: AuditKey,
-    sheets: Sequence[AnnotatorForms],
-    third: AnnotatorForms | None = None,
+    sheets: Sequence[AnnotatorAuditForms],
+    third: AnnotatorAuditForms | None = None,
     *,
     seed: int = 42,
     resamples: int = 2_000,
@@ -241,7 +243,9 @@ def build_audit_report(
     )
 
 
-def _refuse_other_annotators(key: AuditKey, sheets: Sequence[AnnotatorForms], third: AnnotatorForms | None) -> None:
+def _refuse_other_annotators(
+    key: AuditKey, sheets: Sequence[AnnotatorAuditForms], third: AnnotatorAuditForms | None
+) -> None:
     annotators, expected = sorted(sheet.annotator for sheet in sheets), list(range(1, key.annotators + 1))
     if annotators != expected:
         raise SettingError(
@@ -255,7 +259,7 @@ def _refuse_other_annotators(key: AuditKey, sheets: Sequence[AnnotatorForms], th
         )
 
 
-def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedFormCounts:
+def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorAuditForms) -> ReturnedFormCounts:
     """Compare an annotator's forms with those expected for some families."""
     expected = {item.family_id: item.forms[sheet.annotator - 1] for item in items}
     forms = {form.id: form for family, form in sheet.forms.items() if family in expected}
@@ -267,13 +271,13 @@ def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorForms) -> ReturnedF
     return ReturnedFormCounts(sheet.annotator, len(expected), complete, half, blank, missing, surplus)
 
 
-def _agreements(key: AuditKey, sheets: Sequence[AnnotatorForms]) -> list[AnnotatorPairAgreement]:
+def _agreements(key: AuditKey, sheets: Sequence[AnnotatorAuditForms]) -> list[AnnotatorPairAgreement]:
     """Return the agreement of every pair of annotators in every column."""
     agreements = []
     for first, second in combinations(sheets, 2):
         # (families, columns) of codes: 0 fails, 1 passes.
         ratings, other_ratings = (
-            np.array([[MISSING if label is None else int(label) for label in sheet.labels(item.family_id)]
+            np.array([[MISSING_CODE if label is None else int(label) for label in sheet.labels(item.family_id)]
                       for item in key.items], np.intp)
             for sheet in (first, second)
         )  # fmt: skip
@@ -350,7 +354,7 @@ def _failing_views(outcome: FamilyAuditOutcome) -> tuple[str, ...]:
     return views or ((FAMILY,) if outcome.labels[-1] is False else ())
 
 
-def _notes(items: Sequence[AuditItem], sheets: Sequence[AnnotatorForms]) -> list[tuple[str, int, str]]:
+def _notes(items: Sequence[AuditItem], sheets: Sequence[AnnotatorAuditForms]) -> list[tuple[str, int, str]]:
     return [
         (item.family_id, sheet.annotator, form.note)
         for item in items

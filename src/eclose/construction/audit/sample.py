@@ -20,7 +20,7 @@ from eclose.construction.split import dataset_of_benchmark
 from eclose.core.edit_selection import draw_edit
 from eclose.core.identity import content_hash, hash_sort_key
 from eclose.errors import SettingError, UserError
-from eclose.protocol.auditing import GUIDELINE, AuditorMaterial, FamilyAuditForm
+from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE, AuditorMaterial, FamilyAuditForm
 from eclose.protocol.prompts import load_prompt_text
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import scan_families
@@ -153,7 +153,7 @@ def draw_audit_sample(
     return AuditKey(
         seed,
         annotators,
-        load_prompt_text(GUIDELINE).hash,
+        load_prompt_text(AUDIT_GUIDELINE_FILE).hash,
         content_hash(sorted(hashes)),
         tuple(strata),
         tuple(items),
@@ -247,7 +247,7 @@ def write_audit_folder(folder: Path, key: AuditKey, layout: AuditFormFormat) -> 
         folder / f"forms-{annotator}.{layout}": encode_audit_forms(key.sheet(annotator), layout)
         for annotator in range(1, key.annotators + 1)
     }
-    guideline = {folder / GUIDELINE: load_prompt_text(GUIDELINE).text.encode()}
+    guideline = {folder / AUDIT_GUIDELINE_FILE: load_prompt_text(AUDIT_GUIDELINE_FILE).text.encode()}
     key_path, content = folder / KEY_FILE, encode_audit_key(key)
     # With this draw's key in place, forms that differ are filled-in ones of this draw.
     same_draw = key_path.exists() and key_path.read_bytes() == content

@@ -8,9 +8,14 @@ from pydantic import TypeAdapter
 
 from eclose.construction.audit.file_names import REPORT, AuditFormFormat
 from eclose.construction.audit.forms import encode_audit_forms, read_filled_forms
-from eclose.construction.audit.report import AnnotatorForms, AuditReport, build_audit_report, match_forms_to_families
+from eclose.construction.audit.report import (
+    AnnotatorAuditForms,
+    AuditReport,
+    build_audit_report,
+    match_forms_to_families,
+)
 from eclose.construction.audit.sample import AuditKey, read_audit_key
-from eclose.protocol.auditing import GUIDELINE
+from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE
 from eclose.protocol.prompts import load_prompt_text
 from eclose.store.records.atomic import AtomicFile
 
@@ -56,7 +61,7 @@ def write_audit_report(
     """
     key = read_audit_key(folder)
 
-    def read_sheet(path: Path) -> AnnotatorForms:
+    def read_sheet(path: Path) -> AnnotatorAuditForms:
         return match_forms_to_families(key, path, read_filled_forms(path))
 
     sheets = [read_sheet(path) for path in forms]
@@ -67,7 +72,7 @@ def write_audit_report(
     # The third person gets the format that the annotators used.
     layout = AuditFormFormat.CSV if forms[0].suffix.lower() == ".csv" else AuditFormFormat.JSONL
     disagreements = _write_disagreements(folder / f"{DISAGREEMENTS}.{layout}", key, report, layout)
-    same_guideline = key.guideline == load_prompt_text(GUIDELINE).hash
+    same_guideline = key.guideline == load_prompt_text(AUDIT_GUIDELINE_FILE).hash
     return AuditReportFiles(folder / REPORT, key, report, disagreements, same_guideline)
 
 

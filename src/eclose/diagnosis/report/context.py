@@ -83,7 +83,7 @@ class ReportContext:
 
 def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> ReportContext:
     """Return the context with corrected rates and a sentence on the labels behind them."""
-    from eclose.judging.correct_run_rates import MIN_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
+    from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
 
     validation = correction.validation
     if validation is None:
@@ -91,9 +91,7 @@ def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> R
     # The labelled responses carry the correction; their number says how far to trust it.
     labelled = f"{validation.labelled:,} of {validation.judged:,} responses"
     if not correction.enough:
-        sentence = (
-            f"People labelled {labelled}: too few to validate the judge or to correct its rates ({MIN_LABELS} do)."
-        )
+        sentence = f"People labelled {labelled}: too few to validate the judge or to correct its rates ({MIN_PEOPLE_LABELS} do)."
     elif correction.carried_over:
         sentence = (
             f"Validated against people on {labelled} of another run; the correction assumes that it errs as often here."

@@ -12,7 +12,7 @@ from eclose.core.verdict import FailureClass, TraceGroup, Verdict
 from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency, JudgedCase
 from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
-from eclose.metrics.summary import GROUPINGS
+from eclose.metrics.summary import VERDICT_GROUPINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -213,7 +213,7 @@ EXPLORER_FACETS: tuple[ExplorerFacet, ...] = (
 
 def get_response_group(case: JudgedCase, by: str) -> str:
     """Return the dataset or model of a response, as the tables name it."""
-    return GROUPINGS[by](case.row)
+    return VERDICT_GROUPINGS[by](case.row)
 
 
 def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:

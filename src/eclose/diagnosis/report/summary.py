@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED, Criterion
+from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASONS, Criterion
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
@@ -144,7 +144,7 @@ def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[str]:
             reason: count
             for reason, count in diagnosis.unjudged.get(criterion, {}).items()
             # A label that no judge was asked for is not missing.
-            if reason not in NEVER_ASKED
+            if reason not in NEVER_ASKED_REASONS
         }
         missing = sum(reasons.values())
         if missing > MAX_UNJUDGED_SHARE * total:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from eclose.models.interface import LocalBatchModel, Reply, Request
 
-LINGER = 0.05
+BATCH_LINGER_SECONDS = 0.05
 """Seconds without a new request after which a batch starts. One ledger commit releases many requests at once."""
 
 
@@ -65,7 +65,7 @@ class MicrobatchModel:
         size = 0
         while size < len(self._queue) < self._batch_size:
             size = len(self._queue)
-            await asyncio.sleep(LINGER)
+            await asyncio.sleep(BATCH_LINGER_SECONDS)
 
     async def _answer(self, batch: Sequence[_PendingRequest]) -> None:
         """Answer a batch; a prompt that is too long fails alone, and the others are answered without it."""

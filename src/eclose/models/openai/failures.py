@@ -17,7 +17,7 @@ from eclose.errors import EcloseError, UserError
 from eclose.models.interface import Reply, TokenUsage
 from eclose.store.records.strict_json import parse_json_object
 
-LONGEST_PROBLEM = 300
+MAX_PROBLEM_CHARS = 300
 """Largest number of characters of a server's text in a message."""
 LONGEST_RAW = 2**20
 """Largest number of characters of a body that is stored with a failure."""
@@ -123,7 +123,7 @@ _KEYLIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][A-Za-z0-9_\-]{16,}|(?<=Be
 def excerpt_server_text(text: str, secret: str = "") -> str:
     """Return the beginning of a server's text on one line, without HTML tags and keys."""
     plain = " ".join(_TAG.sub(" ", excerpt_without_keys(text, secret, _READ_FOR_PROBLEM)).split())
-    return plain if len(plain) <= LONGEST_PROBLEM else plain[:LONGEST_PROBLEM] + " …"
+    return plain if len(plain) <= MAX_PROBLEM_CHARS else plain[:MAX_PROBLEM_CHARS] + " …"
 
 
 _TAG = re.compile(r"<[^<>]{0,500}>")

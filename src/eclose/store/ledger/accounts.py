@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import RecordError, UserError
 from eclose.store.ledger import queries as sql
 from eclose.store.ledger.database import read_database_time
-from eclose.store.ledger.rows import RunAccount, encode_call_key, encode_text
+from eclose.store.ledger.rows import RunAccount, encode_call_key, encode_utf8_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ class CallSend:
 
 
 @dataclass(frozen=True, slots=True)
-class CallSends:
+class CallSendHistory:
     """All sends of a call, first to last, and its reply."""
 
     sends: tuple[CallSend, ...]
@@ -86,12 +86,12 @@ class CallSends:
             totals.setdefault(self.reply[1], Counter())["spent"] += self.reply[2]
         return {run: RunAccount(total["spent"], total["reserved"], total["assumed"]) for run, total in totals.items()}
 
-    def changed(self, send: CallSend, **changes: Any) -> CallSends:
+    def changed(self, send: CallSend, **changes: Any) -> CallSendHistory:
         """Return the sends with one of them changed."""
         return replace(self, sends=tuple(replace(each, **changes) if each == send else each for each in self.sends))
 
 
-class RunAccounting:
+class WriterAccounting:
     """The totals of one writer's run, and the writer's lease."""
 
     def __init__(self, run: bytes, writer: bytes, label: str, *, shared: bool) -> None:
@@ -187,7 +187,7 @@ class RunAccounting:
             connection.execute(sql.LOCK_CLAIMS, {"lock": sql.compute_advisory_lock("claims", self._run)})
         now = read_database_time(connection)
         parameters = {"run": self._run, "stage": stage, "worker": worker, "now": now, "expires": now + lease_seconds}
-        ids = ((encode_text(record_id), record_id) for record_id in record_ids)
+        ids = ((encode_utf8_text(record_id), record_id) for record_id in record_ids)
         return {name for raw, name in ids if connection.execute(sql.CLAIM, {**parameters, "record_id": raw}).rowcount}
 
     def give_back(self, connection: Connection, stage: bytes, record_ids: Sequence[bytes]) -> None:
@@ -222,7 +222,7 @@ class RunAccounting:
             raise CostCapExceededError(self.derive(connection))
         return RunAccount(*row)
 
-    def read_sends(self, connection: Connection, key: str) -> CallSends:
+    def read_sends(self, connection: Connection, key: str) -> CallSendHistory:
         """Return all sends of a call."""
         rows = connection.execute(sql.SENDS, {"key": encode_call_key(key)}).all()
         reply = None
@@ -232,9 +232,9 @@ class RunAccounting:
             CallSend(row.seq, bytes(row.run), bytes(row.writer), row.reserved, bool(row.released), row.counted)
             for row in rows
         )
-        return CallSends(tuple(sends), reply)
+        return CallSendHistory(tuple(sends), reply)
 
-    def apply(self, connection: Connection, before: CallSends, after: CallSends) -> None:
+    def apply(self, connection: Connection, before: CallSendHistory, after: CallSendHistory) -> None:
         """Update the totals of all runs by the difference between the sends of a call before and after a change."""
         old, new, nothing = before.amounts(), after.amounts(), RunAccount(0, 0, 0)
         # Sorted, so that two transactions lock the rows of runs in the same order.
@@ -293,7 +293,7 @@ class RunAccounting:
             self.apply(connection, before, replace(before, reply=(writer, self._run, cost)))
 
 
-def find_last_open_send(sends: CallSends, writer: bytes | None) -> CallSend | None:
+def find_last_open_send(sends: CallSendHistory, writer: bytes | None) -> CallSend | None:
     """Return the last send that a writer has in flight; without a writer the last open one, broken off or not."""
     candidates: Sequence[CallSend] = [
         send for send in sends.open() if writer is None or (send.writer == writer and send.counted is None)

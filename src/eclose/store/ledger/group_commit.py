@@ -53,7 +53,7 @@ _log = logging.getLogger("eclose.ledger")
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class PeriodicJob:
     """A job that is repeated until the committer is closed."""
 
     job: DatabaseJob[None]
@@ -87,7 +87,7 @@ class GroupCommitter:
     After its first answer, a PostgreSQL server may be away for ``patience`` seconds.
     """
 
-    def __init__(self, engine: Engine, label: str, *, patience: float = 0.0, beat: Heartbeat | None = None) -> None:
+    def __init__(self, engine: Engine, label: str, *, patience: float = 0.0, beat: PeriodicJob | None = None) -> None:
         self._engine = engine
         self._label = label
         self._queue: SimpleQueue[_Queued[Any] | None] = SimpleQueue()

@@ -19,7 +19,7 @@ from eclose.store.ledger.accounts import (
     LEASE_SECONDS,
     CallInFlightError,
     CostCapExceededError,
-    RunAccounting,
+    WriterAccounting,
     find_last_open_send,
 )
 from eclose.store.ledger.database import (
@@ -29,7 +29,7 @@ from eclose.store.ledger.database import (
     is_database_url,
     make_database_engine,
 )
-from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, GroupCommitter, Heartbeat
+from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, GroupCommitter, PeriodicJob
 from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
 from eclose.store.ledger.rows import (
     CallIntent,
@@ -43,10 +43,10 @@ from eclose.store.ledger.rows import (
     decode_intent_row,
     decode_outcome_row,
     decode_reply_row,
-    decode_text,
+    decode_utf8_text,
     encode_call_key,
-    encode_request,
-    encode_text,
+    encode_ledger_request,
+    encode_utf8_text,
 )
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
 
@@ -93,7 +93,7 @@ class Ledger:
         self._claim_commits: GroupCommitter | None = None
         self.shared = is_database_url(location)
         """Whether other processes may work on the same run at the same time (PostgreSQL)."""
-        self._accounts = RunAccounting(encode_text(run), self._writer, self._label, shared=self.shared)
+        self._accounts = WriterAccounting(encode_utf8_text(run), self._writer, self._label, shared=self.shared)
 
     @classmethod
     def open(cls, location: Path | str, *, run: str) -> Ledger:
@@ -123,8 +123,8 @@ class Ledger:
             await self._commits.run_anyway(self._accounts.leave)
         self._close()
 
-    def _beat(self) -> Heartbeat:
-        return Heartbeat(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
+    def _beat(self) -> PeriodicJob:
+        return PeriodicJob(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
 
     def _join(self, connection: Connection) -> None:
         apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, self._label)
@@ -158,7 +158,7 @@ class Ledger:
             CallInFlightError: Another process has the same call in flight; try again later.
             CostCapExceededError: The cap does not cover the highest cost; calls in flight may free a part of it.
         """
-        request = encode_request(intent)
+        request = encode_ledger_request(intent)
         executions = 0
 
         def job(connection: Connection) -> RunAccount | None:
@@ -221,11 +221,13 @@ class Ledger:
 
     async def find_last_outcome(self, stages: Sequence[str], record_id: str) -> RecordOutcome | None:
         """Return the outcome of a record in the last of these stages that it has passed; None where in none."""
-        parameters = {"run": encode_text(self._run), "record_id": encode_text(record_id)}
+        parameters = {"run": encode_utf8_text(self._run), "record_id": encode_utf8_text(record_id)}
 
         def job(connection: Connection) -> RecordOutcome | None:
             for stage in reversed(stages):
-                row = connection.execute(sql.FIND_OUTCOME, {**parameters, "stage": encode_text(stage)}).one_or_none()
+                row = connection.execute(
+                    sql.FIND_OUTCOME, {**parameters, "stage": encode_utf8_text(stage)}
+                ).one_or_none()
                 if row is not None:
                     return self._read_outcome(row)
             return None
@@ -234,30 +236,35 @@ class Ledger:
 
     async def count_outcomes(self, stage: str) -> dict[tuple[str, str | None], int]:
         """Return the number of records in a stage of this run, by kind and reason of their outcome."""
-        parameters = {"run": encode_text(self._run), "stage": encode_text(stage)}
+        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
         rows = await self._commits.run(lambda connection: connection.execute(sql.COUNT_OUTCOMES, parameters).all())
-        return {(kind, None if reason is None else decode_text(reason)): count for kind, reason, count in rows}
+        return {(kind, None if reason is None else decode_utf8_text(reason)): count for kind, reason, count in rows}
 
     async def reopen_quarantined(self, stage: str) -> int:
         """Delete the outcomes of quarantined records in a stage, so that they are retried; return their number."""
-        parameters = {"run": encode_text(self._run), "stage": encode_text(stage)}
+        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
         return await self._commits.run(
             lambda connection: connection.execute(sql.REOPEN_QUARANTINED, parameters).rowcount
         )
 
     async def read_concluded_ids(self, stage: str) -> AsyncIterator[str]:
         """Yield the ids of the records with an outcome in a stage of this run, in order."""
-        parameters = {"run": encode_text(self._run), "stage": encode_text(stage), "first": b"", "most": sql.PAGE_ROWS}
+        parameters = {
+            "run": encode_utf8_text(self._run),
+            "stage": encode_utf8_text(stage),
+            "first": b"",
+            "most": sql.PAGE_ROWS,
+        }
         while ids := await self._commits.run(
             lambda connection: list(connection.execute(sql.CONCLUDED_IDS, parameters).scalars())
         ):
             for record_id in ids:
-                yield decode_text(record_id)
+                yield decode_utf8_text(record_id)
             parameters["first"] = _after(ids[-1])
 
     async def read_outcomes(self, stage: str) -> AsyncIterator[RecordOutcome]:
         """Yield the outcomes of a stage of this run, in the order of record ids."""
-        parameters = {"run": encode_text(self._run), "stage": encode_text(stage)}
+        parameters = {"run": encode_utf8_text(self._run), "stage": encode_utf8_text(stage)}
         async for row in self._rows(sql.OUTCOMES, b"", parameters):
             yield self._read_outcome(row)
 
@@ -267,7 +274,7 @@ class Ledger:
         On a shared ledger these include the calls that other processes have in flight.
         """
         rows = await self._commits.run(
-            lambda connection: connection.execute(sql.ORPHANS, {"run": encode_text(self._run)}).all()
+            lambda connection: connection.execute(sql.ORPHANS, {"run": encode_utf8_text(self._run)}).all()
         )
         intents = [(row, decode_intent_row(row)) for row in rows]
         for row, intent in intents:
@@ -299,7 +306,7 @@ class Ledger:
 
     async def compute_usage(self) -> RunUsage:
         """Return the usage of this run so far, over all its processes."""
-        run = {"run": encode_text(self._run)}
+        run = {"run": encode_utf8_text(self._run)}
 
         def job(connection: Connection) -> RunUsage:
             replies, prompt, completion, cost = map(int, connection.execute(sql.USAGE, run).one())
@@ -313,8 +320,10 @@ class Ledger:
 
         def job(connection: Connection) -> dict[str, RunUsage]:
             usage: dict[str, RunUsage] = {}
-            for stage, record_id, *amounts in connection.execute(sql.USAGE_BY_RECORD, {"run": encode_text(self._run)}):
-                name = group(decode_text(stage), decode_text(record_id))
+            for stage, record_id, *amounts in connection.execute(
+                sql.USAGE_BY_RECORD, {"run": encode_utf8_text(self._run)}
+            ):
+                name = group(decode_utf8_text(stage), decode_utf8_text(record_id))
                 total = usage.get(name, RunUsage(0, 0, 0, 0, 0))
                 amounts_of_record = (*map(int, amounts), 0)
                 usage[name] = RunUsage(*map(sum, zip(total, amounts_of_record, strict=True)))
@@ -331,17 +340,17 @@ class Ledger:
         renews the lease, and a lease of 0 seconds gives the record back. The worker is this writer by default.
         """
         ids = list(dict.fromkeys(record_ids))
-        name = self._writer if worker is None else encode_text(worker)
+        name = self._writer if worker is None else encode_utf8_text(worker)
         claimed = await self._get_claim_commits().run(
-            lambda connection: self._accounts.claim(connection, encode_text(stage), ids, name, lease_seconds)
+            lambda connection: self._accounts.claim(connection, encode_utf8_text(stage), ids, name, lease_seconds)
         )
         return [record_id for record_id in ids if record_id in claimed]
 
     async def give_back(self, stage: str, record_ids: Iterable[str]) -> None:
         """Give back this writer's claims on records."""
-        ids = sorted(map(encode_text, record_ids))
+        ids = sorted(map(encode_utf8_text, record_ids))
         await self._get_claim_commits().run_anyway(
-            lambda connection: self._accounts.give_back(connection, encode_text(stage), ids)
+            lambda connection: self._accounts.give_back(connection, encode_utf8_text(stage), ids)
         )
 
     def _get_claim_commits(self) -> GroupCommitter:
@@ -374,7 +383,7 @@ class Ledger:
 
         A deleted call is sent, and paid, again when it is needed.
         """
-        keys, names = [encode_call_key(key) for key in calls], [encode_text(run) for run in runs]
+        keys, names = [encode_call_key(key) for key in calls], [encode_utf8_text(run) for run in runs]
 
         def job(connection: Connection) -> int:
             deleted = [connection.execute(part, {"key": key}) for key in keys for part in sql.PRUNE_CALL]

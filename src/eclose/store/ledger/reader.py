@@ -26,7 +26,7 @@ from eclose.store.ledger.rows import (
     decode_call_key,
     decode_reply_row,
     decode_request,
-    decode_text,
+    decode_utf8_text,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def read_ledger_calls(location: Path | str) -> Iterator[StoredCall]:
 def list_ledger_runs(location: Path | str) -> list[str]:
     """Return the ids of all runs that intended a call."""
     with _connect_read_only(location) as connection:
-        return [decode_text(run) for run in connection.execute(_RUNS).scalars()]
+        return [decode_utf8_text(run) for run in connection.execute(_RUNS).scalars()]
 
 
 def find_ledger_damage(location: Path | str) -> LedgerDamage:
@@ -129,7 +129,7 @@ def find_ledger_damage(location: Path | str) -> LedgerDamage:
                 try:
                     # Only outcomes have a record id and no key: they belong to a run, all other rows to a call.
                     if "record_id" in row._fields and "key" not in row._fields:
-                        runs.add(decode_text(row.run))
+                        runs.add(decode_utf8_text(row.run))
                     else:
                         calls.add(decode_call_key(row.key))
                 except (AttributeError, TypeError, ValueError):

@@ -93,13 +93,13 @@ class RunUsage(NamedTuple):
     """Sends without a known end, which may have been billed."""
 
 
-def encode_text(value: str) -> bytes:
+def encode_utf8_text(value: str) -> bytes:
     """Return a text as UTF-8 bytes; lone surrogates, which occur in users' files, are encoded too."""
     return value.encode("utf-8", "surrogatepass")
 
 
-def decode_text(value: bytes) -> str:
-    """Return the text of ``encode_text``."""
+def decode_utf8_text(value: bytes) -> str:
+    """Return the text of ``encode_utf8_text``."""
     return value.decode("utf-8", "surrogatepass")
 
 
@@ -116,7 +116,7 @@ def decode_call_key(digest: bytes) -> str:
     return _TAG + digest.hex()
 
 
-def encode_request(intent: CallIntent) -> bytes:
+def encode_ledger_request(intent: CallIntent) -> bytes:
     """Return the canonical bytes of a request; raise ValueError where they do not match the key."""
     raw = canonical_bytes(intent.request) if intent.spelled is None else intent.spelled
     if hashlib.sha256(raw).digest() != encode_call_key(intent.key):
@@ -130,9 +130,9 @@ def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str
         "request": _compress(request),
         "key": encode_call_key(intent.key),
         "writer": writer,
-        "run": encode_text(run),
-        "stage": encode_text(intent.stage),
-        "record_id": encode_text(intent.record_id),
+        "run": encode_utf8_text(run),
+        "stage": encode_utf8_text(intent.stage),
+        "record_id": encode_utf8_text(intent.record_id),
         "reserved": intent.reserved,
         "seal": _seal([intent.key, writer.hex(), run, intent.stage, intent.record_id, intent.reserved]),
     }
@@ -141,8 +141,8 @@ def build_intent_row(intent: CallIntent, request: bytes, writer: bytes, run: str
 def decode_intent_row(row: Row[Any]) -> CallIntent | None:
     """Return the intent of a row, with its request where the row has it; None where it is damaged."""
     try:
-        key, stage, record_id = decode_call_key(row.key), decode_text(row.stage), decode_text(row.record_id)
-        facts = [key, row.writer.hex(), decode_text(row.run), stage, record_id, row.reserved]
+        key, stage, record_id = decode_call_key(row.key), decode_utf8_text(row.stage), decode_utf8_text(row.record_id)
+        facts = [key, row.writer.hex(), decode_utf8_text(row.run), stage, record_id, row.reserved]
         request = decode_request(row) if "request" in row._fields else {}
         sound = row.seal == _seal(facts) and request is not None
     except _DAMAGE:
@@ -155,7 +155,7 @@ def decode_request(row: Row[Any]) -> dict[str, Any] | None:
     try:
         raw = zlib.decompress(row.request)
         sound = hashlib.sha256(raw).digest() == row.key
-        return dict(json.loads(decode_text(raw))) if sound else None
+        return dict(json.loads(decode_utf8_text(raw))) if sound else None
     except _DAMAGE:
         return None
 
@@ -165,7 +165,7 @@ def build_reply_row(reply: LedgerReply, writer: bytes, run: str) -> dict[str, An
     return {
         "key": encode_call_key(reply.key),
         "writer": writer,
-        "run": encode_text(run),
+        "run": encode_utf8_text(run),
         "body": _compress(reply.body),
         "prompt_tokens": reply.usage[0],
         "completion_tokens": reply.usage[1],
@@ -183,7 +183,7 @@ def decode_reply_row(row: Row[Any]) -> LedgerReply | None:
             zlib.decompress(row.body),
             (row.prompt_tokens, row.completion_tokens),
         )
-        sound = row.seal == _seal([key, decode_text(row.run), *usage, row.cost, row.attempts], body)
+        sound = row.seal == _seal([key, decode_utf8_text(row.run), *usage, row.cost, row.attempts], body)
     except _DAMAGE:
         return None
     return LedgerReply(key, body, usage, row.cost, row.attempts) if sound else None
@@ -193,11 +193,11 @@ def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:
     """Return the columns of an outcome."""
     facts = [run, outcome.stage, outcome.record_id, outcome.kind, outcome.reason]
     return {
-        "run": encode_text(run),
-        "stage": encode_text(outcome.stage),
-        "record_id": encode_text(outcome.record_id),
+        "run": encode_utf8_text(run),
+        "stage": encode_utf8_text(outcome.stage),
+        "record_id": encode_utf8_text(outcome.record_id),
         "kind": outcome.kind,
-        "reason": None if outcome.reason is None else encode_text(outcome.reason),
+        "reason": None if outcome.reason is None else encode_utf8_text(outcome.reason),
         "body": None if outcome.body is None else _compress(outcome.body),
         "seal": _seal(facts, outcome.body),
     }
@@ -206,10 +206,10 @@ def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:
 def decode_outcome_row(row: Row[Any]) -> RecordOutcome | None:
     """Return the outcome of a row; None where it is damaged."""
     try:
-        stage, record_id = decode_text(row.stage), decode_text(row.record_id)
-        reason = None if row.reason is None else decode_text(row.reason)
+        stage, record_id = decode_utf8_text(row.stage), decode_utf8_text(row.record_id)
+        reason = None if row.reason is None else decode_utf8_text(row.reason)
         body = None if row.body is None else zlib.decompress(row.body)
-        sound = row.seal == _seal([decode_text(row.run), stage, record_id, row.kind, reason], body)
+        sound = row.seal == _seal([decode_utf8_text(row.run), stage, record_id, row.kind, reason], body)
     except _DAMAGE:
         return None
     return RecordOutcome(stage, record_id, row.kind, reason, body) if sound else None

@@ -22,7 +22,7 @@ from eclose.store.records.strict_json import (
     JsonObject,
     JsonStreamWindow,
     parse_json_object,
-    require_object,
+    require_json_object,
 )
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _bracketed(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
 
 def _read_item(window: JsonStreamWindow, path: Path, where: str) -> RawRecord:
     try:
-        return RawRecord(where, value=require_object(window.read_value()))
+        return RawRecord(where, value=require_json_object(window.read_value()))
     except RecordError as error:
         return RawRecord(where, error=error.at(path, where))
 

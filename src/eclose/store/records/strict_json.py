@@ -37,10 +37,10 @@ def parse_json_object(line: bytes) -> JsonObject:
         raise RecordError(f"is not JSON: {error.msg} at column {error.pos + 1}.{cut}") from error
     except RecursionError as error:
         raise RecordError("is nested too deeply to be a record.") from error
-    return require_object(value)
+    return require_json_object(value)
 
 
-def require_object(value: object) -> JsonObject:
+def require_json_object(value: object) -> JsonObject:
     """Return the value if it is an object; raise a RecordError otherwise."""
     if not isinstance(value, dict):
         raise RecordError(f"is a JSON {_name(value)}, not an object. A record is written as {{...}}.")

@@ -37,7 +37,7 @@ class ProvenanceCheck:
         return self
 
 
-def find_manifest(path: Path) -> Manifest | None:
+def find_file_manifest(path: Path) -> Manifest | None:
     """Return the manifest of a file: the one beside it, or its folder's; None where neither lists the file."""
     if (file_manifest := companion_file_path(path, "manifest.json")).is_file():
         return read_manifest(file_manifest)
@@ -51,7 +51,7 @@ def find_manifest(path: Path) -> Manifest | None:
 
 def check_result_provenance(path: Path, sources: Sequence[Path] = ()) -> ProvenanceCheck:
     """Compare a result and the files it was made from with the hashes of its manifest."""
-    manifest = find_manifest(path)
+    manifest = find_file_manifest(path)
     if manifest is None:
         return ProvenanceCheck(checked=False)
     return ProvenanceCheck(checked=True, stale=tuple(_describe_changes(path, sources, manifest)))
@@ -62,7 +62,7 @@ def check_verdicts_provenance(path: Path, *, allow_stale: bool = False) -> Prove
 
     Raises where a file changed, unless ``allow_stale``.
     """
-    manifest = find_manifest(path)
+    manifest = find_file_manifest(path)
     candidates = [
         next((file for file in (path.parent / name, path.parent.parent / name) if file.is_file()), None)
         for name in (manifest.inputs if manifest is not None else ())
@@ -93,7 +93,7 @@ def _accepted_hashes(source: Path, manifest: Manifest) -> set[str]:
     accepted = {*manifest.inputs.values()}
     if source.name in manifest.outputs:
         accepted.add(manifest.outputs[source.name])
-    other = find_manifest(source)
+    other = find_file_manifest(source)
     if other is not None and manifest.inputs and other.inputs == manifest.inputs and source.name in other.outputs:
         accepted.add(other.outputs[source.name])
     return accepted

@@ -20,7 +20,7 @@ from eclose.world.make.families import draw_replacement_values
 from eclose.world.make.solve import SolutionMove, solve_question
 from eclose.world.oracle.edit_effects import list_surface_forms
 from eclose.world.oracle.evidence import parse_evidence_facts
-from eclose.world.oracle.family_conditions import is_answer_warranted, label_steps, replace_passage
+from eclose.world.oracle.family_conditions import is_answer_warranted, label_warranted_steps, replace_passage
 from eclose.world.oracle.view_relations import parse_trace_claims
 
 ReplyBreaker: TypeAlias = Callable[[drafts.ParsedConstructorInput, Any], drafts.ReplyFields | None]
@@ -129,7 +129,9 @@ def _all_hold(case: drafts.ParsedConstructorInput, fields: drafts.ReplyFields) -
     assert isinstance(edited, EditedPassage)
     texts = [*case.response.trace.texts[: fields["first"] - 1], *(step["text"] for step in fields["steps"])]
     return all(
-        label_steps(case.question, replace_passage(passages, fields["passage"], edited.passage), Trace.of(*texts))
+        label_warranted_steps(
+            case.question, replace_passage(passages, fields["passage"], edited.passage), Trace.of(*texts)
+        )
     )
 
 

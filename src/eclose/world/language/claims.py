@@ -90,7 +90,7 @@ class NegatedFactClaim:
     fact: FactClaim
 
 
-class IdleStep(StrEnum):
+class ClaimlessStep(StrEnum):
     """A step without a claim: it plans, restates or moves on."""
 
     PLAN = "plan"
@@ -108,7 +108,7 @@ Claim: TypeAlias = (
     | YearsApartClaim
     | MissingFactClaim
     | NegatedFactClaim
-    | IdleStep
+    | ClaimlessStep
 )
 
 

@@ -248,7 +248,7 @@ def _read_core(part: str, name: str) -> FactStatement | None:
         # Dated forms come first: "in 1950 the population of X was 7" also contains a plain form.
         for relation, templates in _DATED.items():
             for template in templates:
-                for slots in phrases.match_form(template, text):
+                for slots in phrases.match_template(template, text):
                     if slots["era"].isdigit() and (value := parse_value(relation.kind, slots["o"])):
                         return FactStatement(_about(slots["s"], name), relation, value, int(slots["era"]))
         for triple in phrases.parse_fact_triples(text):

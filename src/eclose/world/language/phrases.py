@@ -59,7 +59,7 @@ def _parts(template: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(parts[::2]), tuple(parts[1::2])
 
 
-def match_form(template: str, text: str) -> Iterator[dict[str, str]]:
+def match_template(template: str, text: str) -> Iterator[dict[str, str]]:
     """Yield every way to fill the slots of a template with non-empty parts of the text."""
     literals, slots = _parts(template)
     if not text.startswith(literals[0]) or not text.endswith(literals[-1]):
@@ -74,7 +74,7 @@ def _fill(text: str, start: int, literals: tuple[str, ...], slots: tuple[str, ..
             yield {}
         return
     literal, later = literals[0], literals[1:]
-    # The last slot takes all up to the last literal, which match_form has checked.
+    # The last slot takes all up to the last literal, which match_template has checked.
     if len(slots) == 1:
         end = len(text) - len(literal)
         if end > start:
@@ -104,7 +104,7 @@ def parse_phrase(text: str) -> RelationPhrase | None:
     if lowered.startswith("the "):
         # Compound phrases come first: "the father-in-law of" is no phrase for a father.
         for template, path in _PHRASES:
-            for slots in match_form(template, lowered):
+            for slots in match_template(template, lowered):
                 if (inner := parse_phrase(slots["x"])) and phrase_accepts_relation(inner, path[0]):
                     return inner.then(*path)
         if (typed := _TYPED.fullmatch(lowered)) is not None:
@@ -197,7 +197,7 @@ def parse_fact_triples(text: str) -> Iterator[FactTriple]:
     for literal, template, relation in _FORMS:
         if literal not in text:
             continue
-        for slots in match_form(template, text):
+        for slots in match_template(template, text):
             value = parse_object_value(relation, slots["o"])
             # The cheaper test of the value comes first.
             subject = parse_phrase(slots["s"]) if value is not None else None

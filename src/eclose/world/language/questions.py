@@ -174,7 +174,7 @@ def _read_agreement(text: str) -> SameValueQuestion | None:
 
 def parse_phrase_pair(template: str, text: str) -> tuple[phrases.RelationPhrase, phrases.RelationPhrase] | None:
     """Return two phrases read from a template with ``{x}`` and ``{y}``."""
-    for slots in phrases.match_form(template, text):
+    for slots in phrases.match_template(template, text):
         first, second = phrases.parse_phrase(slots["x"]), phrases.parse_phrase(slots["y"])
         if first and second:
             return first, second
@@ -182,7 +182,7 @@ def parse_phrase_pair(template: str, text: str) -> tuple[phrases.RelationPhrase,
 
 
 def _read_span(text: str) -> YearSpanQuestion | None:
-    for slots in phrases.match_form(_LIVED, text):
+    for slots in phrases.match_template(_LIVED, text):
         if person := phrases.parse_phrase(slots["x"]):
             return YearSpanQuestion(person.then(rel.BIRTH_DATE), person.then(rel.DEATH_DATE))
     for template in _SPANS:
@@ -201,17 +201,17 @@ def parse_dated_pair(template: str, text: str) -> tuple[phrases.RelationPhrase, 
 def _read_lookup(text: str) -> LookupQuestion | None:
     for relation in rel.RELATIONS:
         for template in relation.asks:
-            for slots in phrases.match_form(template, text):
+            for slots in phrases.match_template(template, text):
                 phrase = phrases.parse_phrase(slots["x"])
                 if phrase and phrases.phrase_accepts_relation(phrase, relation):
                     return LookupQuestion(phrase.then(relation))
     for template in _WHICH:
-        for slots in phrases.match_form(template, text):
+        for slots in phrases.match_template(template, text):
             if deeds := phrases.parse_deeds(slots["deeds"]):
                 return LookupQuestion(phrases.RelationPhrase(phrases.PersonOfTwoDeeds(deeds)))
     # "Who is the mother of X?" with the whole phrase in one slot.
     for template in _WHO:
-        for slots in phrases.match_form(template, text):
+        for slots in phrases.match_template(template, text):
             phrase = phrases.parse_phrase(slots["x"])
             if phrase and (phrase.path or isinstance(phrase.base, phrases.PersonOfTwoDeeds)):
                 return LookupQuestion(phrase)

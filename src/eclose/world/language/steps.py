@@ -15,9 +15,9 @@ from random import Random
 from eclose.world.language import phrases
 from eclose.world.language.claims import (
     Claim,
+    ClaimlessStep,
     ComparisonClaim,
     FactClaim,
-    IdleStep,
     MissingFactClaim,
     NegatedFactClaim,
     PronounReferents,
@@ -55,14 +55,14 @@ _UNCOVERED = ("the passages do not state {x}", "none of the passages gives {x}",
 _DENIED = "it is not the case that {x}"
 _APART = ("the number of years between {x} and {y} is ", "the years that separate {x} from {y} are ")
 _IDLE = {
-    IdleStep.PLAN: (
+    ClaimlessStep.PLAN: (
         "first, find {x}",
         "we need to identify {x}",
         "let us look for {x}",
         "the next thing to find is {x}",
     ),
-    IdleStep.RESTATEMENT: ("the question is about {x}", "the question asks for {x}"),
-    IdleStep.TRANSITION: (
+    ClaimlessStep.RESTATEMENT: ("the question is about {x}", "the question asks for {x}"),
+    ClaimlessStep.TRANSITION: (
         "let us read the passages",
         "here is the reasoning",
         "now to the second part",
@@ -85,7 +85,7 @@ class TraceStepWriter:
         """Return the sentence of a claim; ``passage`` is the index of a passage to cite."""
         text = self._write_claim(claim)
         self.discourse.record(claim)
-        if isinstance(claim, IdleStep):
+        if isinstance(claim, ClaimlessStep):
             return f"{phrases.capitalise_sentence(text)}."
         opener = self.rng.choice(_CONCLUDERS if conclusion else _OPENERS)
         # The opener is drawn in any case, so the stream does not depend on the position of the step.
@@ -103,7 +103,7 @@ class TraceStepWriter:
         """Return several steps as one line."""
         return "; ".join(step.removesuffix(".") for step in steps) + "."
 
-    def write_idle_step(self, kind: IdleStep, phrase: phrases.RelationPhrase) -> str:
+    def write_idle_step(self, kind: ClaimlessStep, phrase: phrases.RelationPhrase) -> str:
         """Return a step without a claim, about a phrase."""
         return (
             phrases.capitalise_sentence(
@@ -119,8 +119,8 @@ class TraceStepWriter:
             return _DENIED.replace("{x}", self._write_fact(claim.fact))
         if isinstance(claim, MissingFactClaim):
             return self.rng.choice(_UNCOVERED).replace("{x}", phrases.verbalize_phrase(claim.phrase, self.rng))
-        if isinstance(claim, IdleStep):
-            return self.rng.choice(_IDLE[IdleStep.TRANSITION])
+        if isinstance(claim, ClaimlessStep):
+            return self.rng.choice(_IDLE[ClaimlessStep.TRANSITION])
         return (
             self._write_pair_claim(claim)
             if isinstance(claim, ComparisonClaim | SameValueClaim | YearsApartClaim)
@@ -224,14 +224,14 @@ def _read_part(part: str, discourse: PronounReferents) -> Claim | None:
 
 
 @lru_cache(maxsize=4_096)
-def _read_idle(text: str) -> IdleStep | None:
+def _read_idle(text: str) -> ClaimlessStep | None:
     for kind, templates in _IDLE.items():
         for template in templates:
             # Transitions have no slot.
             if template == text:
                 return kind
             if "{x}" in template and any(
-                phrases.parse_phrase(slots["x"]) for slots in phrases.match_form(template, text)
+                phrases.parse_phrase(slots["x"]) for slots in phrases.match_template(template, text)
             ):
                 return kind
     return None
@@ -240,11 +240,11 @@ def _read_idle(text: str) -> IdleStep | None:
 @lru_cache(maxsize=8_192)
 def _read_core(text: str) -> Claim | None:
     # A denial wraps a fact, so it is read before all other forms.
-    for slots in phrases.match_form(_DENIED, text):
+    for slots in phrases.match_template(_DENIED, text):
         fact = _read_fact(slots["x"])
         return NegatedFactClaim(fact) if fact else None
     for template in _UNCOVERED:
-        for slots in phrases.match_form(template, text):
+        for slots in phrases.match_template(template, text):
             if phrase := phrases.parse_phrase(slots["x"]):
                 return MissingFactClaim(phrase)
     # From narrow to wide forms: a fact is tried last, since "X is Y" matches most sentences.

@@ -42,7 +42,7 @@ from eclose.world.language.steps import TraceStepWriter
 from eclose.world.make.solve import Solution, SolutionMove, solve_question, verbalize_answer
 from eclose.world.oracle.edit_effects import list_surface_forms
 from eclose.world.oracle.evidence import EvidenceFact, EvidenceFacts, ValueDerivation, parse_evidence_facts
-from eclose.world.oracle.family_conditions import ReasonedResponse, label_steps, replace_passage
+from eclose.world.oracle.family_conditions import ReasonedResponse, label_warranted_steps, replace_passage
 from eclose.world.oracle.view_relations import parse_trace_claims
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class EvidenceVariation:
         return fields | other
 
 
-def make_variation(case: ParsedConstructorInput, hop: EvidenceFact, value: str) -> EvidenceVariation | None:
+def make_evidence_variation(case: ParsedConstructorInput, hop: EvidenceFact, value: str) -> EvidenceVariation | None:
     """Give a fact another value and solve again; None unless one other answer follows."""
     index = hop.passages[0]
     statement = find_fact_statement(case, hop)
@@ -305,7 +305,7 @@ def make_variation(case: ParsedConstructorInput, hop: EvidenceFact, value: str) 
     # Another answer must follow, and only one.
     if solution is None or case.derivation is None or solution.answer == case.derivation.value:
         return None
-    labels = label_steps(case.question, after, case.response.trace)
+    labels = label_warranted_steps(case.question, after, case.response.trace)
     # Appendix B.4: the trace switches at the first step that the edit makes unsound.
     first = next((number for number, sound in enumerate(labels, start=1) if sound is False), None)
     if first is None:

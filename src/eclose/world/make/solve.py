@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from eclose.core.response import Trace
 from eclose.world.language.claims import (
     Claim,
+    ClaimlessStep,
     ComparisonClaim,
     FactClaim,
-    IdleStep,
     SameValueClaim,
     SubtractionClaim,
     SuperlativeClaim,
@@ -121,7 +121,7 @@ def write_moves_as_steps(
     rng = Random(seed)
     writer = TraceStepWriter(rng)
     steps = (
-        [WrittenStep(writer.write_idle_step(rng.choice((IdleStep.PLAN, IdleStep.RESTATEMENT)), idle), ())]
+        [WrittenStep(writer.write_idle_step(rng.choice((ClaimlessStep.PLAN, ClaimlessStep.RESTATEMENT)), idle), ())]
         if idle
         else []
     )

@@ -200,7 +200,7 @@ def _unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def find_extreme(options: list[tuple[str, str]], *, least: bool) -> str | None:
+def find_extreme_option(options: list[tuple[str, str]], *, least: bool) -> str | None:
     """Return the name with the smallest or largest value; None for a tie or fewer than two."""
     ranked = sorted(options, key=lambda pair: value_sort_key(pair[1]), reverse=not least)
     if len(ranked) < 2 or value_sort_key(ranked[0][1]) == value_sort_key(ranked[1][1]):

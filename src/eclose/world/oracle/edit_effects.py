@@ -143,7 +143,7 @@ def _values(name: str, relation: object, evidence: EvidenceFacts) -> list[str]:
     return [hop.value for hop in evidence.find_facts(name, relation)]  # type: ignore[arg-type]
 
 
-def is_same_kind(target: Target, first: str, second: str) -> bool:
+def is_same_answer_kind(target: Target, first: str, second: str) -> bool:
     """Return whether two answers are of one kind and could both be given to the question."""
     return all(_fits(target, answer) for answer in (first, second)) and _is_name(first) == _is_name(second)
 

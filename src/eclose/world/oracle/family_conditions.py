@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.core.answers import contains_token_span, normalize_answer
-from eclose.core.family_gates import MINIMUM_SUPPORT
+from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES
 from eclose.core.instance import Instance
 from eclose.core.response import Response, Trace
 from eclose.core.three_valued import Label, three_valued_and
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT
 from eclose.protocol.construction import ConstructionRole, SourceQuestionDefect
 from eclose.world.language.phrases import PRONOUNS, PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.questions import NO, YES, ComparisonQuestion, LookupQuestion, Target, parse_question
@@ -64,7 +64,7 @@ class CandidateLabels:
         """Yield the labels that differ from those required, undecided ones included."""
         for number, sound in enumerate(self.steps or (), start=1):
             if not sound:
-                yield f"{'cannot read' if sound is None else SOUNDNESS}: step {number}"
+                yield f"{'cannot read' if sound is None else SOUNDNESS_JUDGEMENT}: step {number}"
         for name, required in ACCEPTANCE_CONDITIONS[role].items():
             if (label := self.labels[name]) is not required:
                 yield f"cannot read: {name}" if label is None else name
@@ -106,7 +106,7 @@ def _leads_to_answer(answer: str, derivation: ValueDerivation, passages: Passage
     )
 
 
-def label_steps(question: str, passages: Passages, trace: Trace) -> tuple[Label, ...]:
+def label_warranted_steps(question: str, passages: Passages, trace: Trace) -> tuple[Label, ...]:
     """Return J: whether each step is warranted by the passages; a step without a claim is."""
     target = parse_question(question)
     steps, _, _ = judge_step_soundness(
@@ -214,9 +214,9 @@ def check_target_response(
 
     Every step with a claim counts as needed.
     """
-    steps = label_steps(question, passages, response.trace)
+    steps = label_warranted_steps(question, passages, response.trace)
     # Grounding R_E: a step must hold on the support alone.
-    inside = label_steps(question, tuple(passages[index] for index in support), response.trace)
+    inside = label_warranted_steps(question, tuple(passages[index] for index in support), response.trace)
     pairs = enumerate(zip(steps, inside, strict=True), start=1)
     outside = [number for number, (label, inside_label) in pairs if label and inside_label is False]
     labels = {
@@ -240,7 +240,7 @@ def screen_evidence_edit(
             "unique_after": is_only_warranted_answer(question, after, new),
             "original_after": is_answer_warranted(question, after, answer),
             "edited_before": is_answer_warranted(question, before, new),
-            "same_kind": None if target is None else edit_effects.is_same_kind(target, answer, new),
+            "same_kind": None if target is None else edit_effects.is_same_answer_kind(target, answer, new),
         }
     )
 
@@ -257,8 +257,14 @@ def check_evidence_switch(
 
     Steps and closure must switch there: each trace holds on its own passages and not on the other's.
     """
-    gold_before, new_after = label_steps(question, before, gold.trace), label_steps(question, after, new.trace)
-    gold_after, new_before = label_steps(question, after, gold.trace), label_steps(question, before, new.trace)
+    gold_before, new_after = (
+        label_warranted_steps(question, before, gold.trace),
+        label_warranted_steps(question, after, new.trace),
+    )
+    gold_after, new_before = (
+        label_warranted_steps(question, after, gold.trace),
+        label_warranted_steps(question, before, new.trace),
+    )
     # gold/new: which trace; before/after: which passages it is judged on.
     labels = {
         "prefix.before": three_valued_and(gold_before[:first]),
@@ -357,7 +363,7 @@ def check_question_switch(
         "alignment.original_to_edited": is_trace_aligned(edited, gold.trace),
         "closure.closed": is_trace_closed(edited, new.trace, new.answer),
     }
-    return CandidateLabels(labels, label_steps(edited, passages, new.trace))
+    return CandidateLabels(labels, label_warranted_steps(edited, passages, new.trace))
 
 
 # Whole families.
@@ -388,7 +394,7 @@ def find_source_defects(source: Instance) -> Iterator[str]:
     yield from screened.conditions.objections(ConstructionRole.SCREEN_SEED)
     if screened.defect is not None:
         yield str(screened.defect)
-    if len(screened.support) < MINIMUM_SUPPORT:
+    if len(screened.support) < MIN_SUPPORTING_PASSAGES:
         yield "support"
 
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eclose.core.instance import Instance
-from eclose.core.judgment import NO_ANSWER, NO_REFERENCE, NO_TRACE, Criterion, Judgment, StepJudgment
+from eclose.core.judgment import (
+    NO_ANSWER_REASON,
+    NO_REFERENCE_REASON,
+    NO_TRACE_REASON,
+    Criterion,
+    Judgment,
+    StepJudgment,
+)
 from eclose.core.response import Response
 from eclose.world.language.claims import (
     Claim,
@@ -81,7 +88,7 @@ class _ResponseCase:
         )
         if not self.response.trace.steps:
             # An answer alone decides nothing about the trace.
-            self.unread = NO_TRACE
+            self.unread = NO_TRACE_REASON
 
     def decide(self, criterion: Criterion, judge_criterion: Callable[[], bool | str]) -> Label:
         """Return the label; record the reason where there is none."""
@@ -98,7 +105,7 @@ class _ResponseCase:
 
     def closed(self) -> bool | str:
         if self.response.answer is None:
-            return NO_ANSWER
+            return NO_ANSWER_REASON
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
         # Closure of a misaligned trace is judged against its own target (appendix A.3.2).
@@ -112,7 +119,7 @@ class _ResponseCase:
 
     def complete(self) -> bool | str:
         if self.instance.reference_answer is None:
-            return NO_REFERENCE
+            return NO_REFERENCE_REASON
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
         # Completeness asks for the reference of the question, whatever the trace pursues (A.3.2).
@@ -121,9 +128,9 @@ class _ResponseCase:
 
     def correct(self) -> bool | str:
         if self.response.answer is None:
-            return NO_ANSWER
+            return NO_ANSWER_REASON
         if self.instance.reference_answer is None:
-            return NO_REFERENCE
+            return NO_REFERENCE_REASON
         label = is_correct_answer(self.response.answer, self.instance.accepted_answers)
         return _ODD_ANSWER if label is None else label
 

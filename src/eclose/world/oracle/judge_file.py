@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     InstanceReader = Callable[[Path], Iterator[Instance]]
 
 
-class OracleResult(NamedTuple):
+class OracleFileResult(NamedTuple):
     """The files of ``judge_file_by_oracle`` and the reasons for labels that are missing."""
 
     steps: list[PipelineStepResult]
@@ -39,7 +39,7 @@ def judge_file_by_oracle(
     verdicts: Path | None = None,
     judgments: Path | None = None,
     **options: Any,
-) -> OracleResult:
+) -> OracleFileResult:
     """Write the exact verdicts on a file of responses, and where a path is given the judgments.
 
     ``read_instances`` reads the questions from ``instances``, which is ``instances.jsonl`` beside the responses by
@@ -56,10 +56,10 @@ def judge_file_by_oracle(
     results = run_pipeline_steps(steps, _judge_responses(responses, instances, read_instances, reasons), **options)
     if all(result.again for result in results):
         if judgments is None:
-            return OracleResult(results, None)
+            return OracleFileResult(results, None)
         for judgment in read_records(judgments, Judgment):
             reasons.update(_missing_labels(judgment))
-    return OracleResult(results, reasons)
+    return OracleFileResult(results, reasons)
 
 
 def _judge_responses(

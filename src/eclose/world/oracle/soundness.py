@@ -9,9 +9,9 @@ from eclose.core.judgment import LocalFailure, StepJudgment, StepSupport
 from eclose.core.three_valued import Label
 from eclose.world.language.claims import (
     Claim,
+    ClaimlessStep,
     ComparisonClaim,
     FactClaim,
-    IdleStep,
     MissingFactClaim,
     NegatedFactClaim,
     PronounReferents,
@@ -25,7 +25,7 @@ from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.relations import ALIAS, Relation
 from eclose.world.language.steps import parse_step_claims
 from eclose.world.language.values import extract_year
-from eclose.world.oracle.closure import find_extreme
+from eclose.world.oracle.closure import find_extreme_option
 from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts, value_sort_key
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimFinding:
+class ClaimCheckResult:
     """Whether a claim holds, the failure where it does not, and the passage that supports it where one does."""
 
     sound: Label
@@ -44,11 +44,11 @@ class ClaimFinding:
     passage: int | None = None
 
 
-_HOLDS = ClaimFinding(sound=True)
+_HOLDS = ClaimCheckResult(sound=True)
 
 
-def _fails(failure: LocalFailure) -> ClaimFinding:
-    return ClaimFinding(sound=False, failure=failure)
+def _fails(failure: LocalFailure) -> ClaimCheckResult:
+    return ClaimCheckResult(sound=False, failure=failure)
 
 
 def judge_step_soundness(
@@ -76,7 +76,7 @@ def judge_step_soundness(
 
 
 def _judge_step(claims: tuple[Claim, ...], checker: StepClaimChecker, passages: Sequence[Passage]) -> StepJudgment:
-    findings = [checker.check(claim) for claim in claims if not isinstance(claim, IdleStep)]
+    findings = [checker.check(claim) for claim in claims if not isinstance(claim, ClaimlessStep)]
     if not findings:
         return StepJudgment(substantive=False)
     # One unsound claim makes the step unsound, whatever cannot be read beside it.
@@ -101,7 +101,7 @@ class StepClaimChecker:
         self._facts: list[FactClaim] = []
         self._last_comparison: ComparisonClaim | None = None
 
-    def check(self, claim: Claim) -> ClaimFinding:
+    def check(self, claim: Claim) -> ClaimCheckResult:
         """Return whether the evidence warrants a claim; facts of earlier steps identify namesakes."""
         finding = self._check(claim)
         if isinstance(claim, FactClaim) and isinstance(claim.phrase.base, str) and claim.phrase.path:
@@ -112,7 +112,7 @@ class StepClaimChecker:
             self._last_comparison = claim
         return finding
 
-    def _check(self, claim: Claim) -> ClaimFinding:
+    def _check(self, claim: Claim) -> ClaimCheckResult:
         if isinstance(claim, FactClaim):
             return self._check_fact(claim)
         if isinstance(claim, NegatedFactClaim):
@@ -132,7 +132,7 @@ class StepClaimChecker:
             return _check_computation(int(claim.larger) - int(claim.smaller) == int(claim.result))
         if isinstance(claim, SuperlativeClaim):
             return self._check_choice(claim)
-        if isinstance(claim, IdleStep):
+        if isinstance(claim, ClaimlessStep):
             return _HOLDS
         return self._check_pair(claim)
 
@@ -140,7 +140,7 @@ class StepClaimChecker:
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
         return list(dict.fromkeys(derivation.value for derivation in self.evidence.derive(phrase, role)))
 
-    def _check_fact(self, claim: FactClaim) -> ClaimFinding:
+    def _check_fact(self, claim: FactClaim) -> ClaimCheckResult:
         phrase, evidence = claim.phrase, self.evidence
         if phrase.path == (ALIAS,) and isinstance(phrase.base, str):
             same = evidence.same_entity(phrase.base, claim.value)
@@ -148,7 +148,7 @@ class StepClaimChecker:
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None
         for derivation in evidence.derive(phrase, role):
             if evidence.same_entity(derivation.value, claim.value):
-                return ClaimFinding(
+                return ClaimCheckResult(
                     sound=True, passage=derivation.hops[-1].passages[0] if len(phrase.path) == 1 else None
                 )
         return self._unless_unread(phrase, _fails(self._explain_failure(claim)), claim.value)
@@ -161,7 +161,7 @@ class StepClaimChecker:
         of_namesake = any(derivation.value == claim.value for derivation in self.evidence.derive(claim.phrase))
         return LocalFailure.INVALID_INFERENCE if of_namesake else LocalFailure.UNSUPPORTED_CONTENT
 
-    def _unless_unread(self, phrase: RelationPhrase, finding: ClaimFinding, value: str = "") -> ClaimFinding:
+    def _unless_unread(self, phrase: RelationPhrase, finding: ClaimCheckResult, value: str = "") -> ClaimCheckResult:
         """Return the finding, or an open one where an unread sentence mentions a name on the path."""
         prefixes = [RelationPhrase(phrase.base, phrase.path[:cut]) for cut in range(1, len(phrase.path))]
         names = {phrase.base, value, *(name for prefix in prefixes for name in self._find_values(prefix))}
@@ -169,12 +169,12 @@ class StepClaimChecker:
         texts = [name for name in names if isinstance(name, str) and name and not name[0].isdigit()]
         unread = self.evidence.unread
         undecided = any(name in part or self._title_has(index, name) for index, part in unread for name in texts)
-        return ClaimFinding(sound=None) if undecided else finding
+        return ClaimCheckResult(sound=None) if undecided else finding
 
     def _title_has(self, index: int, name: str) -> bool:
         return self.evidence.readings[index].name == name
 
-    def _check_denial(self, claim: NegatedFactClaim) -> ClaimFinding:
+    def _check_denial(self, claim: NegatedFactClaim) -> ClaimCheckResult:
         values = self._find_values(claim.fact.phrase)
         if any(self.evidence.same_entity(value, claim.fact.value) for value in values):
             return _fails(LocalFailure.OTHER)
@@ -184,7 +184,7 @@ class StepClaimChecker:
         silent = self._unless_unread(claim.fact.phrase, _fails(LocalFailure.UNSUPPORTED_CONTENT), claim.fact.value)
         return _HOLDS if warranted else silent
 
-    def _check_pair(self, claim: ComparisonClaim | SameValueClaim | YearsApartClaim) -> ClaimFinding:
+    def _check_pair(self, claim: ComparisonClaim | SameValueClaim | YearsApartClaim) -> ClaimCheckResult:
         first, second = claim.first, claim.second
         if isinstance(claim, SameValueClaim):
             first, second = first.then(claim.relation), second.then(claim.relation)
@@ -203,12 +203,12 @@ class StepClaimChecker:
             and (value_sort_key(first_value) < value_sort_key(second_value)) == claim.less
         )
 
-    def _check_choice(self, claim: SuperlativeClaim) -> ClaimFinding:
+    def _check_choice(self, claim: SuperlativeClaim) -> ClaimCheckResult:
         """Check a choice among the names the trace compares, or else the options of the question."""
         for names in (self._compared_names(claim), self._options if claim.option in self._options else ()):
             values = self._single_values((*names, claim.option), (*claim.path, claim.attribute))
             if len(values) > 1 and claim.option in values:
-                return _check_computation(find_extreme(list(values.items()), least=claim.least) == claim.option)
+                return _check_computation(find_extreme_option(list(values.items()), least=claim.least) == claim.option)
         return self._unless_unread(RelationPhrase(claim.option), _fails(LocalFailure.INVALID_INFERENCE))
 
     def _single_values(self, names: Iterable[str], path: tuple[Relation, ...]) -> dict[str, str]:
@@ -232,5 +232,5 @@ class StepClaimChecker:
         ]
 
 
-def _check_computation(right: bool) -> ClaimFinding:
+def _check_computation(right: bool) -> ClaimCheckResult:
     return _HOLDS if right else _fails(LocalFailure.CONSTRAINT_OR_COMPUTATION)

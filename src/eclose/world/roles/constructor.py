@@ -152,7 +152,7 @@ def _from_both_ends(hops: list[EvidenceFact]) -> list[EvidenceFact]:
 def _find_variation(case: drafts.ParsedConstructorInput, hop: EvidenceFact) -> drafts.EvidenceVariation | None:
     rng = case.make_rng("values", hop.subject, hop.relation)
     for value in draw_replacement_values(case.passages, hop, rng):
-        variation = drafts.make_variation(case, hop, value)
+        variation = drafts.make_evidence_variation(case, hop, value)
         if variation is not None and _passes_evidence_checks(case, variation):
             return variation
     return None

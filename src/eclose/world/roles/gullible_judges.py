@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Ineligibility
-from eclose.protocol.judging import MATERIAL_TYPES, JudgeQuestion
+from eclose.protocol.judging import JUDGE_MATERIAL_TYPES, JudgeQuestion
 from eclose.protocol.prompts import PromptMessage
 from eclose.world.roles.judge import mark_all_sound, mark_last_unsound
 from eclose.world.server.chat_requests import BadRequest, ChatRequest, HandlerRegistry, ScriptedReply
@@ -76,7 +76,7 @@ def make_judges_gullible(exact: HandlerRegistry, trust: GullibleJudgeKind) -> Ha
 def _answer(exact: Handler, question: JudgeQuestion, trust: GullibleJudgeKind, request: ChatRequest) -> ScriptedReply:
     content = request.messages[-1]["content"]
     fields_shown, trailing = _split_content(content)
-    field_names = {field.name for field in fields(MATERIAL_TYPES[question])}
+    field_names = {field.name for field in fields(JUDGE_MATERIAL_TYPES[question])}
     material = {name: value for name, value in fields_shown.items() if name in field_names}
     texts = list(_outside_texts(fields_shown, field_names, trailing))
     if trust is GullibleJudgeKind.NAIVE:

@@ -17,10 +17,10 @@ from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
 from eclose.protocol import disclosure
 from eclose.protocol.judging import (
-    JOINT_PARTS,
-    MATERIAL_TYPES,
-    NOT_SUBSTANTIVE,
-    SOUND,
+    JOINT_JUDGE_QUESTIONS,
+    JUDGE_MATERIAL_TYPES,
+    NOT_SUBSTANTIVE_VERDICT,
+    SOUND_VERDICT,
     JudgeQuestion,
     encode_step_judgment,
     restrict_joint_material,
@@ -49,7 +49,7 @@ def register_judge_handlers(registry: HandlerRegistry, *, noise: float = 0.0, se
 def _answer(question: JudgeQuestion, noise: float, seed: int, request: ChatRequest) -> ScriptedReply:
     content = request.messages[-1]["content"]
     try:
-        material = parse_material(MATERIAL_TYPES[question], content)
+        material = parse_material(JUDGE_MATERIAL_TYPES[question], content)
     except ValueError as error:
         raise BadRequest(str(error)) from None
     parts = [question] if question is not JudgeQuestion.JOINT else _parts(request)
@@ -64,7 +64,7 @@ def _answer(question: JudgeQuestion, noise: float, seed: int, request: ChatReque
 def _parts(request: ChatRequest) -> list[JudgeQuestion]:
     """Return the questions of a joint request: the parts of its reply schema."""
     properties = (request.schema or {}).get("properties", {})
-    return [part for part in JOINT_PARTS if part.part in properties]
+    return [part for part in JOINT_JUDGE_QUESTIONS if part.part in properties]
 
 
 def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
@@ -96,13 +96,13 @@ def _invert_steps(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
     all_sound = mark_all_sound(steps)
     if all_sound != steps:
         return all_sound
-    return mark_last_unsound(steps, [number for number, step in steps.items() if step["verdict"] == SOUND])
+    return mark_last_unsound(steps, [number for number, step in steps.items() if step["verdict"] == SOUND_VERDICT])
 
 
 def mark_all_sound(steps: Mapping[str, JudgedFields]) -> dict[str, JudgedFields]:
     """Return every substantive step as sound."""
     return {
-        number: step if step["verdict"] == NOT_SUBSTANTIVE else {**step, "verdict": SOUND}
+        number: step if step["verdict"] == NOT_SUBSTANTIVE_VERDICT else {**step, "verdict": SOUND_VERDICT}
         for number, step in steps.items()
     }
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from eclose.core.family_gates import MINIMUM_SUPPORT
+from eclose.core.family_gates import MIN_SUPPORTING_PASSAGES
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
 from eclose.errors import SettingError
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS, find_objections
-from eclose.protocol.construction import MATERIAL_TYPES, ConstructionRole
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT, find_objections
+from eclose.protocol.construction import ROLE_MATERIAL_TYPES, ConstructionRole
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, parse_material, render_material
 from eclose.world.oracle import family_conditions as conditions
 from eclose.world.oracle.soundness import judge_step_soundness
@@ -55,7 +55,7 @@ def _answer(role: ConstructionRole, noise: float, seed: int, request: ChatReques
 def parse_request_material(role: ConstructionRole, request: ChatRequest) -> Any:
     """Return the material of a request; raise ``BadRequest`` for indices outside the passages."""
     try:
-        material = parse_material(MATERIAL_TYPES[role], request.messages[-1]["content"])
+        material = parse_material(ROLE_MATERIAL_TYPES[role], request.messages[-1]["content"])
     except ValueError as error:
         raise BadRequest(str(error)) from None
     size = len(material.evidence)
@@ -99,7 +99,7 @@ def _target(material: materials.TargetCheckMaterial) -> ReplyFields | None:
     inside, _, _ = judge_step_soundness(tuple(passages[index] for index in material.support), response.trace)
     steps, _, _ = judge_step_soundness(passages, response.trace)
     # Grounding of each step: passages inside the support, outside it, or earlier steps.
-    for entry, inside_step, step in zip(fields[SOUNDNESS]["steps"], inside, steps, strict=True):
+    for entry, inside_step, step in zip(fields[SOUNDNESS_JUDGEMENT]["steps"], inside, steps, strict=True):
         number = entry["id"]
         if number in outside:
             outside_passages = [index for index in range(len(passages)) if index not in material.support]
@@ -170,7 +170,9 @@ def _nest_labels(labels: conditions.CandidateLabels) -> ReplyFields:
     fields: ReplyFields = {}
     if labels.steps is not None:
         entries = enumerate(labels.steps, start=1)
-        fields[SOUNDNESS] = {"steps": [{"id": number, "reason": "", "sound": sound} for number, sound in entries]}
+        fields[SOUNDNESS_JUDGEMENT] = {
+            "steps": [{"id": number, "reason": "", "sound": sound} for number, sound in entries]
+        }
     for name, label in labels.labels.items():
         *prefix, field = name.split(".")
         section = fields.setdefault(prefix[0], {"reason": ""}) if prefix else fields
@@ -183,7 +185,7 @@ def _nest_labels(labels: conditions.CandidateLabels) -> ReplyFields:
 
 def _invert(role: ConstructionRole, fields: ReplyFields, draw: float, material: Any) -> ReplyFields:
     """Return the opposite verdict: one rejection of a candidate that would be accepted, none of another."""
-    names = [*ACCEPTANCE_CONDITIONS[role], *([SOUNDNESS] if SOUNDNESS in fields else [])]
+    names = [*ACCEPTANCE_CONDITIONS[role], *([SOUNDNESS_JUDGEMENT] if SOUNDNESS_JUDGEMENT in fields else [])]
     if _is_accepted(role, fields):
         # One objection is enough to reject.
         name = names[int(draw * len(names))]
@@ -195,10 +197,10 @@ def _invert(role: ConstructionRole, fields: ReplyFields, draw: float, material: 
     if role is ConstructionRole.SCREEN_SEED:
         fields["defect"] = None
         fields["support"] = list(
-            dict.fromkeys([*fields["support"], *range(min(MINIMUM_SUPPORT, len(material.evidence)))])
+            dict.fromkeys([*fields["support"], *range(min(MIN_SUPPORTING_PASSAGES, len(material.evidence)))])
         )
     if role is ConstructionRole.VERIFY_TARGET:
-        for entry in fields[SOUNDNESS]["steps"]:
+        for entry in fields[SOUNDNESS_JUDGEMENT]["steps"]:
             if entry["id"] in fields["grounding"]["outside"]:
                 entry["passages"] = list(material.support)
         fields["grounding"]["outside"] = []
@@ -206,18 +208,18 @@ def _invert(role: ConstructionRole, fields: ReplyFields, draw: float, material: 
 
 
 def _is_accepted(role: ConstructionRole, fields: ReplyFields) -> bool:
-    if SOUNDNESS in fields and not all(entry["sound"] for entry in fields[SOUNDNESS]["steps"]):
+    if SOUNDNESS_JUDGEMENT in fields and not all(entry["sound"] for entry in fields[SOUNDNESS_JUDGEMENT]["steps"]):
         return False
     if role is ConstructionRole.SCREEN_SEED and (
-        fields["defect"] is not None or len(set(fields["support"])) < MINIMUM_SUPPORT
+        fields["defect"] is not None or len(set(fields["support"])) < MIN_SUPPORTING_PASSAGES
     ):
         return False
     return not any(find_objections(role, fields))
 
 
 def _set_label(fields: ReplyFields, name: str, *, required: bool, role: ConstructionRole) -> None:
-    if name == SOUNDNESS:
-        steps = fields[SOUNDNESS]["steps"]
+    if name == SOUNDNESS_JUDGEMENT:
+        steps = fields[SOUNDNESS_JUDGEMENT]["steps"]
         # One unsound step is enough to reject; all must be sound to accept.
         for entry in steps if required else steps[-1:]:
             entry["sound"] = required

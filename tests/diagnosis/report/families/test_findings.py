@@ -18,7 +18,7 @@ from eclose.diagnosis.report.families.findings import (
     build_finding_displays,
 )
 from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS
-from eclose.protocol.construction import REPLY_SCHEMAS, ConstructionRole
+from eclose.protocol.construction import ROLE_REPLY_SCHEMAS, ConstructionRole
 
 EDITS = ("Evidence-CF 1", "Evidence-CF 2")
 
@@ -52,7 +52,7 @@ def test_every_judgement_is_shown_with_its_reason_and_its_words(role):
 def test_words_are_for_judgements_that_are_asked_for():
     assert set(ROLE_WORDS) == {role for role in ConstructionRole if not role.constructs}
     for role, name in JUDGEMENT_WORDS:
-        part = REPLY_SCHEMAS[ConstructionRole(role)]
+        part = ROLE_REPLY_SCHEMAS[ConstructionRole(role)]
         for key in name.split("."):
             part = part["properties"][key]
             part = part.get("items", part) if "properties" in part.get("items", {}) else part

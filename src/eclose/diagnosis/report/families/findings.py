@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS
+from eclose.protocol.acceptance import ACCEPTANCE_CONDITIONS, SOUNDNESS_JUDGEMENT
 from eclose.protocol.construction import ConstructionRole
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> Jud
     name = ".".join(path)
     meaning = JUDGEMENT_WORDS.get((finding.role, name), "")
     # Each step of a trace has its own verdict, without an entry in JUDGEMENT_WORDS.
-    if finding.role in ROLE_WORDS and path == (SOUNDNESS, "steps", "sound"):
+    if finding.role in ROLE_WORDS and path == (SOUNDNESS_JUDGEMENT, "steps", "sound"):
         return JudgementDisplay("sound", _text(value), GOOD if value is True else BAD, _SOUND)
     return JudgementDisplay(path[-1], _text(value), _tone(finding, name, value), meaning)
 
