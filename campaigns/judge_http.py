@@ -48,7 +48,7 @@ from eclose.metrics.judge_against_people import DIRECT_LABELS
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
 from eclose.world.make.instances import make_world_item
-from eclose.world.make.shapes import PROFILES, SHORT_PROFILES
+from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
@@ -317,7 +317,10 @@ def main() -> int:
     parser.add_argument("--count", action="store_true", help="only count the functions called for each model call")
     options = parser.parse_args()
     planted = list(
-        islice(plant([*PROFILES, *SHORT_PROFILES], SEED), options.timed if options.count else options.responses)
+        islice(
+            plant([*BENCHMARK_PROFILES, *SHORT_BENCHMARK_PROFILES], SEED),
+            options.timed if options.count else options.responses,
+        )
     )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

@@ -41,7 +41,7 @@ from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.validation_file import read_judgments
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,7 +131,7 @@ class Judging:
         folder = self.out / f"{name}-{len(chosen)}"
         sets.write(folder, chosen)
         began = time.perf_counter()
-        sources = JudgeInputFiles(folder / INSTANCES, folder / RESPONSES)
+        sources = JudgeInputFiles(folder / INSTANCES_FILE, folder / RESPONSES_FILE)
         result = await judge_responses(
             sources,
             self.url,
@@ -143,7 +143,7 @@ class Judging:
         seconds = time.perf_counter() - began
         print(f"{name}: {result.manifest.counts}")
         print(f"{name}: {json.dumps(result.manifest.calls)}; {seconds:.0f} s", flush=True)
-        return JudgedSet(name, folder, chosen, read_judgments(folder / JUDGMENTS), result.manifest)
+        return JudgedSet(name, folder, chosen, read_judgments(folder / JUDGMENTS_FILE), result.manifest)
 
 
 def measure(options: argparse.Namespace, data: Path, out: Path) -> int:

@@ -27,7 +27,7 @@ from eclose.core.family_gates import check_family
 from eclose.store.records.jsonl import unwrap_records
 from eclose.world.make.families import FamilyFunnel, make_world_families
 from eclose.world.make.instances import make_world_items
-from eclose.world.make.shapes import PROFILES
+from eclose.world.make.shapes import BENCHMARK_PROFILES
 from eclose.world.oracle.view_relations import (
     label_step_soundness,
     trace_establishes_answer,
@@ -83,8 +83,8 @@ def peak() -> int:
 def stream(total: int) -> tuple[float, bool]:
     """Make and check families of all profiles in turn; return the rate, and whether all pass in flat memory."""
     counts: Counter[str] = Counter()
-    funnels = {name: FamilyFunnel() for name in PROFILES}
-    streams = [make_world_families(name, SEED, funnels[name]) for name in PROFILES]
+    funnels = {name: FamilyFunnel() for name in BENCHMARK_PROFILES}
+    streams = [make_world_families(name, SEED, funnels[name]) for name in BENCHMARK_PROFILES]
     making = 0.0
     half = 0
     for number in range(total):
@@ -138,7 +138,7 @@ def describe(name: str, instances: Iterable[Instance]) -> list[list[str]]:
 def compare() -> None:
     """Print the world's profiles beside the real slices."""
     rows = []
-    for name in PROFILES:
+    for name in BENCHMARK_PROFILES:
         rows += describe(f"world {name}", (item.instance for item in islice(make_world_items(name, SEED), 400)))
     folder = Path(os.environ.get("ECLOSE_DATA", "../shared/data"))
     for name, file in SLICES.items():

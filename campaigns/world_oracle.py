@@ -25,7 +25,7 @@ from eclose.core.verdict import Verdict
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, BrokenResponse, FailurePlan, break_response
 from eclose.world.language.values import NAME
 from eclose.world.make.instances import make_world_item
-from eclose.world.make.shapes import PROFILES
+from eclose.world.make.shapes import BENCHMARK_PROFILES
 from eclose.world.oracle.judge import judge_by_oracle
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def run() -> tuple[dict[str, Tally], list[Scored]]:
     """Judge all responses, profile after profile in turn."""
     tallies: dict[str, Tally] = {}
     scored: list[Scored] = []
-    profiles = list(PROFILES)
+    profiles = list(BENCHMARK_PROFILES)
     for turn in count():
         if len(scored) >= BROKEN + RELIABLE:
             return tallies, scored

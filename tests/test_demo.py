@@ -9,7 +9,7 @@ import pytest
 
 from eclose.core.judgment import LocalFailure
 from eclose.core.verdict import FailureClass
-from eclose.demo import CUT_OFF_RATE, RETRIEVAL_FAILURE_RATE, SYSTEMS, WorldJudge, make_demo_cases
+from eclose.demo import CUT_OFF_RATE, RETRIEVAL_FAILURE_RATE, SYSTEM_FAILURE_RATES, WorldJudge, make_demo_cases
 from eclose.judging.judge_response import judge_response
 from eclose.models.interface import ReplySchema, Request
 from eclose.models.openai.failures import CallFailure, CallFailureKind
@@ -34,7 +34,7 @@ def judged(one, model):
 
 
 def test_every_system_answers_every_question_once(rows, every):
-    assert all([one.response.source.model for one in row] == list(SYSTEMS) for row in rows)
+    assert all([one.response.source.model for one in row] == list(SYSTEM_FAILURE_RATES) for row in rows)
     assert len({one.response.id for one in every}) == 2 * 240
     assert len({row[0].instance.id for row in rows}) == 240
     assert Counter(row[0].instance.benchmark for row in rows) == {

@@ -15,7 +15,7 @@ from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, ResponseSource, Trace
-from eclose.demo import PEOPLE, DemoRun
+from eclose.demo import PEOPLE_FILE, DemoRun
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import (
     JudgedCase,
@@ -90,7 +90,7 @@ COMMANDS = {
     "against": ("diagnose", "{other}", "--against", "{run}", "--out", "{run}/report"),
     "gate": ("gate", "{run}", "--min-trr", "0"),
     "label": ("label", "{run}", "--n", "5", "--no-browser"),
-    "validate": ("judge", "validate", "{run}", "--verdicts", "{run}/" + PEOPLE),
+    "validate": ("judge", "validate", "{run}", "--verdicts", "{run}/" + PEOPLE_FILE),
 }
 
 
@@ -141,7 +141,7 @@ def test_another_judge_must_have_judged_the_same_responses(demo, judged):
         "validate",
         demo,
         "--verdicts",
-        demo / PEOPLE,
+        demo / PEOPLE_FILE,
         "--out",
         judged / "v.json",
         "--against",
@@ -207,7 +207,7 @@ def test_gates_and_tests_say_so_when_they_pass_and_when_they_fail(stale):
 
 def test_a_validation_by_stale_judgments_is_told_by_later_reports(judged, demo):
     replace_answers(judged)
-    output = command("judge", "validate", judged, "--verdicts", judged / PEOPLE, "--allow-stale")
+    output = command("judge", "validate", judged, "--verdicts", judged / PEOPLE_FILE, "--allow-stale")
     assert f"STALE: responses.jsonl {NOT_JUDGED}" in output
     shutil.copy(demo / "responses.jsonl", judged / "responses.jsonl")
     output = command("report", judged, "--format", "markdown")
@@ -216,10 +216,10 @@ def test_a_validation_by_stale_judgments_is_told_by_later_reports(judged, demo):
 
 
 def test_verdicts_are_held_against_their_manifest(judged):
-    verdicts = judged / PEOPLE
+    verdicts = judged / PEOPLE_FILE
     assert "STALE" not in command("metrics", verdicts)
     verdicts.write_bytes(verdicts.read_bytes().replace(b"true", b"false", 1))
-    sentence = f"{PEOPLE} was changed after it was written"
+    sentence = f"{PEOPLE_FILE} was changed after it was written"
     assert sentence in command("metrics", verdicts, code=2)
     assert f"STALE: {sentence}" in command("metrics", verdicts, "--allow-stale")
     (told,) = json.loads(command("metrics", verdicts, "--allow-stale", "--json"))["stale"]
@@ -228,7 +228,7 @@ def test_verdicts_are_held_against_their_manifest(judged):
 
 
 def test_verdicts_of_another_response_with_the_same_id_are_refused(judged, tmp_path):
-    lines = [json.loads(line) for line in (judged / PEOPLE).read_text().splitlines()]
+    lines = [json.loads(line) for line in (judged / PEOPLE_FILE).read_text().splitlines()]
     lines[0]["instance_id"] = "elsewhere"
     (tmp_path / "v.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     output = command("judge", "validate", judged, "--verdicts", tmp_path / "v.jsonl", code=2)

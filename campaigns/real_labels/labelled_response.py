@@ -12,7 +12,7 @@ from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.store.records import jsonl
-from eclose.store.runs.folder import INSTANCES, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,6 +61,6 @@ def write(folder: Path, labelled: Iterable[LabelledResponse]) -> None:
     listed = list(labelled)
     folder.mkdir(parents=True, exist_ok=True)
     questions = {case.instance.id: case.instance for case in listed}
-    jsonl.write_records(folder / INSTANCES, questions.values())
-    jsonl.write_records(folder / RESPONSES, (case.response for case in listed))
+    jsonl.write_records(folder / INSTANCES_FILE, questions.values())
+    jsonl.write_records(folder / RESPONSES_FILE, (case.response for case in listed))
     jsonl.write_records(folder / VERDICTS, (case.settled for case in listed))

@@ -16,7 +16,7 @@ from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import Verdict
 from eclose.judging.validation_file import ValidationRecord, build_validation, write_validation
 from eclose.metrics.judge_against_people import DIRECT_LABELS, LABEL_METRICS, JudgedLabel, LabelAgreementRow
-from eclose.store.runs.folder import VALIDATION
+from eclose.store.runs.folder import VALIDATION_FILE
 from eclose.store.runs.manifest import Manifest
 
 from .labelled_response import LabelledResponse
@@ -103,7 +103,7 @@ def report(judged: Sequence[JudgedSet]) -> dict[str, Any]:
     for judged_set in judged:
         validation = _validation([judged_set])
         if validation is not None:
-            write_validation(judged_set.folder / VALIDATION, validation)
+            write_validation(judged_set.folder / VALIDATION_FILE, validation)
             _say(validation, judged_set.name)
         _say_groups(judged_set)
     _say_unjudged(judged)

@@ -31,7 +31,7 @@ from eclose.models.adapter_recipe import find_adapter_recipes
 from eclose.models.resolve import ModelRef, find_model_ref
 from eclose.store.records.jsonl import parse_dataclass, read_records, write_records
 from eclose.store.records.table_rows import Rows, ensure_data_file
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -194,11 +194,11 @@ async def ajudge(
     with TemporaryDirectory(prefix="eclose-") as scratch:
         folder = Path(scratch)
         # As a run over files: one response is judged, limited and accounted for like a million.
-        write_records(folder / INSTANCES, [question])
-        write_records(folder / RESPONSES, [_response(response, question)])
+        write_records(folder / INSTANCES_FILE, [question])
+        write_records(folder / RESPONSES_FILE, [_response(response, question)])
         sources = find_judge_inputs(folder, folder)
         await judge_responses(sources, resolve(judge, base_url), folder, settings, _call_settings(calls, budget))
-        (judgment,) = read_records(folder / JUDGMENTS, Judgment)
+        (judgment,) = read_records(folder / JUDGMENTS_FILE, Judgment)
     return judgment
 
 

@@ -27,7 +27,7 @@ from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.judging import JUDGE_MATERIAL_TYPES, JudgeQuestion
 from eclose.protocol.material_json import parse_material
 from eclose.store.records.jsonl import ReadRecord, read_records
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
 from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan, break_response
 from eclose.world.make.instances import WorldItem, make_world_items
@@ -43,19 +43,19 @@ T = TypeVar("T")
 ProgressWrapper: TypeAlias = Callable[[Iterable[T], str, int], Iterable[T]]
 """Wraps an iterable to show progress: gets the items, a label and their number."""
 
-PEOPLE = "people.jsonl"
+PEOPLE_FILE = "people.jsonl"
 """File of people's verdicts on some of the responses."""
-PLANTED = "planted.jsonl"
+PLANTED_FILE = "planted.jsonl"
 """File of the true verdicts on all responses, which only a made-up world has."""
-QUESTIONS = 300
-LABELLED = 100
+QUESTION_COUNT = 300
+LABELLED_COUNT = 100
 JUDGE_ERROR_RATE = 0.03
 """Error rate of the judge, for each label."""
 SEED = 42
 PROFILES = ("2wiki", "musique", "hotpot")
 
 _LINKS = (FailureClass.PATH_DEVIATION, FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING)
-FAILURES: Mapping[str, tuple[FailurePlan, ...]] = {
+FAILURE_PLANS_BY_NAME: Mapping[str, tuple[FailurePlan, ...]] = {
     "harmless step": tuple(FailurePlan(code, None, FailureImpact.HARMLESS) for code in LocalFailure),
     "fatal step": tuple(FailurePlan(code, None, FailureImpact.FATAL) for code in LocalFailure),
     **{link.value: (FailurePlan(None, link),) for link in _LINKS},
@@ -63,7 +63,7 @@ FAILURES: Mapping[str, tuple[FailurePlan, ...]] = {
 }
 """Ways to fail, each with the plans to draw from."""
 
-SYSTEMS: Mapping[str, Mapping[str, float]] = {
+SYSTEM_FAILURE_RATES: Mapping[str, Mapping[str, float]] = {
     "baseline": {
         "harmless step": 0.05,
         "fatal step": 0.14,
@@ -98,7 +98,7 @@ class DemoCase:
     truth: SettledVerdict
 
 
-def make_demo_cases(questions: int = QUESTIONS, seed: int = SEED) -> Iterator[list[DemoCase]]:
+def make_demo_cases(questions: int = QUESTION_COUNT, seed: int = SEED) -> Iterator[list[DemoCase]]:
     """Yield the cases of all systems, question by question."""
     # Equally many of each profile; the first ones get the remainder.
     share, remainder = divmod(questions, len(PROFILES))
@@ -106,7 +106,7 @@ def make_demo_cases(questions: int = QUESTIONS, seed: int = SEED) -> Iterator[li
     for index, profile in enumerate(PROFILES):
         for item in islice(make_world_items(profile, seed), share + (index < remainder)):
             instance = item.instance if previous is None else _retrieve(item, previous)
-            yield [_make_case(item, instance, system) for system in SYSTEMS]
+            yield [_make_case(item, instance, system) for system in SYSTEM_FAILURE_RATES]
             previous = item.instance
 
 
@@ -151,11 +151,11 @@ def _make_case(item: WorldItem, instance: Instance, system: str) -> DemoCase:
 def _draw_plans(system: str, rng: Random) -> Iterator[FailurePlan]:
     """Yield the plans for a response in order of preference; the last, not to fail, is always possible."""
     roll = rng.random()
-    for kind, rate in SYSTEMS[system].items():
+    for kind, rate in SYSTEM_FAILURE_RATES[system].items():
         # One roll for all ways to fail, since they exclude each other: the rates add up to the share of responses that
         # should fail.
         if roll < rate:
-            yield from rng.sample(FAILURES[kind], len(FAILURES[kind]))
+            yield from rng.sample(FAILURE_PLANS_BY_NAME[kind], len(FAILURE_PLANS_BY_NAME[kind]))
             break
         roll -= rate
     yield FailurePlan()
@@ -223,20 +223,20 @@ class DemoRun:
     """The steps of the demonstration in the folder of a run."""
 
     folder: Path
-    questions: int = QUESTIONS
+    questions: int = QUESTION_COUNT
     seed: int = SEED
 
     @property
     def data_steps(self) -> tuple[PipelineStep, ...]:
         """Steps that write questions, responses, true verdicts, and people's verdicts on some."""
         settings = {"questions": self.questions, "seed": self.seed}
-        names = (INSTANCES, RESPONSES, PLANTED, PEOPLE)
+        names = (INSTANCES_FILE, RESPONSES_FILE, PLANTED_FILE, PEOPLE_FILE)
         return tuple(PipelineStep(f"demo {Path(name).stem}", settings, (), self.folder / name) for name in names)
 
     def judge_step(self, model: WorldJudge, settings: JudgeSettings) -> PipelineStep:
         """Return the step that writes the judgments."""
-        inputs = (self.folder / INSTANCES, self.folder / RESPONSES)
-        return PipelineStep("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS)
+        inputs = (self.folder / INSTANCES_FILE, self.folder / RESPONSES_FILE)
+        return PipelineStep("judge", {**model.identity, **settings.identity}, inputs, self.folder / JUDGMENTS_FILE)
 
     def write(self, track: ProgressWrapper[Any] = _without_progress, *, force: bool = False) -> bool:
         """Write the files that are missing; return whether there were any."""
@@ -254,7 +254,7 @@ class DemoRun:
         rows = list(track(make_demo_cases(self.questions, self.seed), "making questions", self.questions))
         cases = [case for row in rows for case in row]
         # A random sample of responses, as the correction of rates supposes.
-        labelled = sorted(cases, key=_rank_case)[:LABELLED]
+        labelled = sorted(cases, key=_rank_case)[:LABELLED_COUNT]
         questions, responses, planted, people = self.data_steps
         questions.write(ReadRecord(row[0].instance.id, value=row[0].instance) for row in rows)
         responses.write(ReadRecord(case.response.id, value=case.response) for case in cases)
@@ -264,8 +264,8 @@ class DemoRun:
     def _judgments(
         self, model: WorldJudge, settings: JudgeSettings, track: ProgressWrapper[Any]
     ) -> Iterator[ReadRecord[Judgment]]:
-        questions = {question.id: question for question in read_records(self.folder / INSTANCES, Instance)}
-        responses = list(read_records(self.folder / RESPONSES, Response))
+        questions = {question.id: question for question in read_records(self.folder / INSTANCES_FILE, Instance)}
+        responses = list(read_records(self.folder / RESPONSES_FILE, Response))
         for response in track(responses, "judging responses", len(responses)):
             # The judge answers in this process at once, so responses are judged one after the other.
             judgment = asyncio.run(judge_response(questions[response.instance_id], response, model, settings))

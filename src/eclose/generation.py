@@ -29,7 +29,7 @@ from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, find_model_ref
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.sorted_spool import SortedSpool
-from eclose.store.runs.folder import INSTANCES, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.runner import RecordRejection, decode_job_result
 from eclose.store.runs.step import PipelineStep
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.store.ledger.ledger import Ledger
 
-JOB = "generate"
-REFUSAL = "refusal"
+GENERATION_JOB = "generate"
+REFUSAL_REASON = "refusal"
 _INCOMPLETE_KINDS = frozenset({CallFailureKind.LENGTH, CallFailureKind.EMPTY})
 """Failures that are incomplete completions: the model replied, and the reply is kept without an answer."""
 
@@ -121,7 +121,7 @@ class GenerationRun(ModelRun[Instance]):
     @property
     def jobs(self) -> list[ModelJob]:
         """One job: the completion for a question."""
-        return [ModelJob(JOB, self._respond, Response)]
+        return [ModelJob(GENERATION_JOB, self._respond, Response)]
 
     async def _respond(self, instance: Instance, model: ChatModel) -> Response | RecordRejection:
         return await answer_question(model, self, instance)
@@ -146,7 +146,7 @@ class GenerationRun(ModelRun[Instance]):
         The copy is of the file as it is at the start: a change during the run is refused when responses are written.
         """
         settings = {"limit": self.settings.limit, "format": self.stage.settings["format"]}
-        copy = PipelineStep("generate instances", settings, self.stage.inputs, self.stage.out.with_name(INSTANCES))
+        copy = PipelineStep("generate instances", settings, self.stage.inputs, self.stage.out.with_name(INSTANCES_FILE))
         # The questions may be those of the folder itself; a file is not copied onto itself.
         if copy.out.resolve() == self.stage.inputs[0].resolve() or copy.claim(force=force) is not None:
             return
@@ -284,7 +284,7 @@ async def plan_generation(
         "limit": settings.limit,
         "format": layout.value,
     }
-    return GenerationRun(PipelineStep("generate", identity, (path,), Path(out) / RESPONSES), model, settings)
+    return GenerationRun(PipelineStep("generate", identity, (path,), Path(out) / RESPONSES_FILE), model, settings)
 
 
 def _system_identity(model: ModelRef, settings: GenerateSettings) -> dict[str, Any]:
@@ -347,7 +347,7 @@ async def _incomplete(ledger: Ledger) -> dict[str, int]:
     """Count the generations without a submitted answer, by reason."""
     # Read from the ledger and not counted along the way: a resumed run includes the responses of its earlier sessions.
     reasons: Counter[str] = Counter()
-    async for outcome in ledger.read_outcomes(JOB):
+    async for outcome in ledger.read_outcomes(GENERATION_JOB):
         if outcome.kind == "accepted" and (why := decode_job_result(Response, outcome).incomplete) is not None:
             reasons[why.value] += 1
     return dict(sorted(reasons.items()))
@@ -393,7 +393,7 @@ async def answer_question(model: ChatModel, run: GenerationRun, instance: Instan
     except CallFailure as failure:
         # A refusal has no trace to judge; it is counted and written beside the responses.
         if failure.kind is CallFailureKind.REFUSAL:
-            return RecordRejection(REFUSAL, RefusedCompletion(failure.problem, failure.raw))
+            return RecordRejection(REFUSAL_REASON, RefusedCompletion(failure.problem, failure.raw))
         if failure.kind not in _INCOMPLETE_KINDS or failure.reply is None:
             raise
         reply = failure.reply

@@ -22,7 +22,7 @@ from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records.json_reader import read_json_objects, require_regular_file
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, LEDGER, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, RUN_LEDGER_FILE
 from eclose.store.runs.step import companion_file_path
 from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, find_file_manifest
 
@@ -40,7 +40,7 @@ RejectCounts: TypeAlias = Mapping[str, Mapping[str, int]]
 """Number of unused records, by file and reason."""
 
 REPEATED_ID = "an earlier response has the same id"
-UNCHECKED = "No manifest says which responses these judgments were made from, so that was not checked."
+UNCHECKED_CAVEAT = "No manifest says which responses these judgments were made from, so that was not checked."
 QUESTION_REMEDY = (
     "Responses refer to a question by its id alone: give every question a unique id, such as the dataset's name and a"
     " number, or use one folder per dataset."
@@ -119,7 +119,7 @@ class CaseSet:
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences that a command prints before any rate."""
-        return (*self.stale, *(() if self.checked else (UNCHECKED,)), *describe_rejects(self.rejected))
+        return (*self.stale, *(() if self.checked else (UNCHECKED_CAVEAT,)), *describe_rejects(self.rejected))
 
 
 def describe_rejects(rejected: RejectCounts) -> tuple[str, ...]:
@@ -147,15 +147,15 @@ def read_run_records(run: Path, *, first_response: bool = False) -> RunRecords:
 
     With ``first_response``, the first response of an id is used and later ones are left out, as judging does.
     """
-    instances, instance_rejects, _ = _read_unique(run / INSTANCES, Instance, lambda instance: instance.id)
+    instances, instance_rejects, _ = _read_unique(run / INSTANCES_FILE, Instance, lambda instance: instance.id)
     responses, response_rejects, left_out = _read_unique(
-        run / RESPONSES, Response, lambda response: response.id, first=first_response
+        run / RESPONSES_FILE, Response, lambda response: response.id, first=first_response
     )
     return RunRecords(
         instances,
         tuple(responses.values()),
         (*left_out, *_read_conversion_losses(run)),
-        _drop_empty({INSTANCES: instance_rejects, RESPONSES: response_rejects}),
+        _drop_empty({INSTANCES_FILE: instance_rejects, RESPONSES_FILE: response_rejects}),
     )
 
 
@@ -211,7 +211,7 @@ def _drop_empty(rejected: RejectCounts) -> dict[str, dict[str, int]]:
 def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
     """Return the records that earlier steps did not use when they wrote the files of a run, by file and step."""
     counts: dict[str, Mapping[str, int]] = {}
-    for name in (INSTANCES, RESPONSES, JUDGMENTS):
+    for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE):
         if (
             companion_file_path(run / name, "manifest.json").is_file()
             and (manifest := find_file_manifest(run / name)) is not None
@@ -222,7 +222,10 @@ def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
 
 def _read_conversion_losses(run: Path) -> list[LeftOutResponse]:
     """Return the records of another tool's file that could not be converted into responses."""
-    manifest, unread = find_file_manifest(run / RESPONSES), companion_file_path(run / RESPONSES, "quarantined.jsonl")
+    manifest, unread = (
+        find_file_manifest(run / RESPONSES_FILE),
+        companion_file_path(run / RESPONSES_FILE, "quarantined.jsonl"),
+    )
     if manifest is None or manifest.stage not in _CONVERSIONS or unread.name not in manifest.outputs:
         return []
     rows = (raw.value or {} for raw in read_json_objects(unread)) if unread.is_file() else ()
@@ -235,10 +238,10 @@ def check_judged_inputs(run: Path, *, allow_stale: bool = False) -> ProvenanceCh
     Raises:
         UserError: The judgments were made from other files, and ``allow_stale`` is false.
     """
-    inputs = (run / INSTANCES, run / RESPONSES)
+    inputs = (run / INSTANCES_FILE, run / RESPONSES_FILE)
     for path in inputs:
         require_regular_file(path)
-    provenance = check_result_provenance(run / JUDGMENTS, inputs)
+    provenance = check_result_provenance(run / JUDGMENTS_FILE, inputs)
     remedy = f"Judge these responses (eclose judge {run} --judge MODEL)"
     return provenance.refuse_stale(run, remedy, allow_stale=allow_stale)
 
@@ -253,31 +256,31 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
             true, ``CaseSet.stale`` describes the change.
     """
     # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
-    for name in (INSTANCES, RESPONSES):
+    for name in (INSTANCES_FILE, RESPONSES_FILE):
         require_regular_file(run / name)
-    if not (run / JUDGMENTS).exists():
+    if not (run / JUDGMENTS_FILE).exists():
         raise UserError(_describe_unjudged(run))
     # Before anything is joined: ids alone would also join judgments of another version of the same responses.
     provenance = check_judged_inputs(run, allow_stale=allow_stale)
     # Judging takes the first response of a repeated id, so a judged run is read the same way.
     files = read_run_records(run, first_response=provenance.checked)
-    judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS, Judgment, lambda judgment: judgment.response_id)
+    judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS_FILE, Judgment, lambda judgment: judgment.response_id)
     cases, left_out = join_cases(files.instances, files.responses, judgments)
-    rejected = _drop_empty({**files.rejected, JUDGMENTS: judgment_rejects, **_read_earlier_rejects(run)})
+    rejected = _drop_empty({**files.rejected, JUDGMENTS_FILE: judgment_rejects, **_read_earlier_rejects(run)})
     return CaseSet(tuple(cases), (*left_out, *files.left_out), rejected, provenance.stale, checked=provenance.checked)
 
 
 def _describe_unjudged(run: Path) -> str:
     """Return the progress of a run without ``judgments.jsonl``, and the command that continues it."""
-    total = sum(1 for _ in read_json_objects(run / RESPONSES))
-    judged = _count_judged(run / LEDGER)
+    total = sum(1 for _ in read_json_objects(run / RESPONSES_FILE))
+    judged = _count_judged(run / RUN_LEDGER_FILE)
     command = f"eclose judge {run} --judge MODEL"
     if judged:
         return (
-            f"{run}: {judged:,} of {total:,} responses are judged, and {JUDGMENTS} is written when all are."
+            f"{run}: {judged:,} of {total:,} responses are judged, and {JUDGMENTS_FILE} is written when all are."
             f" Run the same judge command again to continue: {command}."
         )
-    return f"{run}: none of {total:,} responses is judged, there is no {JUDGMENTS}. Judge them first: {command}."
+    return f"{run}: none of {total:,} responses is judged, there is no {JUDGMENTS_FILE}. Judge them first: {command}."
 
 
 def _count_judged(ledger: Path) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
-from eclose.construction.forecast import GUESS, forecast_construction
+from eclose.construction.forecast import UNPILOTED_BASIS, forecast_construction
 from eclose.construction.funnel import count_processed_sources
 from eclose.construction.run import (
     DUPLICATE,
@@ -170,7 +170,7 @@ def test_a_pilot_scaled_up_comes_near_the_bill(server, tmp_path):
 def test_without_a_pilot_it_is_a_guess_that_says_so(sources, server, tmp_path):
     plan = ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings())
     guess = forecast_construction(plan, {})
-    assert (guess.sources, guess.basis, guess.cost) == (8, GUESS, None)
+    assert (guess.sources, guess.basis, guess.cost) == (8, UNPILOTED_BASIS, None)
     assert 8 < guess.calls < 8 * 16
     more = forecast_construction(
         ConstructionRun.of(sources, models(server), tmp_path / "run", ConstructSettings(edits=4)), {}

@@ -16,7 +16,7 @@ from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.language.questions import ComparisonQuestion, LookupQuestion, SameValueQuestion, parse_question
 from eclose.world.make.families import FamilyFunnel, make_world_families
 from eclose.world.make.instances import find_benchmark_profile, make_world_item
-from eclose.world.make.shapes import PROFILES, SHORT_PROFILES
+from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES
 from eclose.world.oracle.evidence import parse_evidence_facts
 from eclose.world.oracle.judge import judge_by_oracle
 
@@ -27,17 +27,18 @@ PASSAGES = {"short-easy": 4, "short-hard": 7}
 
 @pytest.fixture(scope="module")
 def funnels():
-    return {profile: FamilyFunnel() for profile in SHORT_PROFILES}
+    return {profile: FamilyFunnel() for profile in SHORT_BENCHMARK_PROFILES}
 
 
 @pytest.fixture(scope="module")
 def families(funnels):
     return {
-        profile: list(islice(make_world_families(profile, SEED, funnels[profile]), COUNT)) for profile in SHORT_PROFILES
+        profile: list(islice(make_world_families(profile, SEED, funnels[profile]), COUNT))
+        for profile in SHORT_BENCHMARK_PROFILES
     }
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_contexts_are_short(profile, families):
     words = [family.source.context_words for family in families[profile]]
     assert 80 <= median(words) <= 125
@@ -46,7 +47,7 @@ def test_contexts_are_short(profile, families):
     assert {len(family.gold.evidence) for family in families[profile]} == {PASSAGES[profile]}
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_edits_make_no_context_longer_than_a_value(profile, families):
     for family in families[profile]:
         for edit in family.evidence_edits:
@@ -55,7 +56,7 @@ def test_edits_make_no_context_longer_than_a_value(profile, families):
             assert abs(after - family.source.context_words) <= 14
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_nearly_every_source_becomes_a_family(profile, families, funnels):
     funnel = funnels[profile]
     assert len(families[profile]) == funnel.families == COUNT
@@ -64,7 +65,7 @@ def test_nearly_every_source_becomes_a_family(profile, families, funnels):
     assert set(funnel.dropped) <= {"no evidence edit", "no question edit"}
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_every_gate_passes_and_every_view_is_reliable(profile, families):
     for family in families[profile]:
         assert check_family(family) == ()
@@ -75,11 +76,11 @@ def test_every_gate_passes_and_every_view_is_reliable(profile, families):
             assert judgment.unjudged == {}
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_all_its_kinds_of_questions_are_asked_about_as_often_as_said(profile, families):
     kinds = Counter(family.source.kind for family in families[profile])
-    assert set(kinds) == {kind for kind, _, _ in SHORT_PROFILES[profile].shapes}
-    for kind, weight, _ in SHORT_PROFILES[profile].shapes:
+    assert set(kinds) == {kind for kind, _, _ in SHORT_BENCHMARK_PROFILES[profile].shapes}
+    for kind, weight, _ in SHORT_BENCHMARK_PROFILES[profile].shapes:
         assert kinds[kind] / COUNT == pytest.approx(weight, abs=0.13)
 
 
@@ -125,7 +126,7 @@ def test_yes_and_no_are_told_from_passages_that_look_alike():
     assert set(counts) == {("yes", 2), ("no", 2)}
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_what_is_not_needed_is_about_rivals(profile, families):
     kinds = {"bridge", "comparison", "bridge_comparison", "yes_no", "span"}
     for family in families[profile]:
@@ -136,7 +137,7 @@ def test_what_is_not_needed_is_about_rivals(profile, families):
             assert {reading.kind for reading in readings} == needed
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_every_planted_label_is_recovered(profile):
     for index in range(8):
         item = make_world_item(profile, 23, index)
@@ -146,7 +147,7 @@ def test_every_planted_label_is_recovered(profile):
                 assert judge_by_oracle(item.instance, broken.response).verdict == broken.verdict
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
     again = list(islice(make_world_families(profile, SEED), 10))
     assert [encode_json_line(family) for family in again] == [
@@ -157,7 +158,7 @@ def test_a_family_depends_on_profile_seed_and_number_alone(profile, families):
     assert later in families[profile]
 
 
-@pytest.mark.parametrize("profile", SHORT_PROFILES)
+@pytest.mark.parametrize("profile", SHORT_BENCHMARK_PROFILES)
 def test_training_and_held_out_numbers_share_no_question(profile):
     seen, held_out = (
         {make_world_item(profile, SEED, index).instance.question for index in numbers}
@@ -168,5 +169,5 @@ def test_training_and_held_out_numbers_share_no_question(profile):
 
 
 def test_the_command_line_knows_every_profile():
-    assert {name.value for name in ProfileName} == {*PROFILES, *SHORT_PROFILES}
+    assert {name.value for name in ProfileName} == {*BENCHMARK_PROFILES, *SHORT_BENCHMARK_PROFILES}
     assert [find_benchmark_profile(name).name for name in ProfileName] == [name.value for name in ProfileName]

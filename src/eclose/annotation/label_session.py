@@ -10,7 +10,7 @@ from eclose.annotation.label_sample import LabelSample, begin_label_project, dra
 from eclose.judged_cases import describe_rejects, read_judged_cases, read_run_records
 from eclose.judging.validate_judges import validate_on_sample
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
@@ -66,12 +66,14 @@ def open_label_session(
         notify: Gets a sentence for each stale file and for records that cannot be labelled.
     """
     settings = {"n": n, "seed": seed, "steps": steps}
-    step = PipelineStep("label", settings, (run / INSTANCES, run / RESPONSES), run / LABELS_FOLDER / "verdicts.jsonl")
+    step = PipelineStep(
+        "label", settings, (run / INSTANCES_FILE, run / RESPONSES_FILE), run / LABELS_FOLDER / "verdicts.jsonl"
+    )
     # The inputs are hashed now; where they differ when the labels are written, the labels are refused.
     step.require_inputs()
     files = read_run_records(run)
     judgments = []
-    if (run / JUDGMENTS).exists():
+    if (run / JUDGMENTS_FILE).exists():
         cases = read_judged_cases(run, allow_stale=allow_stale)
         # The notices begin with the stale files.
         sentences = [f"STALE: {sentence}" for sentence in cases.stale] + list(cases.notices[len(cases.stale) :])
@@ -98,7 +100,7 @@ def save_session_labels(session: LabelSession, *, allow_stale: bool = False) -> 
     labels = read_labelled_verdicts(session.project)
     # Raises where questions or responses changed since the session was opened: the labels would belong to other texts.
     session.step.write(ReadRecord(verdict.response_id, value=verdict) for verdict in labels)
-    result = LabelSessionResult(session.step.out, len(labels), is_judged=(run / JUDGMENTS).exists())
+    result = LabelSessionResult(session.step.out, len(labels), is_judged=(run / JUDGMENTS_FILE).exists())
     if not result.is_judged:
         return result
     labelled = {sample.strata[verdict.response_id] for verdict in labels}

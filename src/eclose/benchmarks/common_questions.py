@@ -17,7 +17,7 @@ from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
 from eclose.store.records.json_reader import open_bytes, read_json_objects, require_regular_file
 from eclose.store.records.jsonl import ReadRecord, read_records
-from eclose.store.runs.folder import RESPONSES
+from eclose.store.runs.folder import RESPONSES_FILE
 from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -55,7 +55,7 @@ def find_responses_file(run: Path) -> Path:
     if not run.is_dir():
         require_regular_file(run)
         return run
-    path = run / RESPONSES
+    path = run / RESPONSES_FILE
     manifest = companion_file_path(path, "manifest.json")
     if not path.is_file() or not manifest.is_file():
         raise UserError(f"{run}: holds no finished run. Run its command again; it goes on where it was.")

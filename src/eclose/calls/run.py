@@ -24,7 +24,7 @@ from eclose.models.resolve import LocalModelRef, ModelRef, ServedModelRef, index
 from eclose.store.ledger.database import WriterLock, is_database_url
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.outcome_counts import RecordCounts
-from eclose.store.runs.folder import LEDGER
+from eclose.store.runs.folder import RUN_LEDGER_FILE
 from eclose.store.runs.manifest import Manifest
 from eclose.store.runs.runner import JobRunner, RecordJob
 from eclose.store.runs.step import PipelineStep
@@ -152,7 +152,7 @@ async def run_models_on_records(
     calls, options, stage = calls or CallSettings(), options or RunOptions(), run.stage
     if (result := find_finished_run(run, options)) is not None:
         return result
-    where = options.ledger or stage.out.with_name(LEDGER)
+    where = options.ledger or stage.out.with_name(RUN_LEDGER_FILE)
     async with AsyncExitStack() as stack:
         if is_database_url(where):
             # A ledger file admits one writer. A database is shared, so the output file is locked instead.

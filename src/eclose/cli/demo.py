@@ -34,11 +34,11 @@ def demo(
     people would give them. Writes the folder of a run with its report; every other command works on it.
     """
     from eclose.demo import DemoRun
-    from eclose.store.runs.folder import REPORT
+    from eclose.store.runs.folder import REPORT_FOLDER
 
     run = DemoRun(out, questions)
     new = run.write(_track, force=force)
-    page = out / REPORT / PAGE
+    page = out / REPORT_FOLDER / PAGE
     # A finished run without its report, as after an interruption, gets the report without being written again.
     if new or not page.exists():
         _print_report(run)
@@ -61,10 +61,10 @@ def _track(items: Iterable[T], label: str, total: int) -> Iterable[T]:
 def _print_report(run: DemoRun) -> None:
     """Validate the judge by the labels and diagnose the run, as ``judge validate`` and ``diagnose`` do."""
     from eclose.cli import diagnose, judge
-    from eclose.demo import PEOPLE
+    from eclose.demo import PEOPLE_FILE
 
     # Validated first: diagnose then finds validation.json in the run and prints corrected rates.
-    judge.validate(run.folder, run.folder / PEOPLE)
+    judge.validate(run.folder, run.folder / PEOPLE_FILE)
     print_line("")
     diagnose.diagnose([run.folder], title=TITLE)
     print_line("")
@@ -73,13 +73,13 @@ def _print_report(run: DemoRun) -> None:
 
 def _print_truth(run: DemoRun) -> None:
     """Print the judge's rates, the corrected rates and the true ones."""
-    from eclose.demo import JUDGE_ERROR_RATE, PLANTED
+    from eclose.demo import JUDGE_ERROR_RATE, PLANTED_FILE
     from eclose.judging.validation_file import read_people_verdicts, read_validation
     from eclose.metrics.judge_against_people import LABEL_METRICS, JudgedLabel
-    from eclose.store.runs.folder import VALIDATION
+    from eclose.store.runs.folder import VALIDATION_FILE
 
-    validation = read_validation(run.folder / VALIDATION)
-    verdicts = [row.verdict for row in read_people_verdicts(run.folder / PLANTED)]
+    validation = read_validation(run.folder / VALIDATION_FILE)
+    verdicts = [row.verdict for row in read_people_verdicts(run.folder / PLANTED_FILE)]
     rows = []
     for label in (JudgedLabel.RELIABILITY, JudgedLabel.GAP):
         hits = [hit for verdict in verdicts if (hit := LABEL_METRICS[label].hit(verdict)) is not None]

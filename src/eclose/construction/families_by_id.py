@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.family import Family
 from eclose.errors import RecordError, UserError
 from eclose.store.records.jsonl import scan_records
-from eclose.store.runs.folder import FAMILIES
+from eclose.store.runs.folder import FAMILIES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,9 +63,9 @@ def select_families(
 def _families_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    file = path / FAMILIES
+    file = path / FAMILIES_FILE
     if not file.exists():
-        raise UserError(f"{path}: there is no {FAMILIES} in this folder. Name a file of families.")
+        raise UserError(f"{path}: there is no {FAMILIES_FILE} in this folder. Name a file of families.")
     return file
 
 

@@ -28,7 +28,7 @@ from eclose.protocol.construction import (
     render_role_instructions,
 )
 from eclose.protocol.material_json import disclose_passages
-from eclose.store.runs.folder import FAMILIES
+from eclose.store.runs.folder import FAMILIES_FILE
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Share of the sources at a stage that pass it, from the paper's table of construction. Its column "Packed" (2,852 of
 # the 3,757 in "Question") counts what the last stage leaves, so the gates before it are assumed to refuse none.
-YIELDS: Mapping[ConstructionStage, float] = {
+STAGE_YIELDS: Mapping[ConstructionStage, float] = {
     ConstructionStage.SCREEN: 7_276 / 23_000,
     ConstructionStage.TARGET: 1.0,
     ConstructionStage.EVIDENCE: 5_169 / 7_276,
@@ -81,7 +81,7 @@ _REPLY_TOKENS: Mapping[ConstructionRole, int] = {
 }
 _TRACE_TOKENS = 120
 """Assumed tokens of the traces and answers in the prompt of a role that sees them."""
-GUESS = "the paper's yields and replies of the usual length: a guess, until a pilot makes it a forecast"
+UNPILOTED_BASIS = "the paper's yields and replies of the usual length: a guess, until a pilot makes it a forecast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def forecast_construction(
 
 def _scale_pilot(plan: ConstructionRun, sources: Iterable[Instance], pilot: Path) -> ConstructionForecast:
     """Scale the pilot's means per source, dataset by dataset, at the prices of the pilot."""
-    if not companion_file_path(pilot / FAMILIES, "manifest.json").is_file():
+    if not companion_file_path(pilot / FAMILIES_FILE, "manifest.json").is_file():
         raise SettingError(f"{pilot}: holds no finished run of eclose construct.")
-    manifest = read_manifest(companion_file_path(pilot / FAMILIES, "manifest.json"))
+    manifest = read_manifest(companion_file_path(pilot / FAMILIES_FILE, "manifest.json"))
     _refuse_other_work(plan, manifest.settings, pilot)
     funnel, usage = manifest.calls["funnel"], manifest.calls["usage"]
     counts = Counter(dataset_of_benchmark(source.benchmark) for source in sources)
@@ -171,12 +171,12 @@ def _guess(
     costs = [_cost(prices.get(plan.models.of(call.model).name), usage) for call, usage in usages]
     return ConstructionForecast(
         count,
-        count * prod(YIELDS[stage] for stage in plan.settings.stages),
+        count * prod(STAGE_YIELDS[stage] for stage in plan.settings.stages),
         count * sum(call.rate for call in calls),
         sum(usage.prompt_tokens for _, usage in usages),
         sum(usage.completion_tokens for _, usage in usages),
         None if None in costs else sum(cost for cost in costs if cost is not None),
-        GUESS,
+        UNPILOTED_BASIS,
     )
 
 
@@ -199,7 +199,7 @@ def _calls(settings: ConstructSettings) -> Iterator[_Call]:
             per_edit = role in (ConstructionRole.SCREEN_EVIDENCE, ConstructionRole.VERIFY_EVIDENCE)
             model = "constructor" if role.constructs else checker
             yield _Call(role, model, reach * (settings.edits if per_edit else 1))
-        reach *= YIELDS[stage]
+        reach *= STAGE_YIELDS[stage]
 
 
 def _usage(call: _Call, count: int, material: int) -> TokenUsage:

@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from eclose.construction.settings import ConstructionStage
-from eclose.construction.split import UNKNOWN, dataset_of_benchmark
+from eclose.construction.split import UNKNOWN_DATASET, dataset_of_benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SAMPLED, PROCESSED, PACKED = "Sampled", "Processed", "Packed"
 # Name of the column in manifests of earlier versions; pilots of them can still be scaled up.
 _FORMERLY_PROCESSED = "Sources"
-COLUMNS: Mapping[ConstructionStage, str] = {
+FUNNEL_COLUMNS: Mapping[ConstructionStage, str] = {
     ConstructionStage.SCREEN: "Screened",
     ConstructionStage.TARGET: "y*",
     ConstructionStage.EVIDENCE: "Evidence",
@@ -54,7 +54,7 @@ async def count_funnel_by_dataset(
         if (source := record.value) is not None
     }
     # Replies about records that are not among the sources count as unknown.
-    usage = await ledger.compute_usage_by(lambda _, record_id: dataset.get(record_id, UNKNOWN))
+    usage = await ledger.compute_usage_by(lambda _, record_id: dataset.get(record_id, UNKNOWN_DATASET))
     return {
         "funnel": await _funnel(ledger, names, dataset, parts),
         "usage": {name: usage[name]._asdict() for name in sorted(usage)},
@@ -66,7 +66,7 @@ async def _funnel(
 ) -> dict[str, dict[str, int]]:
     counts = {SAMPLED: sampled, PROCESSED: Counter(dataset.values())}
     for part in parts:
-        column = PACKED if part is parts[-1] else COLUMNS.get(part)
+        column = PACKED if part is parts[-1] else FUNNEL_COLUMNS.get(part)
         if column is not None:
             counts[column] = Counter(
                 [

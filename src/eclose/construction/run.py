@@ -40,7 +40,7 @@ from eclose.models.resolve import ModelRef, find_model_ref, resolve_model_ref
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.records.sorted_spool import SortedSpool
-from eclose.store.runs.folder import CARD, DEVELOPMENT, FAMILIES, TRAIN
+from eclose.store.runs.folder import CARD_FILE, DEVELOPMENT, FAMILIES_FILE, TRAIN
 from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class ConstructionRun(ModelRun[Instance]):
             "format": layout.value,
             "limit": limit,
         }
-        return cls(PipelineStep("construct", identity, (instances,), out / FAMILIES), models, settings, limit)
+        return cls(PipelineStep("construct", identity, (instances,), out / FAMILIES_FILE), models, settings, limit)
 
     @contextmanager
     def open_records(self) -> Iterator[ConstructionSources]:
@@ -290,7 +290,7 @@ def _write_derived(folder: Path, *, force: bool) -> None:
 def _refuse_overwriting(step: PipelineStep, *, force: bool) -> None:
     """Raise where files written at the end would replace files of another origin; before any call is paid for."""
     folder = step.out.parent
-    derived = [folder / name for name in (TRAIN, DEVELOPMENT, CARD)]
+    derived = [folder / name for name in (TRAIN, DEVELOPMENT, CARD_FILE)]
     for path in derived:
         if path.exists() and any(path.samefile(source) for source in step.inputs):
             raise SettingError(f"{path}: is an input and would be overwritten. Write to another folder with --out.")
@@ -298,7 +298,7 @@ def _refuse_overwriting(step: PipelineStep, *, force: bool) -> None:
     if force or step.manifest_path.exists():
         return
     ours = {path: is_split_file(path) for path in derived} | {
-        folder / CARD: find_dataset_card_state(folder) is not DatasetCardState.FOREIGN
+        folder / CARD_FILE: find_dataset_card_state(folder) is not DatasetCardState.FOREIGN
     }
     for path in derived:
         if path.exists() and not ours[path]:

@@ -12,7 +12,7 @@ from eclose.core.identity import SPLIT_SALT, split_by_hash
 from eclose.errors import UserError
 from eclose.store.records.families import scan_families
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
+from eclose.store.runs.folder import DEVELOPMENT, FAMILIES_FILE, TRAIN
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.step import PipelineStep, companion_file_path, write_step_files
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from eclose.core.family import Family
 
-STAGE = "families split"
-UNKNOWN = "unknown"
+SPLIT_STAGE = "families split"
+UNKNOWN_DATASET = "unknown"
 """Dataset name of families without a benchmark."""
-ELSEWHERE = "in the other part"
+OTHER_PART_REASON = "in the other part"
 """Reason recorded for families of the other split."""
 
 
 def dataset_of_benchmark(benchmark: str | None) -> str:
     """Return the dataset under which families of a benchmark are counted."""
-    return benchmark or UNKNOWN
+    return benchmark or UNKNOWN_DATASET
 
 
 def select_development_ids(sources: Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -45,8 +45,10 @@ def split_families(folder: Path) -> None:
 
     Both are derived from the families, so files of an earlier state are replaced.
     """
-    families, settings = folder / FAMILIES, {"salt": SPLIT_SALT}
-    steps = [PipelineStep(f"{STAGE} {name}", settings, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)]
+    families, settings = folder / FAMILIES_FILE, {"salt": SPLIT_SALT}
+    steps = [
+        PipelineStep(f"{SPLIT_STAGE} {name}", settings, (families,), folder / name) for name in (TRAIN, DEVELOPMENT)
+    ]
     if all(_is_finished(step) for step in steps):
         return
     # Two passes over the file, one for the ids and one for the families: a corpus need not fit into memory.
@@ -69,7 +71,7 @@ def is_split_file(path: Path) -> bool:
     """Return whether a file was written by ``split_families``."""
     # Recognised by its manifest rather than by its name, so that a user's own train.jsonl is safe.
     manifest = companion_file_path(path, "manifest.json")
-    return manifest.is_file() and read_manifest(manifest).stage.startswith(STAGE)
+    return manifest.is_file() and read_manifest(manifest).stage.startswith(SPLIT_STAGE)
 
 
 def _split_records(
@@ -77,7 +79,7 @@ def _split_records(
 ) -> Iterator[tuple[ReadRecord[Family], ReadRecord[Family]]]:
     """Yield every record for training and for development, rejected in the split it does not belong to."""
     for record in scan_families(families):
-        other: ReadRecord[Family] = ReadRecord(record.where, rejected=ELSEWHERE)
+        other: ReadRecord[Family] = ReadRecord(record.where, rejected=OTHER_PART_REASON)
         held_out = record.value is not None and record.value.source.id in development
         if record.value is None:
             yield record, record

@@ -11,7 +11,7 @@ from eclose.core.family import Family
 from eclose.core.family_gates import check_family
 from eclose.store.records.jsonl import ReadRecord, encode_json_line, scan_records
 from eclose.store.records.seen_ids import SeenIds
-from eclose.store.runs.folder import FAMILIES
+from eclose.store.runs.folder import FAMILIES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +56,7 @@ def validate_families(
         max_length: Longest path in tokens.
         wrap: Wraps the records with a label, for a progress display.
     """
-    path = path / FAMILIES if path.is_dir() else path
+    path = path / FAMILIES_FILE if path.is_dir() else path
     validation = FamilyValidation(path)
     for record, problems in _check(wrap(scan_records(path, Family), f"reading {path.name}"), tokenizer, max_length):
         if record.error is not None:

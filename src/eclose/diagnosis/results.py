@@ -16,7 +16,7 @@ from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_percent_with_interval
 from eclose.judged_cases import JudgedCase, name_run_folders, read_cases_of_runs
 from eclose.stats.intervals import Estimate, Interval
-from eclose.store.runs.folder import REPORT, VALIDATION
+from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -327,7 +327,7 @@ def compare(
 
 def default_report_folder(run: Path | str) -> Path:
     """Return the folder that ``eclose diagnose`` and ``eclose report`` write to by default."""
-    return Path(run) / REPORT
+    return Path(run) / REPORT_FOLDER
 
 
 def list_case_notices(case_set: CaseSet) -> Iterator[str]:
@@ -340,7 +340,7 @@ def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[st
     """Return what was stale when the judge was validated."""
     from eclose.judging.validation_file import read_validation  # noqa: PLC0415 - the judge's modules are slow to import
 
-    path = validation or runs[0] / VALIDATION
+    path = validation or runs[0] / VALIDATION_FILE
     # Several runs have several validations, so none is taken by default.
     if validation is None and (len(runs) > 1 or not path.exists()):
         return ()

@@ -19,7 +19,7 @@ from eclose.judging.validation_file import (
 from eclose.metrics.judge_against_people import LABEL_METRICS
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
-from eclose.store.runs.folder import JUDGMENTS, VALIDATION
+from eclose.store.runs.folder import JUDGMENTS_FILE, VALIDATION_FILE
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -84,14 +84,14 @@ def correct_run_rates(
     """
     path = validation
     # Of several runs each may have a validation of its own, and none is more right than the others.
-    if path is None and len(runs) == 1 and (runs[0] / VALIDATION).exists():
-        path = runs[0] / VALIDATION
+    if path is None and len(runs) == 1 and (runs[0] / VALIDATION_FILE).exists():
+        path = runs[0] / VALIDATION_FILE
     if path is None or not judgments:
         return RateCorrection(reasons=dict.fromkeys(Metric, NO_VALIDATION))
     judge_validation = read_validation(path)
     # Every run is checked, because one of them may have been judged with other settings.
     for run in runs:
-        settings = read_manifest(companion_file_path(run / JUDGMENTS, "manifest.json")).settings
+        settings = read_manifest(companion_file_path(run / JUDGMENTS_FILE, "manifest.json")).settings
         require_validated_judge(judge_validation, judgments[0].judge, settings)
     corrected = correct_rates_by_validation(judge_validation, judgments, responses, settings=settings, rng=rng)
     by_metric = {LABEL_METRICS[label]: rate for label, rate in corrected.rates.items()}

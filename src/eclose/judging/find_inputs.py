@@ -14,7 +14,7 @@ from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_reco
 from eclose.errors import SettingError
 from eclose.store.records.json_reader import read_json_objects, require_regular_file
 from eclose.store.records.outcome_counts import RecordCounts
-from eclose.store.runs.folder import INSTANCES, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
 
 
@@ -43,7 +43,7 @@ def find_judge_inputs(
         SettingError: ``path`` is a file of responses, and ``instances`` is missing.
     """
     if path.is_dir():
-        return _require_files(JudgeInputFiles(instances or path / INSTANCES, path / RESPONSES))
+        return _require_files(JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE))
     require_regular_file(path)
     if not _holds_responses(path):
         return _split_file(path, out, detect_file_layout(path) if layout is RecordLayout.AUTO else layout)
@@ -69,8 +69,8 @@ def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
 def _split_file(path: Path, out: Path, layout: RecordLayout) -> JudgeInputFiles:
     """Write the questions and the responses of one file into two, and count its records."""
     settings = {"format": layout.value}
-    questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES)
-    responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES)
+    questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES_FILE)
+    responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE)
     # ``claim`` returns the manifest of an earlier run over the same file, and the step is then skipped.
     manifest = questions.claim()
     question_counts = manifest.counts if manifest else questions.write(scan_instances(path, layout=layout))

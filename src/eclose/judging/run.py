@@ -27,7 +27,7 @@ from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
 from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan_records
 from eclose.store.records.seen_ids import SeenIds
-from eclose.store.runs.folder import JUDGMENTS
+from eclose.store.runs.folder import JUDGMENTS_FILE
 from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def judge_responses(
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
     identity = {**judge.identity, **settings.identity}
     # The result depends on both files, so a change of either makes the judgments stale.
-    stage = PipelineStep("judge", identity, (inputs.instances, inputs.responses), Path(out) / JUDGMENTS)
+    stage = PipelineStep("judge", identity, (inputs.instances, inputs.responses), Path(out) / JUDGMENTS_FILE)
     return await run_models_on_records(JudgeRun(stage, inputs, judge, settings), calls, options)
 
 

@@ -19,7 +19,7 @@ from eclose.protocol.disclosure import disclose_for_eligibility
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
 from eclose.protocol.structured import InconsistentReplyError
 from eclose.store.records.sorted_spool import SortedSpool
-from eclose.store.runs.folder import SCREENING
+from eclose.store.runs.folder import SCREENING_FILE
 from eclose.store.runs.runner import RecordRejection
 from eclose.store.runs.step import PipelineStep
 
@@ -79,7 +79,7 @@ async def screen_questions(
     guideline = judge_guideline_hash(JudgeQuestion.ELIGIBILITY)
     # All that decides the replies: a run with other values is other work and needs another folder.
     identity = {**judge.identity, **decoding, "format": layout.value, "guideline": guideline}
-    stage = PipelineStep("screen", identity, (instances,), out / SCREENING)
+    stage = PipelineStep("screen", identity, (instances,), out / SCREENING_FILE)
     return await run_models_on_records(ScreeningRun(stage, judge, settings), calls, options)
 
 

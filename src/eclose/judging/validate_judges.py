@@ -18,7 +18,7 @@ from eclose.judging.validation_file import (
     write_validation,
 )
 from eclose.store.records.json_reader import require_regular_file
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, VALIDATION
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, VALIDATION_FILE
 from eclose.store.runs.verify_files import check_result_provenance, check_verdicts_provenance
 
 if TYPE_CHECKING:
@@ -79,11 +79,15 @@ def validate_judges(
         stale=(*validation.stale, *labels.stale),
         others={name: other.overall for name, other in validated.items()},
     )
-    path = out or run / VALIDATION
+    path = out or run / VALIDATION_FILE
     write_validation(path, validation)
     comparisons = {
         name: compare_judge_runs(
-            read_judgments(run / JUDGMENTS), read_judgments(folder / JUDGMENTS), people, rng=rng, resamples=resamples
+            read_judgments(run / JUDGMENTS_FILE),
+            read_judgments(folder / JUDGMENTS_FILE),
+            people,
+            rng=rng,
+            resamples=resamples,
         )
         for name, folder in others.items()
     }
@@ -101,14 +105,14 @@ def validate_on_sample(
     """Compare the judge of a run with a stratified sample of labels, and write ``validation.json`` into the run."""
     rng = np.random.default_rng(seed)
     validation = validate_run(run, verdicts, rng=rng, strata=strata, allow_stale=allow_stale)
-    write_validation(run / VALIDATION, validation)
+    write_validation(run / VALIDATION_FILE, validation)
     return validation
 
 
 def _check_same_responses(run: Path, other: Path, *, allow_stale: bool) -> list[str]:
     """Return the stale sentences of another judge's run; raise unless it judged the responses of this run."""
-    require_regular_file(other / JUDGMENTS)
-    provenance = check_result_provenance(other / JUDGMENTS, (run / INSTANCES, run / RESPONSES))
+    require_regular_file(other / JUDGMENTS_FILE)
+    provenance = check_result_provenance(other / JUDGMENTS_FILE, (run / INSTANCES_FILE, run / RESPONSES_FILE))
     remedy = f"Let the other judge judge the responses of {run}"
     return [
         f"{other}: {sentence}" for sentence in provenance.refuse_stale(other, remedy, allow_stale=allow_stale).stale

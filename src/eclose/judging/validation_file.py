@@ -42,7 +42,7 @@ from eclose.stats.rate_correction import (
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
-from eclose.store.runs.folder import JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -178,9 +178,9 @@ def validate_run(
     allow_stale: bool = False,
 ) -> ValidationRecord:
     """Compare the judge of a run's folder with people; raise for stale judgments unless ``allow_stale``."""
-    require_regular_file(run / JUDGMENTS)
+    require_regular_file(run / JUDGMENTS_FILE)
     provenance = check_judged_inputs(run, allow_stale=allow_stale)
-    responses = read_records(run / RESPONSES, Response)
+    responses = read_records(run / RESPONSES_FILE, Response)
     validation = validate_judgments_file(run, verdicts, responses, rng=rng, strata=strata, resamples=resamples)
     return replace(validation, stale=provenance.stale)
 
@@ -196,10 +196,10 @@ def validate_judgments_file(
 ) -> ValidationRecord:
     """Compare the judgments in a folder with people; the folder needs no responses."""
     return build_validation(
-        read_judgments(run / JUDGMENTS),
+        read_judgments(run / JUDGMENTS_FILE),
         verdicts,
         responses,
-        settings=read_manifest(companion_file_path(run / JUDGMENTS, "manifest.json")).settings,
+        settings=read_manifest(companion_file_path(run / JUDGMENTS_FILE, "manifest.json")).settings,
         rng=rng,
         strata=strata,
         resamples=resamples,

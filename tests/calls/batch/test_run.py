@@ -433,7 +433,7 @@ def test_a_file_the_provider_refuses_leaves_all_unanswered_with_its_reason(tmp_p
     from eclose.world.server import batches as world
 
     async def main() -> None:
-        monkeypatch.setattr(world, "MOST_REQUESTS", 2)
+        monkeypatch.setattr(world, "MAX_BATCH_REQUESTS", 2)
         async with rig(tmp_path) as at, at.open() as batches:
             submitted = await batches.submit(records(3))
             collected = await batches.collect()

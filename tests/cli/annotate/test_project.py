@@ -22,7 +22,7 @@ from eclose.annotation.project import open_annotation_project
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import write_records
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 
 PASSWORD = "plenty of plain words"
 
@@ -36,8 +36,8 @@ def run(*words):
 def source(tmp_path):
     instances, responses = material(6)
     folder = tmp_path / "run"
-    write_records(folder / INSTANCES, instances)
-    write_records(folder / RESPONSES, responses)
+    write_records(folder / INSTANCES_FILE, instances)
+    write_records(folder / RESPONSES_FILE, responses)
     return folder
 
 
@@ -233,4 +233,4 @@ def test_label_from_the_page_to_corrected_rates(tmp_path):
     shown = CliRunner().invoke(app, ["diagnose", str(folder)], catch_exceptions=False)
     assert shown.exit_code == 0
     assert "sampled by the judge's labels" in (folder / "report" / "report.md").read_text()
-    assert (folder / JUDGMENTS).exists()
+    assert (folder / JUDGMENTS_FILE).exists()

@@ -32,12 +32,12 @@ from eclose.integrations.inspect.tasks import build_inspect_sample, response_sol
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import RecordCounts
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.manifest import Manifest, hash_files
 
 pytestmark = WARNINGS
 
-KINDS = {INSTANCES: Instance, RESPONSES: Response, JUDGMENTS: Judgment}
+KINDS = {INSTANCES_FILE: Instance, RESPONSES_FILE: Response, JUDGMENTS_FILE: Judgment}
 
 
 def content(folder):
@@ -79,9 +79,9 @@ def folder(tmp_path_factory):
             judgments.append(replace(judgment_of(made), response_id=response.id))
     again = replace(responses[0], id="again", completion=None, cut_off=True)
     judgments[1] = replace(judgments[1], closed=None, unjudged={Criterion.CLOSURE: "refusal"})
-    jsonl.write_records(run / INSTANCES, [instance for instance, _ in cases])
-    jsonl.write_records(run / RESPONSES, [*responses, again])
-    jsonl.write_records(run / JUDGMENTS, judgments)
+    jsonl.write_records(run / INSTANCES_FILE, [instance for instance, _ in cases])
+    jsonl.write_records(run / RESPONSES_FILE, [*responses, again])
+    jsonl.write_records(run / JUDGMENTS_FILE, judgments)
     return run
 
 
@@ -123,7 +123,7 @@ def test_what_belongs_to_nothing_is_counted(folder, tmp_path):
     run.mkdir()
     for name, kind in KINDS.items():
         found = list(jsonl.read_records(folder / name, kind))
-        jsonl.write_records(run / name, found[1:] if name != RESPONSES else [*found, found[2]])
+        jsonl.write_records(run / name, found[1:] if name != RESPONSES_FILE else [*found, found[2]])
     done = export_run_to_inspect(run, tmp_path / "logs")
     # The first question is gone, and with it its three responses and the judgment that is left of them.
     assert done.instances == RecordCounts(5, 5)
@@ -133,12 +133,13 @@ def test_what_belongs_to_nothing_is_counted(folder, tmp_path):
 
 def test_judgments_of_other_responses_are_refused_or_marked(folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
-    inputs = hash_files([run / INSTANCES, run / RESPONSES])
-    manifest = Manifest("judge", {}, inputs, hash_files([run / JUDGMENTS]), RecordCounts(10, 10))
+    inputs = hash_files([run / INSTANCES_FILE, run / RESPONSES_FILE])
+    manifest = Manifest("judge", {}, inputs, hash_files([run / JUDGMENTS_FILE]), RecordCounts(10, 10))
     manifest.write(run / "judgments.jsonl.manifest.json")
     assert export_run_to_inspect(run, tmp_path / "fresh").stale == ()
     jsonl.write_records(
-        run / RESPONSES, [replace(one, answer="WRONG") for one in jsonl.read_records(run / RESPONSES, Response)]
+        run / RESPONSES_FILE,
+        [replace(one, answer="WRONG") for one in jsonl.read_records(run / RESPONSES_FILE, Response)],
     )
     with pytest.raises(UserError, match=r"responses\.jsonl is not the file that judgments\.jsonl was made from"):
         export_run_to_inspect(run, tmp_path / "logs")
@@ -149,10 +150,10 @@ def test_judgments_of_other_responses_are_refused_or_marked(folder, tmp_path):
 
 def test_two_questions_with_one_id_are_not_exported(folder, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
-    questions = list(jsonl.read_records(run / INSTANCES, Instance))
-    jsonl.write_records(run / INSTANCES, [*questions, questions[0]])
+    questions = list(jsonl.read_records(run / INSTANCES_FILE, Instance))
+    jsonl.write_records(run / INSTANCES_FILE, [*questions, questions[0]])
     assert export_run_to_inspect(run, tmp_path / "logs").instances == RecordCounts(7, 6, {"duplicate": 1})
-    jsonl.write_records(run / INSTANCES, [*questions, replace(questions[0], question="Another?")])
+    jsonl.write_records(run / INSTANCES_FILE, [*questions, replace(questions[0], question="Another?")])
     with pytest.raises(UserError, match="is another question's in line 1"):
         export_run_to_inspect(run, tmp_path / "more")
 
@@ -288,8 +289,8 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
 def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, monkeypatch, source):
     run, cases = tmp_path / "run", planted(3)
     run.mkdir()
-    jsonl.write_records(run / INSTANCES, [instance for instance, _ in cases])
-    jsonl.write_records(run / RESPONSES, [replace(made.response, source=source) for _, made in cases])
+    jsonl.write_records(run / INSTANCES_FILE, [instance for instance, _ in cases])
+    jsonl.write_records(run / RESPONSES_FILE, [replace(made.response, source=source) for _, made in cases])
     (log,) = export_run_to_inspect(run, tmp_path / "logs").logs
     words = ["score", log, "--scorer", "eclose/lgg", "-S", "judge=openai-api/world/world", "--overwrite"]
     with world(monkeypatch=monkeypatch):
@@ -306,8 +307,8 @@ def test_a_log_of_ours_is_scored_again_by_the_command_of_the_guide(tmp_path, mon
     import_inspect_log(log, tmp_path / "back")
     # The responses are the same, with the name they had, and each has its judgment.
     back = content(tmp_path / "back")
-    assert back[RESPONSES] == {
-        jsonl.encode_json_line(response) for response in jsonl.read_records(run / RESPONSES, Response)
+    assert back[RESPONSES_FILE] == {
+        jsonl.encode_json_line(response) for response in jsonl.read_records(run / RESPONSES_FILE, Response)
     }
     judged = {case.response.id: case.verdict for case in read_judged_cases(tmp_path / "back").cases}
     assert judged == {made.response.id: made.verdict for _, made in cases}

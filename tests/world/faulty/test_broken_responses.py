@@ -23,7 +23,7 @@ from eclose.world.language.claims import FactClaim
 from eclose.world.language.phrases import RelationPhrase
 from eclose.world.language.questions import ComparisonQuestion, LookupQuestion, SameValueQuestion, YearSpanQuestion
 from eclose.world.make.instances import make_world_item
-from eclose.world.make.shapes import PROFILES
+from eclose.world.make.shapes import BENCHMARK_PROFILES
 from eclose.world.make.wrong_alternatives import ItemAlternatives
 from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.judge import judge_by_oracle
@@ -63,7 +63,7 @@ def test_every_planted_label_and_code_is_recovered(plan, items):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", BENCHMARK_PROFILES)
 def test_every_planted_label_and_code_is_recovered_over_many_items(profile):
     for index in range(300):
         item = make_world_item(profile, 23, index)

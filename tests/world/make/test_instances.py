@@ -25,7 +25,7 @@ from eclose.world.language.questions import LookupQuestion, parse_question
 from eclose.world.make import instances
 from eclose.world.make.instances import change_item_id, find_benchmark_profile, make_world_item, make_world_items
 from eclose.world.make.shapes import (
-    PROFILES,
+    BENCHMARK_PROFILES,
     QuestionPlan,
     draw_relation_path,
     plan_chain_question,
@@ -51,7 +51,7 @@ for name in sys.argv[1:]:
     parts += [one.response.completion for one in broken if one is not None]
     print(name, content_hash(parts))
 """
-NAMES = [f"{profile}/{index}" for profile in PROFILES for index in (0, 1, 2, 7)]
+NAMES = [f"{profile}/{index}" for profile in BENCHMARK_PROFILES for index in (0, 1, 2, 7)]
 
 
 def fingerprint(name):
@@ -84,7 +84,9 @@ def test_an_item_does_not_depend_on_those_before_it():
 
 
 def test_seeds_and_profiles_give_other_items():
-    questions = {make_world_item(profile, seed, 0).instance.question for profile in PROFILES for seed in range(4)}
+    questions = {
+        make_world_item(profile, seed, 0).instance.question for profile in BENCHMARK_PROFILES for seed in range(4)
+    }
     assert len(questions) == 12
 
 
@@ -133,7 +135,7 @@ def test_the_reliable_response_is_reliable(items):
 SIZES = {"2wiki": (470, 10), "musique": (1671, 20), "hotpot": (897, 10)}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", BENCHMARK_PROFILES)
 def test_a_profile_is_as_large_as_its_benchmark(profile, items):
     own = [item.instance for item in items if item.instance.benchmark == f"world-{profile}"]
     words, passages = SIZES[profile]
@@ -141,10 +143,10 @@ def test_a_profile_is_as_large_as_its_benchmark(profile, items):
     assert {len(instance.evidence) for instance in own} == {passages}
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", BENCHMARK_PROFILES)
 def test_a_profile_asks_all_its_kinds_of_questions(profile, items):
     kinds = {item.instance.kind for item in items if item.instance.benchmark == f"world-{profile}"}
-    assert kinds == {kind for kind, _, _ in PROFILES[profile].shapes}
+    assert kinds == {kind for kind, _, _ in BENCHMARK_PROFILES[profile].shapes}
 
 
 def test_there_is_something_to_mislead(items):

@@ -4,7 +4,7 @@ import pytest
 
 from eclose.core.response import Trace
 from eclose.world.language.questions import parse_question
-from eclose.world.oracle.closure import ABSTAIN, TracePremises, find_extreme_option
+from eclose.world.oracle.closure import ABSTENTION_ANSWER, TracePremises, find_extreme_option
 from eclose.world.oracle.view_relations import parse_trace_claims
 
 MOTHER = "Who is the mother of the director of Paper Lighthouse?"
@@ -54,9 +54,9 @@ def derive_answers(question, *steps):
                   BORE_HIM, "Ines Varga was the mother of Nora Quist."],
          ["Petra Lind", "Ines Varga"]),
         # Abstention: of the value, or of something on the way to it; not of something else.
-        (MOTHER, ["The passages do not state the mother of the director of Paper Lighthouse."], [ABSTAIN]),
-        (MOTHER, ["None of the passages gives the director of Paper Lighthouse."], [ABSTAIN]),
-        (MOTHER, [DIRECTED, "There is no information about the mother of Tomas Rell."], [ABSTAIN]),
+        (MOTHER, ["The passages do not state the mother of the director of Paper Lighthouse."], [ABSTENTION_ANSWER]),
+        (MOTHER, ["None of the passages gives the director of Paper Lighthouse."], [ABSTENTION_ANSWER]),
+        (MOTHER, [DIRECTED, "There is no information about the mother of Tomas Rell."], [ABSTENTION_ANSWER]),
         (MOTHER, ["The passages do not state the mother of Nora Quist."], []),
         (MOTHER, ["The passages do not state the birth date of the director of Paper Lighthouse."], []),
         # A value that is stated beats the claim that it is not.
@@ -67,7 +67,7 @@ def derive_answers(question, *steps):
         (BOTH, [DIRECTED, "Nora Quist wrote Salt Letters."], []),
         (BOTH, [DIRECTED], []),
         (BOTH, ["Tomas Rell is the person who directed Paper Lighthouse and wrote Salt Letters."], ["Tomas Rell"]),
-        (BOTH, ["There is no information about the author of Salt Letters."], [ABSTAIN]),
+        (BOTH, ["There is no information about the author of Salt Letters."], [ABSTENTION_ANSWER]),
         (BEYOND, [DIRECTED, "Tomas Rell wrote Salt Letters.",
                   "Tomas Rell was born in Halmere."], ["Halmere"]),
         (BEYOND, ["Tomas Rell was born in Halmere."], []),
@@ -87,7 +87,7 @@ def derive_answers(question, *steps):
                    "Silent Orchard was released first."], ["Silent Orchard"]),
         (EARLIER, ["Paper Lighthouse was released first.", "Silent Orchard was released first."],
          ["Paper Lighthouse", "Silent Orchard"]),
-        (EARLIER, ["The passages do not state the release year of Silent Orchard."], [ABSTAIN]),
+        (EARLIER, ["The passages do not state the release year of Silent Orchard."], [ABSTENTION_ANSWER]),
         # A choice made among other things settles nothing here.
         (EARLIER, ["Paper Lighthouse was released before Golden Tide.", "Paper Lighthouse was released first."], []),
         (EARLIER, ["Paper Lighthouse was released before Silent Orchard.", "Paper Lighthouse was released first."],

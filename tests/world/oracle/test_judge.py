@@ -10,7 +10,7 @@ from eclose.store.records.jsonl import check_core_rules
 from eclose.world.language.claims import ClaimlessStep
 from eclose.world.oracle.answer_equality import answer_matches_value, is_abstention, is_correct_answer, is_same_answer
 from eclose.world.oracle.evidence import parse_evidence_facts
-from eclose.world.oracle.judge import JUDGE, judge_by_oracle
+from eclose.world.oracle.judge import ORACLE_JUDGE_NAME, judge_by_oracle
 from eclose.world.oracle.soundness import StepClaimChecker, judge_step_soundness
 
 TEXTS = {
@@ -69,7 +69,7 @@ def test_a_reliable_response_is_reliable():
     judgment = judged(MOTHER, DIRECTED, BORE_HIM, SO)
     assert judgment.verdict.reliable
     assert judgment.verdict.correct
-    assert (judgment.judge, judgment.response_id, judgment.unjudged) == (JUDGE, "r", {})
+    assert (judgment.judge, judgment.response_id, judgment.unjudged) == (ORACLE_JUDGE_NAME, "r", {})
     assert [step.support and step.support.passage_index for step in judgment.steps] == [0, 1, None]
     assert judgment.steps[0].support.quote == EVIDENCE[0].text
 

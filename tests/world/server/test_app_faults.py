@@ -165,7 +165,7 @@ def test_hanging_is_bounded() -> None:
 
 
 def test_stopping_does_not_wait_for_the_hanging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eclose.world.server.app.GRACE", 6.0)
+    monkeypatch.setattr("eclose.world.server.app.SHUTDOWN_GRACE_SECONDS", 6.0)
 
     async def main() -> float:
         async with open_model_server(registry(), always(ServerFault.HANG)) as server:

@@ -12,7 +12,7 @@ from tests.world.serving import always, registry
 
 from eclose.errors import SettingError
 from eclose.world.server.app import ModelServer, open_model_server
-from eclose.world.server.batches import ENDPOINT, BatchBehaviour
+from eclose.world.server.batches import BATCH_ENDPOINT, BatchBehaviour
 from eclose.world.server.faults import ServerBehaviour, ServerFault
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run_with(
 
 def line(number: int, **changes: Any) -> dict[str, Any]:
     body = {"model": "world", "messages": [{"role": "user", "content": f"question {number}"}]}
-    return {"custom_id": f"id-{number}", "method": "POST", "url": ENDPOINT, "body": body, **changes}
+    return {"custom_id": f"id-{number}", "method": "POST", "url": BATCH_ENDPOINT, "body": body, **changes}
 
 
 async def upload(client: openai.AsyncOpenAI, lines: list[Any]) -> str:
@@ -47,7 +47,7 @@ async def upload(client: openai.AsyncOpenAI, lines: list[Any]) -> str:
 async def create(client: openai.AsyncOpenAI, lines: list[Any], **metadata: str) -> Any:
     file_id = await upload(client, lines)
     return await client.batches.create(
-        input_file_id=file_id, endpoint=ENDPOINT, completion_window="24h", metadata=metadata
+        input_file_id=file_id, endpoint=BATCH_ENDPOINT, completion_window="24h", metadata=metadata
     )
 
 
@@ -179,7 +179,7 @@ def test_what_is_not_there_and_what_makes_no_sense():
         with pytest.raises(openai.NotFoundError):
             await client.files.content("file-9")
         with pytest.raises(openai.BadRequestError, match="input_file_id"):
-            await client.batches.create(input_file_id="x", endpoint=ENDPOINT, completion_window="24h")
+            await client.batches.create(input_file_id="x", endpoint=BATCH_ENDPOINT, completion_window="24h")
         file_id = await upload(client, [line(1)])
         with pytest.raises(openai.BadRequestError, match="endpoint"):
             await client.batches.create(input_file_id=file_id, endpoint="/v1/embeddings", completion_window="24h")

@@ -39,7 +39,7 @@ from eclose.store.records.csv_table import encode_csv
 from eclose.store.records.jsonl import write_records
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.records.parquet import import_pyarrow
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES, SCREENING
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, SCREENING_FILE
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, read_manifest
 
 if TYPE_CHECKING:
@@ -100,13 +100,13 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
     if annotations.responses:
         rows = (record for response in annotations.responses for record in response.records)
         write_records(folder / ANNOTATIONS, rows)
-        write_records(folder / JUDGMENTS, collect_final_judgments(annotations, judge))
+        write_records(folder / JUDGMENTS_FILE, collect_final_judgments(annotations, judge))
         write_records(folder / VERDICTS, collect_final_verdicts(annotations))
         write_records(folder / LABELS, collect_final_labels(annotations))
     if annotations.questions:
         screenings = (record for question in annotations.questions for record in question.records)
         write_records(folder / SCREENING_ANNOTATIONS, screenings)
-        write_records(folder / SCREENING, collect_question_screenings(annotations, judge))
+        write_records(folder / SCREENING_FILE, collect_question_screenings(annotations, judge))
     with AtomicFile(folder / OPEN) as file:
         for line in _open_lines(annotations):
             file.write(json.dumps(line).encode() + b"\n")
@@ -115,8 +115,8 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         answered = [response.instance_id for response in responses]
         # Each question once, those of responses first.
         questions = dict.fromkeys(answered + [question.question_id for question in annotations.questions])
-        write_records(folder / INSTANCES, (material.instances[question] for question in questions))
-        write_records(folder / RESPONSES, responses)
+        write_records(folder / INSTANCES_FILE, (material.instances[question] for question in questions))
+        write_records(folder / RESPONSES_FILE, responses)
 
 
 def _open_lines(annotations: AnnotationSet) -> Iterator[dict[str, str]]:

@@ -70,9 +70,9 @@ def show(
 def _refuse_input(out: Path, families: Path) -> None:
     """Raise where the page would overwrite the file of families."""
     from eclose.errors import UserError
-    from eclose.store.runs.folder import FAMILIES
+    from eclose.store.runs.folder import FAMILIES_FILE
 
-    path = families / FAMILIES if families.is_dir() else families
+    path = families / FAMILIES_FILE if families.is_dir() else families
     # samefile also finds links and other spellings of the same path.
     if out.exists() and path.exists() and out.samefile(path):
         raise UserError(f"{out}: is the file of families itself. Name another file for the page.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-REPORT = "audit-report.json"
+AUDIT_REPORT_FILE = "audit-report.json"
 """File of the report in the folder of an audit."""
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import TypeAdapter
 
-from eclose.construction.audit.file_names import REPORT, AuditFormFormat
+from eclose.construction.audit.file_names import AUDIT_REPORT_FILE, AuditFormFormat
 from eclose.construction.audit.forms import encode_audit_forms, read_filled_forms
 from eclose.construction.audit.report import (
     AnnotatorAuditForms,
@@ -67,13 +67,13 @@ def write_audit_report(
     sheets = [read_sheet(path) for path in forms]
     third = None if adjudicated is None else read_sheet(adjudicated)
     report = build_audit_report(key, sheets, third, seed=seed, resamples=resamples)
-    with AtomicFile(folder / REPORT) as file:
+    with AtomicFile(folder / AUDIT_REPORT_FILE) as file:
         file.write(TypeAdapter(AuditReport).dump_json(report, indent=1) + b"\n")
     # The third person gets the format that the annotators used.
     layout = AuditFormFormat.CSV if forms[0].suffix.lower() == ".csv" else AuditFormFormat.JSONL
     disagreements = _write_disagreements(folder / f"{DISAGREEMENTS}.{layout}", key, report, layout)
     same_guideline = key.guideline == load_prompt_text(AUDIT_GUIDELINE_FILE).hash
-    return AuditReportFiles(folder / REPORT, key, report, disagreements, same_guideline)
+    return AuditReportFiles(folder / AUDIT_REPORT_FILE, key, report, disagreements, same_guideline)
 
 
 def _write_disagreements(

@@ -28,7 +28,7 @@ from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.families import scan_families
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.outcome_counts import RecordCounter
-from eclose.store.runs.folder import CARD, FAMILIES
+from eclose.store.runs.folder import CARD_FILE, FAMILIES_FILE
 from eclose.store.runs.manifest import Manifest, hash_file, hash_files, hash_work_identity, read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from eclose.core.family import Family
 
-STAGE = "families export"
-SETTINGS = {"format": "datasets"}
+EXPORT_STAGE = "families export"
+EXPORT_SETTINGS = {"format": "datasets"}
 DATA, MANIFEST, QUARANTINE = "data", "manifest.json", "quarantined.jsonl"
 _TEMPORARY = ".making."
 """How the names of temporary folders begin; such a folder is left by a run that was killed."""
@@ -59,18 +59,21 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     folder = source if source.is_dir() else source.parent
     if out.resolve() == folder.resolve():
         raise SettingError(f"{out}: holds the families, and their card would be overwritten. Name another folder.")
-    families = folder / FAMILIES if source.is_dir() else source
+    families = folder / FAMILIES_FILE if source.is_dir() else source
     origin = companion_file_path(families, "manifest.json")
     # The manifest and the audit report appear on the card, so a change of either makes another export.
     inputs = hash_files([*splits.values(), *([origin] if origin.is_file() else []), *find_audit_reports(folder)])
-    if not force and (finished := _read_finished(out, hash_work_identity(STAGE, SETTINGS, inputs))) is not None:
+    if (
+        not force
+        and (finished := _read_finished(out, hash_work_identity(EXPORT_STAGE, EXPORT_SETTINGS, inputs))) is not None
+    ):
         return DatasetExport(finished, again=True)
     tables = _Tables(out)
     tables.write(splits)
     files = {split: f"{DATA}/{split}-*.parquet" for split, datasets in tables.counts.items() if datasets}
     write_dataset_card(out, collect_card_facts(find_origin_manifest(families), tables.counts, files, folder))
-    outputs = [*tables.written, out / CARD]
-    manifest = Manifest(STAGE, SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
+    outputs = [*tables.written, out / CARD_FILE]
+    manifest = Manifest(EXPORT_STAGE, EXPORT_SETTINGS, inputs, hash_files(outputs), tables.tally.counts())
     # Last: a folder without a manifest is an unfinished export.
     manifest.write(out / MANIFEST)
     return DatasetExport(manifest, again=False)
@@ -101,7 +104,7 @@ def _read_finished(out: Path, work: str) -> Manifest | None:
     manifest = read_manifest(out / MANIFEST)
     if manifest.work_id != work:
         raise UserError(f"{out}: was made from other families or by another command. {refusal}")
-    files = {path.name: path for path in (*(out / DATA).glob("*.parquet"), out / CARD, out / QUARANTINE)}
+    files = {path.name: path for path in (*(out / DATA).glob("*.parquet"), out / CARD_FILE, out / QUARANTINE)}
     for name, expected in manifest.outputs.items():
         if name not in files or not files[name].is_file() or hash_file(files[name]) != expected:
             raise UserError(f"{out}: {name} was changed after it was written. {refusal}")

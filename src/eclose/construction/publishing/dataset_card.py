@@ -20,7 +20,7 @@ from eclose.core.family import Family
 from eclose.core.identity import content_hash
 from eclose.core.model_family import same_model_family
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.runs.folder import CARD, FAMILIES
+from eclose.store.runs.folder import CARD_FILE, FAMILIES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class DatasetCardTable(NamedTuple):
 def write_dataset_card(folder: Path | str, facts: DatasetCardFacts | None = None) -> None:
     """Write a card into a folder, by default from the facts of the run in that folder."""
     text = render_dataset_card(facts or read_run_facts(folder))
-    with AtomicFile(Path(folder) / CARD) as file:
+    with AtomicFile(Path(folder) / CARD_FILE) as file:
         file.write(text.encode())
 
 
@@ -87,7 +87,7 @@ class DatasetCardState(StrEnum):
 
 def find_dataset_card_state(folder: Path) -> DatasetCardState:
     """Return whether a folder has a card, and whether the card was edited."""
-    path = folder / CARD
+    path = folder / CARD_FILE
     if not path.exists():
         return DatasetCardState.NONE
     # The last mark counts: text that was added after it makes the hash differ, as any other edit does.
@@ -213,7 +213,7 @@ def _settings(settings: Mapping[str, Any]) -> DatasetCardTable:
 def _training(facts: DatasetCardFacts, tables: bool) -> dict[str, str]:
     """Return the file names in the training command; tables are converted to JSON Lines first."""
     names = {split: f"{split}.jsonl" for split in facts.files} if tables else dict(facts.files)
-    return {"train_file": names.get("train", FAMILIES), "development_file": names.get("validation", "")}
+    return {"train_file": names.get("train", FAMILIES_FILE), "development_file": names.get("validation", "")}
 
 
 def _quoted(text: str) -> _Markdown:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from eclose.benchmarks import hotpot, musique, two_wiki
-from eclose.construction.audit.file_names import REPORT
+from eclose.construction.audit.file_names import AUDIT_REPORT_FILE
 from eclose.construction.audit.sample import hash_run_families
-from eclose.construction.split import STAGE, dataset_of_benchmark
+from eclose.construction.split import SPLIT_STAGE, dataset_of_benchmark
 from eclose.store.records.json_reader import parse_json_object, read_json_objects
-from eclose.store.runs.folder import DEVELOPMENT, FAMILIES, TRAIN
+from eclose.store.runs.folder import DEVELOPMENT, FAMILIES_FILE, TRAIN
 from eclose.store.runs.manifest import Manifest, read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -130,7 +130,7 @@ def read_run_facts(folder: Path | str) -> DatasetCardFacts:
     paths = {split: folder / name for split, name in SPLITS.items() if (folder / name).is_file()}
     counts = {split: count_families_by_dataset(path) for split, path in paths.items()}
     files = {split: paths[split].name for split, datasets in counts.items() if datasets}
-    return collect_card_facts(find_origin_manifest(folder / FAMILIES), counts, files, folder)
+    return collect_card_facts(find_origin_manifest(folder / FAMILIES_FILE), counts, files, folder)
 
 
 def collect_card_facts(
@@ -159,11 +159,11 @@ def find_origin_manifest(families: Path) -> Manifest | None:
     if not path.is_file():
         return None
     manifest = read_manifest(path)
-    if not manifest.stage.startswith(STAGE):
+    if not manifest.stage.startswith(SPLIT_STAGE):
         return manifest
-    origin = find_origin_manifest(families.with_name(FAMILIES))
+    origin = find_origin_manifest(families.with_name(FAMILIES_FILE))
     # The complete families may have been built again since; then their manifest does not describe this split.
-    same = origin is not None and origin.outputs.get(FAMILIES) == manifest.inputs.get(FAMILIES)
+    same = origin is not None and origin.outputs.get(FAMILIES_FILE) == manifest.inputs.get(FAMILIES_FILE)
     return origin if same else None
 
 
@@ -181,7 +181,7 @@ def _sources(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def find_audit_reports(folder: Path) -> list[Path]:
     """Return the audit reports in a run's folder, or in its folder ``audit``."""
-    return [path for path in (folder / REPORT, folder / "audit" / REPORT) if path.is_file()]
+    return [path for path in (folder / AUDIT_REPORT_FILE, folder / "audit" / AUDIT_REPORT_FILE) if path.is_file()]
 
 
 def _find_audit(folder: Path) -> AuditSummary | None:

@@ -36,7 +36,7 @@ from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import serialize_evidence
 from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, read_records
 from eclose.store.records.outcome_counts import RecordCounts
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.manifest import Manifest, hash_files
 from eclose.store.runs.step import companion_file_path
 
@@ -88,7 +88,7 @@ def export_run_to_inspect(
     from inspect_ai.log import write_eval_log  # noqa: PLC0415 - optional
 
     records = _read_records(run, allow_stale=allow_stale)
-    inputs = [path for name in (INSTANCES, RESPONSES, JUDGMENTS) if (path := run / name).is_file()]
+    inputs = [path for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE) if (path := run / name).is_file()]
     paths = {source: out / f"{_file_name(source)}.eval" for source in records.by_source}
     if len(set(paths.values())) < len(paths):
         raise UserError(f"{run}: two of its models would get the same log name. Rename one of them.")
@@ -108,15 +108,15 @@ def export_run_to_inspect(
 def _read_records(run: Path, *, allow_stale: bool) -> _RunRecords:
     """Read a run and match its records by id; unmatched ones are counted and left out."""
     files = read_run_records(run, first_response=True)
-    instances, unused = files.instances, files.rejected.get(INSTANCES, {})
-    judged = (run / JUDGMENTS).is_file()
+    instances, unused = files.instances, files.rejected.get(INSTANCES_FILE, {})
+    judged = (run / JUDGMENTS_FILE).is_file()
     stale = check_judged_inputs(run, allow_stale=allow_stale).stale if judged else ()
     responses, response_counts = _match(
-        ((response.id, response.instance_id, response) for response in read_records(run / RESPONSES, Response)),
+        ((response.id, response.instance_id, response) for response in read_records(run / RESPONSES_FILE, Response)),
         instances,
         NO_QUESTION,
     )
-    rows = read_records(run / JUDGMENTS, Judgment) if judged else ()
+    rows = read_records(run / JUDGMENTS_FILE, Judgment) if judged else ()
     judgments, judgment_counts = _match(
         ((judgment.response_id, judgment.response_id, judgment) for judgment in rows), responses, NO_RESPONSE
     )

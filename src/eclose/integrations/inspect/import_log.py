@@ -26,7 +26,7 @@ from eclose.store.records.jsonl import (
     check_core_rules,
     encode_json_line,
 )
-from eclose.store.runs.folder import INSTANCES, JUDGMENTS, RESPONSES
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep, write_step_files
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def import_inspect_log(log: Path, out: Path, *, score: str = LGG_SCORE, force: b
     ``score`` is the name of the scorer's results in the log.
     """
     require_inspect()
-    names = (INSTANCES, RESPONSES, JUDGMENTS)
+    names = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
     steps = [PipelineStep("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
     manifests = [step.claim(force=force) for step in steps]
     # The three files come from one pass over the log, so all are written unless all exist.

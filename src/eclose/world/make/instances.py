@@ -21,7 +21,7 @@ from eclose.world.language.facts import QuestionScene, WorldEntity
 from eclose.world.language.passages import write_entity_passage
 from eclose.world.language.questions import LookupQuestion, Target, parse_question, verbalize_question
 from eclose.world.language.values import ValueKind, draw_surface_form
-from eclose.world.make.shapes import PROFILES, SHORT_PROFILES, BenchmarkProfile, QuestionPlan
+from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES, BenchmarkProfile, QuestionPlan
 from eclose.world.make.solve import (
     Solution,
     solve_question,
@@ -34,7 +34,7 @@ from eclose.world.oracle.evidence import EvidenceFacts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ATTEMPTS = 50
+MAX_ITEM_ATTEMPTS = 50
 """Scenes tried for one item. Some are unusable: two answers, a tie, a name that reads two ways."""
 
 _LENGTH_SPREAD = 0.22
@@ -73,7 +73,7 @@ class WorldItem:
 
 def find_benchmark_profile(name: str) -> BenchmarkProfile:
     """Return a profile by name; raise ``SettingError`` for an unknown one."""
-    profiles = PROFILES | SHORT_PROFILES
+    profiles = BENCHMARK_PROFILES | SHORT_BENCHMARK_PROFILES
     if name not in profiles:
         raise SettingError(f"unknown profile {name!r} (--profile). Choose from: {', '.join(profiles)}.")
     return profiles[name]
@@ -91,11 +91,11 @@ def make_world_item(profile: str, seed: int, index: int) -> WorldItem:
     """Return one item."""
     settings = find_benchmark_profile(profile)
     # The attempt is part of the seed, so a retry draws another scene.
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_ITEM_ATTEMPTS):
         item = _try_scene(settings, hash_sort_key("world", profile, seed, index, attempt), f"{profile}-{seed}-{index}")
         if item is not None:
             return item
-    raise AssertionError(f"no usable scene in {ATTEMPTS} attempts for {profile} {seed} {index}")
+    raise AssertionError(f"no usable scene in {MAX_ITEM_ATTEMPTS} attempts for {profile} {seed} {index}")
 
 
 def _try_scene(profile: BenchmarkProfile, seed: str, name: str) -> WorldItem | None:

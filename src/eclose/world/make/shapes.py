@@ -30,7 +30,7 @@ class QuestionPlan:
     gold: tuple[WorldEntity, ...]
 
 
-STARTS = (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY)
+PATH_START_TYPES = (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY)
 _ONWARD: dict[str, tuple[Relation, ...]] = {
     rel.FILM: (rel.DIRECTOR, rel.SCREENWRITER, rel.STUDIO),
     rel.BOOK: (rel.AUTHOR, rel.PUBLISHER),
@@ -53,7 +53,7 @@ _GRANDPARENTS = tuple(rel.COMPOUND_PHRASES.values())
 # people an edit would soon make a person their own mother.
 _PLAIN = tuple(
     (first, last)
-    for start in STARTS
+    for start in PATH_START_TYPES
     for first in _ONWARD[start]
     for last in (*_ONWARD[first.object or ""], *_FINAL.get(first.object or "", ()))
     if last.kind in (ValueKind.NAME, ValueKind.YEAR) and last.object != last.subject
@@ -100,7 +100,7 @@ def plan_chain_question(
     scene: QuestionScene, hops: int, paths: tuple[tuple[Relation, ...], ...] = (), *, misleading: bool = True
 ) -> QuestionPlan:
     """Plot a question for the end of a path that begins with a work."""
-    kind = scene.rng.choice(STARTS)
+    kind = scene.rng.choice(PATH_START_TYPES)
     # The start is drawn even where paths are given: the stream must not depend on it.
     path = scene.rng.choice(paths) if paths else draw_relation_path(scene, kind, hops)
     start = scene.add_entity(path[0].subject)
@@ -278,7 +278,7 @@ class BenchmarkProfile:
     """Factor on the facts that articles state beside those the question needs."""
 
 
-PROFILES = {
+BENCHMARK_PROFILES = {
     "2wiki": BenchmarkProfile("2wiki", 10, 38, 0.5, (
         ("compositional", 0.3, lambda s: plan_chain_question(s, 2)),
         ("comparison", 0.2, plan_comparison_question),
@@ -304,7 +304,7 @@ PROFILES = {
 
 # Modelled on no benchmark: contexts of at most about 150 words, from which a small model can learn on a small machine.
 # Easy answers are copied from a passage, hard ones are derived or far away.
-SHORT_PROFILES = {
+SHORT_BENCHMARK_PROFILES = {
     "short-easy": BenchmarkProfile("short-easy", 4, 16, 0.2, (
         ("bridge", 1.0, lambda s: plan_chain_question(s, 2, _PLAIN, misleading=False)),
     ), detail=0.5),

@@ -34,10 +34,10 @@ from eclose.world.oracle.evidence import answer_comparison, value_sort_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-UNRESOLVED = "unresolved alternative"
+UNRESOLVED_REASON = "unresolved alternative"
 """Added to the values of a claim where an alternative has no value."""
 
-ABSTAIN = "not determined"
+ABSTENTION_ANSWER = "not determined"
 """The established answer where the trace says that the passages do not state it."""
 
 
@@ -77,7 +77,7 @@ class TracePremises:
             if stated := self._facts.get((base, path[:cut])):
                 continued = [self.find_values(RelationPhrase(value, path[cut:])) for value in stated]
                 # With two alternatives the value stays open even if only one of them leads on.
-                unresolved = [UNRESOLVED] if len(stated) > 1 and not all(continued) else []
+                unresolved = [UNRESOLVED_REASON] if len(stated) > 1 and not all(continued) else []
                 return _unique([*(value for values in continued for value in values), *unresolved])
         if isinstance(base, PersonOfTwoDeeds):
             doers = self.find_values(RelationPhrase(base))
@@ -178,7 +178,7 @@ class TracePremises:
             prefixes += [RelationPhrase(name, (relation,)) for relation, name in phrase.base.deeds]
         goals = [self._shorten(prefix) for prefix in prefixes]
         missing = [self._shorten(claim.phrase) for claim in self.claims if isinstance(claim, MissingFactClaim)]
-        return [ABSTAIN] if any(phrase in goals for phrase in missing) else []
+        return [ABSTENTION_ANSWER] if any(phrase in goals for phrase in missing) else []
 
 
 def compares_outside_options(

@@ -31,7 +31,7 @@ from eclose.world.language.questions import NO, YES, ComparisonQuestion, Target,
 from eclose.world.language.values import parse_answer_value
 from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.answer_equality import answer_matches_value, is_correct_answer
-from eclose.world.oracle.closure import ABSTAIN, TracePremises
+from eclose.world.oracle.closure import ABSTENTION_ANSWER, TracePremises
 from eclose.world.oracle.soundness import judge_step_soundness
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
 
-JUDGE = "world oracle"
+ORACLE_JUDGE_NAME = "world oracle"
 
 
 def judge_by_oracle(instance: Instance, response: Response) -> Judgment:
@@ -53,7 +53,7 @@ def judge_by_oracle(instance: Instance, response: Response) -> Judgment:
     case.reasons |= {Criterion.LOCAL_SOUNDNESS: open_step} if open_step else {}
     return Judgment(
         response.id,
-        JUDGE,
+        ORACLE_JUDGE_NAME,
         steps,
         aligned=case.decide(Criterion.ALIGNMENT, case.aligned),
         closed=case.decide(Criterion.CLOSURE, case.closed),
@@ -163,4 +163,4 @@ def _conclude_own_target(premises: TracePremises, main_line: tuple[bool, Claim] 
         return [YES if claim.same else NO]
     if isinstance(claim, YearsApartClaim):
         return [claim.years]
-    return [ABSTAIN] if isinstance(claim, MissingFactClaim) else []
+    return [ABSTENTION_ANSWER] if isinstance(claim, MissingFactClaim) else []

@@ -24,7 +24,7 @@ from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.bill import BillLine, ServerBill
 from eclose.world.server.chat_requests import BadRequest, ChatRequest
 from eclose.world.server.faults import ServerBehaviour, ServerFault
-from eclose.world.server.forecast_habits import MODEL, register_world_writing_habits
+from eclose.world.server.forecast_habits import WORLD_MODEL_NAME, register_world_writing_habits
 
 try:
     from aiohttp import web
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from eclose.world.server.chat_requests import Handler, HandlerRegistry
 
 ATTEMPT_HEADER = "X-Attempt"
-LARGEST_REQUEST = 64 * 2**20
+MAX_REQUEST_BYTES = 64 * 2**20
 """Bytes; long evidence must be served, not refused."""
-GRACE = 1.0
+SHUTDOWN_GRACE_SECONDS = 1.0
 """Seconds that requests under way have when the server stops."""
 _PAGE = "<!DOCTYPE html>\n<html><head><title>{0}</title></head><body><h1>{0}</h1></body></html>\n"
 _ENDPOINTS = "POST /v1/chat/completions, /v1/files, /v1/batches, GET /v1/models, /healthz, /bill, POST /bill/reset"
@@ -88,7 +88,7 @@ class ModelServer:
 
     def application(self) -> web.Application:
         """Return the application with its routes."""
-        app = web.Application(client_max_size=LARGEST_REQUEST)
+        app = web.Application(client_max_size=MAX_REQUEST_BYTES)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         self._batch_endpoints.mount(app.router)
@@ -104,7 +104,7 @@ class ModelServer:
         self._stopping.set()
 
     async def _models(self, _: web.Request) -> web.Response:
-        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "eclose"}
+        model = {"id": WORLD_MODEL_NAME, "object": "model", "created": 0, "owned_by": "eclose"}
         return web.json_response({"object": "list", "data": [model]})
 
     async def _healthz(self, _: web.Request) -> web.Response:
@@ -280,7 +280,7 @@ async def open_model_server(
     """Run a server for the duration of the block; port 0 takes any free one."""
     address = _loopback(host)
     server = ModelServer(registry, behaviour or ServerBehaviour(), batches)
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=GRACE)
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=SHUTDOWN_GRACE_SECONDS)
     await runner.setup()
     try:
         await _listen(runner, address, port)

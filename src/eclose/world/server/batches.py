@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from eclose.world.server.bill import ServerBill
     from eclose.world.server.chat_requests import HandlerRegistry
 
-ENDPOINT = "/v1/chat/completions"
+BATCH_ENDPOINT = "/v1/chat/completions"
 """The only kind of request that a batch may contain."""
 # The limits of OpenAI's batches, in requests and in bytes.
-MOST_REQUESTS = 50_000
-LARGEST_FILE = 200 * 2**20
+MAX_BATCH_REQUESTS = 50_000
+MAX_BATCH_FILE_BYTES = 200 * 2**20
 _PAGE, _LONGEST_PAGE = 20, 100
 _STAGES = ("validating", "in_progress", "finalizing")
 
@@ -95,7 +95,7 @@ class _Batch:
         return {
             "id": self.id,
             "object": "batch",
-            "endpoint": ENDPOINT,
+            "endpoint": BATCH_ENDPOINT,
             "errors": errors,
             "input_file_id": self.input_file_id,
             "completion_window": self.window,
@@ -168,8 +168,8 @@ class BatchEndpoints:
         return web.json_response(batch.as_json(self._faults.looks))
 
     def _create_batch(self, fields: dict[str, Any]) -> _Batch:
-        if fields.get("endpoint") != ENDPOINT or fields.get("completion_window") != "24h":
-            raise BadRequest(f"endpoint must be {ENDPOINT}, completion_window 24h.")
+        if fields.get("endpoint") != BATCH_ENDPOINT or fields.get("completion_window") != "24h":
+            raise BadRequest(f"endpoint must be {BATCH_ENDPOINT}, completion_window 24h.")
         if (name := fields.get("input_file_id")) not in self._files:
             raise BadRequest("input_file_id names no file.", param="input_file_id")
         return _Batch(f"batch_{len(self._batches) + 1:06}", name, "24h", fields.get("metadata"))
@@ -278,8 +278,8 @@ async def _read(part: BodyPartReader) -> bytes:
     data = bytearray()
     while chunk := await part.read_chunk(2**16):
         data += chunk
-        if len(data) > LARGEST_FILE:
-            raise ValueError(f"the file is longer than {LARGEST_FILE:,} bytes")
+        if len(data) > MAX_BATCH_FILE_BYTES:
+            raise ValueError(f"the file is longer than {MAX_BATCH_FILE_BYTES:,} bytes")
     return bytes(data)
 
 
@@ -296,7 +296,7 @@ def _parse_batch_file(data: bytes) -> tuple[list[dict[str, Any]], list[dict[str,
     if not requests and not problems:
         problems.append({"code": "empty_file", "line": None, "message": "the file is empty", "param": None})
     # The provider's limits.
-    if len(requests) > MOST_REQUESTS:
+    if len(requests) > MAX_BATCH_REQUESTS:
         problems.append({"code": "too_many_tasks", "line": None, "message": "too many requests", "param": None})
     return requests, problems
 
@@ -309,7 +309,7 @@ def _parse_line(raw: bytes, custom_ids: set[str]) -> tuple[dict[str, Any], str |
         _ = line["body"]
     except (ValueError, KeyError, TypeError):
         return {}, "invalid_json_line"
-    if method_and_url != ("POST", ENDPOINT):
+    if method_and_url != ("POST", BATCH_ENDPOINT):
         return line, "mismatched_endpoint"
     if not isinstance(custom_id, str) or custom_id in custom_ids:
         return line, "duplicate_custom_id"

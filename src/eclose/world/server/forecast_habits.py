@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eclose.calls.forecast import ModelWritingHabits, register_writing_habits
 
-MODEL = "world"
+WORLD_MODEL_NAME = "world"
 """The model in the server's list of models."""
 
 
@@ -13,7 +13,7 @@ def count_billed_words(text: str) -> int:
     return len(text.split())
 
 
-WORLD = ModelWritingHabits(
+WORLD_WRITING_HABITS = ModelWritingHabits(
     count=count_billed_words,
     a_message=0,
     schema_read=False,
@@ -27,4 +27,4 @@ WORLD = ModelWritingHabits(
 
 def register_world_writing_habits() -> None:
     """Register the habits for every model with the name ``provider/world``."""
-    register_writing_habits(MODEL, WORLD)
+    register_writing_habits(WORLD_MODEL_NAME, WORLD_WRITING_HABITS)
