@@ -65,7 +65,7 @@ PATIENCE = 60.0
 """Seconds to wait for work to be done before a kill."""
 
 
-# --- ways to die, and to be wrong ------------------------------------------------------------------------------------
+# --- failpoints and mutants ----------------------------------------------------------------------------------------
 
 
 def die_at(point: str, occurrence: int) -> None:
@@ -136,7 +136,7 @@ def mutate(mutant: str | None) -> None:
         submissions._record = early  # type: ignore[assignment]
 
 
-# --- the one who kills -----------------------------------------------------------------------------------------------
+# --- kills ------------------------------------------------------------------------------------------------------------
 
 
 def run_forked(run: Callable[[], None]) -> int:

@@ -138,7 +138,7 @@ def run_study(folder: Path, study: Study) -> list[RequestTiming]:
     return timings
 
 
-# --- what came of it -------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def rows_of(report: AgreementReport) -> list[AnnotatorAgreementRow]:

@@ -123,7 +123,7 @@ def construct_with_kills(sources: Path, url: str, out: Path, kills: int, seconds
     return kill_count
 
 
-# --- what came of it ---------------------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------------------------
 
 
 def print_funnel(manifest: Manifest) -> None:

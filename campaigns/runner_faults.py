@@ -113,7 +113,7 @@ def locate_ledger(ledger: str) -> Path | str:
     return ledger if "://" in ledger else Path(ledger)
 
 
-# --- ways to die -----------------------------------------------------------------------------------------------------
+# --- failpoints ------------------------------------------------------------------------------------------------------
 
 
 def die() -> None:
@@ -211,7 +211,7 @@ def mutate(mutant: str | None) -> None:
         Ledger.conclude = placed  # type: ignore[method-assign]
 
 
-# --- the one who kills -----------------------------------------------------------------------------------------------
+# --- kills ------------------------------------------------------------------------------------------------------------
 
 
 def start(rig: Rig, failpoint: tuple[str, int] | None = None) -> int:
