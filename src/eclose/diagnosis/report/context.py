@@ -91,7 +91,10 @@ def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> R
     # The labelled responses carry the correction; their number says how far to trust it.
     labelled = f"{validation.labelled:,} of {validation.judged:,} responses"
     if not correction.enough:
-        sentence = f"People labelled {labelled}: too few to validate the judge or to correct its rates ({MIN_PEOPLE_LABELS} do)."
+        sentence = (
+            f"People labelled {labelled}: too few to validate the judge or to correct its rates "
+            f"({MIN_PEOPLE_LABELS} do)."
+        )
     elif correction.carried_over:
         sentence = (
             f"Validated against people on {labelled} of another run; the correction assumes that it errs as often here."
