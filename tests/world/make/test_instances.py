@@ -213,7 +213,7 @@ def test_a_question_one_passage_answers_is_not_used(monkeypatch):
 
     profile = find_benchmark_profile("2wiki")
     monkeypatch.setattr(
-        instances, "PROFILES", {"2wiki": profile.__class__("2wiki", 10, 35, 0.5, (("lone", 1.0, lone),))}
+        instances, "BENCHMARK_PROFILES", {"2wiki": profile.__class__("2wiki", 10, 35, 0.5, (("lone", 1.0, lone),))}
     )
     with pytest.raises(AssertionError, match="no usable scene"):
         make_world_item("2wiki", 1, 0)
