@@ -1,5 +1,5 @@
 #!/bin/sh
-# The README's commands, in the folder you are in.
+# Run the README's commands in the current folder.
 set -eu
 eclose demo
 eclose gate demo --min-trr 0.3 --max-unjudged 0.05

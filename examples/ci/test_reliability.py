@@ -1,6 +1,6 @@
-"""The same limits as a test: after `eclose judge`, run `pytest test_reliability.py --junitxml junit.xml`.
+"""Check the limits of a judged run: after `eclose judge`, run `pytest test_reliability.py --junitxml junit.xml`.
 
-It fails with the reasons and names the responses to look at first; the rates are told at the end of the run.
+A failure gives the reasons and the responses to look at first. The rates are printed at the end of the run.
 """
 
 import os
@@ -11,5 +11,5 @@ RUN = os.environ.get("RUN", "run")
 
 
 def test_responses_are_reliable() -> None:
-    """Sound in every step, as a whole, and judged."""
+    """Check that enough responses are reliable, few are in the gap and nearly all are judged."""
     assert_reliable(RUN, min_trr=0.85, max_lgg=0.05, max_unjudged=0.02)
