@@ -7,6 +7,7 @@ running event loop, such as that of a notebook; the ones that begin with ``a`` a
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -22,7 +23,7 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.diagnosis.results import Results, diagnose
-from eclose.errors import SettingError
+from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
 from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
 from eclose.judging.find_inputs import find_judge_inputs
@@ -197,9 +198,15 @@ async def ajudge(
         write_records(folder / INSTANCES_FILE, [question])
         write_records(folder / RESPONSES_FILE, [_response(response, question)])
         sources = find_judge_inputs(folder, folder)
-        await judge_responses(sources, resolve(judge, base_url), folder, settings, _call_settings(calls, budget))
-        (judgment,) = read_records(folder / JUDGMENTS_FILE, Judgment)
-    return judgment
+        result = await judge_responses(
+            sources, resolve(judge, base_url), folder, settings, _call_settings(calls, budget)
+        )
+        judgments = list(read_records(folder / JUDGMENTS_FILE, Judgment))
+        if not judgments:
+            # The response was set aside; the run's folder, which has the reason, is about to be removed.
+            failure = json.loads(result.stage.quarantine_path.read_bytes())
+            raise UserError(f"not judged: {failure.get('problem') or failure}")
+    return judgments[0]
 
 
 def judge(

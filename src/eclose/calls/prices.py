@@ -109,8 +109,8 @@ def _parse_price(entry: object) -> ModelPrice:
 
 
 def _load(path: Path) -> Any:
-    text = path.read_text("utf-8")
     try:
+        text = path.read_text("utf-8")
         if path.suffix == ".json":
             # As decimals, since 0.1 has no exact binary value and sums of money must be exact.
             return json.loads(text, parse_float=Decimal)

@@ -98,7 +98,8 @@ def edit_text(text: str, replacements: Sequence[TextReplacement], keep: Sequence
 
     Where one old text contains another ("Ada Byron", "Byron"), the longer one is replaced.
 
-    >>> edit_text("Ann met Bo. Bo's dog bit Ann.", [Replacement("Ann", "Bo"), Replacement("Bo", "Ann")]).text
+    >>> swap = [TextReplacement("Ann", "Bo"), TextReplacement("Bo", "Ann")]
+    >>> edit_text("Ann met Bo. Bo's dog bit Ann.", swap).text
     "Bo met Ann. Ann's dog bit Bo."
     """
     if failures := tuple(_check_request(replacements, keep)):

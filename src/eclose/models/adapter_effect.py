@@ -25,11 +25,15 @@ _UNABLE = frozenset({CallFailureKind.INVALID, CallFailureKind.PERMANENT})
 
 
 async def refuse_ineffective_adapter(adapted: ChatModel, base: ChatModel) -> None:
-    """Raise unless the adapter differs from its base more than the base differs from itself. Sends three new calls."""
+    """Raise where the adapter differs from its base no more than the base differs from itself. Sends three new calls.
+
+    Where the base itself replies in two ways to the same prompt, nothing can be told, and the adapter is accepted.
+    """
     # The base is asked first and last: prefix caches and batching move a server's own log-probabilities a little,
     # and that difference is the noise an adapter has to exceed.
     first, changed, last = await _probe(base), await _probe(adapted), await _probe(base)
-    if not _distance(first, changed) > _distance(first, last):
+    noise = _distance(first, last)
+    if noise < inf and _distance(first, changed) <= noise:
         raise UserError(
             f"{adapted.name}: replies exactly like {base.name}, so the server does not apply the adapter. "
             "Start the server with the adapter, or leave out --base-model to use the model as it is."

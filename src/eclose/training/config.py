@@ -140,8 +140,8 @@ class EClosureConfig(TrainingArguments):
 def _per_edge(value: float | Mapping[str, float], edge: str) -> float:
     if isinstance(value, (int, float)):
         return float(value)
-    # Complete responses belong to no edge; they take the value of the first edge.
-    return float(value.get(edge, next(iter(value.values()))))
+    # Complete responses belong to no edge; they take the value of the first edge, whatever the order of the keys.
+    return float(value.get(edge, value[next(iter(Edge)).value]))
 
 
 def _edge_problems(name: str, value: Any) -> Iterator[str]:

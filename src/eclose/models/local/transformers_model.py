@@ -101,7 +101,8 @@ class _Prompt:
     max_new: int
     """Largest number of new tokens."""
     decoding: Decoding
-    replica: int
+    draw: tuple[int, ...]
+    """Replica, and the attempt where it is not the first: each is a draw of its own."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class TransformersModel:
         context = getattr(config, "max_position_embeddings", None) or _UNBOUNDED
         limits = limit_new_tokens(ids, requests, context if self.context is None else min(context, self.context))
         return [
-            _Prompt(index, ids[index], limits[index], request.decoding, request.replica)
+            _Prompt(index, ids[index], limits[index], request.decoding, _number_draw(request))
             for index, request in enumerate(requests)
         ]
 
@@ -264,13 +265,17 @@ class _SampleTokens:
         return chosen
 
 
+def _number_draw(request: Request) -> tuple[int, ...]:
+    return (request.replica, request.attempt) if request.attempt else (request.replica,)
+
+
 def _generator(prompt: _Prompt) -> torch.Generator:
     # On the CPU whatever the model's device is, so that a seed gives the same draws on any of them.
     generator = torch.Generator()
     if prompt.decoding.seed is None:
         generator.seed()
     else:
-        generator.manual_seed(int(hash_sort_key(prompt.decoding.seed, prompt.replica)[:15], 16))
+        generator.manual_seed(int(hash_sort_key(prompt.decoding.seed, *prompt.draw)[:15], 16))
     return generator
 
 

@@ -100,8 +100,9 @@ class VllmModel:
         sampling = []
         for limit, request in zip(limits, requests, strict=True):
             decoding = request.decoding
-            seed = None if decoding.seed is None else decoding.seed + request.replica
-            sampling.append(self._sampling(limit, temperature=decoding.temperature, top_p=decoding.top_p, seed=seed))
+            sampling.append(
+                self._sampling(limit, temperature=decoding.temperature, top_p=decoding.top_p, seed=request.seed)
+            )
         pairs = zip(prompts, self._run(prompts, sampling), strict=True)
         return [decode_reply_tokens(self.tokenizer, ids, output.token_ids, self.stops) for ids, output in pairs]
 

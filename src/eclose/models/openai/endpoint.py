@@ -11,7 +11,8 @@ import os
 import re
 import time
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
+from socket import inet_aton
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -225,9 +226,16 @@ def check_base_url(base_url: str) -> str:
 
 def _link_local(host: str) -> bool:
     try:
-        return ip_address(host).is_link_local
+        address = ip_address(host)
     except ValueError:
-        return False
+        try:
+            # Resolvers accept an IPv4 address as one number too, decimal or hexadecimal.
+            address = ip_address(inet_aton(host))
+        except OSError:
+            return False
+    # ::ffff:a.b.c.d reaches the IPv4 address inside it.
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_link_local
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,8 @@ class _ReplyParser:
     def _fail_inside(self, error: object) -> Never:
         """Raise the failure for a status of 200 with an error in the body; the error's code replaces the status."""
         code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, str) and code.isdecimal():
+            code = int(code)
         # Without a usable code it is treated as a bad gateway, which is retried.
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
         raise classify_http_status(replace(self._response, status=status), self._now, self._secret)

@@ -39,8 +39,11 @@ def _lines(data: Rows) -> Iterator[str]:
     for number, row in enumerate(iterate_table_rows(data), start=1):
         if not isinstance(row, Mapping):
             raise SettingError(f"row {number} is a {type(row).__name__}: rows are dicts of columns and values.")
-        # NaN is not JSON: the strict reader of this file would refuse it.
-        yield json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
+        try:
+            # Infinities are not JSON: the strict reader of this file would refuse them.
+            yield json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            raise SettingError(f"row {number}: holds an infinite number, which JSON does not have.") from error
 
 
 def iterate_table_rows(data: Rows) -> Iterator[Mapping[str, Any]]:
