@@ -83,7 +83,7 @@ def measure() -> CallPath:
             path.unlink()
         responses = folder / "responses.jsonl"
         responses.write_text(responses.read_text().splitlines()[0] + "\n")
-        aiohttp.ClientSession._request, JobRunner.run = noting_request, noting_run  # type: ignore[method-assign]
+        aiohttp.ClientSession._request, JobRunner.run = noting_request, noting_run  # type: ignore[method-assign,assignment]
         result = CliRunner().invoke(app, ["judge", str(folder), "--judge", server.base_url, "--no-price"])
         assert result.exit_code == 0, result.output
     return call_path

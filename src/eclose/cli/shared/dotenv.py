@@ -39,6 +39,7 @@ _SETTINGS = frozenset(
     f"ECLOSE_{name}"
     for name in (
         "BREAKER_FAILURES",
+        "BATCH_POLL",
         "BREAKER_SECONDS",
         "BUDGET",
         "CONCURRENCY",
