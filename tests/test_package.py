@@ -13,6 +13,25 @@ import eclose
 ROOT = Path(__file__).parents[1]
 
 
+PUBLIC = {
+    "BaseComparison", "BatchSettings", "CallSettings", "Comparison", "ConstructSettings", "Direction",
+    "EcloseError", "Edge", "EvidenceEdit", "FailureClass", "Family", "GateResult", "GenerateSettings",
+    "Ineligibility", "Instance", "JudgeSettings", "Judgment", "LocalFailure", "MetricRate", "Passage",
+    "QuestionEdit", "Rates", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results", "RunOptions",
+    "RunResult", "Selection", "SettingError", "SettledVerdict", "SourceLabels", "Step", "StepJudgment",
+    "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TrainingResult", "UserError", "Verdict", "View",
+    "ViewKind", "aconstruct", "aevaluate", "agenerate", "ajudge", "assert_reliable", "check_family", "compare",
+    "construct", "diagnose", "evaluate", "gate", "generate", "judge", "match_answer", "match_any_answer",
+    "normalize_answer", "parse_agent_log", "parse_completion", "parse_response", "resolve", "select", "switch_test",
+    "train",
+}  # fmt: skip
+"""Names that users may import from ``eclose``. A change here is a change of the public interface."""
+
+
+def test_the_public_names_are_pinned():
+    assert set(eclose.__all__) == PUBLIC
+
+
 def test_the_public_names():
     assert list(eclose.__all__) == sorted(eclose.__all__)
     assert set(eclose.__all__) == set(eclose._HOME_OF)

@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from eclose.api import aconstruct, aevaluate, agenerate, ajudge, construct, evaluate, generate, judge, resolve
     from eclose.benchmarks.layouts import RecordLayout
+    from eclose.calls.batch.run import BatchSettings
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.construction.settings import ConstructSettings
@@ -51,6 +52,7 @@ _HOMES = {
         "resolve",
     ),
     "eclose.benchmarks.layouts": ("RecordLayout",),
+    "eclose.calls.batch.run": ("BatchSettings",),
     "eclose.calls.client": ("CallSettings",),
     "eclose.calls.run": ("RunOptions", "RunResult"),
     "eclose.construction.settings": ("ConstructSettings",),
@@ -79,6 +81,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BaseComparison",
+    "BatchSettings",
     "CallSettings",
     "Comparison",
     "ConstructSettings",
