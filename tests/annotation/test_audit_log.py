@@ -105,6 +105,15 @@ def test_head_only_grows(tmp_path):
     head.path.write_text("nonsense")
     with pytest.raises(ValueError, match="damaged"):
         head.read()
+    head.path.write_text("no number")
+    head.advance(audit_log.AuditEventRef(3, "c" * 64))
+    assert head.path.read_text() == "no number"
+
+
+@pytest.mark.parametrize("line", ["nonsense", "no number", "\xff"])
+def test_a_damaged_head_is_a_problem_and_no_crash(project, line):
+    project.head.path.write_text(line, encoding="latin-1")
+    assert [problem for problem in problems(project) if "is damaged" in problem]
 
 
 def test_log_does_not_tell_what_was_decided(project):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.project import open_annotation_project
 from eclose.cli.main import app
-from eclose.errors import SettingError
+from eclose.errors import SettingError, UserError
 from eclose.protocol.auditing import AuditorMaterial
 from eclose.store.records.jsonl import write_records
 
@@ -56,6 +56,11 @@ def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
     assert [path.name for path in forms] == ["forms-1.jsonl", "forms-2.jsonl", "forms-3.jsonl"]
     report = run("families", "audit", "report", audit, *forms[:2], "--adjudicated", forms[2])
     assert "people disagree on 4 of 4 families; 4 settled" in report
+    run("annotate", "export", tmp_path / "study", "--out", out)
+    forms[0].write_text("other forms\n")
+    with pytest.raises(UserError, match="never overwritten"):
+        run("annotate", "export", tmp_path / "study", "--out", out)
+    assert forms[0].read_text() == "other forms\n"
 
 
 def test_forms_are_for_so_many(tmp_path, audit):

@@ -99,10 +99,10 @@ class AuditLogHead:
         """Return the recorded event, None where the file is missing; raise ValueError where it is damaged."""
         if not self.path.exists():
             return None
-        parts = self.path.read_text("ascii").split()
-        if len(parts) != 2:
+        event = _parse_head(self.path.read_bytes())
+        if event is None:
             raise ValueError(f"{self.path}: is damaged")
-        return AuditEventRef(int(parts[0]), parts[1])
+        return event
 
     def advance(self, event: AuditEventRef) -> None:
         """Record an event, unless a later one is recorded."""
@@ -110,19 +110,33 @@ class AuditLogHead:
         try:
             # Several processes (server and commands) may write the head of one project.
             fcntl.flock(file, fcntl.LOCK_EX)
-            parts = os.pread(file, 128, 0).split()
-            if len(parts) == 2 and int(parts[0]) >= event.seq:
-                return
+            if line := os.pread(file, 128, 0):
+                recorded = _parse_head(line)
+                # A damaged line stays for verify_audit_log to report: overwritten, it would hide what happened.
+                if recorded is None or recorded.seq >= event.seq:
+                    return
             # Fixed width and a single write: a reader, also after a crash, finds the old or the new line.
             os.pwrite(file, f"{event.seq:020d} {event.hash}\n".encode("ascii"), 0)
         finally:
             os.close(file)
 
 
+def _parse_head(line: bytes) -> AuditEventRef | None:
+    """Return the event that the line records; None where it is damaged."""
+    parts = line.split()
+    if len(parts) != 2 or not parts[0].isdigit():
+        return None
+    return AuditEventRef(int(parts[0]), parts[1].decode("ascii", "replace"))
+
+
 def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str]:
     """Yield every problem of the log and of the submissions it covers; nothing where all is as written."""
     # Before the events: read after them, the file could name an event that a running server has added since.
-    recorded = head.read()
+    recorded = None
+    try:
+        recorded = head.read()
+    except ValueError:
+        yield f"{head.path.name} is damaged: whether the end of the log was cut off cannot be checked."
     previous, count, head_in_chain = HASH_BEFORE_FIRST_EVENT, 0, recorded is None
     for row in connection.execute(_EVENTS).mappings():
         count += 1

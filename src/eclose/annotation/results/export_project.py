@@ -14,6 +14,7 @@ from eclose.annotation.results.formats import ANNOTATIONS, SCREENING_ANNOTATIONS
 from eclose.annotation.results.import_labels import read_label_files
 from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.construction.audit.forms import encode_audit_forms
+from eclose.errors import UserError
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -85,14 +86,22 @@ def _record_export(project: AnnotationProject, result: AnnotationExport, *, name
 
 
 def _write_forms(out: Path, forms_by_annotator: Mapping[int, Sequence[FamilyAuditForm]]) -> dict[Path, int]:
-    """Write the forms of a family audit as ``eclose families audit report`` reads them."""
-    counts = {}
-    for number, forms in forms_by_annotator.items():
-        path = out / f"forms-{number}.jsonl"
+    """Write the forms of a family audit as ``eclose families audit report`` reads them.
+
+    Raises:
+        UserError: A file of that name holds other forms.
+    """
+    texts = {
+        out / f"forms-{number}.jsonl": encode_audit_forms(forms, AuditFormFormat.JSONL)
+        for number, forms in forms_by_annotator.items()
+    }
+    for path, text in texts.items():
+        if path.exists() and path.read_bytes() != text:
+            raise UserError(f"{path}: holds other forms, which are never overwritten. Name another --out.")
+    for path, text in texts.items():
         with AtomicFile(path) as file:
-            file.write(encode_audit_forms(forms, AuditFormFormat.JSONL))
-        counts[path] = len(forms)
-    return counts
+            file.write(text)
+    return {out / f"forms-{number}.jsonl": len(forms) for number, forms in forms_by_annotator.items()}
 
 
 def load_annotations(path: Path) -> AnnotationSet:
