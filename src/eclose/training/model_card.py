@@ -22,7 +22,7 @@ tags:
 
 # {title}
 
-Trained with [eclose](https://pypi.org/project/eclose/) {version} by the objective `{method}` to answer multi-hop
+Trained with `eclose` {version} by the objective `{method}` to answer multi-hop
 questions over given passages: numbered steps, then `Final answer:`.
 
 | setting | value |
