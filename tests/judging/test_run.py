@@ -134,6 +134,19 @@ def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
         find_judge_inputs(run, tmp_path)
 
 
+def test_files_from_two_places_make_a_folder_that_can_be_diagnosed(run, tmp_path):
+    questions, responses = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    (run / "instances.jsonl").rename(questions)
+    (run / "responses.jsonl").rename(responses)
+    out = tmp_path / "judged"
+    with ModelServerThread(build_world_handlers()) as server:
+        command(responses, "--instances", questions, "--judge", server.base_url, "--no-price", "--out", out)
+    assert (out / "instances.jsonl").read_bytes() == questions.read_bytes()
+    assert (out / "responses.jsonl").read_bytes() == responses.read_bytes()
+    result = CliRunner().invoke(app, ["diagnose", str(out)])
+    assert result.exit_code == 0, result.output
+
+
 def test_generated_responses_are_judged_in_their_folder(tmp_path):
     questions = [item.instance for item in islice(make_world_items("short-easy", 5), 3)]
     jsonl.write_records(tmp_path / "q.jsonl", questions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfileobj
 from typing import TYPE_CHECKING
 
 from eclose.calls.cache import compute_call_key
@@ -24,10 +25,11 @@ from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
+from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan_records
 from eclose.store.records.seen_ids import SeenIds
-from eclose.store.runs.folder import JUDGMENTS_FILE
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
@@ -126,6 +128,17 @@ class JudgeRun(ModelRun[JudgeTask]):
 
     async def _judge(self, task: JudgeTask, judge: ChatModel) -> Judgment:
         return await judge_response(task.instance, task.response, judge, self.settings)
+
+    def write_inputs(self, *, force: bool) -> None:  # noqa: ARG002 - files of that name are never replaced
+        """Copy questions and responses beside the judgments, so that the folder alone can be diagnosed.
+
+        A file that is there already stays: reading the run compares its hash with that of the judged file.
+        """
+        for source, name in ((self.inputs.instances, INSTANCES_FILE), (self.inputs.responses, RESPONSES_FILE)):
+            target = self.stage.out.with_name(name)
+            if not target.exists():
+                with source.open("rb") as records, AtomicFile(target) as copy:
+                    copyfileobj(records, copy)
 
     @contextmanager
     def open_records(self) -> Iterator[JudgeTasks]:
