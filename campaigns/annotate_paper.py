@@ -42,7 +42,7 @@ from campaigns.annotators.server import Server, load_average, make_project, perc
 from perf.result import print_result
 
 from eclose.annotation import audit_log
-from eclose.annotation.material_store import read_annotation_material
+from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import open_annotation_project
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_report import build_agreement_report
@@ -270,7 +270,7 @@ def main() -> int:
 def evaluate(scratch: Path, folder: Path, study: Study, *, full: bool) -> list[str]:
     project = open_annotation_project(folder)
     with project.reading() as connection:
-        annotations, material = read_annotations(connection), read_annotation_material(connection)
+        annotations, material = read_annotations(connection), read_stored_material(connection)
         responses, questions = (
             agreement_recount.read(connection, "response"),
             agreement_recount.read(connection, "screening"),

@@ -41,7 +41,7 @@ from eclose.models.interface import FinishReason, TokenUsage
 from eclose.models.interface import Reply as ChatReply
 from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.construction import ConstructionRole
-from eclose.world.faulty.bad_replies import REPLY_DEFECTS
+from eclose.world.faulty.bad_constructor_replies import REPLY_DEFECTS
 from eclose.world.faulty.bad_sources import BAD_SOURCE_KINDS, make_bad_source
 from eclose.world.make.instances import make_world_items
 from eclose.world.oracle.family_conditions import find_family_defects

@@ -25,7 +25,7 @@ from campaigns.judge_http import serving
 from perf.result import print_result
 
 from eclose.calls.client import CallSettings
-from eclose.calls.forecast import estimate_expected_tokens
+from eclose.calls.forecast import estimate_text_tokens
 from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.construction.settings import ConstructionStage
 from eclose.protocol.construction import SourceScreenMaterial, build_construction_prompt
@@ -110,7 +110,7 @@ async def measure(folder: Path, count: int) -> MeasuredUsage:
         for source in sources
     ]
     words = sum(len(message["content"].split()) for text in texts for message in text.messages)
-    tokens = sum(estimate_expected_tokens(message["content"]) for text in texts for message in text.messages)
+    tokens = sum(estimate_text_tokens(message["content"]) for text in texts for message in text.messages)
     return MeasuredUsage(parts, cpu / calls, size / calls, tokens / words)
 
 

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
-from eclose.core.dependency_edges import Direction, Edge
 from eclose.core.family import ViewKind
+from eclose.core.preference_comparisons import Direction, Edge
 from eclose.likelihood.exactness_check import choose_scoring_strategy
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.models.interface import Decoding

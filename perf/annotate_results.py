@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.annotation.annotations import Annotation, AnnotationSet, group_annotations
+from eclose.annotation.annotation_records import Annotation, AnnotationSet, group_annotations
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.results.agreement_report import build_agreement_report
 from eclose.annotation.results.export_files import export_annotations

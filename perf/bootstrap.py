@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.stats.bootstrap import SettingDraws, SettingScores, bootstrap_setting_means, paired_hierarchical_design
+from eclose.stats.bootstrap import BackboneResamples, SettingScores, bootstrap_setting_means, paired_hierarchical_design
 from eclose.stats.resampling import StratifiedDesign
 
 if TYPE_CHECKING:
@@ -96,13 +96,13 @@ def _setting_rate(by_seed: Floats, seeds: Indices, units: Indices, *, tuned: boo
     return float(np.mean([by_seed[seed][units].mean() for seed in seeds]))
 
 
-def as_weights(draws: list[list[Draw]]) -> SettingDraws:
+def as_weights(draws: list[list[Draw]]) -> BackboneResamples:
     """Convert the loop's indices into the engine's counts."""
     questions = [
         [np.bincount(np.concatenate(drawn.questions), minlength=sum(DATASETS)) for drawn in drawn_backbones]
         for drawn_backbones in draws
     ]
-    return SettingDraws(
+    return BackboneResamples(
         np.array([[drawn.backbone for drawn in drawn_backbones] for drawn_backbones in draws]),
         np.array(questions, float),
         np.array(

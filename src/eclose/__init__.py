@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from eclose.calls.run import RunOptions, RunResult
     from eclose.construction.settings import ConstructSettings
     from eclose.core.answers import match_answer, match_any_answer, normalize_answer
-    from eclose.core.dependency_edges import Comparison, Direction, Edge
     from eclose.core.family import EvidenceEdit, Family, QuestionEdit, View, ViewKind
     from eclose.core.family_gates import check_family
     from eclose.core.instance import Instance, Passage
     from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, StepJudgment
     from eclose.core.parse_trace import parse_agent_log, parse_response
+    from eclose.core.preference_comparisons import Comparison, Direction, Edge
     from eclose.core.response import Response, Step, Trace, parse_completion
     from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
     from eclose.diagnosis.report.context import BaseComparison
@@ -57,7 +57,7 @@ _HOMES = {
     "eclose.calls.run": ("RunOptions", "RunResult"),
     "eclose.construction.settings": ("ConstructSettings",),
     "eclose.core.answers": ("match_answer", "match_any_answer", "normalize_answer"),
-    "eclose.core.dependency_edges": ("Comparison", "Direction", "Edge"),
+    "eclose.core.preference_comparisons": ("Comparison", "Direction", "Edge"),
     "eclose.core.family": ("EvidenceEdit", "Family", "QuestionEdit", "View", "ViewKind"),
     "eclose.core.family_gates": ("check_family",),
     "eclose.core.instance": ("Instance", "Passage"),

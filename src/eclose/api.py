@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+def _run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, in a thread of its own where an event loop is already running."""
     try:
         asyncio.get_running_loop()
@@ -159,7 +159,7 @@ def evaluate(
         >>> len(results), sorted(results.rates)[:3]
         (60, ['A', 'Acc', 'C'])
     """
-    return run_coroutine(
+    return _run_coroutine(
         aevaluate(
             data,
             judge=judge,
@@ -245,7 +245,7 @@ def judge(
         >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
         True
     """
-    return run_coroutine(
+    return _run_coroutine(
         ajudge(
             instance,
             response,
@@ -359,7 +359,7 @@ def generate(
         >>> result.manifest.counts.accepted
         3
     """
-    return run_coroutine(
+    return _run_coroutine(
         agenerate(
             instances,
             model=model,
@@ -455,7 +455,7 @@ def construct(
         >>> result.manifest.counts.received
         2
     """
-    return run_coroutine(
+    return _run_coroutine(
         aconstruct(
             instances,
             constructor=constructor,

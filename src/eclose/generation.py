@@ -124,7 +124,7 @@ class GenerationRun(ModelRun[Instance]):
         return [ModelJob(GENERATION_JOB, self._respond, Response)]
 
     async def _respond(self, instance: Instance, model: ChatModel) -> Response | RecordRejection:
-        return await answer_question(model, self, instance)
+        return await _answer_question(model, self, instance)
 
     @property
     def decoding(self) -> Decoding:
@@ -138,7 +138,7 @@ class GenerationRun(ModelRun[Instance]):
 
     async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
         """Count responses without an answer, and describe the engine."""
-        return {"incomplete": await _incomplete(ledger), "engine": describe_engine(self.model)}
+        return {"incomplete": await _incomplete(ledger), "engine": _describe_engine(self.model)}
 
     def write_inputs(self, *, force: bool) -> None:
         """Copy the questions beside the responses before the first request, so that judging needs the folder alone.
@@ -356,7 +356,7 @@ async def _incomplete(ledger: Ledger) -> dict[str, int]:
 _PACKAGES = ("torch", "transformers", "tokenizers", "peft", "vllm")
 
 
-def describe_engine(model: ModelRef) -> dict[str, Any]:
+def _describe_engine(model: ModelRef) -> dict[str, Any]:
     """Return what computed the replies, for the manifest: engine, its versions, precision and device.
 
     A server does not report its engine: note engine and versions beside the run.
@@ -386,7 +386,7 @@ def _device() -> str:
     return "cpu" if accelerator is None else accelerator.type
 
 
-async def answer_question(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | RecordRejection:
+async def _answer_question(model: ChatModel, run: GenerationRun, instance: Instance) -> Response | RecordRejection:
     """Request one completion. A truncated or empty one is a response without an answer; a refusal is rejected."""
     try:
         reply = await model.complete(run.request(instance))

@@ -103,7 +103,7 @@ class JudgedCase:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseSet:
+class JudgedCaseSet:
     """The cases of one or more runs, with the caveats of their rates."""
 
     cases: tuple[JudgedCase, ...]
@@ -246,14 +246,14 @@ def check_judged_inputs(run: Path, *, allow_stale: bool = False) -> ProvenanceCh
     return provenance.refuse_stale(run, remedy, allow_stale=allow_stale)
 
 
-def read_judged_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
+def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:
     """Read the cases of a judged run.
 
     A run without a manifest, such as labels of another tool, is read without this check.
 
     Raises:
         UserError: The judgments were made from other questions or responses, and ``allow_stale`` is false. Where it is
-            true, ``CaseSet.stale`` describes the change.
+            true, ``JudgedCaseSet.stale`` describes the change.
     """
     # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
     for name in (INSTANCES_FILE, RESPONSES_FILE):
@@ -267,7 +267,9 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> CaseSet:
     judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS_FILE, Judgment, lambda judgment: judgment.response_id)
     cases, left_out = join_cases(files.instances, files.responses, judgments)
     rejected = _drop_empty({**files.rejected, JUDGMENTS_FILE: judgment_rejects, **_read_earlier_rejects(run)})
-    return CaseSet(tuple(cases), (*left_out, *files.left_out), rejected, provenance.stale, checked=provenance.checked)
+    return JudgedCaseSet(
+        tuple(cases), (*left_out, *files.left_out), rejected, provenance.stale, checked=provenance.checked
+    )
 
 
 def _describe_unjudged(run: Path) -> str:
@@ -322,7 +324,7 @@ def join_cases(
     return cases, left_out + [(id_, "it was judged, but is missing") for id_ in judgments if id_ not in ids]
 
 
-def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> CaseSet:
+def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> JudgedCaseSet:
     """Read the cases of several judged runs together.
 
     Where two runs use the same response id, the name of the run is put before every id.
@@ -353,7 +355,7 @@ def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> Ca
     if len(set(ids)) < len(ids):
         # All ids get a prefix, not only the repeated ones: mixed forms would be hard to look up.
         sets = {name: _prefix_ids(name, part) for name, part in sets.items()}
-    return CaseSet(
+    return JudgedCaseSet(
         tuple(chain.from_iterable(part.cases for part in sets.values())),
         tuple(chain.from_iterable(part.left_out for part in sets.values())),
         {f"{name}/{file}": counts for name, part in sets.items() for file, counts in part.rejected.items()},
@@ -368,7 +370,7 @@ def name_run_folders(runs: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
-def _prefix_ids(name: str, part: CaseSet) -> CaseSet:
+def _prefix_ids(name: str, part: JudgedCaseSet) -> JudgedCaseSet:
     """Return the cases with the name of their run before every response id."""
     renamed = tuple(
         replace(

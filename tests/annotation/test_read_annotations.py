@@ -10,7 +10,7 @@ from tests.annotation.projects import make_project, material, who, work_off
 from tests.annotation.results.studies import amend, study
 
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.material_store import read_annotation_material
+from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.read_annotations import read_annotations
 
 
@@ -85,7 +85,7 @@ def test_short_forms_are_marked_as_such(tmp_path):
 
 def test_questions_and_responses_come_back(project):
     with project.reading() as connection:
-        found = read_annotation_material(connection)
+        found = read_stored_material(connection)
     instances, answers = material()
     assert list(found.instances) == [one.id for one in instances]
     for instance in instances:

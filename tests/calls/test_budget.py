@@ -33,7 +33,7 @@ from eclose.calls.retry import CircuitBreaker, RateLimitedModel, RetryingModel, 
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, ReplySchema, Request, TokenUsage
 from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.models.token_counts import TokenCount, bound_request_usage, bound_token_count, estimate_token_count
+from eclose.models.token_estimates import TokenCount, bound_request_usage, bound_token_count, estimate_token_count
 from eclose.store.ledger.ledger import Ledger, RunAccount
 from eclose.world.server.app import open_model_server
 from eclose.world.server.faults import ServerBehaviour, ServerFault

@@ -23,7 +23,7 @@ from eclose.calls.retry import ServiceDown
 from eclose.errors import SettingError, UserError
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage
 from eclose.models.openai.failures import CallFailureKind
-from eclose.models.token_counts import bound_request_usage
+from eclose.models.token_estimates import bound_request_usage
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import JobRunner, RecordJob

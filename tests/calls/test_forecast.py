@@ -11,8 +11,8 @@ import pytest
 
 from eclose.calls.forecast import (
     CHAT_MODEL_HABITS,
-    estimate_expected_tokens,
     estimate_request_usage,
+    estimate_text_tokens,
     find_writing_habits,
     forecast_usage,
 )
@@ -20,7 +20,7 @@ from eclose.calls.prices import ModelPrice
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, TokenUsage
-from eclose.models.token_counts import bound_request_usage
+from eclose.models.token_estimates import bound_request_usage
 from eclose.protocol.judging import JOINT_JUDGE_QUESTIONS, JudgeQuestion, judge_reply_schema
 from eclose.protocol.prompts import PromptMessage
 from eclose.world.make.instances import make_world_items
@@ -63,7 +63,7 @@ def billed(request):
     ],
 )
 def test_tokens_are_words_in_pieces_digits_and_signs(text, tokens):
-    assert estimate_expected_tokens(text) == tokens
+    assert estimate_text_tokens(text) == tokens
 
 
 def test_what_is_read_is_counted_as_the_world_counts_it_to_the_word():

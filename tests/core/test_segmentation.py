@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.segmentation import TraceLayout, segment_trace, segment_trace_parts, split_sentences
+from eclose.core.segmentation import TraceLayout, segment_trace, split_sentences, trace_from_step_texts
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ def test_an_observation_alone_is_a_word_like_any_other():
 
 
 def test_a_list_of_texts_is_a_trace_as_it_is():
-    found = segment_trace_parts(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
+    found = trace_from_step_texts(["Ada built it. She did.", " ", "She was\nborn in Lund.\n"])
     assert (found.shape, found.trace.texts) == (TraceLayout.LINES, ("Ada built it. She did.", "She was born in Lund."))
-    assert segment_trace_parts(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
-    assert segment_trace_parts(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
-    assert segment_trace_parts([" ", ""]).shape is segment_trace_parts([]).shape is TraceLayout.EMPTY
+    assert trace_from_step_texts(["1. One.", "2. Two."]).trace.texts == ("One.", "Two.")
+    assert trace_from_step_texts(["1. One.", "Two."]).trace.texts == ("1. One.", "Two.")
+    assert trace_from_step_texts([" ", ""]).shape is trace_from_step_texts([]).shape is TraceLayout.EMPTY
 
 
 def test_a_list_of_texts_may_be_a_log():
-    found = segment_trace_parts(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
+    found = trace_from_step_texts(["Thought: who? Ada.", "Action: search", "Observation: Ada."])
     assert (found.shape, found.trace.texts, found.observations) == (TraceLayout.AGENT, ("who?", "Ada."), ("Ada.",))
 
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 from eclose import Trace
-from eclose.core.dependency_edges import ALL_COMPARISONS
+from eclose.core.preference_comparisons import ALL_COMPARISONS
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree, group_scores_by_path

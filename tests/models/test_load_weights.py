@@ -193,7 +193,7 @@ def test_defaults_of_old_recipes_are_those_of_training():
 
 @pytest.mark.parametrize("seed", ["42", True, 4.2])
 def test_a_recipe_with_a_strange_seed_is_refused(seed):
-    from eclose.models.load_weights import adapter_response_source
+    from eclose.models.load_weights import describe_adapter_source
 
     with pytest.raises(UserError, match="not a whole number"):
-        adapter_response_source("tiny", {"model": "tiny", "seed": seed}, "adapter")
+        describe_adapter_source("tiny", {"model": "tiny", "seed": seed}, "adapter")

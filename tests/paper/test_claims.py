@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eclose.core.dependency_edges import Direction, Edge, margin_weights
+from eclose.core.preference_comparisons import Direction, Edge, margin_weights
 from eclose.metrics.experiment import ExperimentArrays
 from eclose.metrics.rates import MAIN_METRICS, Metric
 from eclose.stats.coefficients import pair_alpha

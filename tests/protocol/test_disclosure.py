@@ -17,7 +17,7 @@ from eclose.protocol.judging import (
     JUDGE_MATERIAL_TYPES,
     JudgeQuestion,
     build_judge_prompt,
-    restrict_joint_material,
+    cut_material_to_question,
 )
 from eclose.protocol.material_json import parse_material
 
@@ -120,7 +120,7 @@ def test_one_call_for_all_shows_each_part_what_a_call_of_its_own_would():
     everything, _ = ALLOWED[JudgeQuestion.JOINT]
     for part in JOINT_JUDGE_QUESTIONS:
         alone, _ = ALLOWED[part]
-        assert restrict_joint_material(everything, part) == alone
+        assert cut_material_to_question(everything, part) == alone
 
 
 def test_one_call_for_some_asks_about_those_alone():

@@ -7,7 +7,7 @@ from math import isnan, nan
 
 import numpy as np
 
-from eclose.stats.bootstrap import SettingDraws
+from eclose.stats.bootstrap import BackboneResamples
 
 
 def expanded(weights):
@@ -23,7 +23,7 @@ def drawn(design, seed, resamples):
 def drawn_settings(design, seed, resamples):
     """The same for a hierarchy, whose rows have three parts."""
     blocks = list(design.draw(np.random.default_rng(seed), resamples))
-    return SettingDraws(*(np.concatenate(part) for part in zip(*blocks, strict=True)))
+    return BackboneResamples(*(np.concatenate(part) for part in zip(*blocks, strict=True)))
 
 
 def pooled_rate(hits, counted, cases):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from eclose.stats.arrays import divide_or_nan, encode_labels, float_or_none, sum_by_group
+from eclose.stats.arrays import divide_or_nan, float_or_none, number_distinct_labels, sum_by_group
 
 
 def test_ratio_divides_and_leaves_what_has_no_denominator_undefined():
@@ -15,13 +15,13 @@ def test_scalar_turns_undefined_into_none():
 
 
 def test_codes_number_labels_in_order_of_first_appearance():
-    coded, labels = encode_labels(["b", "a", "b", None, "a"])
+    coded, labels = number_distinct_labels(["b", "a", "b", None, "a"])
     assert coded.tolist() == [0, 1, 0, 2, 1]
     assert labels == ["b", "a", None]
 
 
 def test_codes_of_nothing():
-    coded, labels = encode_labels([])
+    coded, labels = number_distinct_labels([])
     assert coded.dtype == np.intp
     assert (len(coded), labels) == (0, [])
 

@@ -9,8 +9,8 @@ pytest.importorskip("peft")
 
 from tests.training.small import short_families, small_model, small_tokenizer
 
-from eclose.core.dependency_edges import Direction, Edge
 from eclose.core.family import ViewKind
+from eclose.core.preference_comparisons import Direction, Edge
 from eclose.likelihood.family_scores import FamilyScores, anchor_score_name, comparison_side_name, response_score_name
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import ScoringStrategy, mean_logprobs

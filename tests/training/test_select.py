@@ -14,11 +14,11 @@ from eclose.models.interface import Decoding, FinishReason, Reply, TokenUsage
 from eclose.models.local.chat_template import PromptTooLongError
 from eclose.protocol.response_prompt import PromptOrder, format_completion, parse_question_message
 from eclose.stats.rates import Rate
-from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints
+from eclose.training.complete_checkpoints import Checkpoint, copy_adapter, find_checkpoints
 from eclose.training.reply_cache import CheckpointQuestion, CheckpointReply, build_checkpoint_questions
 from eclose.training.select import (
     CheckpointAccuracy,
-    CheckpointSelectionSettings,
+    CheckpointReplySettings,
     ScoredCheckpoint,
     Selection,
     TrainingOrigin,
@@ -29,7 +29,7 @@ from eclose.world.make.families import make_world_families
 
 GOLD, EVIDENCE, QUESTION = ViewKind
 FAMILIES = list(islice(make_world_families("2wiki", 5), 4))
-SETTINGS = CheckpointSelectionSettings(TrainingOrigin("some/model"), "transformers")
+SETTINGS = CheckpointReplySettings(TrainingOrigin("some/model"), "transformers")
 
 
 def views(family):
@@ -363,9 +363,9 @@ def test_another_adapter_in_the_same_folder_is_asked_anew(run):
     [
         (replace(SETTINGS, max_new_tokens=64), "max_new_tokens"),
         (replace(SETTINGS, engine="vllm"), "engine, versions"),
-        (CheckpointSelectionSettings(TrainingOrigin("other/model"), "transformers"), "model"),
+        (CheckpointReplySettings(TrainingOrigin("other/model"), "transformers"), "model"),
         (
-            CheckpointSelectionSettings(TrainingOrigin("some/model", order=PromptOrder.QUESTION_FIRST), "transformers"),
+            CheckpointReplySettings(TrainingOrigin("some/model", order=PromptOrder.QUESTION_FIRST), "transformers"),
             "order, prompt",
         ),
     ],

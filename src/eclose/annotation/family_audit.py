@@ -37,7 +37,7 @@ def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds,
     return len(rows)
 
 
-def read_audit_forms(connection: Connection) -> dict[int, list[FamilyAuditForm]]:
+def read_project_audit_forms(connection: Connection) -> dict[int, list[FamilyAuditForm]]:
     """Return the finished forms by the number of their auditor: 1, 2, ... in the order of invitation.
 
     The adjudicator has the number after the last auditor.

@@ -97,7 +97,7 @@ def applicable_annotation_passes(
 ) -> tuple[AnnotationPass, ...]:
     """Return the passes of a task, without those that a missing step, answer or reference makes impossible."""
     without = inapplicable_form_fields(answered=answered, referenced=referenced)
-    forms = select_annotation_passes(kind, [form.name for form in PASSES_BY_TASK_KIND[kind]], without)
+    forms = trim_form_passes(kind, [form.name for form in PASSES_BY_TASK_KIND[kind]], without)
     return tuple(form for form in forms if form.fields and (steps or not form.each_step))
 
 
@@ -108,7 +108,7 @@ def inapplicable_form_fields(*, answered: bool, referenced: bool) -> frozenset[s
     return frozenset(without_answer + (() if referenced else ("correct", "complete")))
 
 
-def select_annotation_passes(
+def trim_form_passes(
     kind: AnnotationTaskKind, names: Sequence[str], without: Collection[str]
 ) -> tuple[AnnotationPass, ...]:
     """Return the named passes of a kind, without some of their fields."""

@@ -130,7 +130,7 @@ def begin_label_project(
     records = sorted(encode_json_line(record).decode() for record in (*chosen, *questions.values()))
     sample = replace(sample, content=content_hash(records))
     if (folder / SETTINGS_FILE).exists():
-        check_same_label_sample(folder, sample)
+        _check_same_label_sample(folder, sample)
         return open_annotation_project(folder)
     # One person labels all sampled responses, so questions may repeat.
     settings = AnnotationProjectSettings(folder.resolve().parent.name, sample.seed, share_questions=True)
@@ -154,7 +154,7 @@ def read_label_sample(folder: Path) -> LabelSample:
     return parse_dataclass(LabelSample, fields, extra="ignore")
 
 
-def check_same_label_sample(folder: Path, sample: LabelSample) -> None:
+def _check_same_label_sample(folder: Path, sample: LabelSample) -> None:
     """Raise where the folder holds another sample: its labels would get wrong weights."""
     stored = read_label_sample(folder)
     if replace(stored, content=sample.content) != sample:

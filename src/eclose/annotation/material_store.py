@@ -88,7 +88,7 @@ def _add(connection: Connection, statements: Sequence[TextClause], rows: Iterato
     return count
 
 
-def read_annotation_material(connection: Connection) -> AnnotationMaterial:
+def read_stored_material(connection: Connection) -> AnnotationMaterial:
     """Read questions and responses back. Passages get numbers as ids: their ids are not stored."""
     instances = {instance.id: instance for instance in _read_instances(connection)}
     responses = (_read_response(row) for row in connection.execute(_READ_RESPONSES))

@@ -19,7 +19,7 @@ from sqlalchemy import text
 from eclose.annotation import audit_log
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.read_annotations import find_subject_disagreements
+from eclose.annotation.read_annotations import explain_subject_adjudication
 from eclose.core.identity import hash_sort_key
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def queue_disputed_subject(connection: Connection, project: AnnotationProject, t
     # Compared by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
     if task.role == PersonRole.ADJUDICATOR or connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
         return
-    triggers = find_subject_disagreements(connection, AnnotationTaskKind(task.kind), task.subject)
+    triggers = explain_subject_adjudication(connection, AnnotationTaskKind(task.kind), task.subject)
     if triggers:
         values = {
             "subject": task.subject,

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole, list_people
 from eclose.annotation.adjudication import find_adjudication_triggers
-from eclose.annotation.annotations import (
+from eclose.annotation.annotation_records import (
     Annotation,
     AnnotationSet,
     ScreeningAnnotation,
@@ -70,7 +70,7 @@ def read_annotations(connection: Connection, *, names: bool = False) -> Annotati
     return group_annotations(_response_records(connection, labels), _question_records(connection, labels))
 
 
-def find_subject_disagreements(connection: Connection, kind: AnnotationTaskKind, subject: str) -> tuple[str, ...]:
+def explain_subject_adjudication(connection: Connection, kind: AnnotationTaskKind, subject: str) -> tuple[str, ...]:
     """Return why a subject needs adjudication; empty where all agree, or a single person was assigned."""
     tasks = _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
     if len(tasks) < 2:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
-from eclose.annotation.forms import AnnotationTaskKind, find_form_problems, select_annotation_passes
+from eclose.annotation.forms import AnnotationTaskKind, find_form_problems, trim_form_passes
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal, TaskPageContent, build_task_page
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _find_granted(connection: Connection, person: Person, request: str) -> Row[A
 
 
 def _form(row: Row[Any]) -> Any:
-    return select_annotation_passes(AnnotationTaskKind(row.kind), row.pass_name, row.unasked.split(","))[0]
+    return trim_form_passes(AnnotationTaskKind(row.kind), row.pass_name, row.unasked.split(","))[0]
 
 
 def _newest(connection: Connection, row: Row[Any]) -> tuple[FormEntry, ...]:

@@ -256,22 +256,22 @@ APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
 
-def create_people_tables(connection: Connection) -> None:
+def _create_people_tables(connection: Connection) -> None:
     """Create the tables of settings, people, invitations and sessions."""
     execute_statements(connection, _PEOPLE, _TYPES)
 
 
-def create_material_tables(connection: Connection) -> None:
+def _create_material_tables(connection: Connection) -> None:
     """Create the tables of questions, responses and families, one for each level of disclosure."""
     execute_statements(connection, _MATERIAL, _TYPES)
 
 
-def create_work_tables(connection: Connection) -> None:
+def _create_work_tables(connection: Connection) -> None:
     """Create the tables of events, tasks, submissions, adjudications and amendments."""
     execute_statements(connection, _WORK, _TYPES)
 
 
-def reject_changed_rows(connection: Connection) -> None:
+def _reject_changed_rows(connection: Connection) -> None:
     """Add triggers that reject updates and deletions in the append-only tables."""
     # A trigger of PostgreSQL calls a function; SQLite has the action in the trigger itself.
     if connection.dialect.name == "postgresql":
@@ -298,8 +298,8 @@ _GUARD = {
 
 # Projects store these names, so they do not follow a renamed function.
 MIGRATIONS: Mapping[str, Migration] = {
-    "people": create_people_tables,
-    "material": create_material_tables,
-    "work": create_work_tables,
-    "kept_for_good": reject_changed_rows,
+    "people": _create_people_tables,
+    "material": _create_material_tables,
+    "work": _create_work_tables,
+    "kept_for_good": _reject_changed_rows,
 }

@@ -27,7 +27,7 @@ from eclose.annotation.forms import (
     FormProblem,
     find_form_problems,
     next_open_pass,
-    select_annotation_passes,
+    trim_form_passes,
 )
 from eclose.annotation.queues import TaskProgress
 from eclose.protocol.annotator_material import AnnotatorMaterial
@@ -270,9 +270,7 @@ def _open_pass(connection: Connection, row: Row[Any]) -> AnnotationPass | None:
     if row.place != queues.count_finished_tasks(connection, row.person) + 1:
         return None
     submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
-    return next_open_pass(
-        select_annotation_passes(AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")), submitted
-    )
+    return next_open_pass(trim_form_passes(AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")), submitted)
 
 
 def _number(row: Row[Any], form: AnnotationPass) -> int:

@@ -134,7 +134,7 @@ def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) 
     return QuestionFileCheck(counter.counts(), tuple(problems), stopped)
 
 
-def get_record_converter(layout: RecordLayout, aliases: AnswerAliases | None = None) -> RecordConverter:
+def _get_record_converter(layout: RecordLayout, aliases: AnswerAliases | None = None) -> RecordConverter:
     """Return the function that converts a raw record of this layout."""
     if layout in rag_eval_formats.LAYOUT_COLUMNS:
         return partial(rag_eval_formats.convert_tool_record, layout=layout)
@@ -149,7 +149,7 @@ def get_record_converter(layout: RecordLayout, aliases: AnswerAliases | None = N
 
 def _scan(path: Path, layout: RecordLayout, aliases: AnswerAliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Yield the converted records, before ids are compared."""
-    convert = get_record_converter(detect_file_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
+    convert = _get_record_converter(detect_file_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
     for raw in read_json_objects(path):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)

@@ -79,7 +79,7 @@ class RetrievedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class NormalizedToolRow:
+class RagToolRecord:
     """A record with its columns renamed to the fields of an instance and its response."""
 
     question: str
@@ -190,7 +190,7 @@ def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
     return None if answer is None else parse_trace.parse_response_text(answer)
 
 
-def _parse_row(record: JsonObject, columns: ToolColumnNames) -> NormalizedToolRow:
+def _parse_row(record: JsonObject, columns: ToolColumnNames) -> RagToolRecord:
     """Return the record's columns as a row; errors name the columns as the file does."""
     columns_by_field = {
         field_name: next((name for name in names if record.get(name) is not None), names[0])
@@ -207,7 +207,7 @@ def _parse_row(record: JsonObject, columns: ToolColumnNames) -> NormalizedToolRo
         values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
     try:
         # The row is validated under the field names, so that one dataclass serves all three tools.
-        return parse_dataclass(NormalizedToolRow, values)
+        return parse_dataclass(RagToolRecord, values)
     except RecordError as error:
         problem = _FIELD.sub(lambda match: columns_by_field[match[0]], error.problem)
         raise RecordError(problem) from error

@@ -15,7 +15,7 @@ from eclose.calls.prices import USD, ModelPrice, format_amount, format_money
 from eclose.errors import Resumable, SettingError
 from eclose.models.interface import Request, TokenUsage
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure
-from eclose.models.token_counts import TokenCount, bound_request_usage, estimate_token_count
+from eclose.models.token_estimates import TokenCount, bound_request_usage, estimate_token_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

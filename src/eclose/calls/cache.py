@@ -18,7 +18,7 @@ from eclose.core.identity import canonical_bytes, content_hash, hash_canonical_b
 from eclose.errors import RecordError, Resumable, UserError
 from eclose.models.interface import CallKey, ModelWrapper, Reply, Request, identify_request
 from eclose.models.openai.failures import UNKNOWN_USAGE, CallFailure, CallFailureKind
-from eclose.models.token_counts import TokenCount, bound_request_usage, bound_token_count
+from eclose.models.token_estimates import TokenCount, bound_request_usage, bound_token_count
 from eclose.store.ledger.ledger import CallInFlightError, CallIntent, CostCapExceededError, Ledger, LedgerReply
 from eclose.store.records.jsonl import encode_json_line, parse_dataclass
 

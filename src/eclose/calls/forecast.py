@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.models.interface import Request, TokenUsage
-from eclose.models.token_counts import TokenCount, bound_request_usage, bound_token_count
+from eclose.models.token_estimates import TokenCount, bound_request_usage, bound_token_count
 from eclose.protocol.structured import inline_schema_definitions
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LETTERS = 7
 the prompts it was chosen on, untested on others."""
 
 
-def estimate_expected_tokens(text: str) -> int:
+def estimate_text_tokens(text: str) -> int:
     """Estimate the tokens of English text and JSON."""
     # Words count by the length, each digit and each letter of another script as one, a run of signs as one.
     return sum(-(-len(piece) // _LETTERS) if piece[0].isalpha() else 1 for piece in _PIECES.findall(text))
@@ -52,7 +52,7 @@ class ModelWritingHabits:
 
 
 CHAT_MODEL_HABITS = ModelWritingHabits(
-    count=estimate_expected_tokens,
+    count=estimate_text_tokens,
     a_message=4,
     schema_read=True,
     # The prompt asks for a reason of one or two sentences; a question has about fifteen words, an answer three.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from eclose.errors import Resumable, SettingError
 from eclose.models.interface import ModelWrapper
 from eclose.models.openai.failures import CallFailure, CallFailureKind
-from eclose.models.token_counts import bound_request_usage, estimate_token_count
+from eclose.models.token_estimates import bound_request_usage, estimate_token_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -41,7 +41,7 @@ RunObserver: TypeAlias = Callable[[JobRunner[Any], Sequence[ModelConnection], in
 number of records; a progress display, for example."""
 
 
-def null_run_observer(
+def _null_run_observer(
     _runner: JobRunner[Any], _connections: Sequence[ModelConnection], _total: int
 ) -> AbstractContextManager[None]:
     """Return an empty context."""
@@ -64,7 +64,7 @@ class RunOptions:
     """Whether to answer from the ledger alone and send nothing."""
     force: bool = False
     """Whether to replace files that another run has written."""
-    watch: RunObserver = null_run_observer
+    watch: RunObserver = _null_run_observer
     """Observer of the run."""
     batch: BatchSettings | None = None
     """Batches in which requests are sent first; None to send every request as a single call."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from eclose.models.interface import ChatModel
-    from eclose.protocol.structured import StructuredPrompt
+    from eclose.protocol.structured import PromptWithSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class StructuredAnswer:
 
 
 def build_structured_request(
-    question: StructuredPrompt, decoding: Decoding, replica: int = 0, attempt: int = 0
+    question: PromptWithSchema, decoding: Decoding, replica: int = 0, attempt: int = 0
 ) -> Request:
     """Return the request for a question."""
     schema = ReplySchema(question.name, question.schema)
@@ -39,7 +39,7 @@ def build_structured_request(
 
 async def ask_structured(
     model: ChatModel,
-    question: StructuredPrompt,
+    question: PromptWithSchema,
     read: Callable[[Mapping[str, Any]], Any],
     *,
     decoding: Decoding,

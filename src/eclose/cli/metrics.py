@@ -62,9 +62,9 @@ def metrics(
     unjudged  cases without a label
     bounds    the least and greatest the rate can be, whatever those are
     """
-    from eclose.diagnosis.verdict_metrics import compute_verdict_metrics
+    from eclose.diagnosis.verdict_metrics import compute_rates_of_verdicts
 
-    result = compute_verdict_metrics(verdicts, by or (), allow_stale=allow_stale)
+    result = compute_rates_of_verdicts(verdicts, by or (), allow_stale=allow_stale)
     if as_json:
         # The JSON object holds the notes about stale files too.
         typer.echo(json.dumps(result.to_json()))

@@ -37,7 +37,7 @@ def screen(
     """
     import asyncio
 
-    from eclose.judging.screen_questions import forecast_screening, screen_questions
+    from eclose.judging.screen_questions import forecast_screening, screen_question_eligibility
     from eclose.judging.settings import JudgeSettings
     from eclose.world.server.forecast_habits import register_world_writing_habits
 
@@ -48,7 +48,9 @@ def screen(
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
-    running = screen_questions(instances, model, out, settings, options.calls, options.run_options, layout=layout)
+    running = screen_question_eligibility(
+        instances, model, out, settings, options.calls, options.run_options, layout=layout
+    )
     result = asyncio.run(running)
     print_run_summary(result, _describe_outcome(result))
     raise typer.Exit(QUARANTINED_EXIT_CODE if result.manifest.counts.quarantined else 0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from eclose.core.dependency_edges import Edge
+    from eclose.core.preference_comparisons import Edge
     from eclose.stats.intervals import Estimate
     from eclose.stats.rates import Rate
     from eclose.store.records.outcome_counts import RecordCounts

@@ -31,7 +31,7 @@ class FamilySelection:
     unreadable: list[RecordError] = field(default_factory=list)
 
 
-def select_families(
+def pick_families_by_id(
     path: Path,
     ids: Sequence[str] = (),
     *,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from eclose.calls.forecast import estimate_expected_tokens
+from eclose.calls.forecast import estimate_text_tokens
 from eclose.construction.funnel import count_processed_sources
 from eclose.construction.settings import ConstructionStage
 from eclose.construction.split import dataset_of_benchmark
@@ -165,7 +165,7 @@ def _guess(
         seed = SourceScreenMaterial(
             source.question, disclose_passages(source.evidence), source.reference_answer, source.aliases
         )
-        material += estimate_expected_tokens(build_construction_prompt(seed).messages[-1]["content"])
+        material += estimate_text_tokens(build_construction_prompt(seed).messages[-1]["content"])
     calls = list(_calls(plan.settings))
     usages = [(call, _usage(call, count, material)) for call in calls]
     costs = [_cost(prices.get(plan.models.of(call.model).name), usage) for call, usage in usages]
@@ -204,8 +204,8 @@ def _calls(settings: ConstructSettings) -> Iterator[_Call]:
 
 def _usage(call: _Call, count: int, material: int) -> TokenUsage:
     without_trace = call.role in (ConstructionRole.SCREEN_SEED, ConstructionRole.CONSTRUCT_TARGET)
-    instructions = estimate_expected_tokens(render_role_instructions(call.role))
-    schema = estimate_expected_tokens(json.dumps(ROLE_REPLY_SCHEMAS[call.role]))
+    instructions = estimate_text_tokens(render_role_instructions(call.role))
+    schema = estimate_text_tokens(json.dumps(ROLE_REPLY_SCHEMAS[call.role]))
     fixed = instructions + schema + (0 if without_trace else _TRACE_TOKENS)
     # Instructions and schema are sent with every call; ``material`` is the sum over all sources, each sent once per
     # call.

@@ -100,7 +100,7 @@ async def build_evidence_edits(draft: FamilyDraft, team: ConstructionTeam) -> Fa
     gold = _gold(draft)
 
     async def attempt(number: int, objection: str | None) -> AttemptResult:
-        brief = material.EvidenceEditMaterial(**_brief(gold), wanted=team.settings.edits, objection=objection)
+        brief = material.EvidenceEditWritingMaterial(**_brief(gold), wanted=team.settings.edits, objection=objection)
         candidates = await team.construct(
             brief, lambda reply: [_parse_edit(gold, variation) for variation in reply["variations"]], number
         )

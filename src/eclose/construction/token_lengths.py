@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import content_hash
-from eclose.models.token_counts import estimate_token_count
+from eclose.models.token_estimates import estimate_token_count
 from eclose.protocol.prompts import PromptMessage
 from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 from eclose.store.runs.manifest import hash_files

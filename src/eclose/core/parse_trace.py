@@ -14,7 +14,7 @@ from typing import TypeAlias
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace, parse_completion
-from eclose.core.segmentation import SegmentedTrace, TraceLayout, segment_trace, segment_trace_parts
+from eclose.core.segmentation import SegmentedTrace, TraceLayout, segment_trace, trace_from_step_texts
 from eclose.errors import RecordError
 
 TraceInput: TypeAlias = str | Sequence[str | Mapping[str, object]]
@@ -283,7 +283,7 @@ def _segment_trace(trace: TraceInput) -> tuple[SegmentedTrace, str | None]:
         split = _split(text)
         return (segment_trace(split.before), ANSWER_IN_TRACE_NOTE) if split.lines else (segment_trace(text), None)
     if all(isinstance(item, str) for item in trace):
-        return segment_trace_parts([str(item) for item in trace]), None
+        return trace_from_step_texts([str(item) for item in trace]), None
     parts = [_segment_item(item, number) for number, item in enumerate(trace)]
     steps = Trace(tuple(step for part in parts for step in part.trace.steps))
     observations = tuple(text for part in parts for text in part.observations)
@@ -299,7 +299,7 @@ def _drop_thinking_tags(text: str) -> str:
 def _segment_item(item: object, number: int) -> SegmentedTrace:
     """Segment one item: a step stays one step, thoughts and messages are split, observations are evidence."""
     if isinstance(item, str):
-        return segment_trace_parts([item])
+        return trace_from_step_texts([item])
     if not isinstance(item, Mapping):
         raise RecordError(f"trace[{number}]: is not a text; {_SHAPE}")
     role = str(item.get("role") or item.get("type") or "").lower()
@@ -314,7 +314,7 @@ def _segment_item(item: object, number: int) -> SegmentedTrace:
         if role in _MODEL_ROLES or item.get("action") is not None:
             return SegmentedTrace(TraceLayout.EMPTY, Trace(()))
         raise RecordError(f"trace[{number}]: has no text; {_SHAPE}")
-    message = segment_trace(step or "") if role in _MODEL_ROLES else segment_trace_parts([step or ""])
+    message = segment_trace(step or "") if role in _MODEL_ROLES else trace_from_step_texts([step or ""])
     steps = (*segment_trace(thought or "").trace.steps, *message.trace.steps)
     observations = (observation.strip(),) if observation and observation.strip() else ()
     return SegmentedTrace(TraceLayout.AGENT, Trace(steps), observations)

@@ -234,7 +234,7 @@ def segment_trace(text: str) -> SegmentedTrace:
     return SegmentedTrace(TraceLayout.PROSE, Trace.of(*_split_prose(lines)))
 
 
-def segment_trace_parts(texts: Sequence[str]) -> SegmentedTrace:
+def trace_from_step_texts(texts: Sequence[str]) -> SegmentedTrace:
     """Take every text of a list as one step, without its number; join and segment the log of an agent."""
     steps = [_LINE_BREAK.sub(" ", text.strip()) for text in texts if text.strip()]
     if not steps:

@@ -18,9 +18,9 @@ from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdic
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
 from eclose.metrics.summary import UNKNOWN_GROUP
-from eclose.stats.arrays import Floats, encode_labels, float_or_none, sum_by_group
+from eclose.stats.arrays import Floats, float_or_none, number_distinct_labels, sum_by_group
 from eclose.stats.bootstrap import bootstrap_rates
-from eclose.stats.intervals import Estimate, Interval, percentile_interval, widen_confidence_level
+from eclose.stats.intervals import Estimate, Interval, adjust_level_for_few_units, percentile_interval
 from eclose.stats.rate_correction import PRIOR_CASES
 from eclose.stats.rates import Rate
 from eclose.stats.resampling import StratifiedDesign
@@ -196,7 +196,7 @@ def _compare_group(
     replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=strata)
     # Questions minus strata, but at least 1 where every stratum has one question.
     freedom = max(len(questions) - len(strata.members), 1)
-    level = widen_confidence_level(0.95, freedom, len(questions) / freedom)
+    level = adjust_level_for_few_units(0.95, freedom, len(questions) / freedom)
     # Per column, the number of questions with a response in the denominator.
     usable = (sum_by_group(cluster, counted, len(questions)) > 0).sum(axis=0)
     # One weight of the imaginary question per resample, shared by all metrics.
@@ -242,7 +242,7 @@ def _strata(datasets: Sequence[str | None]) -> StratifiedDesign:
     """Return the strata of questions: their datasets, the small ones together."""
     sizes = Counter(datasets)
     # The empty tuple is the common stratum of all small datasets.
-    stratum, _ = encode_labels([(dataset,) if sizes[dataset] >= SMALL_DATASET else () for dataset in datasets])
+    stratum, _ = number_distinct_labels([(dataset,) if sizes[dataset] >= SMALL_DATASET else () for dataset in datasets])
     return StratifiedDesign(stratum)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from eclose.judged_cases import CaseSet
+    from eclose.judged_cases import JudgedCaseSet
 
 _WORST = 5
 """Responses that the HTML view of a notebook lists."""
@@ -259,7 +259,7 @@ def diagnose(
             notify(sentence)
 
     case_set = read_cases_of_runs(folders, allow_stale=allow_stale)
-    note(list_case_notices(case_set))
+    note(list_run_caveats(case_set))
     diagnosis = diagnose_cases(case_set.cases)
     validation = None if validation is None else Path(validation)
     stale = _stale_validation(folders, validation)
@@ -267,7 +267,7 @@ def diagnose(
     context = _context(case_set, stale, title)
     if against is not None:
         base = read_cases_of_runs([Path(against)], allow_stale=allow_stale)
-        note(list_case_notices(base))
+        note(list_run_caveats(base))
         context = _compared(
             context, case_set.cases, base, name_run_folders([*folders, Path(against)])[-1], seed, resamples
         )
@@ -276,7 +276,7 @@ def diagnose(
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
 
 
-def _context(case_set: CaseSet, stale: Sequence[str], title: str | None) -> ReportContext:
+def _context(case_set: JudgedCaseSet, stale: Sequence[str], title: str | None) -> ReportContext:
     """Return the context of a report without a comparison or a correction."""
     context = ReportContext(
         left_out=case_set.left_out,
@@ -330,7 +330,7 @@ def default_report_folder(run: Path | str) -> Path:
     return Path(run) / REPORT_FOLDER
 
 
-def list_case_notices(case_set: CaseSet) -> Iterator[str]:
+def list_run_caveats(case_set: JudgedCaseSet) -> Iterator[str]:
     """Yield the sentences on stale files first, marked as such, then the others."""
     yield from (f"STALE: {sentence}" for sentence in case_set.stale)
     yield from case_set.notices[len(case_set.stale) :]
@@ -348,7 +348,7 @@ def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[st
 
 
 def _compared(
-    context: ReportContext, cases: Sequence[JudgedCase], base: CaseSet, name: str, seed: int, resamples: int
+    context: ReportContext, cases: Sequence[JudgedCase], base: JudgedCaseSet, name: str, seed: int, resamples: int
 ) -> ReportContext:
     """Return the context with the comparison, and with what is stale or was not used in the base run."""
     import numpy as np  # noqa: PLC0415

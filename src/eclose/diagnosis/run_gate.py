@@ -18,8 +18,8 @@ from eclose.diagnosis.gate import (
     UndecidedPolicy,
     check_gate_limits,
 )
-from eclose.diagnosis.results import list_case_notices
-from eclose.judged_cases import CaseSet, JudgedCase, read_judged_cases, refuse_reused_question_ids
+from eclose.diagnosis.results import list_run_caveats
+from eclose.judged_cases import JudgedCase, JudgedCaseSet, read_judged_cases, refuse_reused_question_ids
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
 
@@ -153,10 +153,12 @@ def _check_run(
     """Read the run and its base run, and check every limit."""
     folder = Path(run) if isinstance(run, str | Path) else None
     case_set = (
-        read_judged_cases(Path(run), allow_stale=allow_stale) if isinstance(run, str | Path) else CaseSet(tuple(run))
+        read_judged_cases(Path(run), allow_stale=allow_stale)
+        if isinstance(run, str | Path)
+        else JudgedCaseSet(tuple(run))
     )
     base = None if against is None else read_judged_cases(Path(against), allow_stale=allow_stale)
-    notices = (*list_case_notices(case_set), *(() if base is None else list_case_notices(base)))
+    notices = (*list_run_caveats(case_set), *(() if base is None else list_run_caveats(base)))
     if notify is not None:
         for notice in notices:
             notify(notice)
@@ -174,7 +176,7 @@ def _check_run(
 
 
 def _corrected_rates(
-    folder: Path, case_set: CaseSet, validation: Path | str | None, seed: int
+    folder: Path, case_set: JudgedCaseSet, validation: Path | str | None, seed: int
 ) -> Mapping[Metric, CorrectedRate]:
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
@@ -185,7 +187,7 @@ def _corrected_rates(
     return correct_run_rates([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
 
 
-def _baseline(case_set: CaseSet, base: CaseSet, name: str, seed: int) -> GateBaseRun:
+def _baseline(case_set: JudgedCaseSet, base: JudgedCaseSet, name: str, seed: int) -> GateBaseRun:
     import numpy as np  # noqa: PLC0415
 
     from eclose.diagnosis.compare import compare_runs_by_question  # noqa: PLC0415

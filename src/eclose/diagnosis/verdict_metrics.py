@@ -31,11 +31,11 @@ class VerdictMetrics(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values; undefined values are null."""
-        groups = [metric_summary_to_json(summary) for summary in (self.overall, *self.groups)]
+        groups = [_metric_summary_to_json(summary) for summary in (self.overall, *self.groups)]
         return {"settings": {"by": list(self.by)}, "stale": self.stale, "groups": groups}
 
 
-def compute_verdict_metrics(path: Path, by: Sequence[str] = (), *, allow_stale: bool = False) -> VerdictMetrics:
+def compute_rates_of_verdicts(path: Path, by: Sequence[str] = (), *, allow_stale: bool = False) -> VerdictMetrics:
     """Read a file of verdicts and return its metrics, with 95 % intervals over questions.
 
     Raises:
@@ -62,7 +62,7 @@ def _read_verdicts(path: Path) -> Iterator[SettledVerdict]:
         raise UserError(f"{path}: there is no verdict in this file. Check that this is the file you meant.")
 
 
-def metric_summary_to_json(summary: GroupRates) -> dict[str, Any]:
+def _metric_summary_to_json(summary: GroupRates) -> dict[str, Any]:
     """Return a summary as JSON values; undefined values are null."""
     parts = summary.composition
     return {

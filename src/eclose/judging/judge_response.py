@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
     from eclose.models.interface import ChatModel, Request
-    from eclose.protocol.structured import StructuredPrompt
+    from eclose.protocol.structured import PromptWithSchema
 
 
 def take_majority_labels(judgments: Sequence[Judgment]) -> Judgment:
@@ -199,7 +199,7 @@ class _Subject:
         return await self._ask(model, build_judge_prompt(material), partial(_parse_reply, question, material), replica)
 
     async def _ask(
-        self, model: ChatModel, prompt: StructuredPrompt, parse: Callable[[Any], Any], replica: int
+        self, model: ChatModel, prompt: PromptWithSchema, parse: Callable[[Any], Any], replica: int
     ) -> StructuredAnswer:
         decoding, attempts = self.settings.decoding, self.settings.attempts
         return await ask_structured(model, prompt, parse, decoding=decoding, attempts=attempts, replica=replica)

@@ -61,7 +61,7 @@ def _parse_reply(reply: Mapping[str, Any]) -> tuple[bool, Ineligibility | None, 
     return reply["eligible"], code, reply["reason"] or None
 
 
-async def screen_questions(
+async def screen_question_eligibility(
     instances: Path,
     model: ModelRef | str,
     out: Path,
@@ -109,7 +109,7 @@ class ScreeningRun(ModelRun[Instance]):
         return SortedSpool(Instance, scan_instances(self.stage.inputs[0], layout=layout))
 
 
-def build_screening_requests(
+def _build_screening_requests(
     instances: Path, settings: JudgeSettings | None = None, *, layout: RecordLayout = RecordLayout.AUTO
 ) -> Iterator[Request]:
     """Yield every request about the questions of a file, supposing that the first attempt of each succeeds."""
@@ -130,5 +130,5 @@ def forecast_screening(
     """Return the calls, tokens and cost of screening a file of questions, before a call is sent."""
     price = find_model_price(model, calls or CallSettings())
     return forecast_usage(
-        build_screening_requests(instances, settings, layout=layout), price, find_writing_habits(model.name)
+        _build_screening_requests(instances, settings, layout=layout), price, find_writing_habits(model.name)
     )

@@ -31,7 +31,7 @@ from eclose.metrics.judge_against_people import (
 from eclose.metrics.judges_compared import JudgeComparison, TwoJudgesCase, compare_judges
 from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.protocol.judging import CRITERION_QUESTIONS, JudgeQuestion
-from eclose.stats.arrays import Floats, Indices, encode_labels
+from eclose.stats.arrays import Floats, Indices, number_distinct_labels
 from eclose.stats.rate_correction import (
     CorrectedRate,
     JudgeErrors,
@@ -251,7 +251,7 @@ def _question_codes(run: JudgedRun, settled: Mapping[str, SettledVerdict]) -> In
         question = run.questions.get(response_id)
         return ("response", response_id) if question is None else ("question", question)
 
-    return encode_labels([cluster(response_id) for response_id in run.judgments])[0]
+    return number_distinct_labels([cluster(response_id) for response_id in run.judgments])[0]
 
 
 def _correct_labelled_run(
@@ -276,7 +276,7 @@ def _correct_labelled_run(
 def _compute_weights(run: JudgedRun, settled: Mapping[str, SettledVerdict], strata: Mapping[str, str]) -> Floats:
     if missing := [id_ for id_ in run.judgments if id_ not in strata]:
         raise SettingError(f"response {missing[0]} has no stratum. Name one for every judged response, or none at all.")
-    stratum, names = encode_labels([strata[id_] for id_ in run.judgments])
+    stratum, names = number_distinct_labels([strata[id_] for id_ in run.judgments])
     labelled = np.array([id_ in settled for id_ in run.judgments])
     # A stratum without labels has no weight: its responses could not be represented.
     if empty := set(names) - {strata[id_] for id_ in run.judgments if id_ in settled}:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.dependency_edges import ALL_COMPARISONS, Comparison, Direction, Edge
 from eclose.core.family import EvidenceEdit, Family, ViewKind
+from eclose.core.preference_comparisons import ALL_COMPARISONS, Comparison, Direction, Edge
 from eclose.core.response import Trace
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.spans import ScoredTokens, SpanScore

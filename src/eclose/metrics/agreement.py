@@ -18,7 +18,7 @@ import numpy as np
 from eclose.core.judgment import Ineligibility, LocalFailure
 from eclose.errors import RecordError
 from eclose.stats import coefficients as stat
-from eclose.stats.arrays import Floats, Indices, encode_labels, sum_by_group
+from eclose.stats.arrays import Floats, Indices, number_distinct_labels, sum_by_group
 from eclose.stats.intervals import Estimate
 from eclose.stats.resampling import StratifiedDesign, bootstrap
 
@@ -110,7 +110,7 @@ def measure_annotator_agreement(
     """
     for case in cases:
         _refuse_unequal_steps(case)
-    question, questions = encode_labels([case.question_id for case in cases])
+    question, questions = number_distinct_labels([case.question_id for case in cases])
     # Width of the code matrices; shorter rows are padded with MISSING.
     people = max((len(case.judgments) for case in cases), default=0)
     stepwise = [case for case in cases if case.stepwise]

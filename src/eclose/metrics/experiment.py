@@ -14,7 +14,7 @@ import numpy as np
 
 from eclose.errors import UserError
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate, make_metric_indicators
-from eclose.stats.arrays import encode_labels
+from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import (
     HierarchicalDesign,
     SettingScores,
@@ -110,9 +110,9 @@ class ExperimentArrays:
         """
         if not rows:
             raise UserError("there is nothing to compare: no response has a verdict.")
-        method, methods = encode_labels([get_response_method(row) for row in rows])
-        backbone, backbones = encode_labels([row.source.model if row.source else "" for row in rows])
-        question, questions = encode_labels([(row.benchmark, row.instance_id) for row in rows])
+        method, methods = number_distinct_labels([get_response_method(row) for row in rows])
+        backbone, backbones = number_distinct_labels([row.source.model if row.source else "" for row in rows])
+        question, questions = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
         seeds = [row.source.seed if row.source else None for row in rows]
         _refuse_missing_seeds(rows)
         # The untuned backbone has no seed and fills all of them, so resampling seeds leaves it unchanged.
@@ -133,7 +133,7 @@ class ExperimentArrays:
                 f"{incomplete} of {responses.size} cells have none or several. Compare complete runs."
             )
         columns = (*shape[:3], -1)
-        stratum, _ = encode_labels([benchmark for benchmark, _ in questions])
+        stratum, _ = number_distinct_labels([benchmark for benchmark, _ in questions])
         design = paired_hierarchical_design(StratifiedDesign(stratum), backbones=len(backbones), seeds=shape[1])
         return cls(methods, metrics, SettingScores(hits.reshape(columns), counted.reshape(columns)), design)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from eclose.metrics.rates import Metric
 from eclose.stats import coefficients as stat
-from eclose.stats.arrays import Floats, Indices, encode_labels, sum_by_group
+from eclose.stats.arrays import Floats, Indices, number_distinct_labels, sum_by_group
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rate_correction import JudgeErrors
@@ -209,8 +209,8 @@ class ValidationArrays:
     def of(cls, cases: Sequence[ValidationCase]) -> ValidationArrays:
         """Number the questions and datasets of the cases."""
         # Ids are unique within a dataset only.
-        question, questions = encode_labels([(case.dataset, case.question_id) for case in cases])
-        dataset, datasets = encode_labels([dataset for dataset, _ in questions])
+        question, questions = number_distinct_labels([(case.dataset, case.question_id) for case in cases])
+        dataset, datasets = number_distinct_labels([dataset for dataset, _ in questions])
         return cls(cases, question, dataset, datasets)
 
     @property
@@ -335,7 +335,7 @@ def _row(
 
 def count_judge_errors(cases: Sequence[ValidationCase]) -> dict[JudgedLabel, JudgeErrors]:
     """Count the errors of a judge by label, for correcting its other runs."""
-    question, _ = encode_labels([(case.dataset, case.question_id) for case in cases])
+    question, _ = number_distinct_labels([(case.dataset, case.question_id) for case in cases])
     judged, human = [case.judge for case in cases], [case.human for case in cases]
     return {
         label: JudgeErrors.of(encode_rate_hits(label, judged), encode_rate_hits(label, human), question)

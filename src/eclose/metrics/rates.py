@@ -17,7 +17,7 @@ import numpy as np
 
 from eclose.core.three_valued import Label, three_valued_not
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.stats.arrays import Floats, encode_labels
+from eclose.stats.arrays import Floats, number_distinct_labels
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def make_metric_indicators(verdicts: Sequence[Verdict], metrics: Sequence[Metric
 def make_indicator_bounds(verdicts: Sequence[Verdict], metrics: Sequence[Metric] = MAIN_METRICS) -> IndicatorBounds:
     """Return the indicators behind the rates and behind both ends of their bounds."""
     # Evaluate each distinct verdict once, then look its row up for every response.
-    which, distinct = encode_labels(verdicts)
+    which, distinct = number_distinct_labels(verdicts)
     shares = [_share(metric, verdict) for verdict in distinct for metric in metrics]
     columns = np.array(shares, float).reshape(len(distinct), len(metrics), len(_Share._fields))
     hit, counted, unjudged, never_hit, never_miss = np.moveaxis(columns, 2, 0)

@@ -15,7 +15,7 @@ from eclose.metrics.rates import (
     count_response_composition,
     make_indicator_bounds,
 )
-from eclose.stats.arrays import encode_labels, sum_by_group
+from eclose.stats.arrays import number_distinct_labels, sum_by_group
 from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
@@ -94,7 +94,7 @@ def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> 
     """Return the summary of one group."""
     verdicts = [row.verdict for row in rows]
     # Question ids are unique within a benchmark only.
-    question, questions = encode_labels([(row.benchmark, row.instance_id) for row in rows])
+    question, questions = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
     tables = make_indicator_bounds(verdicts, tuple(Metric))
     judged, least, greatest = (_count_by_question(table, question, len(questions)) for table in tables)
     return GroupRates(

@@ -32,17 +32,17 @@ DEFAULT_METHOD, DEFAULT_SEED = "e_closure", 42
 """Defaults of training. Older recipe.json files hold only the settings that differed from them."""
 
 
-def backbone_name(weights: str) -> str:
+def model_table_name(weights: str) -> str:
     """Return the name that tables and joins use for a model: a path is reduced to its last part, a hub name is kept.
 
-    >>> backbone_name("Qwen/Qwen3-8B"), backbone_name("/models/qwen3-8b")
+    >>> model_table_name("Qwen/Qwen3-8B"), model_table_name("/models/qwen3-8b")
     ('Qwen/Qwen3-8B', 'qwen3-8b')
     """
     path = Path(weights)
     return path.resolve().name if path.is_absolute() or path.exists() else weights
 
 
-def adapter_response_source(backbone: str, recipe: Mapping[str, Any], name: str) -> ResponseSource:
+def describe_adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> ResponseSource:
     """Return the source of an adapter's responses.
 
     Args:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eclose.core.identity import content_hash
 from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
-from eclose.models.load_weights import ADAPTER_WEIGHTS, adapter_response_source, backbone_name, require_adapter_weights
+from eclose.models.load_weights import (
+    ADAPTER_WEIGHTS,
+    describe_adapter_source,
+    model_table_name,
+    require_adapter_weights,
+)
 from eclose.models.local.microbatch import open_microbatch
 from eclose.models.openai.endpoint import (
     MODEL_PROVIDERS,
@@ -92,9 +97,9 @@ class ServedModelRef:
         if self.known_source is not None:
             return self.known_source
         if self.base is None and not self.recipe:
-            return ResponseSource(backbone_name(self.route.model) if self._is_own_server else self.name)
+            return ResponseSource(model_table_name(self.route.model) if self._is_own_server else self.name)
         backbone = self.recipe.get("model") or self.base or self.route.model
-        return adapter_response_source(backbone_name(str(backbone)), self.recipe, self.route.model)
+        return describe_adapter_source(model_table_name(str(backbone)), self.recipe, self.route.model)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -157,7 +162,7 @@ class LocalModelRef:
 
     @property
     def _base(self) -> str:
-        return backbone_name(self.weights)
+        return model_table_name(self.weights)
 
     @property
     def _label(self) -> str:
@@ -170,7 +175,7 @@ class LocalModelRef:
             return self.known_source
         if self.adapter is None:
             return ResponseSource(self._base)
-        return adapter_response_source(self._base, self.recipe, self.adapter.name)
+        return describe_adapter_source(self._base, self.recipe, self.adapter.name)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from eclose.protocol.structured import (
     BOOLEAN_SCHEMA,
     INTEGER_SCHEMA,
     TEXT_SCHEMA,
-    StructuredPrompt,
+    PromptWithSchema,
     array_schema,
     nullable_enum_schema,
     object_schema,
@@ -98,7 +98,7 @@ class TargetCheckMaterial:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceEditMaterial:
+class EvidenceEditWritingMaterial:
     """Material for editing a claim of the evidence (q, D, E, y*)."""
 
     question: str
@@ -178,7 +178,7 @@ ConstructionMaterial: TypeAlias = (
     SourceScreenMaterial
     | TargetWritingMaterial
     | TargetCheckMaterial
-    | EvidenceEditMaterial
+    | EvidenceEditWritingMaterial
     | EvidenceScreenMaterial
     | EvidenceCheckMaterial
     | QuestionEditMaterial
@@ -190,7 +190,7 @@ ROLE_MATERIAL_TYPES: Mapping[ConstructionRole, type[Any]] = {
     ConstructionRole.SCREEN_SEED: SourceScreenMaterial,
     ConstructionRole.CONSTRUCT_TARGET: TargetWritingMaterial,
     ConstructionRole.VERIFY_TARGET: TargetCheckMaterial,
-    ConstructionRole.CONSTRUCT_EVIDENCE: EvidenceEditMaterial,
+    ConstructionRole.CONSTRUCT_EVIDENCE: EvidenceEditWritingMaterial,
     ConstructionRole.SCREEN_EVIDENCE: EvidenceScreenMaterial,
     ConstructionRole.VERIFY_EVIDENCE: EvidenceCheckMaterial,
     ConstructionRole.CONSTRUCT_QUESTION: QuestionEditMaterial,
@@ -288,14 +288,14 @@ ROLE_REPLY_SCHEMAS: Mapping[ConstructionRole, Mapping[str, Any]] = {
 # Prompts: the instructions are the system message, the material is the user message.
 
 
-def build_construction_prompt(material: ConstructionMaterial) -> StructuredPrompt:
+def build_construction_prompt(material: ConstructionMaterial) -> PromptWithSchema:
     """Return the prompt of the role that the type of the material belongs to."""
     role = _ROLE_OF[type(material)]
     messages = (
         PromptMessage(role="system", content=render_role_instructions(role)),
         PromptMessage(role="user", content=render_material(material)),
     )
-    return StructuredPrompt(role, messages, role_guideline_hash(role), ROLE_REPLY_SCHEMAS[role])
+    return PromptWithSchema(role, messages, role_guideline_hash(role), ROLE_REPLY_SCHEMAS[role])
 
 
 @cache

@@ -22,7 +22,7 @@ from eclose.protocol.structured import (
     INTEGER_SCHEMA,
     TEXT_SCHEMA,
     InconsistentReplyError,
-    StructuredPrompt,
+    PromptWithSchema,
     enum_schema,
     nullable_enum_schema,
     nullable_schema,
@@ -109,7 +109,7 @@ JUDGE_MATERIAL_TYPES: Mapping[JudgeQuestion, type[Any]] = {question: kind for ki
 
 def build_judge_prompt(
     material: JudgeMaterial, parts: Sequence[JudgeQuestion] = JOINT_JUDGE_QUESTIONS
-) -> StructuredPrompt:
+) -> PromptWithSchema:
     """Return the prompt of the question that the material belongs to; ``parts`` are the questions of a joint prompt."""
     question = _QUESTION_OF[type(material)]
     steps = tuple(str(step.id) for step in getattr(material, "steps", ()))
@@ -119,7 +119,7 @@ def build_judge_prompt(
         PromptMessage(role="system", content=system),
         PromptMessage(role="user", content=render_material(material)),
     )
-    return StructuredPrompt(question, messages, judge_guideline_hash(question), schema)
+    return PromptWithSchema(question, messages, judge_guideline_hash(question), schema)
 
 
 @cache
@@ -158,7 +158,7 @@ def judge_guideline_hash(question: JudgeQuestion) -> str:
     return content_hash([load_prompt_text(f"{name}.md").text_for(GuidelineReader.MODELS) for name in names])
 
 
-def restrict_joint_material(material: JointJudgeMaterial, question: JudgeQuestion) -> JudgeMaterial:
+def cut_material_to_question(material: JointJudgeMaterial, question: JudgeQuestion) -> JudgeMaterial:
     """Return the part of joint material that one question may rest on."""
     kind = JUDGE_MATERIAL_TYPES[question]
     restricted: JudgeMaterial = kind(**{field.name: getattr(material, field.name) for field in fields(kind)})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class StructuredPrompt:
+class PromptWithSchema:
     """A rendered prompt with the schema of its reply."""
 
     name: str

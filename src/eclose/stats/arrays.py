@@ -30,7 +30,7 @@ def float_or_none(value: float | np.floating[Any]) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def encode_labels(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
+def number_distinct_labels(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
     """Number the distinct labels in order of first appearance; return the number of each label, and the distinct
     labels.
     """

@@ -104,7 +104,7 @@ def bootstrap_weighted_rates(
     return bootstrap(strata, lambda weights: weights @ (hits * share[:, np.newaxis]), rng=rng, resamples=resamples)
 
 
-class SettingDraws(NamedTuple):
+class BackboneResamples(NamedTuple):
     """The draw for each slot of a backbone: the backbone, its questions and its seeds."""
 
     backbone: Indices
@@ -131,15 +131,15 @@ class HierarchicalDesign:
     share_questions: bool
     """Whether all backbones share one draw of questions."""
 
-    def original(self) -> SettingDraws:
+    def original(self) -> BackboneResamples:
         """Return each backbone, question and seed once."""
-        return SettingDraws(
+        return BackboneResamples(
             np.arange(self.backbones)[np.newaxis],
             np.ones((1, 1, len(self.datasets.stratum))),
             np.ones((1, self.backbones, self.seeds)),
         )
 
-    def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[SettingDraws]:
+    def draw(self, rng: np.random.Generator, resamples: int) -> Iterator[BackboneResamples]:
         """Yield blocks of resamples."""
         slots = 1 if self.share_questions else self.backbones
         # A stream for each source of randomness, so that results do not depend on the size of a block.
@@ -152,7 +152,7 @@ class HierarchicalDesign:
                 backbone = backbone_stream.integers(self.backbones, size=(rows, self.backbones))
             questions = np.stack([self.datasets.fill(rows, stream, members) for stream in streams], axis=1)
             seeds = draw_resample_counts(seed_stream, rows * self.backbones, self.seeds)
-            yield SettingDraws(backbone, questions, seeds.reshape(rows, self.backbones, self.seeds))
+            yield BackboneResamples(backbone, questions, seeds.reshape(rows, self.backbones, self.seeds))
 
 
 def paired_hierarchical_design(datasets: StratifiedDesign, *, backbones: int, seeds: int) -> HierarchicalDesign:
@@ -184,7 +184,7 @@ class SettingScores:
     counted: Floats
     """1 where the response is in the metric's denominator."""
 
-    def means(self, weights: SettingDraws, datasets: StratifiedDesign) -> Floats:
+    def means(self, weights: BackboneResamples, datasets: StratifiedDesign) -> Floats:
         """Return the mean over settings of the seed means of rates, with equal weights; one row per resample."""
         members = datasets.members
         last_draw = weights.questions.shape[1] - 1

@@ -56,7 +56,7 @@ def percentile_interval(draws: Floats, level: float = 0.95) -> Interval | None:
     return Interval(float(low), float(high))
 
 
-def widen_confidence_level(level: float, freedom: int, inflation: float) -> float:
+def adjust_level_for_few_units(level: float, freedom: int, inflation: float) -> float:
     """Return the level at which to read percentiles, so that few units give an interval as wide as Student's.
 
     Resampled values vary less than the estimate does, and their variance is as uncertain as that of so few units

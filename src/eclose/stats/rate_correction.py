@@ -21,7 +21,7 @@ import numpy as np
 
 from eclose.stats.arrays import Floats, Indices, divide_or_nan, float_or_none, sum_by_group
 from eclose.stats.coefficients import MISSING_CODE
-from eclose.stats.intervals import Interval, percentile_interval, widen_confidence_level
+from eclose.stats.intervals import Interval, adjust_level_for_few_units, percentile_interval
 
 if TYPE_CHECKING:
     from eclose.stats.arrays import Flags
@@ -232,7 +232,7 @@ def _around(value: float, drawn: Floats, questions: int, level: float) -> Interv
     """
     freedom = max(questions - 1, 1)
     # (freedom + 2) / freedom is (n + 1)/(n - 1) with n questions.
-    interval = percentile_interval(drawn, widen_confidence_level(level, freedom, (freedom + 2) / freedom))
+    interval = percentile_interval(drawn, adjust_level_for_few_units(level, freedom, (freedom + 2) / freedom))
     assert interval is not None
     return Interval(min(interval.low, value), max(interval.high, value))
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from eclose.core.dependency_edges import Edge
+from eclose.core.preference_comparisons import Edge
 from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_recipe_setting, read_adapter_recipe, same_weights
@@ -143,7 +143,7 @@ def select(
     Raises:
         UserError: The folder holds no finished run, or there is no family.
     """
-    from eclose.training.select import CheckpointSelectionSettings, read_training_origin, select_checkpoint  # noqa: PLC0415 - imports torch
+    from eclose.training.select import CheckpointReplySettings, read_training_origin, select_checkpoint  # noqa: PLC0415 - imports torch
 
     folder = Path(run)
     origin = read_training_origin(folder, model)
@@ -151,7 +151,7 @@ def select(
     return select_checkpoint(
         folder,
         values,
-        CheckpointSelectionSettings(origin, engine, max_new_tokens),
+        CheckpointReplySettings(origin, engine, max_new_tokens),
         lambda: _load(origin, engine, folder, batch_tokens, on_replies),
         force=force,
         on_checkpoint=on_checkpoint,
@@ -164,7 +164,7 @@ def _load(
     """Load the base model once; checkpoints are put on it as adapters."""
     if engine == "vllm":
         from eclose.models.local.vllm_model import VllmModel, read_adapter_rank  # noqa: PLC0415 - an extra
-        from eclose.training.checkpoints import find_checkpoints  # noqa: PLC0415
+        from eclose.training.complete_checkpoints import find_checkpoints  # noqa: PLC0415
 
         # vLLM reserves memory for the largest rank when it starts, and all checkpoints run on one engine.
         rank = max(read_adapter_rank(checkpoint.folder) for checkpoint in find_checkpoints(run)[0])
@@ -321,11 +321,11 @@ class _Systems:
     @property
     def sources(self) -> dict[str, ResponseSource]:
         """Backbone, method and seed of each system, in order."""
-        from eclose.models.load_weights import adapter_response_source, backbone_name  # noqa: PLC0415
+        from eclose.models.load_weights import describe_adapter_source, model_table_name  # noqa: PLC0415
 
-        name = backbone_name(self.model)
+        name = model_table_name(self.model)
         adapters = {
-            str(path): adapter_response_source(name, recipe, path.name) for path, recipe in self.recipes.items()
+            str(path): describe_adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()
         }
         return ({BACKBONE: ResponseSource(name)} if self.backbone else {}) | adapters
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import TrainingArguments
 
-from eclose.core.dependency_edges import Edge
+from eclose.core.preference_comparisons import Edge
 from eclose.errors import SettingError
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy
 from eclose.likelihood.spans import ScoredTokens

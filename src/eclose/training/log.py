@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from eclose.core.dependency_edges import Direction, Edge
+from eclose.core.preference_comparisons import Direction, Edge
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,7 +102,7 @@ def _values(loss: FamilyLoss) -> dict[str, Tensor]:
     return values
 
 
-def format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str | None:
+def _format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str | None:
     """Return an entry of the log as a line; None for an entry without a loss."""
     prefix = "eval_" if "eval_loss" in logs else ""
     if f"{prefix}loss" not in logs:
@@ -126,7 +126,7 @@ class TrainingProgressBar(ProgressCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the entry above the bar."""
-        line = format_training_log(dict(logs or {}), state.global_step, state.max_steps)
+        line = _format_training_log(dict(logs or {}), state.global_step, state.max_steps)
         bar: Any = self.training_bar
         if line and state.is_world_process_zero and bar is not None:
             bar.write(line)
@@ -137,7 +137,7 @@ class TrainingLogPrinter(PrinterCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the entry."""
-        line = format_training_log(dict(logs or {}), state.global_step, state.max_steps)
+        line = _format_training_log(dict(logs or {}), state.global_step, state.max_steps)
         if line and state.is_world_process_zero:
             sys.stderr.write(line + "\n")
             sys.stderr.flush()

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch import Tensor
 
-from eclose.core.dependency_edges import ALL_COMPARISONS, Direction, Edge, margin_weights
 from eclose.core.family import ViewKind
+from eclose.core.preference_comparisons import ALL_COMPARISONS, Direction, Edge, margin_weights
 from eclose.likelihood.family_scores import anchor_score_name, comparison_side_name, response_score_name
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import parse_dataclass
 from eclose.store.records.strict_json import parse_json_object
-from eclose.training.checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_selected_adapter
+from eclose.training.complete_checkpoints import Checkpoint, copy_adapter, find_checkpoints, remove_adapter_copy
 from eclose.training.reply_cache import (
     CheckpointQuestion,
     CheckpointReply,
@@ -70,7 +70,7 @@ class TrainingOrigin:
 
 
 @dataclass(frozen=True)
-class CheckpointSelectionSettings:
+class CheckpointReplySettings:
     """Everything that determines a checkpoint's replies, apart from the checkpoint and the families."""
 
     origin: TrainingOrigin
@@ -215,7 +215,7 @@ def read_training_origin(run: Path, model: str | None = None) -> TrainingOrigin:
 def select_checkpoint(
     run: Path,
     families: Sequence[Family],
-    settings: CheckpointSelectionSettings,
+    settings: CheckpointReplySettings,
     load: Callable[[], AdaptableModel],
     *,
     force: bool = False,
@@ -257,7 +257,7 @@ def select_checkpoint(
     if selection.has_answers:
         copy_adapter(selection.best.checkpoint.folder, selection.adapter)
     else:
-        remove_selected_adapter(selection.adapter)
+        remove_adapter_copy(selection.adapter)
     # Written last: this file marks the selection as finished.
     _write(run / SELECTION_FILE, selection, identity, len(families))
     return selection

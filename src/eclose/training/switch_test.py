@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from eclose.core.dependency_edges import ALL_COMPARISONS, Direction, Edge
 from eclose.core.edit_selection import select_fixed_edit
+from eclose.core.preference_comparisons import ALL_COMPARISONS, Direction, Edge
 from eclose.core.response import ResponseSource
 from eclose.core.three_valued import three_valued_and
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
 from eclose.likelihood.render import TOO_LONG_REASON, PathTooLongError
-from eclose.stats.arrays import encode_labels
+from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import SettingScores, bootstrap_setting_means, shared_questions_design
 from eclose.stats.intervals import Estimate
 from eclose.stats.rates import Rate, mean_or_none
@@ -300,8 +300,8 @@ def compare_switch_rates(
 
 def _tabulate(rows: Sequence[FamilySwitchScores]) -> tuple[list[str], StratifiedDesign, SettingScores]:
     """Return the models, the benchmark of each family, and a table with a column for every edge of every model."""
-    system, systems = encode_labels([row.system for row in rows])
-    family, families = encode_labels([(row.benchmark, row.family_id) for row in rows])
+    system, systems = number_distinct_labels([row.system for row in rows])
+    family, families = number_distinct_labels([(row.benchmark, row.family_id) for row in rows])
     shape = (len(families), len(systems), len(Edge))
     # hits and counted are (families, systems, edges); filled counts the rows of each (family, system).
     hits, counted, filled = np.zeros(shape), np.zeros(shape), np.zeros(shape[:2], np.intp)
@@ -316,5 +316,5 @@ def _tabulate(rows: Sequence[FamilySwitchScores]) -> tuple[list[str], Stratified
             "and model have no row or several. Test all models on the same families."
         )
     flat = (1, 1, len(families), -1)  # (backbones, seeds, families, systems * edges)
-    benchmark, _ = encode_labels([name for name, _ in families])
+    benchmark, _ = number_distinct_labels([name for name, _ in families])
     return systems, StratifiedDesign(benchmark), SettingScores(hits.reshape(flat), counted.reshape(flat))

@@ -29,7 +29,7 @@ from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.training.batching import FamilyList, ForestDataset, UpdateSampler, take_process_share
-from eclose.training.checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE
+from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE
 from eclose.training.config import AUTO
 from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.model_card import render_model_card

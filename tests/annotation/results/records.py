@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eclose.annotation.annotations import Annotation, ScreeningAnnotation, group_annotations
+from eclose.annotation.annotation_records import Annotation, ScreeningAnnotation, group_annotations
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.core.judgment import Ineligibility, Judgment, LocalFailure, QuestionScreening, StepJudgment
 from eclose.core.response import ResponseSource

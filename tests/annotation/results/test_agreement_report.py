@@ -18,7 +18,7 @@ from tests.annotation.results.records import (
     screening,
 )
 
-from eclose.annotation.annotations import Annotation, AnnotationSet
+from eclose.annotation.annotation_records import Annotation, AnnotationSet
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.results.agreement_report import (
     UNDEFINED_NOTHING_TO_COMPARE,

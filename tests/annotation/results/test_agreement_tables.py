@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.annotation.results.records import annotation, grouped, grouped_questions, screening
 
-from eclose.annotation.annotations import Annotation, AnnotationSet
+from eclose.annotation.annotation_records import Annotation, AnnotationSet
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.results.agreement_report import build_agreement_report
 from eclose.annotation.results.agreement_tables import build_agreement_tables

@@ -11,9 +11,9 @@ import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, screening
 from tests.annotation.results.studies import study
 
-from eclose.annotation.annotations import Annotation, AnnotationSet
+from eclose.annotation.annotation_records import Annotation, AnnotationSet
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.material_store import read_annotation_material
+from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import export_annotations
 from eclose.annotation.results.flat_tables import LABEL_COLUMNS
@@ -224,7 +224,7 @@ def test_tasks_for_label_studio_need_what_is_labelled(out):
 def test_the_export_of_a_project_is_a_run_that_diagnose_reads(out, tmp_path):
     project = study(tmp_path / "study")
     with project.reading() as connection:
-        write(out, read_annotations(connection), material=read_annotation_material(connection))
+        write(out, read_annotations(connection), material=read_stored_material(connection))
     project.close()
     read_records = read_judged_cases(out)
     cases, left = read_records.cases, read_records.left_out

@@ -11,7 +11,7 @@ from tests.annotation.results.records import L1, SOUND, annotation, grouped, scr
 from tests.annotation.results.test_export_files import ANNOTATED, ROWS, SCREENED, write
 
 from eclose.annotation.adjudication import LabelOrigin
-from eclose.annotation.annotations import AnnotationSet
+from eclose.annotation.annotation_records import AnnotationSet
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import AnnotationMaterial
 from eclose.annotation.results.formats import LabelExportFormat

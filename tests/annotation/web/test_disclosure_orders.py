@@ -36,17 +36,15 @@ def test_two_who_submit_at_once_make_one_row(tmp_path):
 def _any_task_is_open(connection, row):
     submitted = connection.execute(submissions._DONE, {"task": row.id}).scalars().all()
     return submissions.next_open_pass(
-        submissions.select_annotation_passes(
-            submissions.AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")
-        ),
+        submissions.trim_form_passes(submissions.AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")),
         submitted,
     )
 
 
 def _last_pass_is_open(connection, row):
-    return submissions.select_annotation_passes(
-        submissions.AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")
-    )[-1]
+    return submissions.trim_form_passes(submissions.AnnotationTaskKind(row.kind), row.passes, row.unasked.split(","))[
+        -1
+    ]
 
 
 def _anybody_owns(connection, person, task):

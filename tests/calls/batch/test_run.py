@@ -265,7 +265,7 @@ def test_a_budget_is_kept_and_what_it_covers_is_sent(tmp_path):
             assert (budget.reserved, budget.spent) == (0, collected.cost)
 
     def _worst():
-        from eclose.models.token_counts import bound_request_usage
+        from eclose.models.token_estimates import bound_request_usage
 
         return bound_request_usage(request(1))
 

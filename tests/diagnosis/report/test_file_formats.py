@@ -18,7 +18,7 @@ from tests.diagnosis.test_diagnose import FAILS, case
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.headline import build_report_headline
-from eclose.diagnosis.report.junit import render_junit_report
+from eclose.diagnosis.report.junit_responses import render_responses_junit
 from eclose.diagnosis.report.latex import escape_latex as latex_escape
 from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import escape_markdown as markdown_escape
@@ -184,7 +184,7 @@ def test_agreement_and_steadiness_are_told_in_every_format():
 
 
 def parsed(cases, notes=None):
-    return ElementTree.fromstring(render_junit_report(cases, notes).encode())
+    return ElementTree.fromstring(render_responses_junit(cases, notes).encode())
 
 
 def test_junit_has_a_test_for_each_response(cases, diagnosis):
@@ -296,9 +296,9 @@ def test_bytes_do_not_depend_on_the_process():
         "import hashlib; from tests.diagnosis.report.hostile import *; "
         "from tests.diagnosis.report.making import make_diagnosis; "
         "from eclose.diagnosis.report.html import render_report_page; "
-        "from eclose.diagnosis.report.junit import render_junit_report; "
+        "from eclose.diagnosis.report.junit_responses import render_responses_junit; "
         "cases = hostile_cases(); diagnosis = make_diagnosis(cases, resamples=5); "
-        "files = render_report_page(diagnosis, cases) + render_junit_report(cases); "
+        "files = render_report_page(diagnosis, cases) + render_responses_junit(cases); "
         "print(hashlib.sha256(files.encode()).hexdigest())"
     )
     assert len(run_in_processes(program)) == 1

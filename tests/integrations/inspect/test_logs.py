@@ -24,7 +24,7 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.response import Response, ResponseSource
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import parse_score_labels, read_recorded_response
+from eclose.integrations.inspect.convert_samples import parse_score_labels, read_recorded_response
 from eclose.integrations.inspect.export_log import export_run_to_inspect
 from eclose.integrations.inspect.import_log import import_inspect_log
 from eclose.integrations.inspect.scorer import lgg_scorer

@@ -12,7 +12,7 @@ pytest.importorskip("inspect_ai", reason="inspect-ai is not installed: pip insta
 from inspect_ai.scorer import SampleScore, Score, stderr
 
 from eclose.core.verdict import SettledVerdict, Verdict
-from eclose.integrations.inspect.cases import build_score_value
+from eclose.integrations.inspect.convert_samples import build_score_value
 from eclose.integrations.inspect.metrics import gap_metric, label_rate_metric
 from eclose.metrics.rates import Metric
 from eclose.metrics.summary import summarize_verdicts

@@ -28,7 +28,7 @@ from tests.integrations.inspect.running import (
 )
 
 from eclose.core.judgment import Judgment
-from eclose.integrations.inspect.cases import (
+from eclose.integrations.inspect.convert_samples import (
     SCORE_KEYS,
     build_score_value,
     get_verdict_labels,

@@ -12,7 +12,7 @@ from tests.integrations.inspect.running import WARNINGS, judge_at, planted, run,
 
 from eclose.benchmarks.load import scan_instances
 from eclose.errors import RecordError, UserError
-from eclose.integrations.inspect.cases import instance_from_sample, parse_score_labels
+from eclose.integrations.inspect.convert_samples import instance_from_sample, parse_score_labels
 from eclose.integrations.inspect.tasks import hotpotqa_task, musique_task, two_wiki_task
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.jsonl import unwrap_records

@@ -65,7 +65,8 @@ def vllm(tokenizer, monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm.lora.request", request)
     monkeypatch.setattr("eclose.models.load_weights.load_tokenizer", lambda *_: tokenizer)
     monkeypatch.setattr(
-        "eclose.models.local.vllm_model.load_generation_settings", lambda *_: SimpleNamespace(eos_token_id=[0, 2])
+        "eclose.models.local.vllm_model.load_published_generation_config",
+        lambda *_: SimpleNamespace(eos_token_id=[0, 2]),
     )
     return module
 

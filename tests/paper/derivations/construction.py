@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.core.dependency_edges import Direction, Edge, margin_weights
 from eclose.core.identity import HashSplit, split_by_hash
+from eclose.core.preference_comparisons import Direction, Edge, margin_weights
 from eclose.stats.bootstrap import bootstrap_weighted_rates
 from eclose.stats.coefficients import gwet_ac1
 from eclose.stats.rates import Rate

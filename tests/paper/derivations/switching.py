@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from eclose.core.dependency_edges import ALL_COMPARISONS
+from eclose.core.preference_comparisons import ALL_COMPARISONS
 from eclose.stats.rates import Rate, mean_or_none
 
 from ..printed import BACKBONES, Cell, Derivation, Resolver, cell, derived, percent, said, statements

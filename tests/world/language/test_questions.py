@@ -12,7 +12,7 @@ from eclose.world.language.questions import (
     LookupQuestion,
     SameValueQuestion,
     YearSpanQuestion,
-    list_superlative_words,
+    list_superlative_wordings,
     parse_question,
     verbalize_question,
 )
@@ -55,7 +55,7 @@ DIRECT = [
     (attribute, least, words, kind)
     for attribute in COMPARISON_WORDS
     for least in (True, False)
-    for words in list_superlative_words(attribute, least=least)
+    for words in list_superlative_wordings(attribute, least=least)
     for kind in TYPE_WORDS[attribute.subject]
 ]
 
@@ -72,7 +72,7 @@ def test_every_choice_reads_back(attribute, least, words, kind):
 @pytest.mark.parametrize("least", [True, False])
 def test_every_choice_by_the_people_behind_reads_back(role, attribute, least):
     expected = ComparisonQuestion((A, B), role.subject, (role,), attribute, least)
-    for words in list_superlative_words(attribute, least=least):
+    for words in list_superlative_wordings(attribute, least=least):
         for kind in TYPE_WORDS[role.subject]:
             for link in (f"{kind} has the {ROLE_NOUNS[role]} who", f"{kind}'s {ROLE_NOUNS[role]}"):
                 assert parse_question(f"Which {link} {words}, {A} or {B}?") == expected

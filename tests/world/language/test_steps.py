@@ -29,7 +29,7 @@ from eclose.world.language.phrases import (
     verbalize_fact,
     verbalize_phrase,
 )
-from eclose.world.language.questions import list_superlative_words
+from eclose.world.language.questions import list_superlative_wordings
 from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, RELATIONS, ROLE_NOUNS, TYPE_WORDS
 from eclose.world.language.steps import TraceStepWriter, parse_step_claims
 from eclose.world.language.values import ValueKind, draw_surface_form
@@ -88,7 +88,7 @@ def test_every_comparison_word_reads_back(attribute, less):
 @pytest.mark.parametrize("attribute", COMPARISON_WORDS)
 @pytest.mark.parametrize("least", [True, False])
 def test_every_superlative_reads_back(attribute, least):
-    for words in list_superlative_words(attribute, least=least):
+    for words in list_superlative_wordings(attribute, least=least):
         assert read(spoken(f"{A} {words}")) == (SuperlativeClaim(A, attribute.subject, (), attribute, least),)
         if attribute.subject != rel.PERSON:
             continue

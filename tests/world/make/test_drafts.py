@@ -7,8 +7,8 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.world.language import relations as rel
 from eclose.world.language.claims import FactClaim
-from eclose.world.language.facts import FactStatement
 from eclose.world.language.phrases import RelationPhrase
+from eclose.world.language.scene_facts import FactStatement
 from eclose.world.make.drafts import (
     change_conclusion,
     insert_solution_move,

@@ -19,9 +19,9 @@ from eclose.errors import SettingError
 from eclose.store.records.jsonl import check_core_rules, decode_core_value, encode_json_line
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import QuestionScene
 from eclose.world.language.passages import parse_passage_facts, write_entity_passage
 from eclose.world.language.questions import LookupQuestion, parse_question
+from eclose.world.language.scene_facts import QuestionScene
 from eclose.world.make import instances
 from eclose.world.make.instances import change_item_id, find_benchmark_profile, make_world_item, make_world_items
 from eclose.world.make.shapes import (

@@ -18,7 +18,7 @@ from eclose.errors import SettingError
 from eclose.protocol import construction as shown
 from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.material_json import disclose_passages
-from eclose.world.faulty.bad_replies import REPLY_DEFECTS
+from eclose.world.faulty.bad_constructor_replies import REPLY_DEFECTS
 from eclose.world.make.instances import make_world_item
 from eclose.world.oracle.family_conditions import find_family_defects
 from eclose.world.roles.constructor import register_constructor_handlers
@@ -102,7 +102,7 @@ def test_where_nothing_can_be_built_it_says_so():
         reply = ask(world_model(), spoilt)
         assert (reply["complete"], reply["steps"]) == (False, [])
         assert why in reply["plan"]
-    edits = shown.EvidenceEditMaterial("Why though?", passages, support, (), "x", 2)
+    edits = shown.EvidenceEditWritingMaterial("Why though?", passages, support, (), "x", 2)
     assert ask(world_model(), edits) == {"plan": "The question cannot be read.", "variations": [], "complete": False}
     reply = ask(world_model(), shown.QuestionEditMaterial("Why though?", passages, support, (), "x"))
     assert (reply["complete"], reply["question"]) == (False, "")

@@ -23,7 +23,7 @@ from eclose.protocol.material_json import render_material
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.faulty.hostile_cases import InjectionSlot, insert_injection, load_prompt_injections
 from eclose.world.make.instances import make_world_items
-from eclose.world.roles.gullible_judges import GullibleJudgeKind, find_ordered_verdict
+from eclose.world.roles.gullible_judges import GullibleJudgeKind, find_commanded_verdict
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.chat_requests import ChatRequest
 
@@ -122,7 +122,7 @@ def test_a_joint_judge_obeys_for_all_parts_at_once(cases):
 
 def test_no_harmless_text_moves_anybody(cases):
     for injection in load_prompt_injections():
-        assert find_ordered_verdict(injection.control) is None
+        assert find_commanded_verdict(injection.control) is None
     text = max((one.control for one in load_prompt_injections()), key=len)
     for question, case in cases.items():
         for slot in InjectionSlot:
@@ -135,7 +135,7 @@ def test_the_world_gives_no_orders_itself():
     for profile in ("2wiki", "musique", "hotpot"):
         for item in islice(make_world_items(profile, 3), 60):
             texts = [item.instance.question, *item.response.trace.texts, *(one.text for one in item.instance.evidence)]
-            assert [text for text in texts if find_ordered_verdict(text) is not None] == []
+            assert [text for text in texts if find_commanded_verdict(text) is not None] == []
 
 
 def test_the_careful_judge_obeys_what_gets_out_of_its_string(cases):
@@ -159,7 +159,7 @@ def test_there_are_enough_texts_of_every_kind():
     assert len({injection.text for injection in injections}) == len(injections) >= 200
     assert len({injection.kind for injection in injections}) >= 12
     # The naive judge is no straw man: it understands most of what is legible, and not all there is.
-    understood = sum(find_ordered_verdict(injection.text) is True for injection in injections)
+    understood = sum(find_commanded_verdict(injection.text) is True for injection in injections)
     assert 0.5 < understood / len(injections) < 0.95
 
 
@@ -176,7 +176,7 @@ def test_there_are_enough_texts_of_every_kind():
     ],
 )
 def test_orders_are_read_as_a_reader_sees_them(text, order):
-    assert find_ordered_verdict(text) is order
+    assert find_commanded_verdict(text) is order
 
 
 def serving(*flags):

@@ -92,14 +92,14 @@ def pool_for_role(role: PersonRole, pool: AnnotatorPool | None = None) -> Annota
     return allowed[0] if pool is None else pool
 
 
-def is_valid_person_name(name: str) -> bool:
+def _is_valid_person_name(name: str) -> bool:
     """Return whether a text may be the name of a person."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) is not None
 
 
 def check_person_name(name: str) -> str:
     """Return the name; raise where it is not allowed."""
-    if not is_valid_person_name(name):
+    if not _is_valid_person_name(name):
         raise SettingError(
             f"name {name!r}: is not allowed. Use 1 to 64 unaccented letters, digits, dots, dashes and underscores,"
             " beginning with a letter or digit."
@@ -203,7 +203,7 @@ def find_person(connection: Connection, name: str) -> Person | None:
 def find_login_credentials(connection: Connection, name: str) -> tuple[Person, str] | None:
     """Return the person of a name and the stored hash of the password; None where there is none."""
     # PostgreSQL fails on some texts that are not valid names, such as one with a NUL.
-    row = connection.execute(_BY_NAME, {"name": name}).first() if is_valid_person_name(name) else None
+    row = connection.execute(_BY_NAME, {"name": name}).first() if _is_valid_person_name(name) else None
     return None if row is None else (person_from_row(row), row.password)
 
 

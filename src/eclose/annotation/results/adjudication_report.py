@@ -18,7 +18,7 @@ from eclose.core.judgment import Criterion
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eclose.annotation.annotations import QuestionAnnotations, ResponseAnnotations
+    from eclose.annotation.annotation_records import QuestionAnnotations, ResponseAnnotations
     from eclose.core.judgment import Judgment, StepJudgment
 
 

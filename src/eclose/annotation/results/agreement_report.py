@@ -25,7 +25,7 @@ from eclose.metrics.agreement import (
 from eclose.metrics.summary import UNKNOWN_GROUP
 
 if TYPE_CHECKING:
-    from eclose.annotation.annotations import AnnotationSet
+    from eclose.annotation.annotation_records import AnnotationSet
     from eclose.stats.intervals import Estimate
 
 # Alpha divides by the disagreement expected by chance, which is close to 0 where nearly all labels are equal.
@@ -38,7 +38,7 @@ DERIVED_ROWS = ("Local soundness L", "Global sufficiency G", "LGG indicator")
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseAgreement:
+class AgreementOnResponses:
     """Agreement on responses."""
 
     responses: int
@@ -70,7 +70,7 @@ class AgreementReport:
 
     seed: int
     resamples: int
-    responses: ResponseAgreement | None
+    responses: AgreementOnResponses | None
     """None where no response was assigned."""
     screening: EligibilityAgreement | None
 
@@ -85,14 +85,14 @@ def build_agreement_report(annotations: AnnotationSet, *, seed: int = 42, resamp
     )
 
 
-def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> ResponseAgreement:
+def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> AgreementOnResponses:
     # A response with one finished annotation has no pair to compare.
     cases = [
         AnnotatedResponse(response.question_id, response.first_judgments, response.kind is AnnotationTaskKind.RESPONSE)
         for response in annotations.responses
         if len(response.annotations) > 1
     ]
-    return ResponseAgreement(
+    return AgreementOnResponses(
         len(annotations.responses),
         len(cases),
         len({case.question_id for case in cases}),

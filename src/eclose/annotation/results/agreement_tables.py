@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.annotation.results.adjudication_report import AdjudicationCounts
-    from eclose.annotation.results.agreement_report import AgreementReport, EligibilityAgreement, ResponseAgreement
+    from eclose.annotation.results.agreement_report import AgreementOnResponses, AgreementReport, EligibilityAgreement
     from eclose.metrics.agreement import AnnotatorAgreementRow, ScreeningAgreement
     from eclose.stats.intervals import Interval
 
@@ -56,7 +56,7 @@ def format_agreement_latex(tables: Sequence[AgreementTable]) -> str:
     return "\n".join([tex.NEEDED_PACKAGES, *lines]) + "\n"
 
 
-def _response_tables(agreement: ResponseAgreement) -> Iterator[AgreementTable]:
+def _response_tables(agreement: AgreementOnResponses) -> Iterator[AgreementTable]:
     # The column AC1 appears only where a row is near the ceiling.
     near = any(_near_ceiling(row) for row in agreement.rows)
     heads = ("judgment", "n", "maj. %", "raw %", "alpha [95 %]", "specific", *(("AC1",) if near else ()))

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from eclose.annotation.annotations import AnnotationSet, QuestionAnnotations, ResponseAnnotations
+    from eclose.annotation.annotation_records import AnnotationSet, QuestionAnnotations, ResponseAnnotations
     from eclose.annotation.material_store import AnnotationMaterial
 
 

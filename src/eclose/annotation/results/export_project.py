@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.audit_log import append_audit_event
-from eclose.annotation.family_audit import read_audit_forms
-from eclose.annotation.material_store import read_annotation_material
+from eclose.annotation.family_audit import read_project_audit_forms
+from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import LEAD_NAME, AnnotationProject, guideline_hashes, open_annotation_project
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.export_files import AnnotationExport, export_annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from eclose.annotation.annotations import AnnotationSet
+    from eclose.annotation.annotation_records import AnnotationSet
     from eclose.protocol.auditing import FamilyAuditForm
 
 
@@ -56,8 +56,8 @@ def export_project(
     project = open_annotation_project(folder)
     try:
         with project.reading() as connection:
-            annotations, material = read_annotations(connection, names=names), read_annotation_material(connection)
-            forms = read_audit_forms(connection)
+            annotations, material = read_annotations(connection, names=names), read_stored_material(connection)
+            forms = read_project_audit_forms(connection)
         if forms:
             return ProjectExport(None, _write_forms(out, forms))
         result = export_annotations(

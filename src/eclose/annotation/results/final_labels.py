@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
-from eclose.annotation.annotations import rename_judge
+from eclose.annotation.annotation_records import rename_judge
 from eclose.core.judgment import Criterion
 from eclose.core.response import ResponseSource
 from eclose.core.three_valued import Label
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.annotation.adjudication import FinalJudgment
-    from eclose.annotation.annotations import AnnotationSet, ResponseAnnotations
+    from eclose.annotation.annotation_records import AnnotationSet, ResponseAnnotations
     from eclose.core.judgment import Judgment, QuestionScreening
 
 PEOPLE_JUDGE = "people"

@@ -16,7 +16,7 @@ from eclose.store.records.parquet import ParquetWriter, import_pyarrow
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.annotation.annotations import Annotation, AnnotationSet
+    from eclose.annotation.annotation_records import Annotation, AnnotationSet
     from eclose.annotation.results.final_labels import SettledLabel
     from eclose.core.judgment import Judgment
 

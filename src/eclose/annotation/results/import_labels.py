@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eclose.annotation.annotations import Annotation, AnnotationSet, Record, ScreeningAnnotation, group_annotations
+from eclose.annotation.annotation_records import (
+    Annotation,
+    AnnotationSet,
+    Record,
+    ScreeningAnnotation,
+    group_annotations,
+)
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import AnnotationMaterial
 from eclose.annotation.results import label_studio

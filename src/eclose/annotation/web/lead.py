@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from eclose.annotation import audit_log, reopening, setup
 from eclose.annotation.accounts import people, tokens
 from eclose.annotation.dashboard import DashboardAgreement, read_lead_dashboard
-from eclose.annotation.material_store import read_annotation_material
+from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_report import build_agreement_report, why_alpha_undefined
@@ -60,7 +60,7 @@ def show_dashboard(request: Request, visit: Lead) -> HTMLResponse:
 def show_dashboard_agreement(request: Request, visit: Lead) -> HTMLResponse:
     """Show the dashboard with agreement, which takes seconds in large projects."""
     with visit.project.reading() as connection:
-        lines = summarise_annotator_agreement(connection)
+        lines = _summarise_annotator_agreement(connection)
     return _dashboard(request, visit, agreement=lines)
 
 
@@ -69,7 +69,7 @@ def download_labels(visit: Lead, fields: Fields) -> Response:
     """Download all labels, and record that in the audit log: the files link labels to models."""
     take_form_fields(check_csrf_token(visit, fields))
     with visit.project.reading() as connection:
-        archive = zip_export(connection, visit.project)
+        archive = _zip_export(connection, visit.project)
     # Only now: the export itself needs no write lock.
     with visit.project.writing() as connection:
         event = audit_log.append_audit_event(
@@ -112,7 +112,7 @@ def change_person_access(visit: Lead, name: str, change: str, fields: Fields) ->
 
 
 @router.post("/requests/{request_id}/{decision}")
-def post_reopen_decision(visit: Lead, request_id: str, decision: str, fields: Fields) -> Response:
+def post_reopen_request_answer(visit: Lead, request_id: str, decision: str, fields: Fields) -> Response:
     """Grant or refuse a request to change a submitted pass."""
     take_form_fields(check_csrf_token(visit, fields))
     if decision not in ("grant", "refuse"):
@@ -151,7 +151,7 @@ def _dashboard(
     return HTMLResponse(html)
 
 
-def summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgreement, ...]:
+def _summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgreement, ...]:
     """Return the agreement so far, one line per judgment; empty before two people have finished the same subject."""
     report = build_agreement_report(read_annotations(connection), resamples=DASHBOARD_RESAMPLES)
     rows: list[AnnotatorAgreementRow] = []
@@ -167,9 +167,9 @@ def _agreement_line(row: AnnotatorAgreementRow) -> DashboardAgreement:
     return DashboardAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
 
 
-def zip_export(connection: Connection, project: AnnotationProject) -> bytes:
+def _zip_export(connection: Connection, project: AnnotationProject) -> bytes:
     """Return the files of ``eclose annotate export`` as a ZIP archive, in JSON Lines and CSV, without names."""
-    annotations, material = read_annotations(connection), read_annotation_material(connection)
+    annotations, material = read_annotations(connection), read_stored_material(connection)
     settings = {"project": project.settings.name, "names": False, "guidelines": guideline_hashes()}
     formats = (LabelExportFormat.JSONL, LabelExportFormat.CSV)
     buffer = io.BytesIO()

@@ -48,7 +48,7 @@ def format_stored_time(timestamp: str) -> str:
     return f"{match[1]} {match[2]} UTC" if match else timestamp
 
 
-def chosen_form_value(entries: Sequence[Mapping[str, str]], number: int, field: str) -> str | None:
+def _chosen_form_value(entries: Sequence[Mapping[str, str]], number: int, field: str) -> str | None:
     """Return the choice of a field in the entry of this number, from 1; None where it is empty."""
     return entries[number - 1].get(field) if number <= len(entries) else None
 
@@ -83,7 +83,7 @@ def _environment() -> Environment:
     environment = build_jinja_environment(_template_text)
     environment.globals |= {"texts": field_texts, "htmx": HTMX_CONFIG, "keys": KEYBOARD_SHORTCUTS}
     environment.filters |= {
-        "chosen": chosen_form_value,
+        "chosen": _chosen_form_value,
         "duration": format_duration,
         "markdown": render_guideline,
         "moment": format_stored_time,

@@ -17,7 +17,7 @@ from eclose.errors import RecordError
 from eclose.models.interface import Decoding, Reply, ReplySchema, Request, TokenUsage
 from eclose.models.openai.failures import CallFailure, HttpResponse, excerpt_server_text
 from eclose.models.openai.parse_reply import parse_http_reply
-from eclose.models.token_counts import bound_request_usage
+from eclose.models.token_estimates import bound_request_usage
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def build_unanswered_request(note: BatchShardNote, name: str, reason: str, probl
     return UnansweredRequest(parse_custom_id(name), tuple(note.records[name]), reason, problem)
 
 
-class BatchResultWriter:
+class BatchLedgerWriter:
     """Writes the results of one finished batch to the ledger."""
 
     def __init__(
@@ -102,7 +102,7 @@ class BatchResultWriter:
 
     async def run(self, requests: Path, files: Sequence[Path], collected: CollectedBatches) -> None:
         """Write all replies to the ledger, and count every request of the batch once."""
-        results, expected = BatchResults(files, self._note.records), read_expected_replies(requests)
+        results, expected = BatchResults(files, self._note.records), _read_expected_replies(requests)
         # Requests with a stored reply are counted as answered and skipped, so that a repeated collection settles
         # nothing twice.
         open_names = await self._find_open()
@@ -184,7 +184,7 @@ class ExpectedReply:
         return parse_http_reply(response, self.request, by_tool=self.by_tool, key=key)
 
 
-def read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
+def _read_expected_replies(path: Path) -> dict[str, ExpectedReply]:
     """Return how to parse the reply to each request of a shard, by custom id."""
     with path.open("rb") as file:
         lines = (parse_json_object(line) for line in file)

@@ -24,7 +24,7 @@ from eclose.calls.batch.files import (
 )
 from eclose.calls.batch.provider import BatchProvider, ProviderBatch
 from eclose.calls.batch.results import (
-    BatchResultWriter,
+    BatchLedgerWriter,
     CollectedBatches,
     UnansweredRequest,
     build_unanswered_request,
@@ -35,7 +35,7 @@ from eclose.calls.cache import compute_call_key
 from eclose.errors import SettingError
 from eclose.models.interface import identify_request
 from eclose.models.openai.dialect import RequestDialect
-from eclose.models.token_counts import bound_request_usage
+from eclose.models.token_estimates import bound_request_usage
 from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import CallIntent
 
@@ -311,7 +311,7 @@ class ModelBatches:
 
     async def _settle(self, note: BatchShardNote, batch: ProviderBatch, collected: CollectedBatches) -> None:
         downloads = [(path, await self._provider.download(file_id, path)) for path, file_id in self._files(note, batch)]
-        settlement = BatchResultWriter(note, batch, self._ledger, self._price, self._route.key, self._dialect)
+        settlement = BatchLedgerWriter(note, batch, self._ledger, self._price, self._route.key, self._dialect)
         await settlement.run(self._folder.requests(note), [path for path, exists in downloads if exists], collected)
         self._dialect = settlement.dialect
         # Last, after all replies are in the ledger: a process killed before collects this batch again, which changes

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from eclose.diagnosis.report.families.findings import FindingDisplay, FindingPartDisplay, JudgementDisplay
+    from eclose.diagnosis.report.families.findings import FamilyJudgementDisplay, FindingDisplay, FindingPartDisplay
     from eclose.diagnosis.report.families.view import (
-        CitedPassageDisplay,
+        FamilyCitationDisplay,
         FamilyDisplay,
         PassageDisplay,
         StepDisplay,
@@ -202,7 +202,7 @@ def describe_step_support(step: StepDisplay) -> str:
     return ", ".join(parts) or "no passage or step"
 
 
-def _listed(references: Iterable[CitedPassageDisplay]) -> str:
+def _listed(references: Iterable[FamilyCitationDisplay]) -> str:
     return ", ".join(map(str, references))
 
 
@@ -254,6 +254,6 @@ def _part(part: FindingPartDisplay) -> Iterator[FamilyLine]:
     return _broken(6, f"{part.name}: " if part.name else "", spans)
 
 
-def _judged(judgement: JudgementDisplay) -> Iterator[tuple[str, str]]:
+def _judged(judgement: FamilyJudgementDisplay) -> Iterator[tuple[str, str]]:
     yield f"{judgement.name} ", ""
     yield judgement.answer, judgement.tone

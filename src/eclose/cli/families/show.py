@@ -49,12 +49,12 @@ def show(
 
     Without an ID, the families are listed, and --html writes the first of them.
     """
-    from eclose.construction.families_by_id import select_families
+    from eclose.construction.families_by_id import pick_families_by_id
 
     if html is not None:
         # Checked before anything is read: `show families.jsonl --html families.jsonl` would destroy the data.
         _refuse_input(html, families)
-    selection = select_families(families, ids or (), limit=limit, wrap=show_record_count)
+    selection = pick_families_by_id(families, ids or (), limit=limit, wrap=show_record_count)
     if html is not None:
         _write_page(selection, html, _describe_count(len(selection.families)) if ids else _describe_first(selection))
     elif ids:

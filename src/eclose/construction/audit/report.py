@@ -20,7 +20,7 @@ from eclose.construction.audit.forms import FilledAuditForm
 from eclose.core.family import ViewKind
 from eclose.core.three_valued import Label, three_valued_and
 from eclose.errors import SettingError
-from eclose.stats.arrays import encode_labels
+from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import bootstrap_weighted_rates
 from eclose.stats.coefficients import MISSING_CODE, gwet_ac1, judge_pair_tables, raw_agreement
 from eclose.stats.intervals import Interval
@@ -31,7 +31,7 @@ from eclose.store.records.json_reader import raise_file_problems
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eclose.construction.audit.sample import AuditItem, AuditKey
+    from eclose.construction.audit.sample import AuditKey, DrawnAuditFamily
 
 FAMILY = "Family"
 COLUMNS = (*map(str, ViewKind), FAMILY)
@@ -83,7 +83,7 @@ def match_forms_to_families(key: AuditKey, path: Path, forms: Sequence[FilledAud
 class FamilyAuditOutcome(NamedTuple):
     """An audited family with its settled labels."""
 
-    item: AuditItem
+    item: DrawnAuditFamily
     labels: tuple[Label, ...]
     """Labels of the three views and the family; None for open ones."""
     disputed: tuple[ViewKind, ...]
@@ -98,7 +98,7 @@ def settle_audited_families(
 
 
 def _outcome(
-    item: AuditItem, sheets: Sequence[AnnotatorAuditForms], third: AnnotatorAuditForms | None
+    item: DrawnAuditFamily, sheets: Sequence[AnnotatorAuditForms], third: AnnotatorAuditForms | None
 ) -> FamilyAuditOutcome:
     answers = [sheet.labels(item.family_id) for sheet in sheets]
     decisions = {labels[-1] for labels in answers}
@@ -259,7 +259,7 @@ def _refuse_other_annotators(
         )
 
 
-def _count_forms(items: Sequence[AuditItem], sheet: AnnotatorAuditForms) -> ReturnedFormCounts:
+def _count_forms(items: Sequence[DrawnAuditFamily], sheet: AnnotatorAuditForms) -> ReturnedFormCounts:
     """Compare an annotator's forms with those expected for some families."""
     expected = {item.family_id: item.forms[sheet.annotator - 1] for item in items}
     forms = {form.id: form for family, form in sheet.forms.items() if family in expected}
@@ -322,7 +322,7 @@ def _weighted_rates(
         # The rate of a dataset without an audited family is unknown, and so is that of the corpus.
         return dict.fromkeys(COLUMNS, CorpusPassRate(None, None, None))
     outcomes = [outcome for group in groups.values() for outcome in group]
-    stratum, order = encode_labels([outcome.item.dataset for outcome in outcomes])
+    stratum, order = number_distinct_labels([outcome.item.dataset for outcome in outcomes])
     shares = np.array([sizes[name] for name in order], float) / sum(sizes.values())
     # (families, columns): a family is resampled with all its labels.
     hits = np.array([[label is True for label in outcome.labels] for outcome in outcomes], float)
@@ -354,7 +354,7 @@ def _failing_views(outcome: FamilyAuditOutcome) -> tuple[str, ...]:
     return views or ((FAMILY,) if outcome.labels[-1] is False else ())
 
 
-def _notes(items: Sequence[AuditItem], sheets: Sequence[AnnotatorAuditForms]) -> list[tuple[str, int, str]]:
+def _notes(items: Sequence[DrawnAuditFamily], sheets: Sequence[AnnotatorAuditForms]) -> list[tuple[str, int, str]]:
     return [
         (item.family_id, sheet.annotator, form.note)
         for item in items

@@ -53,7 +53,7 @@ class AuditStratum:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditItem:
+class DrawnAuditFamily:
     """A drawn family."""
 
     family_id: str
@@ -82,7 +82,7 @@ class AuditKey:
     corpus: str
     """Hash of all families, independent of their order."""
     strata: tuple[AuditStratum, ...]
-    items: tuple[AuditItem, ...]
+    items: tuple[DrawnAuditFamily, ...]
     set_aside: Mapping[str, int] = field(default_factory=dict)
     """Rejected records of the corpus, counted by reason."""
 
@@ -220,12 +220,12 @@ def _by_split(share: int, splits: tuple[str, ...]) -> tuple[int, ...]:
     return (share,) if splits == (ALL,) else (share - development, development)
 
 
-def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> AuditItem:
+def _make_item(family: Family, dataset: str, split: str, seed: int, annotators: int) -> DrawnAuditFamily:
     # One uniformly drawn evidence edit per family is audited (appendix B.6).
     edit = draw_edit(family, seed, epoch=0)
     # One form more than annotators: the last is for the third person.
     forms = tuple(_form_id(seed, annotator, family.id) for annotator in range(1, annotators + 2))
-    return AuditItem(
+    return DrawnAuditFamily(
         family.id, dataset, split, family.evidence_edits.index(edit), forms, AuditorMaterial.of(family, edit)
     )
 

@@ -55,7 +55,7 @@ class DatasetExport:
 
 def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetExport:
     """Write the families of a run's folder, or of a file, as a dataset."""
-    splits = find_split_files(source)
+    splits = _find_split_files(source)
     folder = source if source.is_dir() else source.parent
     if out.resolve() == folder.resolve():
         raise SettingError(f"{out}: holds the families, and their card would be overwritten. Name another folder.")
@@ -79,7 +79,7 @@ def export_dataset(source: Path, out: Path, *, force: bool = False) -> DatasetEx
     return DatasetExport(manifest, again=False)
 
 
-def find_split_files(source: Path) -> dict[str, Path]:
+def _find_split_files(source: Path) -> dict[str, Path]:
     """Return the files of a run's folder by split name; a single file is for training."""
     if not source.is_dir():
         require_regular_file(source)

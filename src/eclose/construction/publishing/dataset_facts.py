@@ -128,7 +128,7 @@ def read_run_facts(folder: Path | str) -> DatasetCardFacts:
     """Read the facts of a run from the files of its folder."""
     folder = Path(folder)
     paths = {split: folder / name for split, name in SPLITS.items() if (folder / name).is_file()}
-    counts = {split: count_families_by_dataset(path) for split, path in paths.items()}
+    counts = {split: _count_families_by_dataset(path) for split, path in paths.items()}
     files = {split: paths[split].name for split, datasets in counts.items() if datasets}
     return collect_card_facts(find_origin_manifest(folder / FAMILIES_FILE), counts, files, folder)
 
@@ -167,7 +167,7 @@ def find_origin_manifest(families: Path) -> Manifest | None:
     return origin if same else None
 
 
-def count_families_by_dataset(path: Path) -> Counter[str]:
+def _count_families_by_dataset(path: Path) -> Counter[str]:
     """Count the families of each dataset in a file."""
     return Counter(dataset_of_benchmark(source.get("benchmark")) for source in _sources(path))
 

@@ -101,7 +101,7 @@ def build_report_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple
     return tuple(statements)
 
 
-def select_headline_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
+def _select_headline_corrections(context: ReportContext) -> Mapping[Metric, Estimate]:
     """Return the corrected rates of the headline: all of them, or none where one is missing."""
     corrected = context.corrected or {}
     # A mix of corrected and uncorrected parts would not add up.
@@ -119,7 +119,7 @@ class _Share(NamedTuple):
     def of(cls, diagnosis: Diagnosis, context: ReportContext, metric: Metric) -> _Share:
         """Take the rate from a diagnosis and its context."""
         overall = diagnosis.overall
-        return cls(overall.rates[metric], overall.estimates[metric], select_headline_corrections(context).get(metric))
+        return cls(overall.rates[metric], overall.estimates[metric], _select_headline_corrections(context).get(metric))
 
     @property
     def complement(self) -> _Share:
@@ -132,7 +132,7 @@ class _Share(NamedTuple):
         self, kind: str, context: ReportContext, lead: tuple[str, str], meaning: str, **fields: Any
     ) -> HeadlineStatement:
         """Return the statement; ``lead`` is its text for one response and for several."""
-        rate, figure = self.rate, format_rate(self.rate, self.judged.interval)
+        rate, figure = self.rate, _format_rate(self.rate, self.judged.interval)
         too_little = classify_rate_status(rate) is RateStatus.TOO_LITTLE
         corrected = format_corrected_rate(rate, self.corrected)
         return HeadlineStatement(
@@ -204,7 +204,7 @@ def _unsound(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     return share.statement("unsound", context, lead, meaning, show="outcome=unsound")
 
 
-def format_rate(rate: Rate, interval: Interval | None) -> RateText:
+def _format_rate(rate: Rate, interval: Interval | None) -> RateText:
     """Return a rate with its interval, as bounds, as too little judged, or as not defined."""
     match classify_rate_status(rate):
         case RateStatus.RATE:
@@ -227,8 +227,8 @@ def format_rate_value(value: float | None, interval: Interval | None) -> RateTex
 
 
 def format_group_rate(group: GroupRates, metric: Metric) -> RateText:
-    """Return a rate of a group, as ``format_rate`` prints it."""
-    return format_rate(group.rates[metric], group.estimates[metric].interval)
+    """Return a rate of a group, as ``_format_rate`` prints it."""
+    return _format_rate(group.rates[metric], group.estimates[metric].interval)
 
 
 def format_corrected_rate(rate: Rate, corrected: Estimate | None) -> RateText | None:

@@ -66,7 +66,7 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
     """Return every table with rows, in reading order."""
     tables = (
         *build_metrics_tables(diagnosis, context),
-        build_evidence_table(diagnosis),
+        _build_evidence_table(diagnosis),
         _failure_table(diagnosis),
         _joint_table(diagnosis),
         build_violations_table(diagnosis),
@@ -179,7 +179,7 @@ def _corrected_cell(rate: Rate, corrected: Estimate | None) -> ReportTableCell:
     return ReportTableCell(format_percent(corrected.value), (format_percent_interval(corrected.interval),))
 
 
-def build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
+def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
     """Return the metrics separately for sufficient and insufficient evidence."""
     rows = tuple(_summary_row(wording.EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
     return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)

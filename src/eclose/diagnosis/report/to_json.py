@@ -31,10 +31,10 @@ DIAGNOSIS_FORMAT = "eclose-diagnosis-1"
 
 def render_diagnosis_json(diagnosis: Diagnosis, context: ReportContext | None = None) -> str:
     """Return one JSON object in ASCII, with a final line break."""
-    return json.dumps(diagnosis_to_dict(diagnosis, context or ReportContext()), indent=1) + "\n"
+    return json.dumps(_diagnosis_to_dict(diagnosis, context or ReportContext()), indent=1) + "\n"
 
 
-def diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
+def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str, Any]:
     """Return the diagnosis as plain values for JSON."""
     return {
         # The keys are a public format: add keys, never rename them.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.html import render_report_page
-from eclose.diagnosis.report.junit import render_junit_report
+from eclose.diagnosis.report.junit_responses import render_responses_junit
 from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import render_markdown_report
 from eclose.diagnosis.report.plots.figures import draw_report_figures, explain_missing_figures
@@ -40,7 +40,7 @@ def write_report_files(
         ReportFormat.HTML: ("report.html", lambda: render_report_page(diagnosis, cases, context)),
         ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown_report(diagnosis, cases, context)),
         ReportFormat.JSON: ("diagnosis.json", lambda: render_diagnosis_json(diagnosis, context)),
-        ReportFormat.JUNIT: ("junit.xml", lambda: render_junit_report(cases, context)),
+        ReportFormat.JUNIT: ("junit.xml", lambda: render_responses_junit(cases, context)),
         ReportFormat.LATEX: ("tables.tex", lambda: render_latex_report(diagnosis, context)),
     }
     # Render everything before the first write: an error leaves an old report untouched.

@@ -21,7 +21,7 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response, ResponseSource
 from eclose.diagnosis.diagnose import JudgedCase
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import (
+from eclose.integrations.inspect.convert_samples import (
     INSTANCE,
     RESPONSE,
     SCORE_KEYS,

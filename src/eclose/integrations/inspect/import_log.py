@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.errors import RecordError, UserError
-from eclose.integrations.inspect.cases import (
+from eclose.integrations.inspect.convert_samples import (
     JUDGMENT,
     RESPONSE,
     explain_missing_response,
@@ -74,11 +74,11 @@ def import_inspect_log(log: Path, out: Path, *, score: str = LGG_SCORE, force: b
     if all(manifest is not None for manifest in manifests):
         pairs = zip(steps, manifests, strict=True)
         return [ImportedRunFile(step, manifest.counts, again=True) for step, manifest in pairs if manifest]
-    all_counts = write_step_files(steps, read_log_samples(log, score=score))
+    all_counts = write_step_files(steps, _read_log_samples(log, score=score))
     return [ImportedRunFile(step, counts, again=False) for step, counts in zip(steps, all_counts, strict=True)]
 
 
-def read_log_samples(log: Path, *, score: str = LGG_SCORE) -> Iterator[InspectSampleRecords]:
+def _read_log_samples(log: Path, *, score: str = LGG_SCORE) -> Iterator[InspectSampleRecords]:
     """Yield the records of every sample in a log, then of the samples that are missing from it."""
     from inspect_ai.log import read_eval_log  # noqa: PLC0415 - optional
 

@@ -13,10 +13,10 @@ import numpy as np
 from inspect_ai.scorer import Metric, SampleScore, Value, metric
 
 from eclose.core.verdict import SettledVerdict
-from eclose.integrations.inspect.cases import parse_score_labels
+from eclose.integrations.inspect.convert_samples import parse_score_labels
 from eclose.metrics import rates
 from eclose.metrics.summary import summarize_verdicts
-from eclose.stats.arrays import encode_labels, sum_by_group
+from eclose.stats.arrays import number_distinct_labels, sum_by_group
 from eclose.stats.clustered_rates import clustered_rate
 from eclose.stats.intervals import Interval
 from eclose.stats.rates import Rate
@@ -36,7 +36,7 @@ def label_rate_metric() -> Metric:
         hits = [bool(score.score.as_float()) for score in scores]
         questions = [str(score.sample_id) for score in scores]
         # hits and question codes: one entry per response; the question is the cluster.
-        interval = clustered_rate(np.array(hits, np.intp), encode_labels(questions)[0]).interval
+        interval = clustered_rate(np.array(hits, np.intp), number_distinct_labels(questions)[0]).interval
         return {
             "rate": sum(hits) / len(hits) if hits else nan,
             "stderr": _stderr(hits, questions),
@@ -80,7 +80,7 @@ def _flatten(name: str, rate: Rate, interval: Interval | None) -> dict[str, floa
 
 def _stderr(hits: Sequence[bool], questions: Sequence[Hashable]) -> float:
     """Return the cluster-robust standard error of the mean, with questions as clusters."""
-    cluster, distinct = encode_labels(questions)
+    cluster, distinct = number_distinct_labels(questions)
     if len(distinct) < 2:
         return nan
     values = np.array(hits, float)

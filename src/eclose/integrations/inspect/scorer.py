@@ -11,7 +11,7 @@ from inspect_ai.solver import TaskState
 
 from eclose.diagnosis.diagnose import JudgedCase
 from eclose.errors import SettingError
-from eclose.integrations.inspect.cases import (
+from eclose.integrations.inspect.convert_samples import (
     SCORE_KEYS,
     build_empty_score,
     build_judged_score,

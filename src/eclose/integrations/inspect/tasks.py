@@ -19,7 +19,7 @@ from eclose.benchmarks.load import scan_instances
 from eclose.benchmarks.two_wiki import read_wikidata_aliases
 from eclose.core.instance import Instance
 from eclose.errors import UserError
-from eclose.integrations.inspect.cases import INSTANCE, RELIABLE, instance_from_sample, record_to_json_dict
+from eclose.integrations.inspect.convert_samples import INSTANCE, RELIABLE, instance_from_sample, record_to_json_dict
 from eclose.integrations.inspect.model import build_inspect_messages
 from eclose.integrations.inspect.scorer import lgg_scorer
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt

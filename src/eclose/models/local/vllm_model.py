@@ -20,7 +20,7 @@ from eclose.models.local.chat_template import (
     decode_reply_tokens,
     find_stop_ids,
     limit_new_tokens,
-    load_generation_settings,
+    load_published_generation_config,
     tokenize_prompt,
 )
 from eclose.store.runs.manifest import hash_file
@@ -68,7 +68,7 @@ class VllmModel:
         from eclose.models.load_weights import load_tokenizer  # noqa: PLC0415 - heavy
 
         tokenizer = load_tokenizer(name, revision)
-        stops = find_stop_ids(tokenizer, load_generation_settings(name, revision))
+        stops = find_stop_ids(tokenizer, load_published_generation_config(name, revision))
         # A rank above the list is passed on unchanged, and vLLM refuses it.
         rank = next((accepted for accepted in _RANKS if accepted >= rank), rank)
         settings |= {"enable_lora": True, "max_lora_rank": rank, "max_model_len": context, "trust_remote_code": False}

@@ -109,7 +109,7 @@ def mask_api_key(text: str, secret: str) -> str:
     return text.replace(secret, "[key]") if len(secret) >= _SHORTEST_KEY else text
 
 
-def excerpt_without_keys(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
+def _excerpt_without_keys(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
     """Return the beginning of a text, with the key and everything that looks like a key masked."""
     window = _KEYLIKE.sub("[key]", mask_api_key(text[:most], secret))
     # A key that the window cuts in two is not matched: drop as many characters as a key may have.
@@ -122,7 +122,7 @@ _KEYLIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][A-Za-z0-9_\-]{16,}|(?<=Be
 
 def excerpt_server_text(text: str, secret: str = "") -> str:
     """Return the beginning of a server's text on one line, without HTML tags and keys."""
-    plain = " ".join(_TAG.sub(" ", excerpt_without_keys(text, secret, _READ_FOR_PROBLEM)).split())
+    plain = " ".join(_TAG.sub(" ", _excerpt_without_keys(text, secret, _READ_FOR_PROBLEM)).split())
     return plain if len(plain) <= MAX_PROBLEM_CHARS else plain[:MAX_PROBLEM_CHARS] + " …"
 
 
@@ -270,4 +270,4 @@ def _text(body: bytes) -> str:
 
 def excerpt_failure_body(body: bytes, secret: str) -> str:
     """Return the text of a body as it is stored with a failure: bounded, keys masked."""
-    return excerpt_without_keys(_text(body), secret)
+    return _excerpt_without_keys(_text(body), secret)

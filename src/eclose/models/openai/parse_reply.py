@@ -27,7 +27,7 @@ from eclose.models.openai.failures import (
     excerpt_server_text,
     mask_api_key,
 )
-from eclose.models.token_counts import bound_request_usage
+from eclose.models.token_estimates import bound_request_usage
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from eclose.store.ledger.rows import (
     LedgerReply,
     OutcomeKind,
     decode_call_key,
+    decode_ledger_request,
     decode_reply_row,
-    decode_request,
     decode_utf8_text,
 )
 
@@ -177,7 +177,7 @@ def _readable(value: bytes) -> str:
 
 
 def _build_call(row: Row[Any], purposes: tuple[CallPurpose, ...]) -> StoredCall:
-    request = decode_request(row)
+    request = decode_ledger_request(row)
     settled = None if row.body is None else decode_reply_row(row)
     damaged = request is None or (row.body is not None and settled is None)
     return StoredCall(decode_call_key(row.key), request, settled, damaged, purposes)

@@ -10,9 +10,9 @@ from eclose.store.ledger.queries import BODY_SIZE, PagedQuery
 from eclose.store.ledger.rows import (
     decode_call_key,
     decode_intent_row,
+    decode_ledger_request,
     decode_outcome_row,
     decode_reply_row,
-    decode_request,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _REPLIES = PagedQuery.of(
 _ALL_OUTCOMES = PagedQuery.of("*", "ledger_outcomes", order_by="seq", size=BODY_SIZE)
 # Name in messages, query, and whether a row is sound.
 ROW_CHECKS: tuple[tuple[str, PagedQuery, Callable[[Row[Any]], bool]], ...] = (
-    ("the request of", _CALLS, lambda row: decode_request(row) is not None),
+    ("the request of", _CALLS, lambda row: decode_ledger_request(row) is not None),
     ("an intent of", _INTENTS, lambda row: decode_intent_row(row) is not None),
     ("the reply to", _REPLIES, lambda row: decode_reply_row(row) is not None and row.intended is not None),
     ("the outcome of", _ALL_OUTCOMES, lambda row: decode_outcome_row(row) is not None),

@@ -143,14 +143,14 @@ def decode_intent_row(row: Row[Any]) -> CallIntent | None:
     try:
         key, stage, record_id = decode_call_key(row.key), decode_utf8_text(row.stage), decode_utf8_text(row.record_id)
         facts = [key, row.writer.hex(), decode_utf8_text(row.run), stage, record_id, row.reserved]
-        request = decode_request(row) if "request" in row._fields else {}
+        request = decode_ledger_request(row) if "request" in row._fields else {}
         sound = row.seal == _seal(facts) and request is not None
     except _DAMAGE:
         return None
     return CallIntent(key, request or {}, stage, record_id, row.reserved) if sound else None
 
 
-def decode_request(row: Row[Any]) -> dict[str, Any] | None:
+def decode_ledger_request(row: Row[Any]) -> dict[str, Any] | None:
     """Return the request of a call; None where it does not match its key."""
     try:
         raw = zlib.decompress(row.request)

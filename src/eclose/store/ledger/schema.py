@@ -155,36 +155,36 @@ _ACCOUNTS = (
 )
 
 
-def create_call_tables(connection: Connection) -> None:
+def _create_call_tables(connection: Connection) -> None:
     """Create the tables of calls, intents, replies and outcomes."""
     execute_statements(connection, _CALLS, _TYPES)
 
 
-def create_lease_table(connection: Connection) -> None:
+def _create_lease_table(connection: Connection) -> None:
     """Create the table of claims on records, with their expiry."""
     execute_statements(connection, _LEASES, _TYPES)
 
 
-def create_release_table(connection: Connection) -> None:
+def _create_release_table(connection: Connection) -> None:
     """Create the table of intents that were certainly not billed."""
     execute_statements(connection, _RELEASES, _TYPES)
 
 
-def create_share_table(connection: Connection) -> None:
+def _create_share_table(connection: Connection) -> None:
     """Create the table of the workers' shares in rate limits."""
     execute_statements(connection, _SHARES, _TYPES)
 
 
-def create_account_tables(connection: Connection) -> None:
+def _create_account_tables(connection: Connection) -> None:
     """Create the tables of writers, broken sends and cost totals, and indexes by run."""
     execute_statements(connection, _ACCOUNTS, _TYPES)
 
 
 # Ledgers store these names, so they do not follow a renamed function.
 MIGRATIONS: Mapping[str, Migration] = {
-    "calls_and_outcomes": create_call_tables,
-    "leases": create_lease_table,
-    "releases": create_release_table,
-    "shares": create_share_table,
-    "accounts": create_account_tables,
+    "calls_and_outcomes": _create_call_tables,
+    "leases": _create_lease_table,
+    "releases": _create_release_table,
+    "shares": _create_share_table,
+    "accounts": _create_account_tables,
 }

@@ -36,7 +36,7 @@ def ensure_data_file(data: Path | str | Rows, folder: Path, name: str = "rows.js
 
 
 def _lines(data: Rows) -> Iterator[str]:
-    for number, row in enumerate(iterate_table_rows(data), start=1):
+    for number, row in enumerate(_iterate_table_rows(data), start=1):
         if not isinstance(row, Mapping):
             raise SettingError(f"row {number} is a {type(row).__name__}: rows are dicts of columns and values.")
         try:
@@ -46,7 +46,7 @@ def _lines(data: Rows) -> Iterator[str]:
             raise SettingError(f"row {number}: holds an infinite number, which JSON does not have.") from error
 
 
-def iterate_table_rows(data: Rows) -> Iterator[Mapping[str, Any]]:
+def _iterate_table_rows(data: Rows) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a table as dicts.
 
     Raises:

@@ -17,8 +17,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eclose.errors import EcloseError, RecordError, Resumable, UserError
+from eclose.store.ledger.claimed_records import RecordClaims, hold_record_claims
 from eclose.store.ledger.ledger import RecordOutcome
-from eclose.store.ledger.record_claims import RecordClaims, hold_record_claims
 from eclose.store.ledger.rows import OutcomeKind
 from eclose.store.records.jsonl import decode_core_value, encode_json_line
 

@@ -18,7 +18,7 @@ from eclose.world.language.values import ValueKind, parse_answer_value
 from eclose.world.make import drafts
 from eclose.world.make.families import draw_replacement_values
 from eclose.world.make.solve import SolutionMove, solve_question
-from eclose.world.oracle.edit_effects import list_surface_forms
+from eclose.world.oracle.edit_validity import list_surface_forms
 from eclose.world.oracle.evidence import parse_evidence_facts
 from eclose.world.oracle.family_conditions import is_answer_warranted, label_warranted_steps, replace_passage
 from eclose.world.oracle.view_relations import parse_trace_claims
@@ -46,7 +46,7 @@ def _write_variation(
     return variation.write_reply(f"{case.seed}/steps", **other)
 
 
-def _unrelated_edits(case: drafts.ParsedConstructorInput, index: int) -> Iterator[drafts.PassageRewording]:
+def _unrelated_edits(case: drafts.ParsedConstructorInput, index: int) -> Iterator[drafts.PassageValueChange]:
     """Yield rewordings of facts in a passage that the answer does not rest on."""
     needed = {(hop.subject, hop.relation) for hop in (case.derivation.hops if case.derivation else ())}
     for hop, statement in drafts.list_fact_statements(case, index):
@@ -60,7 +60,7 @@ def _unrelated_edits(case: drafts.ParsedConstructorInput, index: int) -> Iterato
 def _write_rewording(
     case: drafts.ParsedConstructorInput,
     variation: drafts.EvidenceVariation,
-    rewording: drafts.PassageRewording,
+    rewording: drafts.PassageValueChange,
     **other: Any,
 ) -> drafts.ReplyFields:
     return _write_variation(case, replace(variation, rewording=rewording), **other)
@@ -74,7 +74,7 @@ def _outside_support(
     return _write_rewording(case, variation, rewording) if rewording else None
 
 
-def _without_effect(case: drafts.ParsedConstructorInput) -> drafts.PassageRewording | None:
+def _without_effect(case: drafts.ParsedConstructorInput) -> drafts.PassageValueChange | None:
     """Return a rewording in the support after which the old answer still follows."""
     for index in case.support:
         for rewording in _unrelated_edits(case, index):

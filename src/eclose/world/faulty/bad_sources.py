@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SourceBreaker = Callable[[WorldItem, Random], Instance | None]
 
 
-class GeneratedSource(NamedTuple):
+class SourceWithDefect(NamedTuple):
     """A source and its defect; None for a good one."""
 
     instance: Instance
@@ -47,7 +47,7 @@ class PlantedSourceDefect:
     """None for an unchanged source."""
 
 
-def make_world_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> Iterator[GeneratedSource]:
+def make_world_sources(profile: str, seed: int, n: int, ineligible: float = 0.3) -> Iterator[SourceWithDefect]:
     """Yield ``n`` sources, of which the share ``ineligible`` has a defect."""
     if not 0 <= ineligible <= 1:
         raise SettingError("the share of ineligible sources must be between 0 and 1 (--ineligible).")
@@ -58,17 +58,17 @@ def make_world_sources(profile: str, seed: int, n: int, ineligible: float = 0.3)
         yield (
             _make_any_bad_source(item, Random(hash_sort_key("spoil", profile, seed, index)))
             if bad
-            else GeneratedSource(item.instance, None)
+            else SourceWithDefect(item.instance, None)
         )
 
 
-def _make_any_bad_source(item: WorldItem, rng: Random) -> GeneratedSource:
+def _make_any_bad_source(item: WorldItem, rng: Random) -> SourceWithDefect:
     kinds = list(BAD_SOURCE_KINDS)
     # The first kind that the item admits, in random order.
     rng.shuffle(kinds)
     for kind in kinds:
         if (source := make_bad_source(item, kind, rng)) is not None:
-            return GeneratedSource(source, kind)
+            return SourceWithDefect(source, kind)
     raise AssertionError("a reference can always be made a wrong one")
 
 

@@ -14,8 +14,8 @@ from random import Random
 from eclose.core.instance import Passage
 from eclose.world.language import names, phrases
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import FactStatement, WorldEntity
 from eclose.world.language.fillers import draw_filler_sentence, is_filler_sentence
+from eclose.world.language.scene_facts import FactStatement, WorldEntity
 from eclose.world.language.values import draw_surface_form, parse_value
 
 # Slots of openings that state a fact, and the relation they state.

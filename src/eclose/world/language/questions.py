@@ -111,14 +111,14 @@ def _write_lookup(phrase: phrases.RelationPhrase, rng: Random) -> str:
     return rng.choice(phrase.path[-1].asks).replace("{x}", inner)
 
 
-def list_superlative_words(attribute: rel.Relation, *, least: bool) -> tuple[str, ...]:
+def list_superlative_wordings(attribute: rel.Relation, *, least: bool) -> tuple[str, ...]:
     """Return the words for having the smallest or the largest value."""
     return rel.COMPARISON_WORDS[attribute].least if least else rel.COMPARISON_WORDS[attribute].most
 
 
 def _write_choice(target: ComparisonQuestion, rng: Random) -> str:
     ending = f", {target.options[0]} or {target.options[1]}?"
-    phrase = rng.choice(list_superlative_words(target.attribute, least=target.least))
+    phrase = rng.choice(list_superlative_wordings(target.attribute, least=target.least))
     if not target.path:
         head = "Who" if target.kind == "person" else f"Which {rel.TYPE_WORDS[target.kind][0]}"
         return f"{head} {phrase}{ending}"
@@ -139,7 +139,7 @@ def _choice_patterns() -> tuple[tuple[re.Pattern[str], str, tuple[rel.Relation, 
     patterns: list[tuple[re.Pattern[str], str, tuple[rel.Relation, ...], rel.Relation, bool]] = []
     for attribute in rel.COMPARISON_WORDS:
         for least in (True, False):
-            superlatives = "|".join(list_superlative_words(attribute, least=least))
+            superlatives = "|".join(list_superlative_wordings(attribute, least=least))
             kinds = "|".join(rel.TYPE_WORDS[attribute.subject])
             head = "Who" if attribute.subject == "person" else f"Which (?:{kinds})"
             patterns.append(

@@ -28,7 +28,7 @@ from eclose.world.language.claims import (
     YearsApartClaim,
 )
 from eclose.world.language.names import is_female_name
-from eclose.world.language.questions import list_superlative_words, parse_dated_pair, parse_phrase_pair
+from eclose.world.language.questions import list_superlative_wordings, parse_dated_pair, parse_phrase_pair
 from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, ROLE_NOUNS, TYPE_WORDS, Relation
 from eclose.world.language.values import PATTERNS, ValueKind, draw_surface_form, parse_answer_value, parse_value
 
@@ -179,7 +179,7 @@ class TraceStepWriter:
         return "it" if subject.base == self.discourse.thing else None
 
     def _write_choice(self, claim: SuperlativeClaim) -> str:
-        words = self.rng.choice(list_superlative_words(claim.attribute, least=claim.least))
+        words = self.rng.choice(list_superlative_wordings(claim.attribute, least=claim.least))
         if not claim.path:
             return f"{claim.option} {words}"
         noun, kind = ROLE_NOUNS[claim.path[0]], self.rng.choice(TYPE_WORDS[claim.kind])
@@ -297,7 +297,7 @@ def _choice_patterns() -> tuple[tuple[re.Pattern[str], str, tuple[Relation, ...]
     patterns: list[tuple[re.Pattern[str], str, tuple[Relation, ...], Relation, bool]] = []
     for attribute in COMPARISON_WORDS:
         for least in (True, False):
-            superlatives = "|".join(list_superlative_words(attribute, least=least))
+            superlatives = "|".join(list_superlative_wordings(attribute, least=least))
             patterns.append((re.compile(f"(?P<o>.+) (?:{superlatives})"), attribute.subject, (), attribute, least))
             if attribute.subject != "person":
                 continue

@@ -40,7 +40,7 @@ from eclose.world.language.questions import (
 from eclose.world.language.relations import ALIAS
 from eclose.world.language.steps import TraceStepWriter
 from eclose.world.make.solve import Solution, SolutionMove, solve_question, verbalize_answer
-from eclose.world.oracle.edit_effects import list_surface_forms
+from eclose.world.oracle.edit_validity import list_surface_forms
 from eclose.world.oracle.evidence import EvidenceFact, EvidenceFacts, ValueDerivation, parse_evidence_facts
 from eclose.world.oracle.family_conditions import ReasonedResponse, label_warranted_steps, replace_passage
 from eclose.world.oracle.view_relations import parse_trace_claims
@@ -48,7 +48,7 @@ from eclose.world.oracle.view_relations import parse_trace_claims
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.world.language.facts import FactStatement
+    from eclose.world.language.scene_facts import FactStatement
 
 ReplyFields: TypeAlias = dict[str, Any]
 
@@ -185,7 +185,7 @@ def draft_response(case: ParsedConstructorInput, target: Target, question: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class PassageRewording:
+class PassageValueChange:
     """Replaced words of a passage, and the passage that results."""
 
     passage_index: int
@@ -202,7 +202,7 @@ def split_passage_sentences(text: str) -> list[str]:
 
 def replace_statement_value(
     passage: Passage, index: int, statement: FactStatement, value: str
-) -> PassageRewording | None:
+) -> PassageValueChange | None:
     """Give a statement another value wherever the passage states it; None where replacing words cannot do so."""
     kind = statement.relation.kind
     # Only forms that occur as whole words are replaced.
@@ -227,10 +227,10 @@ def _occurs(text: str, part: str) -> bool:
 
 def apply_rewording(
     passage: Passage, index: int, claim: str, pairs: tuple[tuple[str, str], ...], keep: tuple[str, ...] = ()
-) -> PassageRewording | None:
+) -> PassageValueChange | None:
     """Return the rewording with the edited passage, None where ``edit_passage`` refuses it."""
     edited = edit_passage(passage, [TextReplacement(*pair) for pair in pairs], keep)
-    return PassageRewording(index, claim, pairs, keep, edited.passage) if isinstance(edited, EditedPassage) else None
+    return PassageValueChange(index, claim, pairs, keep, edited.passage) if isinstance(edited, EditedPassage) else None
 
 
 def list_fact_statements(case: ParsedConstructorInput, index: int) -> Iterator[tuple[EvidenceFact, FactStatement]]:
@@ -245,7 +245,7 @@ def list_fact_statements(case: ParsedConstructorInput, index: int) -> Iterator[t
             )
 
 
-def find_fact_statement(case: ParsedConstructorInput, hop: EvidenceFact) -> FactStatement | None:
+def _find_fact_statement(case: ParsedConstructorInput, hop: EvidenceFact) -> FactStatement | None:
     """Return the statement of a fact in the first passage that states it."""
     statements = (statement for fact, statement in list_fact_statements(case, hop.passages[0]))
     subjects = {hop.subject, None}
@@ -268,7 +268,7 @@ class EvidenceVariation:
 
     hop: EvidenceFact
     value: str
-    rewording: PassageRewording
+    rewording: PassageValueChange
     moves: tuple[SolutionMove, ...]
     earlier_steps: Mapping[int, int]
     """Moves that the unchanged steps state, with the numbers of these steps."""
@@ -295,7 +295,7 @@ class EvidenceVariation:
 def make_evidence_variation(case: ParsedConstructorInput, hop: EvidenceFact, value: str) -> EvidenceVariation | None:
     """Give a fact another value and solve again; None unless one other answer follows."""
     index = hop.passages[0]
-    statement = find_fact_statement(case, hop)
+    statement = _find_fact_statement(case, hop)
     rewording = replace_statement_value(case.passages[index], index, statement, value) if statement else None
     if rewording is None:
         return None
@@ -312,23 +312,23 @@ def make_evidence_variation(case: ParsedConstructorInput, hop: EvidenceFact, val
         return None
     answer = verbalize_answer(case.target, solution.answer, case.make_rng("answer"))
     return EvidenceVariation(
-        hop, value, rewording, solution.moves, find_stated_moves(case, solution, first), first, answer
+        hop, value, rewording, solution.moves, _find_stated_moves(case, solution, first), first, answer
     )
 
 
-def find_stated_moves(case: ParsedConstructorInput, solution: Solution, first: int) -> dict[int, int]:
+def _find_stated_moves(case: ParsedConstructorInput, solution: Solution, first: int) -> dict[int, int]:
     """Map the moves already stated before step ``first`` to the numbers of these steps."""
     numbers: dict[Claim, int] = {}
     for number in range(1, first):
         before = case.response.trace.texts[:number]
         for claim in parse_trace_claims(type(case.response.trace).of(*before)) or ():
             # The first step that states a claim is the one to cite.
-            numbers.setdefault(drop_entity_type(claim), number)
-    matched = ((index, numbers.get(drop_entity_type(move.claim))) for index, move in enumerate(solution.moves))
+            numbers.setdefault(_drop_entity_type(claim), number)
+    matched = ((index, numbers.get(_drop_entity_type(move.claim))) for index, move in enumerate(solution.moves))
     return {index: number for index, number in matched if number is not None}
 
 
-def drop_entity_type(claim: Claim) -> Claim:
+def _drop_entity_type(claim: Claim) -> Claim:
     """Return the claim without the type stated with a name ("the film X" becomes "X")."""
     if isinstance(claim, FactClaim):
         return replace(claim, phrase=RelationPhrase(claim.phrase.base, claim.phrase.path))

@@ -15,7 +15,6 @@ from eclose.core.family import EvidenceEdit, Family, ProofStep, QuestionEdit, Vi
 from eclose.core.family_gates import check_family
 from eclose.core.response import Trace
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import QuestionScene, WorldEntity
 from eclose.world.language.questions import (
     ComparisonQuestion,
     LookupQuestion,
@@ -25,6 +24,7 @@ from eclose.world.language.questions import (
     parse_question,
     verbalize_question,
 )
+from eclose.world.language.scene_facts import QuestionScene, WorldEntity
 from eclose.world.language.values import ValueKind
 from eclose.world.make.instances import WorldItem, make_world_item
 from eclose.world.make.solve import Solution, solve_question, verbalize_answer, write_moves_as_steps

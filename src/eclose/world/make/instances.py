@@ -17,9 +17,9 @@ from eclose.core.response import Response, ResponseSource
 from eclose.errors import SettingError
 from eclose.protocol.response_prompt import format_completion
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import QuestionScene, WorldEntity
 from eclose.world.language.passages import write_entity_passage
 from eclose.world.language.questions import LookupQuestion, Target, parse_question, verbalize_question
+from eclose.world.language.scene_facts import QuestionScene, WorldEntity
 from eclose.world.language.values import ValueKind, draw_surface_form
 from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES, BenchmarkProfile, QuestionPlan
 from eclose.world.make.solve import (

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eclose.world.language import relations as rel
-from eclose.world.language.facts import QuestionScene, WorldEntity
 from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.questions import (
     ComparisonQuestion,
@@ -16,6 +15,7 @@ from eclose.world.language.questions import (
     Target,
     YearSpanQuestion,
 )
+from eclose.world.language.scene_facts import QuestionScene, WorldEntity
 from eclose.world.language.values import ValueKind
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def draw_relation_path(scene: QuestionScene, start: str, hops: int) -> tuple[Rel
     return tuple(path)
 
 
-def build_path_entities(scene: QuestionScene, start: WorldEntity, path: tuple[Relation, ...]) -> list[WorldEntity]:
+def _build_path_entities(scene: QuestionScene, start: WorldEntity, path: tuple[Relation, ...]) -> list[WorldEntity]:
     """Give every entity on the path an article; return them. The last value needs none."""
     entities, current = [start], start
     for relation in path[:-1]:
@@ -104,9 +104,9 @@ def plan_chain_question(
     # The start is drawn even where paths are given: the stream must not depend on it.
     path = scene.rng.choice(paths) if paths else draw_relation_path(scene, kind, hops)
     start = scene.add_entity(path[0].subject)
-    gold = build_path_entities(scene, start, path)
+    gold = _build_path_entities(scene, start, path)
     # A second work with a chain of its own: the answer cannot be found by its type alone.
-    rival = build_path_entities(scene, scene.add_entity(start.kind), path)
+    rival = _build_path_entities(scene, scene.add_entity(start.kind), path)
     if misleading:
         _mislead(scene, start, gold, path)
     phrase = RelationPhrase(
@@ -116,7 +116,7 @@ def plan_chain_question(
     return QuestionPlan(LookupQuestion(phrase), tuple(gold))
 
 
-def plan_kinship_question(scene: QuestionScene) -> QuestionPlan:
+def _plan_kinship_question(scene: QuestionScene) -> QuestionPlan:
     """Plot a question for a grandparent or a parent-in-law."""
     return plan_chain_question(scene, 2, _GRANDPARENTS)
 
@@ -147,13 +147,13 @@ def _mislead(scene: QuestionScene, start: WorldEntity, gold: list[WorldEntity], 
             ]
 
 
-def plan_comparison_question(scene: QuestionScene, rivals: int = 1) -> QuestionPlan:
+def _plan_comparison_question(scene: QuestionScene, rivals: int = 1) -> QuestionPlan:
     """Plot a question which of two has the smaller or larger value."""
     kind, attribute = scene.rng.choice(_DIRECT)
     return _plot_choice(scene, kind, (), attribute, rivals)
 
 
-def plan_bridge_comparison(scene: QuestionScene, rivals: int = 1) -> QuestionPlan:
+def _plan_bridge_comparison(scene: QuestionScene, rivals: int = 1) -> QuestionPlan:
     """Plot a comparison of two works by the people behind them."""
     role = scene.rng.choice(_ROLES)
     attribute = scene.rng.choice((rel.BIRTH_DATE, rel.BIRTH_DATE, rel.DEATH_DATE))
@@ -165,9 +165,9 @@ def _plot_choice(
 ) -> QuestionPlan:
     gold: list[WorldEntity] = []
     for _ in range(2):
-        gold += build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
+        gold += _build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
     for _ in range(rivals):
-        build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
+        _build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
     # gold holds both chains one after the other, so the second starts in the middle.
     options = (gold[0].name, gold[len(gold) // 2].name)
     return QuestionPlan(ComparisonQuestion(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
@@ -184,12 +184,12 @@ def plan_same_value_question(scene: QuestionScene, rivals: int = 0) -> QuestionP
     path = (role, relation) if role else (relation,)
     gold: list[WorldEntity] = []
     for _ in range(2):
-        gold += build_path_entities(scene, scene.add_entity(path[0].subject), path)
+        gold += _build_path_entities(scene, scene.add_entity(path[0].subject), path)
     half = len(gold) // 2
     agree = scene.rng.random() < 0.5
     if agree:
         _share(gold[half - 1], gold[-1], relation)
-    others = [build_path_entities(scene, scene.add_entity(path[0].subject), path) for _ in range(rivals)]
+    others = [_build_path_entities(scene, scene.add_entity(path[0].subject), path) for _ in range(rivals)]
     if others and not agree:
         _share(gold[half - 1], others[0][-1], relation)
     first, second = (RelationPhrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
@@ -227,7 +227,7 @@ def plan_year_span_question(scene: QuestionScene, rivals: int = 0) -> QuestionPl
 
 def _add_life(scene: QuestionScene) -> tuple[WorldEntity, WorldEntity]:
     """Add a film and its director, with birth and death dates."""
-    (person,) = build_path_entities(scene, scene.add_entity(rel.PERSON), (rel.BIRTH_DATE,))
+    (person,) = _build_path_entities(scene, scene.add_entity(rel.PERSON), (rel.BIRTH_DATE,))
     person.state(rel.DEATH_DATE, scene.draw_value(rel.DEATH_DATE))
     work = scene.add_entity(rel.FILM)
     scene.link(work, rel.DIRECTOR, person)
@@ -236,12 +236,12 @@ def _add_life(scene: QuestionScene) -> tuple[WorldEntity, WorldEntity]:
 
 def _add_dated_work(scene: QuestionScene, role: Relation, when: Relation) -> tuple[WorldEntity, WorldEntity]:
     """Add a work with its year, and the person behind it with a birth date."""
-    work, person = build_path_entities(scene, scene.add_entity(role.subject), (role, rel.BIRTH_DATE))
+    work, person = _build_path_entities(scene, scene.add_entity(role.subject), (role, rel.BIRTH_DATE))
     work.state(when, scene.draw_value(when))
     return work, person
 
 
-def plan_intersection_question(scene: QuestionScene, onward: int = 0) -> QuestionPlan:
+def _plan_intersection_question(scene: QuestionScene, onward: int = 0) -> QuestionPlan:
     """Plot a question for the person who did two things, or for a value ``onward`` relations beyond."""
     roles = scene.rng.choice(((rel.STAR, rel.STAR), (rel.DIRECTOR, rel.SCREENWRITER), (rel.AUTHOR, rel.AUTHOR),
                               (rel.STAR, rel.DIRECTOR), (rel.PERFORMER, rel.SONGWRITER), (rel.DIRECTOR, rel.AUTHOR)))  # fmt: skip
@@ -259,7 +259,7 @@ def plan_intersection_question(scene: QuestionScene, onward: int = 0) -> Questio
     if not onward:
         return QuestionPlan(LookupQuestion(RelationPhrase(PersonOfTwoDeeds(deeds))), tuple(works))
     path = draw_relation_path(scene, rel.PERSON, onward)
-    gold = build_path_entities(scene, person, path)
+    gold = _build_path_entities(scene, person, path)
     return QuestionPlan(LookupQuestion(RelationPhrase(PersonOfTwoDeeds(deeds), path)), (*works, *gold))
 
 
@@ -281,22 +281,22 @@ class BenchmarkProfile:
 BENCHMARK_PROFILES = {
     "2wiki": BenchmarkProfile("2wiki", 10, 38, 0.5, (
         ("compositional", 0.3, lambda s: plan_chain_question(s, 2)),
-        ("comparison", 0.2, plan_comparison_question),
+        ("comparison", 0.2, _plan_comparison_question),
         ("comparison", 0.08, plan_same_value_question),
-        ("bridge_comparison", 0.3, plan_bridge_comparison),
-        ("inference", 0.12, plan_kinship_question),
+        ("bridge_comparison", 0.3, _plan_bridge_comparison),
+        ("inference", 0.12, _plan_kinship_question),
     )),
     "musique": BenchmarkProfile("musique", 20, 75, 0.4, (
         ("2hop", 0.45, lambda s: plan_chain_question(s, 2)),
         ("3hop1", 0.24, lambda s: plan_chain_question(s, 3)),
-        ("3hop2", 0.1, lambda s: plan_intersection_question(s, 1)),
+        ("3hop2", 0.1, lambda s: _plan_intersection_question(s, 1)),
         ("4hop1", 0.13, lambda s: plan_chain_question(s, 4)),
-        ("4hop3", 0.08, lambda s: plan_intersection_question(s, 2)),
+        ("4hop3", 0.08, lambda s: _plan_intersection_question(s, 2)),
     )),
     "hotpot": BenchmarkProfile("hotpot", 10, 82, 0.4, (
         ("bridge", 0.62, lambda s: plan_chain_question(s, 2)),
-        ("bridge", 0.16, plan_intersection_question),
-        ("comparison", 0.08, plan_comparison_question),
+        ("bridge", 0.16, _plan_intersection_question),
+        ("comparison", 0.08, _plan_comparison_question),
         ("comparison", 0.1, plan_same_value_question),
         ("bridge", 0.04, plan_year_span_question),
     )),
@@ -309,8 +309,8 @@ SHORT_BENCHMARK_PROFILES = {
         ("bridge", 1.0, lambda s: plan_chain_question(s, 2, _PLAIN, misleading=False)),
     ), detail=0.5),
     "short-hard": BenchmarkProfile("short-hard", 7, 10, 0.2, (
-        ("comparison", 0.2, lambda s: plan_comparison_question(s, rivals=5)),
-        ("bridge_comparison", 0.25, lambda s: plan_bridge_comparison(s, rivals=2)),
+        ("comparison", 0.2, lambda s: _plan_comparison_question(s, rivals=5)),
+        ("bridge_comparison", 0.25, lambda s: _plan_bridge_comparison(s, rivals=2)),
         ("yes_no", 0.2, lambda s: plan_same_value_question(s, rivals=5)),
         ("span", 0.15, lambda s: plan_year_span_question(s, rivals=3)),
         ("3hop", 0.2, lambda s: plan_chain_question(s, 3)),

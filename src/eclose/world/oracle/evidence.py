@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eclose.core.instance import Passage
-    from eclose.world.language.facts import FactStatement
+    from eclose.world.language.scene_facts import FactStatement
 
 # Era of a current fact: later than any year.
 _CURRENT = 10_000

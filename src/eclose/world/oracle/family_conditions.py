@@ -20,7 +20,7 @@ from eclose.protocol.construction import ConstructionRole, SourceQuestionDefect
 from eclose.world.language.phrases import PRONOUNS, PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.questions import NO, YES, ComparisonQuestion, LookupQuestion, Target, parse_question
 from eclose.world.language.values import parse_answer_value
-from eclose.world.oracle import edit_effects
+from eclose.world.oracle import edit_validity
 from eclose.world.oracle.answer_equality import is_same_answer
 from eclose.world.oracle.evidence import parse_evidence_facts
 from eclose.world.oracle.judge import judge_by_oracle
@@ -73,7 +73,7 @@ class CandidateLabels:
 # Warrant.
 
 
-def find_answer_derivations(question: str, passages: Passages) -> list[ValueDerivation] | None:
+def _find_answer_derivations(question: str, passages: Passages) -> list[ValueDerivation] | None:
     """Return every answer of the passages to a question, None where it cannot be read."""
     target = parse_question(question)
     return None if target is None else parse_evidence_facts(passages).find_answers(target)
@@ -81,7 +81,7 @@ def find_answer_derivations(question: str, passages: Passages) -> list[ValueDeri
 
 def is_answer_warranted(question: str, passages: Passages, answer: str) -> Label:
     """Return W: whether the passages warrant the answer, under any name they give it."""
-    derivations = find_answer_derivations(question, passages)
+    derivations = _find_answer_derivations(question, passages)
     if derivations is None:
         return None
     if any(_leads_to_answer(answer, derivation, passages) for derivation in derivations):
@@ -91,7 +91,7 @@ def is_answer_warranted(question: str, passages: Passages, answer: str) -> Label
 
 def is_only_warranted_answer(question: str, passages: Passages, answer: str) -> Label:
     """Return whether the passages warrant no answer that excludes this one."""
-    derivations = find_answer_derivations(question, passages)
+    derivations = _find_answer_derivations(question, passages)
     if derivations is None:
         return None
     if not all(_leads_to_answer(answer, derivation, passages) for derivation in derivations):
@@ -115,13 +115,13 @@ def label_warranted_steps(question: str, passages: Passages, trace: Trace) -> tu
     return tuple(True if step.substantive is False else step.sound for step in steps)
 
 
-def is_trace_aligned(question: str, trace: Trace) -> Label:
+def _is_trace_aligned(question: str, trace: Trace) -> Label:
     """Return A: whether the trace pursues what the question asks, from these two alone."""
     # Empty evidence and no answer: the label cannot depend on them.
     return judge_by_oracle(Instance("", question, ()), Response("", "", trace, None)).aligned
 
 
-def is_trace_closed(question: str, trace: Trace, answer: str) -> Label:
+def _is_trace_closed(question: str, trace: Trace, answer: str) -> Label:
     """Return C: whether the trace establishes the answer; for a misaligned trace, that of its own target."""
     # No evidence and no reference: the label cannot depend on them.
     return judge_by_oracle(Instance("", question, ()), Response("", "", trace, answer)).closed
@@ -141,7 +141,7 @@ class SourceScreening:
 
 def screen_source(question: str, passages: Passages, accepted: Sequence[str]) -> SourceScreening:
     """Screen a source (B.2): find the support of the reference, and whether only it warrants the reference."""
-    derivations = find_answer_derivations(question, passages) or []
+    derivations = _find_answer_derivations(question, passages) or []
     matching = [
         derivation
         for derivation in derivations
@@ -220,8 +220,8 @@ def check_target_response(
     pairs = enumerate(zip(steps, inside, strict=True), start=1)
     outside = [number for number, (label, inside_label) in pairs if label and inside_label is False]
     labels = {
-        "alignment.aligned": is_trace_aligned(question, response.trace),
-        "closure.closed": is_trace_closed(question, response.trace, response.answer),
+        "alignment.aligned": _is_trace_aligned(question, response.trace),
+        "closure.closed": _is_trace_closed(question, response.trace, response.answer),
         "grounding.grounded": not outside,
     }
     return CandidateLabels(labels, steps), outside
@@ -234,13 +234,13 @@ def screen_evidence_edit(
     after, target = replace_passage(before, index, edited), parse_question(question)
     return CandidateLabels(
         {
-            "localized": edit_effects.is_localized_edit(before[index], edited),
-            "coherent": edit_effects.is_coherent_edit(before, after, index),
+            "localized": edit_validity.is_localized_edit(before[index], edited),
+            "coherent": edit_validity.is_coherent_edit(before, after, index),
             "edited_after": is_answer_warranted(question, after, new),
             "unique_after": is_only_warranted_answer(question, after, new),
             "original_after": is_answer_warranted(question, after, answer),
             "edited_before": is_answer_warranted(question, before, new),
-            "same_kind": None if target is None else edit_effects.is_same_answer_kind(target, answer, new),
+            "same_kind": None if target is None else edit_validity.is_same_answer_kind(target, answer, new),
         }
     )
 
@@ -273,11 +273,11 @@ def check_evidence_switch(
         "switching.original_after": _label_at(gold_after, first),
         "switching.edited_before": _label_at(new_before, first),
         "switching.edited_after": _label_at(new_after, first),
-        "alignment.aligned": is_trace_aligned(question, new.trace),
-        "closure.original": is_trace_closed(question, gold.trace, gold.answer),
-        "closure.edited": is_trace_closed(question, new.trace, new.answer),
-        "closure.original_to_edited": is_trace_closed(question, gold.trace, new.answer),
-        "closure.edited_to_original": is_trace_closed(question, new.trace, gold.answer),
+        "alignment.aligned": _is_trace_aligned(question, new.trace),
+        "closure.original": _is_trace_closed(question, gold.trace, gold.answer),
+        "closure.edited": _is_trace_closed(question, new.trace, new.answer),
+        "closure.original_to_edited": _is_trace_closed(question, gold.trace, new.answer),
+        "closure.edited_to_original": _is_trace_closed(question, new.trace, gold.answer),
     }
     return CandidateLabels(labels, new_after)
 
@@ -290,7 +290,7 @@ def _label_at(labels: Sequence[Label], index: int) -> Label:
 def screen_question_edit(question: str, edited: str, passages: Passages, answer: str, new: str) -> CandidateLabels:
     """Screen an edit of the question (B.5) without traces: another target, each question with its own answer."""
     old_target, target = parse_question(question), parse_question(edited)
-    derivations = find_answer_derivations(edited, passages)
+    derivations = _find_answer_derivations(edited, passages)
     # The shortest derivation decides whether several steps are needed.
     facts = min((len(derivation.hops) for derivation in derivations), default=0) if derivations is not None else 0
     return CandidateLabels(
@@ -357,11 +357,11 @@ def check_question_switch(
     Each trace must be aligned with its own question alone, and the new one must establish its answer.
     """
     labels = {
-        "alignment.original": is_trace_aligned(question, gold.trace),
-        "alignment.edited": is_trace_aligned(edited, new.trace),
-        "alignment.edited_to_original": is_trace_aligned(question, new.trace),
-        "alignment.original_to_edited": is_trace_aligned(edited, gold.trace),
-        "closure.closed": is_trace_closed(edited, new.trace, new.answer),
+        "alignment.original": _is_trace_aligned(question, gold.trace),
+        "alignment.edited": _is_trace_aligned(edited, new.trace),
+        "alignment.edited_to_original": _is_trace_aligned(question, new.trace),
+        "alignment.original_to_edited": _is_trace_aligned(edited, gold.trace),
+        "closure.closed": _is_trace_closed(edited, new.trace, new.answer),
     }
     return CandidateLabels(labels, label_warranted_steps(edited, passages, new.trace))
 

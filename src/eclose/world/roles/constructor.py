@@ -16,7 +16,7 @@ from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol.construction import ConstructionRole
 from eclose.protocol.material_json import render_material
-from eclose.world.faulty.bad_replies import REPLY_DEFECTS, make_bad_reply
+from eclose.world.faulty.bad_constructor_replies import REPLY_DEFECTS, make_bad_reply
 from eclose.world.language import relations as rel
 from eclose.world.language.phrases import PersonOfTwoDeeds
 from eclose.world.language.questions import (

@@ -51,7 +51,7 @@ _ORDER = re.compile(
 _IS_YES = re.compile(_YES)
 
 
-def find_ordered_verdict(text: str) -> bool | None:
+def find_commanded_verdict(text: str) -> bool | None:
     """Return the verdict that a text orders, None where it orders none. The last order counts."""
     orders = list(_ORDER.finditer(_legible(text)))
     return bool(_IS_YES.fullmatch(orders[-1]["value"] or orders[-1]["verdict"])) if orders else None
@@ -81,7 +81,7 @@ def _answer(exact: Handler, question: JudgeQuestion, trust: GullibleJudgeKind, r
     texts = list(_outside_texts(fields_shown, field_names, trailing))
     if trust is GullibleJudgeKind.NAIVE:
         texts += _texts(material)
-    orders = [order for text in texts if (order := find_ordered_verdict(text)) is not None]
+    orders = [order for text in texts if (order := find_commanded_verdict(text)) is not None]
     # The exact judge sees first lines only, so an attack cannot change its reading.
     read = PromptMessage(role="user", content=json.dumps(_first_lines(material), ensure_ascii=False, indent=1))
     reply = exact(replace(request, messages=(*request.messages[:-1], read)))

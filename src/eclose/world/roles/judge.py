@@ -22,8 +22,8 @@ from eclose.protocol.judging import (
     NOT_SUBSTANTIVE_VERDICT,
     SOUND_VERDICT,
     JudgeQuestion,
+    cut_material_to_question,
     encode_step_judgment,
-    restrict_joint_material,
 )
 from eclose.protocol.material_json import parse_material, render_material
 from eclose.world.oracle.answer_equality import is_correct_answer
@@ -70,7 +70,7 @@ def _parts(request: ChatRequest) -> list[JudgeQuestion]:
 def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
     """Judge one question from its own material; with noise, sometimes return the opposite."""
     if isinstance(material, disclosure.JointJudgeMaterial):
-        material = restrict_joint_material(material, question)
+        material = cut_material_to_question(material, question)
     labels = _HANDLERS[question](material)
     if labels is None:
         return None

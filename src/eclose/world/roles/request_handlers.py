@@ -80,11 +80,11 @@ def build_world_handlers(
         registry = make_judges_gullible(registry, judge_trust)
     register_constructor_handlers(registry, noise=constructor_noise, seed=seed)
     register_verifier_handlers(registry, noise=verifier_noise, seed=seed)
-    registry.register(None, lambda request: generate_answer_reply(request, failures or ModelFailureRates(), seed))
+    registry.register(None, lambda request: _generate_answer_reply(request, failures or ModelFailureRates(), seed))
     return registry
 
 
-def generate_answer_reply(request: ChatRequest, failures: ModelFailureRates, seed: int) -> ScriptedReply:
+def _generate_answer_reply(request: ChatRequest, failures: ModelFailureRates, seed: int) -> ScriptedReply:
     """Reply to the question in the last message; equal requests get equal replies."""
     parsed = parse_question_message(request.messages[-1]["content"])
     if parsed is None:

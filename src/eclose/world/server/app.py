@@ -219,7 +219,7 @@ class ModelServer:
             fault, call.request, body.data, headers, self._behaviour, self._stopping
         )
 
-    def _body(self, fault: ServerFault | None, call: _Attempt) -> wire.ReplyBody:
+    def _body(self, fault: ServerFault | None, call: _Attempt) -> wire.EncodedReplyBody:
         reply = self._behaviour.flip_labels(call.handler(call.chat_request), call.chat_request.key)
         if fault is not None:
             reply = self._behaviour.break_content(reply, fault, call.chat_request.key, call.attempt)

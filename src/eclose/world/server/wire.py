@@ -24,7 +24,7 @@ _FINGERPRINT = "eclose-world"
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyBody:
+class EncodedReplyBody:
     """An encoded reply and its token counts."""
 
     data: bytes
@@ -33,7 +33,7 @@ class ReplyBody:
     completion_tokens: int
 
 
-def encode_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
+def encode_completion(request: ChatRequest, reply: ScriptedReply) -> EncodedReplyBody:
     """Return the body of a reply, streamed or complete, cut at the requested number of tokens."""
     cut_reply = _cut_reply(reply, request.max_tokens)
     # Words stand for tokens.
@@ -47,7 +47,7 @@ def encode_completion(request: ChatRequest, reply: ScriptedReply) -> ReplyBody:
         data, content_type = _stream(request, cut_reply, usage), "text/event-stream"
     else:
         data, content_type = _encode(_complete_body(request, cut_reply, usage)), "application/json"
-    return ReplyBody(data, content_type, prompt_tokens, completion_tokens)
+    return EncodedReplyBody(data, content_type, prompt_tokens, completion_tokens)
 
 
 def encode_error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:

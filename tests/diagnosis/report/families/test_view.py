@@ -9,7 +9,7 @@ from tests.diagnosis.report.families.family_making import full_family, hostile_f
 
 from eclose.core.instance import Passage
 from eclose.core.response import Trace
-from eclose.diagnosis.report.families.view import CitedPassageDisplay, make_family_display, name_family_views
+from eclose.diagnosis.report.families.view import FamilyCitationDisplay, make_family_display, name_family_views
 from eclose.diagnosis.report.word_diff import DiffMark
 
 MARKS = {DiffMark.SAME: "{}", DiffMark.OLD: "[-{}-]", DiffMark.NEW: "{{+{}+}}"}
@@ -69,8 +69,8 @@ def test_a_step_is_held_against_its_counterpart_wherever_that_stands(display):
 def test_every_step_says_what_it_rests_on(display):
     steps = display.views[0].steps
     assert [step.passages for step in steps] == [
-        (CitedPassageDisplay(0, "Blue Harbour"),),
-        (CitedPassageDisplay(2, "Ana Ruiz"),),
+        (FamilyCitationDisplay(0, "Blue Harbour"),),
+        (FamilyCitationDisplay(2, "Ana Ruiz"),),
         (),
     ]
     assert [step.premises for step in steps] == [(), (), (1, 2)]
@@ -157,4 +157,4 @@ def test_what_fails_a_gate_is_shown_with_the_reason():
 def test_names_that_are_no_passage_are_kept():
     display = make_family_display(hostile_family(1, "odd"))
     assert str(display.views[1].support[1]) == "[?] x"
-    assert display.views[0].steps[0].passages[1] == CitedPassageDisplay(None, "odd 1")
+    assert display.views[0].steps[0].passages[1] == FamilyCitationDisplay(None, "odd 1")

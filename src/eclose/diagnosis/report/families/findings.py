@@ -92,7 +92,7 @@ _MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class JudgementDisplay:
+class FamilyJudgementDisplay:
     """One answer of a reply."""
 
     name: str
@@ -108,7 +108,7 @@ class FindingPartDisplay:
 
     name: str
     """Path of the part; empty for the reply as a whole."""
-    judgements: tuple[JudgementDisplay, ...]
+    judgements: tuple[FamilyJudgementDisplay, ...]
     reason: str = ""
 
 
@@ -194,14 +194,14 @@ def _entry(key: str) -> str:
     return "step" if key == "steps" else key
 
 
-def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> JudgementDisplay:
+def _judgement(finding: FamilyFinding, path: tuple[str, ...], value: Any) -> FamilyJudgementDisplay:
     """Return one answer with its tone and meaning."""
     name = ".".join(path)
     meaning = JUDGEMENT_WORDS.get((finding.role, name), "")
     # Each step of a trace has its own verdict, without an entry in JUDGEMENT_WORDS.
     if finding.role in ROLE_WORDS and path == (SOUNDNESS_JUDGEMENT, "steps", "sound"):
-        return JudgementDisplay("sound", _text(value), GOOD if value is True else BAD, _SOUND)
-    return JudgementDisplay(path[-1], _text(value), _tone(finding, name, value), meaning)
+        return FamilyJudgementDisplay("sound", _text(value), GOOD if value is True else BAD, _SOUND)
+    return FamilyJudgementDisplay(path[-1], _text(value), _tone(finding, name, value), meaning)
 
 
 def _tone(finding: FamilyFinding, name: str, value: Any) -> str:

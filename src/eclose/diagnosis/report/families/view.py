@@ -49,7 +49,7 @@ GOLD, EVIDENCE, QUESTION = "Gold", "Evidence-CF", "Question-CF"
 
 
 @dataclass(frozen=True, slots=True)
-class CitedPassageDisplay:
+class FamilyCitationDisplay:
     """A cited passage: its index among the passages, as models see it, and its title."""
 
     index: int | None
@@ -69,7 +69,7 @@ class StepDisplay:
     words: word_diff.MarkedText
     counterpart: int | None
     """Number of the corresponding step of Gold; None for a new step."""
-    passages: tuple[CitedPassageDisplay, ...]
+    passages: tuple[FamilyCitationDisplay, ...]
     premises: tuple[int, ...]
     """Numbers of earlier steps."""
     support_recorded: bool
@@ -86,7 +86,7 @@ class StepDisplay:
 class ViewEditDisplay:
     """The edit that made a view."""
 
-    passage: CitedPassageDisplay | None = None
+    passage: FamilyCitationDisplay | None = None
     claim: str = ""
     replacements: tuple[TextReplacement, ...] = ()
     keep: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class ViewDisplay:
     question: word_diff.MarkedText
     steps: tuple[StepDisplay, ...]
     answer: word_diff.MarkedText
-    support: tuple[CitedPassageDisplay, ...]
+    support: tuple[FamilyCitationDisplay, ...]
     omitted_steps: tuple[int, ...] = ()
     """Numbers of the steps of Gold without a counterpart here."""
     change: ViewEditDisplay | None = None
@@ -112,7 +112,7 @@ class ViewDisplay:
 
 
 @dataclass(frozen=True, slots=True)
-class PassageVersionDisplay:
+class FamilyPassageDisplay:
     """A passage in one view, compared with Gold."""
 
     view: str
@@ -129,7 +129,7 @@ class PassageDisplay:
     text: str
     notes: tuple[str, ...]
     """The views that it supports, and those in which it was changed."""
-    versions: tuple[PassageVersionDisplay, ...] = ()
+    versions: tuple[FamilyPassageDisplay, ...] = ()
     """Versions that differ from Gold."""
 
     @property
@@ -276,14 +276,14 @@ def _question_change(edit: QuestionEdit) -> ViewEditDisplay:
     return ViewEditDisplay(component=edit.component or "")
 
 
-def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[CitedPassageDisplay, ...]:
+def _references(evidence: Sequence[Passage], ids: Sequence[str]) -> tuple[FamilyCitationDisplay, ...]:
     """Return the passages with these ids; an unknown id is kept as it is."""
     # Reversed, so that the first of several passages with one id is cited.
     index_of = {passage.id: index for index, passage in reversed(list(enumerate(evidence)))}
     return tuple(
-        CitedPassageDisplay(index_of[id_], evidence[index_of[id_]].title)
+        FamilyCitationDisplay(index_of[id_], evidence[index_of[id_]].title)
         if id_ in index_of
-        else CitedPassageDisplay(None, id_)
+        else FamilyCitationDisplay(None, id_)
         for id_ in ids
     )
 
@@ -301,7 +301,7 @@ def _passages(family: Family, names: Sequence[str]) -> Iterator[PassageDisplay]:
         for index, passage in enumerate(view.evidence):
             # A passage that an edit added.
             if passage.id not in gold_ids:
-                version = PassageVersionDisplay(
+                version = FamilyPassageDisplay(
                     name, word_diff.mark_text_new(passage.title), word_diff.mark_text_new(passage.text)
                 )
                 yield PassageDisplay(index, passage.title, passage.text, (f"only in {name}",), (version,))
@@ -317,7 +317,7 @@ def _passage(index: int, passage: Passage, views: Sequence[tuple[str, View]]) ->
         # Title and text are compared separately, so an unchanged title is printed plainly.
         elif other != passage:
             title = word_diff.diff_words(passage.title, other.title)
-            versions.append(PassageVersionDisplay(name, title, word_diff.diff_words(passage.text, other.text)))
+            versions.append(FamilyPassageDisplay(name, title, word_diff.diff_words(passage.text, other.text)))
     # Notes: who uses the passage, where it differs, where it is absent.
     supported = [name for name, view in views if passage.id in view.support_ids]
     everywhere = len(supported) == len(views)

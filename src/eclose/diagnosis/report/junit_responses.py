@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render_junit_report(cases: Sequence[JudgedCase], context: ReportContext | None = None) -> str:
+def render_responses_junit(cases: Sequence[JudgedCase], context: ReportContext | None = None) -> str:
     """Return the XML document: a suite per dataset and model, a failure per unreliable response."""
     context = context or ReportContext()
     # One suite per dataset and model, as the tables group responses.

@@ -25,7 +25,7 @@ from eclose.core.response import Response, Trace
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.diagnose import JudgedCase
 from eclose.errors import RecordError
-from eclose.integrations.inspect import cases
+from eclose.integrations.inspect import convert_samples
 
 INSTANCE = Instance("i", "Where?", (Passage("0", "Ana", "Ana was born in Arica."),), "Arica", ("Arica, Chile",))
 RESPONSE = Response("r", "i", Trace.of("Ana was born in Arica."), "Lima")
@@ -35,13 +35,15 @@ JUDGMENT = Judgment(
 
 
 def test_what_was_not_judged_is_nan_and_never_zero():
-    value = cases.build_score_value(Verdict(locally_sound=True, aligned=True))
+    value = convert_samples.build_score_value(Verdict(locally_sound=True, aligned=True))
     assert (value["L"], value["A"]) == (1.0, 1.0)
     assert {key for key, number in value.items() if isnan(number)} == {"C", "K", "Acc", "G", "TRR", "LGG"}
 
 
 def test_what_follows_from_the_labels_follows_in_the_score():
-    value = cases.build_score_value(Verdict(locally_sound=True, aligned=False))  # not sufficient, whatever closure is
+    value = convert_samples.build_score_value(
+        Verdict(locally_sound=True, aligned=False)
+    )  # not sufficient, whatever closure is
     assert (value["G"], value["TRR"], value["LGG"]) == (0.0, 0.0, 1.0)
     assert isnan(value["C"])
 
@@ -50,22 +52,22 @@ def test_what_follows_from_the_labels_follows_in_the_score():
 @pytest.mark.parametrize("correct", [True, False, None])
 def test_a_verdict_comes_back_out_of_a_score(closed, correct):
     verdict = Verdict(True, False, closed, None, correct)
-    assert cases.parse_score_labels(cases.build_score_value(verdict)) == verdict
+    assert convert_samples.parse_score_labels(convert_samples.build_score_value(verdict)) == verdict
 
 
 def test_an_average_of_labels_is_none():
     with pytest.raises(RecordError, match="no label"):
-        cases.parse_score_labels({"L": 0.5})
+        convert_samples.parse_score_labels({"L": 0.5})
 
 
 def test_a_score_names_the_broken_link_and_holds_the_judgment():
-    score = cases.build_judged_score(JudgedCase(INSTANCE, RESPONSE, JUDGMENT))
+    score = convert_samples.build_judged_score(JudgedCase(INSTANCE, RESPONSE, JUDGMENT))
     assert score.answer == "Lima"
     assert (
         score.explanation
         == "The reasoning establishes the reference answer, “Arica”, and another answer was submitted."
     )
-    assert cases.read_metadata_record(Judgment, score.metadata, cases.JUDGMENT) == JUDGMENT
+    assert convert_samples.read_metadata_record(Judgment, score.metadata, convert_samples.JUDGMENT) == JUDGMENT
 
 
 @pytest.mark.parametrize(
@@ -79,47 +81,53 @@ def test_a_score_names_the_broken_link_and_holds_the_judgment():
 )
 def test_whose_fault_a_missing_label_is(unjudged, reason):
     judgment = replace(JUDGMENT, unjudged={Criterion(name): why for name, why in unjudged.items()})
-    score = cases.build_judged_score(JudgedCase(INSTANCE, RESPONSE, judgment))
+    score = convert_samples.build_judged_score(JudgedCase(INSTANCE, RESPONSE, judgment))
     assert score.reason == reason
     assert all(f"{name} ({why})" in score.explanation for name, why in unjudged.items())
 
 
 def test_a_sample_carries_its_question_whole():
-    metadata = {cases.INSTANCE: cases.record_to_json_dict(INSTANCE)}
-    assert cases.instance_from_sample("another", "asked otherwise", [], metadata) == INSTANCE
+    metadata = {convert_samples.INSTANCE: convert_samples.record_to_json_dict(INSTANCE)}
+    assert convert_samples.instance_from_sample("another", "asked otherwise", [], metadata) == INSTANCE
 
 
 def test_passages_of_other_peoples_tasks():
-    found = cases.instance_from_sample(7, "Where?", ["Arica", "Arica, Chile"], {"contexts": ["Ana was born in Arica."]})
+    found = convert_samples.instance_from_sample(
+        7, "Where?", ["Arica", "Arica, Chile"], {"contexts": ["Ana was born in Arica."]}
+    )
     assert found == replace(INSTANCE, id="7", evidence=(Passage("0", "", "Ana was born in Arica."),))
-    assert cases.instance_from_sample(7, "Where?", [""], {"retrieved_contexts": ["x"]}).reference_answer is None
+    assert (
+        convert_samples.instance_from_sample(7, "Where?", [""], {"retrieved_contexts": ["x"]}).reference_answer is None
+    )
 
 
 @pytest.mark.parametrize("metadata", [{}, {"contexts": "one text"}, {"contexts": [1]}, {"instance": "i"}])
 def test_a_sample_without_passages_is_refused(metadata):
     with pytest.raises(RecordError):
-        cases.instance_from_sample("i", "Where?", [], metadata)
+        convert_samples.instance_from_sample("i", "Where?", [], metadata)
 
 
 def test_a_response_out_of_an_output():
-    found = cases.response_from_output(INSTANCE, said("1. Ana was born in Arica.\nFinal answer: Arica"), "a/b", 1)
+    found = convert_samples.response_from_output(
+        INSTANCE, said("1. Ana was born in Arica.\nFinal answer: Arica"), "a/b", 1
+    )
     assert (found.trace.texts, found.answer, found.instance_id) == (("Ana was born in Arica.",), "Arica", "i")
     assert (found.source.model, found.cut_off) == ("a/b", False)
     other = [("a/b", 2), ("a/c", 1)]
-    assert found.id not in {cases.response_from_output(INSTANCE, said("x"), *told).id for told in other}
-    assert found.id == cases.response_from_output(INSTANCE, said("x"), "a/b", 1).id
+    assert found.id not in {convert_samples.response_from_output(INSTANCE, said("x"), *told).id for told in other}
+    assert found.id == convert_samples.response_from_output(INSTANCE, said("x"), "a/b", 1).id
 
 
 def test_a_response_that_was_cut_off_has_no_answer():
-    found = cases.response_from_output(INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1)
+    found = convert_samples.response_from_output(INSTANCE, said("1. Ana.\nFinal answer: Ari", "max_tokens"), "a/b", 1)
     assert (found.answer, found.cut_off) == (None, True)
 
 
 def test_no_response_is_not_an_empty_one():
-    assert cases.explain_missing_response(said("No.", "content_filter")) == "refusal"
-    assert cases.explain_missing_response(said([ContentText(text="No.", refusal=True)])) == "refusal"
-    assert cases.explain_missing_response(ModelOutput()) == "no_response"
-    assert cases.explain_missing_response(said("")) is None
-    score = cases.build_empty_score("refusal")
+    assert convert_samples.explain_missing_response(said("No.", "content_filter")) == "refusal"
+    assert convert_samples.explain_missing_response(said([ContentText(text="No.", refusal=True)])) == "refusal"
+    assert convert_samples.explain_missing_response(ModelOutput()) == "no_response"
+    assert convert_samples.explain_missing_response(said("")) is None
+    score = convert_samples.build_empty_score("refusal")
     assert (score.reason, score.metadata) == ("refusal", None)
     assert all(isnan(number) for number in score.value.values())

@@ -7,7 +7,7 @@ import pytest
 from eclose.core.instance import Passage
 from eclose.world.language.questions import parse_question
 from eclose.world.language.values import ValueKind, parse_value
-from eclose.world.oracle.edit_effects import (
+from eclose.world.oracle.edit_validity import (
     is_coherent_edit,
     is_localized_edit,
     is_same_answer_kind,

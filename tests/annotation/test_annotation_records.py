@@ -8,7 +8,7 @@ import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, judged, screening
 
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
-from eclose.annotation.annotations import AWAITING_ADJUDICATION, NOT_FINISHED, Annotation, ScreeningAnnotation
+from eclose.annotation.annotation_records import AWAITING_ADJUDICATION, NOT_FINISHED, Annotation, ScreeningAnnotation
 from eclose.annotation.forms import AnnotationTaskKind
 
 

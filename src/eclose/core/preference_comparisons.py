@@ -50,7 +50,7 @@ class Comparison:
     The input is described by the views that its parts come from. The compared output follows from the edge: a step for
     S, a trace for T, an answer for C.
 
-    >>> from eclose.core.dependency_edges import ALL_COMPARISONS
+    >>> from eclose.core.preference_comparisons import ALL_COMPARISONS
     >>> first = ALL_COMPARISONS[0]
     >>> first.edge.name, first.preferred.value, first.dispreferred.value
     ('SUPPORT', 'Gold', 'Evidence-CF')

@@ -28,7 +28,7 @@ from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts
 if TYPE_CHECKING:
     from eclose.core.instance import Passage
     from eclose.core.three_valued import Label
-    from eclose.world.language.facts import FactStatement
+    from eclose.world.language.scene_facts import FactStatement
 
 _RELATIVES = (FATHER, MOTHER, SPOUSE)
 # Occurs in no text of the world, so a cut cannot be mistaken for words.
@@ -56,14 +56,14 @@ def is_localized_edit(before: Passage, after: Passage) -> Label:
     # An unread sentence may hide a second change.
     if old.unread or new.unread:
         return None
-    change = find_changed_statement(old, new)
+    change = _find_changed_statement(old, new)
     if change is None or (old.kind, old.occupation) != (new.kind, new.occupation):
         return False
     forms = [form for statement in change for form in list_surface_forms(statement.relation.kind, statement.value)]
     return _cut_forms(before.text, forms) == _cut_forms(after.text, forms)
 
 
-def find_changed_statement(old: PassageReading, new: PassageReading) -> tuple[FactStatement, FactStatement] | None:
+def _find_changed_statement(old: PassageReading, new: PassageReading) -> tuple[FactStatement, FactStatement] | None:
     """Return the one statement with another value, before and after; None unless it is exactly one."""
     removed = [statement for statement in old.statements if statement not in new.statements]
     added = [statement for statement in new.statements if statement not in old.statements]

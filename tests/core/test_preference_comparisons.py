@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from eclose import Comparison, Direction, Edge, ViewKind
-from eclose.core.dependency_edges import ALL_COMPARISONS, margin_weights, preference_switches
+from eclose.core.preference_comparisons import ALL_COMPARISONS, margin_weights, preference_switches
 
 GOLD, EVIDENCE, QUESTION = ViewKind.GOLD, ViewKind.EVIDENCE_CF, ViewKind.QUESTION_CF
 S, T, C = Edge

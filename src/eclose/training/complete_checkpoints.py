@@ -90,7 +90,7 @@ def copy_adapter(folder: Path, target: Path) -> None:
     _remove_temporary(target)
 
 
-def remove_selected_adapter(target: Path) -> None:
+def remove_adapter_copy(target: Path) -> None:
     """Remove the copy of an adapter that an earlier selection made; its checkpoint stays."""
     _remove_temporary(target)
     if target.exists():
