@@ -207,7 +207,7 @@ class ValidationArrays:
 
     @classmethod
     def of(cls, cases: Sequence[ValidationCase]) -> ValidationArrays:
-        """Number the questions and datasets of the cases."""
+        """Assign numbers to the questions and datasets of the cases."""
         # Ids are unique within a dataset only.
         question, questions = number_distinct_labels([(case.dataset, case.question_id) for case in cases])
         dataset, datasets = number_distinct_labels([dataset for dataset, _ in questions])

@@ -31,7 +31,9 @@ def float_or_none(value: float | np.floating[Any]) -> float | None:
 
 
 def number_distinct_labels(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
-    """Number the distinct labels in order of first appearance; return the number of each label, and the distinct
+    """Assign numbers to the distinct labels in order of first appearance.
+
+    Returns the number of each label, and the distinct
     labels.
     """
     numbers: dict[object, int] = {}
