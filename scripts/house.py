@@ -344,6 +344,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="one package, such as cli or world/server")
     options = parser.parse_args()
     modules = read_modules(ROOT / PACKAGE / options.only)
+    if not modules:
+        sys.exit(f"{options.only}: no package of {PACKAGE}. Name one, such as cli or world/server.")
     broken = False
     for name, (measure, goal) in FIGURES.items():
         figure = measure(modules)

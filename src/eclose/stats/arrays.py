@@ -33,8 +33,7 @@ def float_or_none(value: float | np.floating[Any]) -> float | None:
 def number_distinct_labels(labels: Sequence[object]) -> tuple[Indices, list[Any]]:
     """Assign numbers to the distinct labels in order of first appearance.
 
-    Returns the number of each label, and the distinct
-    labels.
+    Returns the number of each label, and the distinct labels.
     """
     numbers: dict[object, int] = {}
     coded = np.fromiter((numbers.setdefault(label, len(numbers)) for label in labels), np.intp, len(labels))
