@@ -260,7 +260,7 @@ def test_asked_to_stop_it_finishes_what_is_under_way(tmp_path, number):
         rig.wait(lambda: len(rig.asked) >= 40)
         process.send_signal(number)
         result = rig.finish(process)
-        assert (process.returncode, result["kind"]) == (Resumable.exit_code, "Stopped")
+        assert (process.returncode, result["kind"]) == (Resumable.exit_code, "RunStoppedError")
         done, orphans = rig.in_ledger()
         assert len(done) == len(rig.asked) < 300  # not even the shards that were under way are finished
         assert orphans == {}

@@ -16,8 +16,15 @@ from eclose.construction.publishing.dataset_card import (
     render_dataset_card,
     write_dataset_card,
 )
-from eclose.construction.publishing.dataset_facts import LICENCES, AuditSummary, DatasetCardFacts, find_dataset_licence
+from eclose.construction.publishing.dataset_facts import (
+    LICENCES,
+    SYNTHETIC_DATASETS,
+    AuditSummary,
+    DatasetCardFacts,
+    find_dataset_licence,
+)
 from eclose.core.family import Family
+from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES
 
 FACTS = DatasetCardFacts(
     counts={"HotpotQA": {"train": 9, "validation": 1}, "MuSiQue": {"train": 1_800, "validation": 200}},
@@ -111,7 +118,9 @@ def test_an_unknown_source_has_no_licence_and_no_language():
 def test_only_profiles_of_the_world_are_ours():
     assert find_dataset_licence("world-2wiki").id == "apache-2.0"
     assert find_dataset_licence("world-news").id == "unknown"
-    assert {name for name in LICENCES if not name.startswith("world-")} == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"}
+    assert set(LICENCES) == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"}
+    profiles = (*BENCHMARK_PROFILES.values(), *SHORT_BENCHMARK_PROFILES.values())
+    assert {f"world-{profile.name}" for profile in profiles} == SYNTHETIC_DATASETS
 
 
 def test_share_alike_is_said_where_it_binds():
