@@ -43,10 +43,15 @@ LANES = {
     "browser": re.compile(r"playwright|tests\.chromium|web\.harness|test_browser import"),
     "database": re.compile(r"fresh_database|postgres", re.IGNORECASE),
     "ray": re.compile(r"\bimport ray\b|calls\.ray|engine ray|\"ray\""),
-    "torch": re.compile(r"^\s*(?:import|from) (?:torch|transformers|peft)\b|tiny_models|training\.small", re.MULTILINE),
+    "torch": re.compile(
+        r"^\s*(?:import|from) (?:torch|transformers|peft|eclose\.likelihood)\b|tiny_models|training\.small",
+        re.MULTILINE,
+    ),
 }
 """What the source of a test, of its fixtures or of its module says where it needs more than Python."""
 _WHOLE_MODULE = ("browser", "torch")
+SLOW = frozenset((ROOT / "tests" / "slow_tests.txt").read_text("utf-8").split())
+"""Tests that take more than a quarter of a second, as ``scripts/slow_tests.py`` measured them."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -79,6 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         sources = [_source(function) for function in (item.function, *fixtures)]
         text = "\n".join([*sources, item.nodeid])
         header = _module_header(Path(item.path))
+        if f"{item.path.relative_to(ROOT)}::{item.originalname}" in SLOW:
+            item.add_marker("slow")
         for lane, pattern in LANES.items():
             if pattern.search(text) or (lane in _WHOLE_MODULE and pattern.search(header)):
                 item.add_marker(lane)
