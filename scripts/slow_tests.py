@@ -1,7 +1,7 @@
 """List the tests that the fast lane leaves out because of their time: writes ``tests/slow_tests.txt``.
 
     python -m pytest -n 2 --junitxml=durations.xml    # the fast lane, on an idle machine
-    python scripts/slow_tests.py durations.xml        # adds what takes longer than a quarter of a second
+    python scripts/slow_tests.py durations.xml        # adds what takes longer than 0.2 seconds
 
 ``tests/conftest.py`` marks the listed tests as slow, beside those that are marked by hand.
 """
@@ -29,7 +29,7 @@ def main() -> None:
     """Add the slow tests of a report to the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, help="JUnit report of a test run")
-    parser.add_argument("--seconds", type=float, default=0.25, help="longest time of a test in the fast lane")
+    parser.add_argument("--seconds", type=float, default=0.2, help="longest time of a test in the fast lane")
     options = parser.parse_args()
     listed = set(LIST.read_text("utf-8").split()) if LIST.exists() else set()
     # Tests that were renamed or deleted leave the list with the next run.

@@ -51,7 +51,7 @@ LANES = {
 """What the source of a test, of its fixtures or of its module says where it needs more than Python."""
 _WHOLE_MODULE = ("browser", "torch")
 SLOW = frozenset((ROOT / "tests" / "slow_tests.txt").read_text("utf-8").split())
-"""Tests that take more than a quarter of a second, as ``scripts/slow_tests.py`` measured them."""
+"""Tests that take more than 0.2 seconds, as ``scripts/slow_tests.py`` measured them."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
