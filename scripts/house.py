@@ -215,7 +215,8 @@ def import_headers(modules: list[Module]) -> Figure:
 
 
 _DECLARES_OPTIONS = tuple(
-    f"{PACKAGE}.{name}" for name in ("cli.", "api", "testing", "training.api", "diagnosis.run_gate")
+    f"{PACKAGE}.{name}"
+    for name in ("cli.", "api", "testing", "training.api", "diagnosis.run_gate", "diagnosis.results")
 )
 
 

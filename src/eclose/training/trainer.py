@@ -92,13 +92,8 @@ class EClosureTrainer(Trainer):
         # For the reports of Transformers; what an update contains is decided by the sampler.
         args.per_device_train_batch_size = ceil(args.families_per_update / args.world_size)
         if peft_config is not None:
-            from peft import get_peft_model  # noqa: PLC0415 - only where an adapter is trained
-
             set_seed(args.seed)  # the initial values of the adapter are drawn here
-            try:
-                model = get_peft_model(model, peft_config)
-            except ValueError as error:
-                raise SettingError(f"peft_config: {error}") from error
+            model = _add_adapter(model, peft_config)
         # Reentrant checkpointing, which a user may choose, yields no gradients where no input needs any, and below an
         # adapter the embeddings are frozen.
         if args.gradient_checkpointing and hasattr(model, "enable_input_require_grads"):
@@ -373,6 +368,16 @@ def _choose_unchecked(args: EClosureConfig) -> ScoringChoice:
 
 def _as_dataset(dataset: Any) -> Any:
     return dataset if dataset is None or hasattr(dataset, "ids") else FamilyList(dataset)
+
+
+def _add_adapter(model: Any, peft_config: Any) -> Any:
+    """Return the model with a new adapter; raise where the configuration does not fit the model."""
+    from peft import get_peft_model  # noqa: PLC0415 - only where an adapter is trained
+
+    try:
+        return get_peft_model(model, peft_config)
+    except ValueError as error:
+        raise SettingError(f"peft_config: {error}") from error
 
 
 def _check_processes(args: EClosureConfig) -> None:
