@@ -163,8 +163,9 @@ async def run_models_on_records(
         connections = {} if options.replay else await _connect_models(run, calls, ledger, stack)
         if options.batch is not None:
             await _prefetch(run, calls, options, options.batch, ledger)
+            account = await ledger.compute_account()
             for connection in connections.values():
-                connection.budget.update(await ledger.compute_account())
+                connection.budget.update(account)
         models = [
             build_replay_model(ref.name, ledger) if options.replay else connections[ref.name].model
             for ref in run.model_refs

@@ -10,10 +10,11 @@ from tests.generating import FREE, generate, paid, questions
 from typer.testing import CliRunner
 
 from eclose.calls.batch.run import BatchSettings
+from eclose.calls.cache import CachedModel
 from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
 from eclose.cli.main import app
-from eclose.errors import SettingError
+from eclose.errors import Resumable, SettingError
 from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
 from eclose.judging.settings import JudgeSettings
@@ -92,6 +93,21 @@ def test_every_question_to_a_judge_takes_a_round(tmp_path):
     assert sum(answered) == bills[0]
     assert all(line.endswith(" 0 left for single calls") for line in lines if "answered" in line)
     assert outputs[0] == outputs[1]
+
+
+def test_a_ledger_that_is_away_ends_the_run_instead_of_sending_at_full_price(instances, tmp_path, monkeypatch):
+    complete, failures = CachedModel.complete, iter(range(6))
+
+    async def away_for_a_while(model, request):
+        if next(failures, None) is not None:
+            raise Resumable("the database is away.")
+        return await complete(model, request)
+
+    monkeypatch.setattr(CachedModel, "complete", away_for_a_while)
+    with ModelServerThread(build_world_handlers()) as server:
+        with pytest.raises(Resumable, match="away"):
+            generate(instances, server, tmp_path / "run", batch=QUICK)
+        assert server.bill()["totals"]["received"] == 0
 
 
 def test_the_command_sends_batches(instances, tmp_path):

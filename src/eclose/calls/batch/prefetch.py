@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from eclose.calls.batch.results import chunk_for_ledger
 from eclose.calls.batch.run import BatchSettings, ModelBatches
 from eclose.calls.cache import CachedModel, compute_call_key
 from eclose.calls.client import load_run_budget
 from eclose.calls.prices import ModelPrice
+from eclose.errors import Resumable
 from eclose.models.interface import Request
 from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.runs.runner import RecordRejection
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from eclose.store.ledger.ledger import Ledger
     from eclose.store.records.jsonl import ReadRecord
     from eclose.store.runs.runner import RecordJob
-
-_RECORDS_AT_ONCE = 256
 
 
 class _ReplyMissingError(Exception):
@@ -125,14 +124,8 @@ async def _collect_requests(
     collecting = {model.route.name: _CollectingModel(model.route.name) for model in models}
     # Several roles of a run may share a model; they share its collection of requests too.
     jobs = bind_jobs([CachedModel(collecting[model.route.name], ledger) for model in models])
-    pending: set[asyncio.Task[None]] = set()
-    for record in records:
-        if record.value is None:
-            continue
-        pending.add(asyncio.create_task(_run_jobs(jobs, record.value)))
-        if len(pending) >= _RECORDS_AT_ONCE:
-            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.gather(*pending)
+    for chunk in chunk_for_ledger(record.value for record in records if record.value is not None):
+        await asyncio.gather(*(_run_jobs(jobs, value) for value in chunk))
     return {
         name: {key: value for key, value in model.requests.items() if key not in submitted}
         for name, model in collecting.items()
@@ -141,9 +134,14 @@ async def _collect_requests(
 
 async def _run_jobs(jobs: Sequence[RecordJob[Any, Any]], value: Any) -> None:
     """Execute the jobs of a record as far as the ledger has replies."""
-    # Any error ends the record for this round. Where it is not a missing reply, the run itself meets and reports it.
-    with suppress(Exception):
+    try:
         for job in jobs:
             value = await job.work(value)
             if isinstance(value, RecordRejection):
                 return
+    except Resumable:
+        # The ledger is away: going on would send as single calls, at full price, what belongs into a batch.
+        raise
+    except Exception:
+        # A missing reply ends the record for this round. Any other error the run itself meets and reports.
+        return
