@@ -4,8 +4,8 @@ VENV ?= .venv
 # More than there are cores: many tests wait for servers, locks and kills.
 AT_ONCE ?= 3
 BIN := $(VENV)/bin
-# -m '' lifts the filter of the fast lane.
-PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m ''
+# -m replaces the filter of the fast lane. Tests that compare times run alone, after the others.
+PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
@@ -44,6 +44,7 @@ fast: ## the fast lane: offline, no browser, database, Ray or torch
 test: ## all tests; core, stats and metrics must be covered to the last line
 	$(PYTEST) $(COUNTED:%=tests/%) $(COUNTED:%=--cov=eclose.%) --cov-report=term:skip-covered --cov-fail-under=100
 	$(PYTEST) $(COUNTED:%=--ignore=tests/%) --durations=25
+	$(BIN)/python -m pytest -m timing
 
 coverage: ## which lines of the whole package no test reaches
 	$(PYTEST) --cov --cov-report=term:skip-covered

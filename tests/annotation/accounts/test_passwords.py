@@ -147,6 +147,7 @@ def test_all_that_is_wrong_is_said_at_once():
     assert len(password_problems("Password", "ann")) == 2
 
 
+@pytest.mark.timing
 def test_a_very_long_password_takes_no_longer():
     start = time.perf_counter()
     assert len(password_problems("ab" * 10**6, "ann")) == 1
@@ -166,6 +167,7 @@ def test_without_argon2_the_message_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 def test_a_guess_costs_more_than_a_few_milliseconds():
     times = []
     for _ in range(5):

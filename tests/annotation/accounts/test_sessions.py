@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
 import time
 from datetime import timedelta
 
@@ -304,6 +303,7 @@ def test_a_form_belongs_to_its_session(connection, ann, now):
 
 
 @pytest.mark.slow
+@pytest.mark.timing
 def test_an_unknown_name_takes_as_long_as_a_known_one(tmp_path, now):
     engine = make_database_engine(tmp_path / "project.db")
     with engine.begin() as connection:
@@ -325,8 +325,9 @@ def max_ratio(engine, names, now):
     for _ in range(15):
         for name in names:
             with engine.begin() as connection:
-                start = time.perf_counter()
+                # By the processor's clock: waiting for a core is no part of the work.
+                start = time.process_time()
                 assert log_in_person(connection, name, OTHER, now=now) is None
-                times[name].append(time.perf_counter() - start)
-    medians = [statistics.median(each) for each in times.values()]
-    return max(medians) / min(medians)
+                times[name].append(time.process_time() - start)
+    quickest = [min(each) for each in times.values()]
+    return max(quickest) / min(quickest)

@@ -272,6 +272,7 @@ def test_requests_under_way_count_until_they_are_over():
     asyncio.run(main())
 
 
+@pytest.mark.timing
 def test_who_leaves_with_requests_under_way_keeps_his_share_until_his_lease_is_over():
     where = fresh_database()
 
@@ -288,6 +289,7 @@ def test_who_leaves_with_requests_under_way_keeps_his_share_until_his_lease_is_o
     asyncio.run(main())
 
 
+@pytest.mark.timing
 def test_what_a_killed_process_held_comes_back_when_its_lease_is_over():
     where = fresh_database()
 
@@ -308,6 +310,7 @@ def test_what_a_killed_process_held_comes_back_when_its_lease_is_over():
     asyncio.run(main())
 
 
+@pytest.mark.timing
 def test_a_worker_that_cannot_renew_stops_before_its_lease_is_over(monkeypatch):
     where = fresh_database()
 

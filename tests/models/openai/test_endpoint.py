@@ -163,6 +163,7 @@ def test_every_fault_is_expected_to_be_of_some_kind():
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.timing
 def test_every_fault_of_the_world_is_one_attempt_of_the_right_kind(fault):
     deadline = 0.5 if FAULTS[fault] is K.TIMEOUT else 10.0
 
@@ -253,6 +254,7 @@ async def _chunks_for_ever(writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("speak", [_stall, _half_a_head, _headers_for_ever, _byte_by_byte, _chunks_for_ever])
+@pytest.mark.timing
 def test_the_deadline_ends_everything_and_disturbs_nobody(speak):
     async def main() -> None:
         async with (
