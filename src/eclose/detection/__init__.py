@@ -1,0 +1,1 @@
+"""Detectors: cheap scores that tell which responses to look at, without a frontier judge."""

@@ -1,0 +1,61 @@
+"""Scores of detectors: one record for each response and detector, with a reason where there is no score.
+
+A score lies between 0 and 1, and a low one means failure. A response without a score is counted by its reason; it is
+never scored 0 or 1 instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class DetectorKind(StrEnum):
+    """Detectors of the paper (appendix A.5), and classifiers that take the place of one."""
+
+    STATEMENT_SUPPORT = "ragas"
+    """RAGAS-style: share of the response's statements that the evidence supports."""
+    CLAIM_SUPPORT = "veriscore"
+    """VeriScore-style: share of the response's verifiable claims that the evidence supports."""
+    STEP_SUPPORT = "alignscore"
+    """AlignScore: each substantive step against each passage."""
+    ALIGNMENT = "alignment"
+    """Probability that a model answers Yes when asked whether the trace pursues the question."""
+    CLOSURE = "closure"
+    """Probability that the trace entails the submitted answer."""
+
+
+class Unscored(StrEnum):
+    """Why a response has no score."""
+
+    NO_STATEMENT = "no statement"
+    NO_CLAIM = "no claim"
+    NO_SUBSTANTIVE_STEP = "no substantive step"
+    NO_YES_OR_NO = "no yes or no"
+    NO_ANSWER = "no answer"
+    NO_TRACE = "no trace"
+    TOO_LONG = "too long"
+    NO_REPLY = "no usable reply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectorScore:
+    """Score of one response by one detector."""
+
+    response_id: str
+    detector: DetectorKind
+    model: str
+    """Model behind the detector, with its revision where it has one: ``name@revision``."""
+    score: float | None
+    unscored: Unscored | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the score was computed from: statements with labels, windows, probabilities."""
+
+    def __post_init__(self) -> None:
+        """Raise unless there is either a score between 0 and 1 or a reason."""
+        if (self.score is None) is (self.unscored is None):
+            raise ValueError("a response has a score or a reason why it has none")
+        if self.score is not None and not 0 <= self.score <= 1:
+            raise ValueError(f"score {self.score} is not between 0 and 1")
