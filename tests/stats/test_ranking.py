@@ -11,11 +11,14 @@ from eclose.stats.ranking import (
     assign_folds,
     auroc,
     cross_fit_thresholds,
+    false_positive_rate_at_retention,
     recall_at_retention,
     resampled_aurocs,
+    resampled_false_positive_rates,
     resampled_held_out_rates,
     resampled_recalls,
     resampled_thresholds,
+    sweep_thresholds,
     threshold_at_retention,
 )
 from eclose.stats.resampling import StratifiedDesign
@@ -103,6 +106,50 @@ def test_other_retentions(seed, retention, spared):
 
 
 @seeds
+def test_the_false_positive_rate_is_at_most_a_twentieth_and_exact(seed):
+    scored = random_scored(seed)
+    limit = loops.threshold(scored.scores, scored.reliable)
+    expected = Fraction(
+        sum(bool(score < limit) for score in scored.scores[scored.reliable]), int(scored.reliable.sum())
+    )
+    assert false_positive_rate_at_retention(scored) == pytest.approx(float(expected), abs=1e-12)
+    assert expected <= Fraction(1, 20)
+
+
+def test_ties_leave_the_false_positive_rate_below_a_twentieth():
+    # Three of 41 reliable responses tie at the bottom, so none of them may be flagged.
+    scores = np.array([1, 1, 1, *range(2, 40)], float)
+    everyone = np.ones(len(scores), bool)
+    assert false_positive_rate_at_retention(ScoredResponses(scores, ~everyone, everyone)) == 0
+
+
+@seeds
+def test_every_threshold_of_the_sweep_straight_from_the_definition(seed):
+    scored = random_scored(seed)
+    sweep = sweep_thresholds(scored)
+    labelled = scored.scores[scored.failed | scored.reliable]
+    assert list(sweep.thresholds) == [*sorted(set(labelled)), np.inf]
+    for limit, fpr, recall in zip(*sweep, strict=True):
+        assert fpr == pytest.approx(np.mean([score < limit for score in scored.scores[scored.reliable]]), abs=1e-12)
+        assert recall == pytest.approx(np.mean([score < limit for score in scored.scores[scored.failed]]), abs=1e-12)
+
+
+@given(responses)
+def test_the_sweep_encloses_the_auroc_and_holds_the_point_of_the_threshold(pairs):
+    scored = scored_of(pairs)
+    sweep = sweep_thresholds(scored)
+    assert (sweep is None) == (auroc(scored) is None)
+    if sweep is None:
+        return
+    fpr, recall = sweep.false_positive_rates, sweep.recalls
+    assert (fpr[0], recall[0], fpr[-1], recall[-1]) == (0, 0, 1, 1)
+    assert np.sum(np.diff(fpr) * (recall[1:] + recall[:-1]) / 2) == pytest.approx(auroc(scored), abs=1e-12)
+    at = list(sweep.thresholds).index(threshold_at_retention(scored))
+    assert fpr[at] == pytest.approx(false_positive_rate_at_retention(scored), abs=1e-12)
+    assert recall[at] == pytest.approx(recall_at_retention(scored), abs=1e-12)
+
+
+@seeds
 def test_weights_are_the_expanded_resample(seed):
     scored = random_scored(seed, size=30, levels=6)
     weights = loops.drawn(StratifiedDesign.single(30), seed, 25)
@@ -110,6 +157,7 @@ def test_weights_are_the_expanded_resample(seed):
         resampled_aurocs(weights, scored),
         resampled_thresholds(weights, scored.scores, scored.reliable),
         resampled_recalls(weights, scored),
+        resampled_false_positive_rates(weights, scored),
     )
     for row, values in zip(weights, zip(*results, strict=True), strict=True):
         scores, failed, reliable = resampled(scored, row)
@@ -117,6 +165,7 @@ def test_weights_are_the_expanded_resample(seed):
             loops.auroc(scores, failed, reliable),
             loops.threshold(scores, reliable),
             loops.recall(scores, failed, reliable),
+            loops.recall(scores, reliable, reliable),
         )
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
 
@@ -179,6 +228,8 @@ def test_one_group_alone_says_nothing(group):
     scored = scored_of([(1, group), (2, group)])
     assert auroc(scored) is None
     assert recall_at_retention(scored) is None
+    assert sweep_thresholds(scored) is None
+    assert (false_positive_rate_at_retention(scored) is None) == (group != RELIABLE)
     assert (threshold_at_retention(scored) is None) == (group != RELIABLE)
 
 

@@ -73,6 +73,19 @@ def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float
     return _flagged_share(weights, scored.scores, scored.failed, threshold)
 
 
+def false_positive_rate_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
+    """Return the share of the reliable that the threshold of R@95 flags; below 5 % where many scores tie."""
+    return float_or_none(resampled_false_positive_rates(scored.ones, scored, retention)[0])
+
+
+def resampled_false_positive_rates(
+    weights: Floats, scored: ScoredResponses, retention: float = RELIABLE_RETENTION
+) -> Floats:
+    """Return the false positive rate of every resample, with the threshold calibrated on that resample."""
+    threshold = resampled_thresholds(weights, scored.scores, scored.reliable, retention)
+    return _flagged_share(weights, scored.scores, scored.reliable, threshold)
+
+
 def threshold_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
     """Return the highest observed score with at most 5 % of the reliable strictly below; None without any."""
     return float_or_none(resampled_thresholds(scored.ones, scored.scores, scored.reliable, retention)[0])
@@ -108,6 +121,29 @@ def _flagged_share(weights: Floats, scores: Floats, among: Flags, threshold: Flo
     position = np.searchsorted(scores[among][ordered], threshold, side="left")
     flagged = reached[np.arange(len(drawn)), position]
     return np.where(np.isnan(threshold), np.nan, divide_or_nan(flagged, reached[:, -1]))
+
+
+class ThresholdSweep(NamedTuple):
+    """False positive rate and recall at every threshold, from the lowest to the highest."""
+
+    thresholds: Floats
+    """Distinct scores of the failed and the reliable, then infinity, which flags every response."""
+    false_positive_rates: Floats
+    recalls: Floats
+
+
+def sweep_thresholds(scored: ScoredResponses) -> ThresholdSweep | None:
+    """Return both rates at every distinct score, from (0, 0) to (1, 1); None without failed or reliable responses.
+
+    Straight lines between the points enclose an area equal to the AUROC: a tie of both groups is a sloped line.
+    """
+    failed, reliable = np.sort(scored.scores[scored.failed]), np.sort(scored.scores[scored.reliable])
+    if not len(failed) or not len(reliable):
+        return None
+    observed = np.unique(np.concatenate([failed, reliable]))
+    # The position of a threshold among sorted scores is the number of scores strictly below it.
+    fpr, recall = (np.searchsorted(group, observed, side="left") / len(group) for group in (reliable, failed))
+    return ThresholdSweep(np.append(observed, np.inf), np.append(fpr, 1.0), np.append(recall, 1.0))
 
 
 class HeldOutRates(NamedTuple):
