@@ -20,7 +20,8 @@ from eclose.core.response import Response, ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.judging.find_inputs import JudgeInputFiles, find_judge_inputs
-from eclose.judging.run import JudgeTasks, find_same_family_models, judge_responses
+from eclose.judging.run import find_same_family_models, judge_responses
+from eclose.response_tasks import ResponseTasks
 from eclose.store.records import jsonl
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import read_manifest
@@ -117,7 +118,7 @@ def test_another_tools_file_is_taken_apart(tmp_path):
     given = tmp_path / "ragas.jsonl"
     given.write_text(json.dumps(RAGAS) + "\n")
     sources = find_judge_inputs(given, tmp_path / "run")
-    (pair,) = (record.value for record in JudgeTasks(sources))
+    (pair,) = (record.value for record in ResponseTasks(sources.instances, sources.responses))
     assert pair.instance.question == RAGAS["user_input"]
     assert pair.response.answer == "Arica"
     assert find_judge_inputs(given, tmp_path / "run") == sources

@@ -15,19 +15,14 @@ from eclose.calls.cache import compute_call_key
 from eclose.calls.client import CallSettings
 from eclose.calls.forecast import UsageForecast, find_writing_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
-from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
-from eclose.core.model_family import same_model_family
-from eclose.core.response import Response
-from eclose.errors import RecordError, SettingError
-from eclose.judged_cases import QUESTION_REMEDY
+from eclose.errors import SettingError
 from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
+from eclose.response_tasks import ResponseTask, ResponseTasks, find_related_models
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.indexed import index_jsonl_file
-from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan_records
 from eclose.store.records.seen_ids import SeenIds
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
@@ -38,55 +33,6 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel, Request
 
 JUDGE_JOB = "judge"
-QUESTION_MISSING = "no such question"
-
-
-@dataclass(frozen=True)
-class JudgeTask:
-    """A response to judge, with its question."""
-
-    id: str
-    instance: Instance
-    response: Response
-
-
-class JudgeTasks:
-    """The responses of a run with their questions, read from disk on demand.
-
-    Raises:
-        RecordError: Two questions share an id, so that a response could belong to either.
-    """
-
-    def __init__(self, inputs: JudgeInputFiles) -> None:
-        self._questions, questions, rejects = index_jsonl_file(inputs.instances, Instance)
-        if reused := next((record.error for record in rejects if record.error_kind == ID_REUSED), None):
-            raise RecordError(f"{reused.problem}. {QUESTION_REMEDY}", path=reused.path, record=reused.record)
-        self._responses, _, self._left_out = index_jsonl_file(inputs.responses, Response)
-        # Positions and not questions: several responses share a question, and a corpus need not fit into memory.
-        self._indices = {instance_id: index for index, instance_id in enumerate(self._questions.ids)}
-        self._path = inputs.responses
-        self.counts = {**inputs.counts, f"questions of {inputs.instances.name}": questions.counts()}
-        """Record counts of the questions, and of another tool's file where both were written from it."""
-
-    def __len__(self) -> int:
-        """Return the number of responses, including those that cannot be judged."""
-        return len(self._responses) + len(self._left_out)
-
-    def __iter__(self) -> Iterator[ReadRecord[JudgeTask]]:
-        """Yield the unusable records, then every response."""
-        for record in self._left_out:
-            yield ReadRecord(record.where, rejected=record.rejected, error=record.error, error_kind=record.error_kind)
-        # In the order of the file; the results are written in the order of ids whatever order they are judged in.
-        for index in range(len(self._responses)):
-            yield self._join(self._responses[index])
-
-    def _join(self, response: Response) -> ReadRecord[JudgeTask]:
-        index = self._indices.get(response.instance_id)
-        if index is None:
-            problem = f"answers {response.instance_id!r}, which is not among the questions. Name the file that has it."
-            error = RecordError(problem, path=self._path, record=repr(response.id))
-            return ReadRecord(repr(response.id), error=error, error_kind=QUESTION_MISSING)
-        return ReadRecord(repr(response.id), value=JudgeTask(response.id, self._questions[index], response))
 
 
 async def judge_responses(
@@ -109,7 +55,7 @@ async def judge_responses(
 
 
 @dataclass(frozen=True)
-class JudgeRun(ModelRun[JudgeTask]):
+class JudgeRun(ModelRun[ResponseTask]):
     """A run that judges every response of a file."""
 
     inputs: JudgeInputFiles
@@ -126,7 +72,7 @@ class JudgeRun(ModelRun[JudgeTask]):
         """One job: all questions about a response."""
         return [ModelJob(JUDGE_JOB, self._judge, Judgment)]
 
-    async def _judge(self, task: JudgeTask, judge: ChatModel) -> Judgment:
+    async def _judge(self, task: ResponseTask, judge: ChatModel) -> Judgment:
         return await judge_response(task.instance, task.response, judge, self.settings)
 
     def write_inputs(self, *, force: bool) -> None:  # noqa: ARG002 - files of that name are never replaced
@@ -141,19 +87,17 @@ class JudgeRun(ModelRun[JudgeTask]):
                     copyfileobj(records, copy)
 
     @contextmanager
-    def open_records(self) -> Iterator[JudgeTasks]:
+    def open_records(self) -> Iterator[ResponseTasks]:
         """Open the responses with their questions."""
-        tasks = JudgeTasks(self.inputs)
+        tasks = ResponseTasks(self.inputs.instances, self.inputs.responses)
         # Known only once the files are indexed, which happens inside the run.
-        self.source_counts.update(tasks.counts)
+        self.source_counts.update({**self.inputs.counts, **tasks.counts})
         yield tasks
 
 
 def find_same_family_models(inputs: JudgeInputFiles, judge_name: str) -> list[str]:
     """Return the models of the judge's family among those that wrote the responses, sorted by name."""
-    responses = (record.value for record in scan_records(inputs.responses, Response))
-    models = {response.source.model for response in responses if response is not None and response.source is not None}
-    return sorted(model for model in models if same_model_family(judge_name, model))
+    return find_related_models(inputs.responses, judge_name)
 
 
 def forecast_judging(
@@ -162,7 +106,7 @@ def forecast_judging(
     """Return the calls, tokens and cost of judging, supposing that the first attempt of each call succeeds."""
     requests = (
         request
-        for record in JudgeTasks(inputs)
+        for record in ResponseTasks(inputs.instances, inputs.responses)
         if record.value is not None
         for request in build_judge_requests(record.value.instance, record.value.response, settings)
     )
