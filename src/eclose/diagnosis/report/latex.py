@@ -29,7 +29,7 @@ from eclose.diagnosis.report.table import (
 from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
@@ -80,8 +80,12 @@ def render_latex_report(diagnosis: Diagnosis, context: ReportContext | None = No
         tables += [_differences(context.base), _transitions(context.base)]
     # A comment at the top as well as in the caption: tables are copied without their captions.
     stale = [f"% {escape_latex(sentence)}" for sentence in context.stale_warnings]
-    text = "\n".join([NEEDED_PACKAGES, *stale, *(line for table in tables for line in table)]) + "\n"
-    return _UNIT.sub(r"\\,", text)
+    return join_latex_lines([*stale, *(line for table in tables for line in table)])
+
+
+def join_latex_lines(lines: Iterable[str]) -> str:
+    """Return the lines of tables as one file, beneath the packages they need."""
+    return _UNIT.sub(r"\\,", "\n".join([NEEDED_PACKAGES, *lines]) + "\n")
 
 
 NEEDED_PACKAGES = r"% Needs \usepackage[T1]{fontenc} and the packages textcomp, booktabs and graphicx."
@@ -245,14 +249,30 @@ def _transitions(base: BaseComparison) -> Iterator[str]:
 def _table_of(table: ReportTable) -> Iterator[str]:
     """Yield a table of a label, its name and numbers; nothing where it has no rows."""
     if table.rows:
-        yield from _cells(table, "ll" + "r" * (len(table.heads) - 2))
-        yield from _closing(escape_latex(f"{table.title}. {table.note}"), f"tab:{table.key}")
+        yield from make_latex_table(table, "ll" + "r" * (len(table.heads) - 2))
 
 
-def _cells(table: ReportTable, columns: str) -> Iterator[str]:
+def make_latex_table(table: ReportTable, columns: str, *, details_below: bool = False) -> Iterator[str]:
+    """Yield the lines of a table, with its title and note as the caption.
+
+    Args:
+        table: Cells of plain text, which are escaped here.
+        columns: Alignment of each column, as ``tabular`` takes it.
+        details_below: Whether the details of cells stand in a row of their own instead of behind the value.
+    """
+    yield from _cells(table, columns, details_below=details_below)
+    yield from _closing(escape_latex(f"{table.title}. {table.note}"), f"tab:{table.key}")
+
+
+def _cells(table: ReportTable, columns: str, *, details_below: bool = False) -> Iterator[str]:
     yield from _opening(columns, [escape_latex(head) for head in table.heads])
     for row in table.rows:
-        yield _row([" ".join((escape_latex(cell.text), *map(_small, cell.details))) for cell in row])
+        if details_below:
+            yield _row([escape_latex(cell.text) for cell in row])
+            if any(cell.details for cell in row):
+                yield _row([_small(" ".join(cell.details)) for cell in row])
+        else:
+            yield _row([" ".join((escape_latex(cell.text), *map(_small, cell.details))) for cell in row])
 
 
 def open_latex_tabular(columns: str) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportCon
     if context.base:
         yield from _comparison(context.base)
     for table in build_report_tables(diagnosis, context):
-        yield from _table(table)
+        yield from make_markdown_table(table)
     yield from _examples(cases)
     yield "\n## Glossary\n"
     for letter, name, meaning in list_metric_glossary():
@@ -111,7 +111,7 @@ def _comparison(base: BaseComparison) -> Iterator[str]:
     for sentence in describe_run_comparison(base):
         yield f"- {escape_markdown(sentence)}"
     for table in tabulate_run_comparison(base):
-        yield from _table(table, "###")
+        yield from make_markdown_table(table, "###")
 
 
 def _statement(statement: HeadlineStatement) -> Iterator[str]:
@@ -130,7 +130,8 @@ def _stage(stage: summary.ResponseFlowStage) -> str:
     return f"- {stage.question} {stage.passed.count:,} of {stage.total:,} {stage.passed.name} ({lost})."
 
 
-def _table(table: ReportTable, level: str = "##") -> Iterator[str]:
+def make_markdown_table(table: ReportTable, level: str = "##") -> Iterator[str]:
+    """Yield the lines of a table beneath its title; ``level`` marks the heading."""
     yield f"\n{level} {table.title}\n"
     yield f"| {' | '.join(map(escape_markdown_cell, table.heads))} |"
     yield "|" + "|".join(" --- " for _ in table.heads) + "|"

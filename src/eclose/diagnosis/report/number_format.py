@@ -35,6 +35,16 @@ def format_percent_interval(interval: Interval | None, undefined: str = "") -> s
     return undefined if interval is None else f"[{format_percent(interval.low)}, {format_percent(interval.high)}]"
 
 
+def format_score(value: float | None, undefined: str = DASH) -> str:
+    """Return ``0.918`` for a score or an AUROC; ``undefined`` where there is no value."""
+    return undefined if value is None else f"{value:.3f}"
+
+
+def format_score_interval(interval: Interval | None, undefined: str = "") -> str:
+    """Return ``[0.910, 0.925]``; ``undefined`` where there is no interval."""
+    return undefined if interval is None else f"[{format_score(interval.low)}, {format_score(interval.high)}]"
+
+
 def format_percent_span(bounds: Interval | None, undefined: str = DASH) -> str:
     """Return ``22.2 to 33.3``, or one number where both ends are printed alike."""
     if bounds is None:

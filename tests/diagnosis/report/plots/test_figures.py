@@ -24,6 +24,7 @@ from eclose.diagnosis.report.plots.layout import (
     layout_flow_bars,
     layout_rate_plot,
 )
+from eclose.diagnosis.report.plots.style import FIGURE_SETTINGS
 from eclose.diagnosis.report.summary import build_response_flow
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -42,7 +43,7 @@ def drawn(diagnosis, against):
 
 @pytest.fixture(autouse=True)
 def settings():
-    with matplotlib.rc_context(module._SETTINGS):
+    with matplotlib.rc_context(FIGURE_SETTINGS):
         yield
 
 

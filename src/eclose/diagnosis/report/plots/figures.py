@@ -1,18 +1,28 @@
 """The plots of the page as PDF and SVG for print, drawn by matplotlib with the same marks.
 
-Colours are distinguishable for colour-blind readers, and every mark has its number or name beside it. Equal input gives
-equal bytes with one version of matplotlib: no dates, and ids from a fixed salt.
+Every mark has its number or name beside it.
 """
 
 from __future__ import annotations
 
 from importlib.util import find_spec
-from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.report.number_format import to_one_line
 from eclose.diagnosis.report.plots import layout
+from eclose.diagnosis.report.plots.style import (
+    FIGURE_SETTINGS,
+    FIGURE_WIDTH,
+    GROUP_COLOURS,
+    INK,
+    LINE_GREY,
+    SOFT_INK,
+    TRACK_GREY,
+    make_figure_columns,
+    remove_frame,
+    render_figure_files,
+)
 from eclose.diagnosis.report.summary import build_response_flow
 from eclose.diagnosis.report.table import CONDITIONAL
 
@@ -25,46 +35,15 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
 
-FIGURE_WIDTH = 7.0
-"""Width of a figure in inches: the text width of a page."""
 _MAX_LETTERS = 38
 _MAX_POINTS = 170
 """Longest name of a group, in letters and in points of width."""
-_INK, _SOFT, _LINE, _TRACK = "#1d2026", "#5c6270", "#c9c7c0", "#f1efe9"
-_COLOURS = {
-    "reliable": "#1f6fb2",
-    "sound": "#8db8d9",
-    "path_deviation": "#d55e00",
-    "incomplete_reasoning": "#a3478f",
-    "answer_decoupling": "#c98a00",
-    "closure_failure": "#8a6d1f",
-    "undetermined": "#7a5c5c",
-    "unsound": "#4a4f5c",
-    "undecided": "#a9abb3",
+_METRIC_COLOURS = {
+    "Acc": GROUP_COLOURS["unsound"],
+    "TRR": GROUP_COLOURS["reliable"],
+    "LGG": GROUP_COLOURS["path_deviation"],
 }
-_METRIC_COLOURS = {"Acc": _COLOURS["unsound"], "TRR": _COLOURS["reliable"], "LGG": _COLOURS["path_deviation"]}
 _HATCHES = {"undecided": "////"}
-_SETTINGS: Any = {
-    # Set within a context: the caller's matplotlib settings stay as they are.
-    "axes.edgecolor": _LINE,
-    "axes.labelcolor": _INK,
-    "axes.linewidth": 0.6,
-    "font.family": "DejaVu Sans",  # comes with matplotlib
-    "font.size": 8,
-    "hatch.linewidth": 0.6,
-    "pdf.fonttype": 42,  # real letters, which publishers ask for
-    "svg.fonttype": "path",  # looks alike where the font is missing
-    "svg.hashsalt": "eclose",
-    "text.color": _INK,
-    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
-    "xtick.color": _SOFT,
-    "ytick.color": _INK,
-}
-# Without dates and versions, equal input gives equal bytes.
-_METADATA: dict[str, dict[str, Any]] = {
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    "svg": {"Date": None, "Creator": None},
-}
 
 
 def explain_missing_figures() -> str | None:
@@ -86,42 +65,18 @@ def draw_report_figures(diagnosis: Diagnosis, context: ReportContext) -> dict[st
         drawn["failures"] = lambda: _compositions(compositions)
     if (base := context.base) is not None:
         drawn["differences"] = lambda: _differences(layout.layout_difference_plot(base.comparison), base.name)
-    return {f"{name}.{kind}": data for name, draw in drawn.items() for kind, data in _render(draw, context).items()}
-
-
-def _render(draw: Callable[[], Figure], context: ReportContext) -> dict[str, bytes]:
-    """Return a figure in both formats; a warning about stale judgments stands above it."""
-    import warnings  # noqa: PLC0415
-
-    import matplotlib as mpl  # noqa: PLC0415 - an extra
-
-    files = {}
-    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        # Letters that the font lacks are drawn as boxes; the warning adds nothing.
-        warnings.filterwarnings("ignore", "Glyph .* missing from")
-        figure = draw()
-        # The first sentence is the warning itself; the others name files.
-        for sentence in context.stale_warnings[:1]:
-            figure.suptitle(sentence, fontsize=7.5, color=_COLOURS["path_deviation"])
-        for kind, metadata in _METADATA.items():
-            buffer = BytesIO()
-            figure.savefig(buffer, format=kind, metadata=metadata)
-            files[kind] = buffer.getvalue()
-    return files
-
-
-def _figure(height: float, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with columns of axes."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure((FIGURE_WIDTH, height), layout="constrained")
-    axes = figure.subplots(1, columns, squeeze=False, **options)
-    return figure, list(axes[0])
+    # The first sentence is the warning itself; the others name files.
+    warnings = context.stale_warnings[:1]
+    return {
+        f"{name}.{kind}": data
+        for name, draw in drawn.items()
+        for kind, data in render_figure_files(draw, warnings).items()
+    }
 
 
 def _rates(plot: layout.RatePlot) -> Figure:
     """Draw dots, whiskers of intervals and bands of bounds; one row per group."""
-    figure, columns = _figure(0.9 + 0.21 * len(plot.rows), len(plot.axes), sharey=True)
+    figure, columns = make_figure_columns(0.9 + 0.21 * len(plot.rows), len(plot.axes), sharey=True)
     for column, (axes, axis) in enumerate(zip(columns, plot.axes, strict=True)):
         _scaled(axes, axis)
         for row, (_, _, dots) in enumerate(plot.rows):
@@ -133,12 +88,12 @@ def _rates(plot: layout.RatePlot) -> Figure:
     ends = list(accumulate(len(rows) for _, rows in plot.sections))[:-1]
     for axes in columns:
         for end in ends:
-            axes.axhline(end - 0.5, color=_LINE, linewidth=0.6)
+            axes.axhline(end - 0.5, color=LINE_GREY, linewidth=0.6)
     kinds = "; ".join(["all", *(name for name, _ in plot.sections[1:])])
     figure.supxlabel(
         "Percent. Dot: the rate. Line: its 95 % interval over questions. Pale band: where it could lie, whatever the\n"
         f"unjudged responses are. In brackets: responses. From the top, between lines: {kinds}.",
-        fontsize=6.5, color=_SOFT,
+        fontsize=6.5, color=SOFT_INK,
     )  # fmt: skip
     return figure
 
@@ -149,20 +104,13 @@ def _scaled(axes: Axes, axis: layout.PlotAxis) -> None:
     axes.set_title(f"{axis.letter}\n{axis.name}", fontsize=7.5, loc="left")
     axes.set_xlim(-2, 102)
     axes.set_xticks([0, 25, 50, 75, 100], [f"{end * share:g}" for share in (0, 0.25, 0.5, 0.75, 1)], fontsize=6.5)
-    axes.grid(axis="x", color=_TRACK)
-    _bare(axes)
+    axes.grid(axis="x", color=TRACK_GREY)
+    remove_frame(axes)
 
 
 def _beside(axes: Axes, row: int, text: str) -> None:
     """Write a text at the end of a row."""
     axes.annotate(text, (1.04, row), xycoords=("axes fraction", "data"), va="center_baseline", fontsize=7)
-
-
-def _bare(axes: Axes) -> None:
-    """Remove ticks and all spines but the lower one."""
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _rows(axes: Axes, labels: Sequence[str]) -> None:
@@ -174,7 +122,7 @@ def _rows(axes: Axes, labels: Sequence[str]) -> None:
 def _dot(axes: Axes, row: int, dot: layout.RateDot, colour: str) -> None:
     """Draw the band, the whisker and the dot of a rate."""
     if dot.band:
-        axes.barh(row, dot.band[1] - dot.band[0], left=dot.band[0], height=0.5, color=_LINE, alpha=0.7)
+        axes.barh(row, dot.band[1] - dot.band[0], left=dot.band[0], height=0.5, color=LINE_GREY, alpha=0.7)
     if dot.whisker:
         axes.plot(dot.whisker, (row, row), color=colour, linewidth=2, alpha=0.6, solid_capstyle="round")
     if dot.value is not None:
@@ -205,14 +153,14 @@ def _metrics(panels: Sequence[layout.DatasetPanel]) -> Figure:
         axes.set_ylim(0, 125)
         axes.set_yticks([0, 50, 100])
         axes.tick_params(axis="y", labelsize=6.5)
-        axes.grid(axis="y", color=_TRACK)
-        _bare(axes)
+        axes.grid(axis="y", color=TRACK_GREY)
+        remove_frame(axes)
     handles = [_patch(_MODEL_COLOURS[index % len(_MODEL_COLOURS)], _short(name)) for index, name in enumerate(names)]
     figure.legend(handles=handles, loc="outside upper left", ncols=min(len(names), 3), frameon=False, fontsize=7)
     figure.supxlabel(
         "Percent. Line: 95 % interval over questions. Pale: where a rate could lie, whatever the responses without a\n"
         "label are. n: denominator of LggShare (responses that fail as a whole) and LggRisk (wrong answers).",
-        fontsize=6.5, color=_SOFT,
+        fontsize=6.5, color=SOFT_INK,
     )  # fmt: skip
     return figure
 
@@ -236,11 +184,11 @@ def _metric_bar(
 ) -> None:
     """Draw one bar with its whisker; only the band of its bounds where the rate must not be given."""
     if dot.band:
-        axes.bar(at, dot.band[1] - dot.band[0], width, bottom=dot.band[0], color=_LINE, alpha=0.7)
+        axes.bar(at, dot.band[1] - dot.band[0], width, bottom=dot.band[0], color=LINE_GREY, alpha=0.7)
     if dot.value is not None:
         axes.bar(at, dot.value, width, color=colour, alpha=0.85)
     if dot.whisker:
-        axes.plot((at, at), dot.whisker, color=_INK, linewidth=0.8)
+        axes.plot((at, at), dot.whisker, color=INK, linewidth=0.8)
     if numbered:
         # The number stands above the highest mark.
         ends = (dot.whisker or (0, 0))[1], (dot.band or (0, 0))[1], dot.value or 0
@@ -251,12 +199,12 @@ def _metric_bar(
 
 def _flow(rows: Sequence[layout.FlowBar]) -> Figure:
     """Draw one bar per test of the chain; lost responses are named beside it."""
-    figure, (axes,) = _figure(0.45 + 0.68 * (len(rows) + 1))
+    figure, (axes,) = make_figure_columns(0.45 + 0.68 * (len(rows) + 1))
     _bar(axes, 0, "sound", 0, 100)
     axes.text(0, -0.3, f"All responses: {rows[0].total:,}", va="bottom")
     for number, row in enumerate(rows, start=1):
         axes.fill([0, row.reach, row.reach, 0], [number - 0.78, number - 0.78, number - 0.22, number - 0.22],
-                  color=_COLOURS["sound"], alpha=0.18, linewidth=0)  # fmt: skip
+                  color=GROUP_COLOURS["sound"], alpha=0.18, linewidth=0)  # fmt: skip
         for part in (row.passed, *row.lost):
             _bar(axes, number, part.kind, part.start, part.width)
         passed = f"{row.passed.count:,} {row.passed.name} ({row.passed.share} %)"
@@ -265,14 +213,14 @@ def _flow(rows: Sequence[layout.FlowBar]) -> Figure:
     axes.set_xlim(0, 100)
     axes.set_ylim(len(rows) + 0.3, -0.55)
     axes.set_axis_off()
-    figure.supxlabel("In percent of all responses.", fontsize=6.5, color=_SOFT)
+    figure.supxlabel("In percent of all responses.", fontsize=6.5, color=SOFT_INK)
     return figure
 
 
 def _bar(axes: Axes, row: int, kind: str, start: float, width: float) -> None:
     hatch = _HATCHES.get(kind, "")
-    ground = "white" if hatch else _COLOURS[kind]
-    axes.barh(row, width, left=start, height=0.44, color=ground, edgecolor=_COLOURS[kind] if hatch else "white",
+    ground = "white" if hatch else GROUP_COLOURS[kind]
+    axes.barh(row, width, left=start, height=0.44, color=ground, edgecolor=GROUP_COLOURS[kind] if hatch else "white",
               linewidth=0.5, hatch=hatch)  # fmt: skip
 
 
@@ -286,53 +234,53 @@ def _losses(axes: Axes, row: int, lost: Sequence[layout.BarSegment]) -> None:
     for number, part in enumerate(lost):
         at = top + number * step
         hatch = _HATCHES.get(part.kind, "")
-        ground = "white" if hatch else _COLOURS[part.kind]
+        ground = "white" if hatch else GROUP_COLOURS[part.kind]
         axes.add_patch(Rectangle((102, at - 0.05), 1.6, 0.1, clip_on=False, hatch=2 * hatch, linewidth=0.5,
-                                 facecolor=ground, edgecolor=_COLOURS[part.kind]))  # fmt: skip
+                                 facecolor=ground, edgecolor=GROUP_COLOURS[part.kind]))  # fmt: skip
         axes.text(104.6, at, f"{part.name}: {part.count:,} ({part.share} %)", va="center", fontsize=7)
 
 
 def _compositions(compositions: Sequence[layout.CompositionBarChart]) -> Figure:
     """Draw how failures are composed: failure classes within the gap, and codes of unsound steps."""
     most = max(len(chart.bars) for chart in compositions)
-    figure, columns = _figure(0.6 + 0.26 * most, len(compositions))
+    figure, columns = make_figure_columns(0.6 + 0.26 * most, len(compositions))
     figure.set_layout_engine("constrained", wspace=0.1)  # room for the names of the next column
     for axes, bars in zip(columns, compositions, strict=True):
         axes.set_title(bars.title, fontsize=8, loc="left")
         for row, bar in enumerate(bars.bars):
-            axes.barh(row, 100, height=0.6, color=_TRACK)
-            axes.barh(row, bar.width, height=0.6, color=_COLOURS[bar.kind])
+            axes.barh(row, 100, height=0.6, color=TRACK_GREY)
+            axes.barh(row, bar.width, height=0.6, color=GROUP_COLOURS[bar.kind])
             _beside(axes, row, f"{bar.count:,} ({bar.share} %)")
         _rows(axes, [bar.name for bar in bars.bars])
         # The same limits in both columns, so that bars are equally thick.
         axes.set_ylim(most - 0.5, -0.5)
         axes.set_xlim(0, 100)
         axes.set_xticks([])
-        axes.set_xlabel(f"n = {bars.total:,}", fontsize=6.5, color=_SOFT, loc="left")
-        _bare(axes)
+        axes.set_xlabel(f"n = {bars.total:,}", fontsize=6.5, color=SOFT_INK, loc="left")
+        remove_frame(axes)
         axes.spines["bottom"].set_visible(False)
     return figure
 
 
 def _differences(plot: layout.DifferencePlot, name: str) -> Figure:
     """Draw every difference from the base run with its whisker around zero."""
-    figure, (axes,) = _figure(0.85 + 0.22 * len(plot.rows))
+    figure, (axes,) = make_figure_columns(0.85 + 0.22 * len(plot.rows))
     axes.set_title(f"This run minus {_short(name)}", fontsize=8, loc="left")
     # 50 is no change: positions are in percent of the width.
-    axes.axvline(50, color=_SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
+    axes.axvline(50, color=SOFT_INK, linewidth=0.8, linestyle=(0, (3, 2)))
     for row, (letter, _, dot) in enumerate(plot.rows):
-        _dot(axes, row, dot, _METRIC_COLOURS.get(letter, _COLOURS["unsound"]))
+        _dot(axes, row, dot, _METRIC_COLOURS.get(letter, GROUP_COLOURS["unsound"]))
         _beside(axes, row, f"{dot.label}  {dot.interval}".rstrip())
     _rows(axes, [f"{letter}  {words}" for letter, words, _ in plot.rows])
     axes.set_xlim(-1, 101)
     ends = (f"{float(plot.end) * share:+g}" if share else "0" for share in (-1, -0.5, 0, 0.5, 1))
     axes.set_xticks([0, 25, 50, 75, 100], [end.replace("-", "−") for end in ends])
     axes.tick_params(axis="x", labelsize=6.5)
-    axes.grid(axis="x", color=_TRACK)
-    _bare(axes)
+    axes.grid(axis="x", color=TRACK_GREY)
+    remove_frame(axes)
     axes.set_xlabel(
         "Points. Line: 95 % interval, questions resampled in both runs together. Across the middle: no clear change.",
-        fontsize=6.5, color=_SOFT,
+        fontsize=6.5, color=SOFT_INK,
     )  # fmt: skip
     return figure
 
@@ -343,7 +291,7 @@ def _short(name: str) -> str:
     from matplotlib.textpath import TextToPath  # noqa: PLC0415
 
     full = to_one_line(name)
-    font, measure = FontProperties(size=_SETTINGS["font.size"]), TextToPath()
+    font, measure = FontProperties(size=FIGURE_SETTINGS["font.size"]), TextToPath()
     # Cut letters first, then measure: wide letters may need a shorter name.
     half = min(len(full), _MAX_LETTERS) // 2
     short = full if len(full) <= _MAX_LETTERS else f"{full[:half]}…{full[-half:]}"
