@@ -1,0 +1,275 @@
+"""The detector study of the paper: scores, responses and settled verdicts in, statistics and counts out (appendix A.5).
+
+Every response and every score is accounted for: used, or left out under a reason. Responses without a score and
+responses whose group is undecided are left out; neither is ever given a score or a group instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eclose.core.model_family import same_model_family
+from eclose.detection.scores import DetectorKind
+from eclose.detection.study_statistics import (
+    DISJOINT_GROUPS,
+    DetectorIdentity,
+    DetectorResult,
+    ScoreTable,
+    StudyGroup,
+    StudySettings,
+    compute_detector_results,
+    list_study_groups,
+)
+from eclose.errors import UserError
+from eclose.stats.arrays import Flags, Floats, number_distinct_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eclose.core.response import Response
+    from eclose.core.verdict import SettledVerdict, Verdict
+    from eclose.detection.scores import DetectorScore
+
+NO_RECORD = "not run"
+"""Reason of a response for which a detector has no record, neither a score nor a reason."""
+NO_VERDICT = "no verdict"
+"""Reason of a response that was never judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScoreCounts:
+    """How many responses of a group one detector scored, and why it did not score the others."""
+
+    responses: int
+    scored: int
+    unscored: Mapping[str, int]
+    """Responses without a score by reason; with ``scored`` they add up to ``responses``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorCounts:
+    """What became of the records of one detector."""
+
+    records: int
+    groups: Mapping[StudyGroup, GroupScoreCounts]
+    undecided: GroupScoreCounts
+    """Responses whose labels decide no group; the study uses none of their scores."""
+    unknown_responses: int
+    """Records about responses that are not in the study's input."""
+
+    @property
+    def used(self) -> int:
+        """Scores that the statistics rest on."""
+        return sum(self.groups[group].scored for group in DISJOINT_GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorStudy:
+    """Statistics of all detectors, each on the responses that it scored."""
+
+    settings: StudySettings
+    responses: int
+    """Responses of the input: those of the three disjoint groups and the undecided ones."""
+    questions: int
+    """Questions with a decided response; these are drawn."""
+    groups: Mapping[StudyGroup, int]
+    undecided: Mapping[str, int]
+    """Responses without a group by reason: which labels are missing."""
+    unclassified: Mapping[str, int]
+    """Responses in the gap that are in none of its three classes, by the class that is known of them."""
+    unknown_verdicts: int
+    """Verdicts on responses that are not in the input."""
+    results: tuple[DetectorResult, ...]
+    counts: Mapping[DetectorIdentity, DetectorCounts]
+    unshared: int
+    """Decided responses that some of the detectors scored, and others did not."""
+    common_responses: int
+    """Decided responses that every detector scored."""
+    common: tuple[DetectorResult, ...]
+    """The same statistics on the common responses; empty unless the detectors differ by more than is tolerated."""
+    same_family_pairs: tuple[tuple[str, str], ...]
+    """Pairs of a detector's model and a model of the same family whose responses it scored."""
+
+
+def study_detectors(
+    scores: Iterable[DetectorScore],
+    responses: Iterable[Response],
+    verdicts: Iterable[SettledVerdict],
+    settings: StudySettings | None = None,
+) -> DetectorStudy:
+    """Compute the statistics of the paper's detector study.
+
+    Args:
+        scores: Records of one or more detectors, at most one for each response and detector.
+        responses: Responses of the study.
+        verdicts: Settled verdicts on the responses, of people or of a judge.
+        settings: Retention, folds, resamples and seed; those of the paper by default.
+
+    Returns:
+        Statistics of each detector, and what was left out.
+
+    Raises:
+        UserError: There is no score, or no decided response; an id stands for two responses; a response has two
+            verdicts or two scores of one detector, or a verdict that names another question.
+    """
+    settings = settings or StudySettings()
+    # Sorted, so that folds and draws do not depend on the order of records in files.
+    answered = dict(sorted(_index_responses(responses).items()))
+    labels = _index_verdicts(verdicts)
+    records = _index_scores(scores)
+    table = _make_score_table(answered, labels, records)
+    scored = ~np.isnan(table.scores)
+    common: Flags = scored.all(axis=0)
+    unshared = int((scored.any(axis=0) & ~common).sum())
+    differ = unshared > settings.tolerated_difference * scored.any(axis=0).sum()
+    groups = {response_id: _groups_of(labels.get(response_id)) for response_id in answered}
+    return DetectorStudy(
+        settings=settings,
+        responses=len(answered),
+        questions=len(table.dataset),
+        groups={group: int(table.members[group].sum()) for group in StudyGroup},
+        undecided=_count_reasons(_explain_undecided(labels.get(id_)) for id_ in answered if not groups[id_]),
+        unclassified=_count_reasons(
+            str(labels[id_].verdict.failure_class) for id_ in answered if groups[id_] == (StudyGroup.GAP,)
+        ),
+        unknown_verdicts=len(labels.keys() - answered.keys()),
+        results=compute_detector_results(table, settings),
+        counts={detector: _count_records(part, groups) for detector, part in records.items()},
+        unshared=unshared,
+        common_responses=int(common.sum()),
+        common=compute_detector_results(table.restrict_responses(common), settings) if differ else (),
+        same_family_pairs=_same_family_pairs(records, answered),
+    )
+
+
+def _index_responses(responses: Iterable[Response]) -> dict[str, Response]:
+    """Return the responses by id; raise at an id that stands for two."""
+    answered: dict[str, Response] = {}
+    for response in responses:
+        if response.id in answered:
+            raise UserError(f"two responses have the id {response.id!r}. Give every response a unique id.")
+        answered[response.id] = response
+    return answered
+
+
+def _index_verdicts(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerdict]:
+    """Return the verdicts by response id; raise at a second one on a response."""
+    labels: dict[str, SettledVerdict] = {}
+    for row in verdicts:
+        if row.response_id in labels:
+            raise UserError(f"response {row.response_id!r} has two verdicts. Keep the settled one.")
+        labels[row.response_id] = row
+    return labels
+
+
+def _index_scores(scores: Iterable[DetectorScore]) -> dict[DetectorIdentity, dict[str, DetectorScore]]:
+    """Return the records by detector and response id, in the order of the paper's tables."""
+    records: dict[DetectorIdentity, dict[str, DetectorScore]] = {}
+    for record in scores:
+        part = records.setdefault(DetectorIdentity(record.detector, record.model), {})
+        if record.response_id in part:
+            raise UserError(
+                f"response {record.response_id!r} has two scores of {record.detector} with {record.model}."
+                " Name every file of scores once, and keep one run of each detector."
+            )
+        part[record.response_id] = record
+    if not records:
+        raise UserError("there is no score to study. Score the responses first.")
+    kinds = list(DetectorKind)
+    return dict(sorted(records.items(), key=lambda item: (kinds.index(item[0].kind), item[0].model)))
+
+
+def _make_score_table(
+    answered: Mapping[str, Response],
+    labels: Mapping[str, SettledVerdict],
+    records: Mapping[DetectorIdentity, Mapping[str, DetectorScore]],
+) -> ScoreTable:
+    """Return the scores on the decided responses; raise where there is none."""
+    rows: list[SettledVerdict] = []
+    for response_id, response in answered.items():
+        row = labels.get(response_id)
+        if row is not None and row.instance_id != response.instance_id:
+            raise UserError(
+                f"the verdict on response {response_id!r} names question {row.instance_id!r}, and the response answers"
+                f" {response.instance_id!r}. Use the verdicts of this run."
+            )
+        if row is not None and list_study_groups(row.verdict):
+            rows.append(row)
+    if not rows:
+        raise UserError("no response has labels that decide its group. Judge or label the responses first.")
+    # Ids of questions are unique within a benchmark only.
+    keys = [(row.benchmark or "", row.instance_id) for row in rows]
+    questions = sorted(set(keys))
+    number = {key: index for index, key in enumerate(questions)}
+    dataset, _ = number_distinct_labels([benchmark for benchmark, _ in questions])
+    groups = [list_study_groups(row.verdict) for row in rows]
+    return ScoreTable(
+        detectors=tuple(records),
+        response_ids=tuple(row.response_id for row in rows),
+        scores=np.stack([_list_scores(part, rows) for part in records.values()]),
+        question=np.array([number[key] for key in keys], np.intp),
+        dataset=dataset,
+        members={group: np.array([group in parts for parts in groups], bool) for group in StudyGroup},
+    )
+
+
+def _list_scores(part: Mapping[str, DetectorScore], rows: Sequence[SettledVerdict]) -> Floats:
+    """Return the score of each response; NaN where there is none."""
+    records = (part.get(row.response_id) for row in rows)
+    values = [np.nan if record is None or record.score is None else record.score for record in records]
+    return np.array(values, float)
+
+
+def _groups_of(row: SettledVerdict | None) -> tuple[StudyGroup, ...]:
+    return () if row is None else list_study_groups(row.verdict)
+
+
+def _explain_undecided(row: SettledVerdict | None) -> str:
+    """Return why a response has no group: the labels that are missing among L, A and C."""
+    if row is None:
+        return NO_VERDICT
+    verdict: Verdict = row.verdict
+    labels = {"L": verdict.locally_sound, "A": verdict.aligned, "C": verdict.closed}
+    return f"no label {' and '.join(letter for letter, label in labels.items() if label is None)}"
+
+
+def _count_reasons(reasons: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(reasons).items()))
+
+
+def _count_records(part: Mapping[str, DetectorScore], groups: Mapping[str, tuple[StudyGroup, ...]]) -> DetectorCounts:
+    """Return what became of a detector's records, group by group."""
+    return DetectorCounts(
+        records=len(part),
+        groups={
+            group: _count_group(part, [id_ for id_, members in groups.items() if group in members])
+            for group in StudyGroup
+        },
+        undecided=_count_group(part, [id_ for id_, members in groups.items() if not members]),
+        unknown_responses=len(part.keys() - groups.keys()),
+    )
+
+
+def _count_group(part: Mapping[str, DetectorScore], ids: Sequence[str]) -> GroupScoreCounts:
+    records = [part.get(id_) for id_ in ids]
+    reasons = [NO_RECORD if record is None else record.unscored for record in records]
+    unscored = _count_reasons(str(reason) for reason in reasons if reason is not None)
+    return GroupScoreCounts(len(ids), reasons.count(None), unscored)
+
+
+def _same_family_pairs(
+    records: Mapping[DetectorIdentity, Mapping[str, DetectorScore]], answered: Mapping[str, Response]
+) -> tuple[tuple[str, str], ...]:
+    """Return models of detectors with the generators of their own family; a model may favour its family."""
+    pairs = {
+        (detector.model, source.model)
+        for detector, part in records.items()
+        for response_id in part
+        if (response := answered.get(response_id)) is not None and (source := response.source) is not None
+    }
+    return tuple(sorted(pair for pair in pairs if same_model_family(*pair)))
