@@ -29,7 +29,7 @@ class DisclosedPassage:
 
 @dataclass(frozen=True, slots=True)
 class DisclosedStep:
-    """A step by its number."""
+    """A step, or a statement made from steps, by its number."""
 
     id: int
     """Counted from one."""
@@ -90,6 +90,8 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "edited": lambda value: DisclosedPassage(**value),
     "steps": _parse_steps,
     "edited_steps": _parse_steps,
+    "statements": _parse_steps,
+    "claims": _parse_steps,
     "aliases": tuple,
     "support": tuple,
 }
