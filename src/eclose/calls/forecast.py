@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eclose.calls.cache import compute_call_key
 from eclose.models.interface import Request, TokenUsage
 from eclose.models.token_estimates import TokenCount, bound_request_usage, bound_token_count
 from eclose.protocol.structured import inline_schema_definitions
+from eclose.store.records.seen_ids import SeenIds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from eclose.calls.prices import ModelPrice
 
@@ -61,6 +63,9 @@ CHAT_MODEL_HABITS = ModelWritingHabits(
     supported=0.5,
 )
 """Habits of a language model behind a chat API. Assumed and not measured: the lengths of replies differ by model."""
+
+_RESTATED_FIELDS = frozenset({"statements", "claims"})
+"""Lists of texts in a reply that say again what the response says."""
 
 _registered: dict[str, ModelWritingHabits] = {}
 
@@ -123,6 +128,14 @@ def forecast_usage(requests: Iterable[Request], price: ModelPrice | None, habits
     )
 
 
+def drop_repeated_requests(requests: Iterable[Request], name: str) -> Iterator[Request]:
+    """Yield every distinct request to a model once: the cache answers repetitions, such as those about one question."""
+    keys = SeenIds()
+    for number, request in enumerate(requests):
+        if keys.add(compute_call_key(name, request), b"", number) is None:
+            yield request
+
+
 def _add(usage: TokenUsage, other: TokenUsage) -> TokenUsage:
     return TokenUsage(usage.prompt_tokens + other.prompt_tokens, usage.completion_tokens + other.completion_tokens)
 
@@ -158,6 +171,9 @@ class _ReplyLength:
                 return {key: value for key, (value, _) in parts.items()}, sum(texts for _, texts in parts.values())
             case "string" if "enum" not in schema:
                 return "", self._text(name)
+            case "array" if name in _RESTATED_FIELDS:
+                # A list of what the response says is about as long as the response.
+                return [], float(sum(map(self._habits.count, self._response_texts())))
             case kind:
                 return {"boolean": True, "integer": 1, "string": "L1"}.get(str(kind)), 0.0
 
@@ -176,6 +192,11 @@ class _ReplyLength:
         if name == "quote":
             return self._habits.quoted * self._mean_passage()
         return self._habits.count("word " * self._habits.texts.get(name, 0))
+
+    def _response_texts(self) -> list[str]:
+        """Return the steps and the answer that the model sees."""
+        answer = self._material.get("answer")
+        return [*(step["text"] for step in self._material.get("steps", ())), *([] if answer is None else [answer])]
 
     def _mean_passage(self) -> float:
         evidence = self._material.get("evidence", ())

@@ -11,9 +11,8 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import TYPE_CHECKING
 
-from eclose.calls.cache import compute_call_key
 from eclose.calls.client import CallSettings
-from eclose.calls.forecast import UsageForecast, find_writing_habits, forecast_usage
+from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_writing_habits, forecast_usage
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
 from eclose.core.judgment import Judgment
 from eclose.errors import SettingError
@@ -23,14 +22,13 @@ from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
 from eclose.response_tasks import ResponseTask, ResponseTasks, find_related_models
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.seen_ids import SeenIds
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from eclose.models.interface import ChatModel, Request
+    from eclose.models.interface import ChatModel
 
 JUDGE_JOB = "judge"
 
@@ -111,14 +109,5 @@ def forecast_judging(
         for request in build_judge_requests(record.value.instance, record.value.response, settings)
     )
     return forecast_usage(
-        _drop_repeats(requests, model.name), find_model_price(model, calls), find_writing_habits(model.name)
+        drop_repeated_requests(requests, model.name), find_model_price(model, calls), find_writing_habits(model.name)
     )
-
-
-def _drop_repeats(requests: Iterable[Request], name: str) -> Iterator[Request]:
-    """Yield every distinct request once."""
-    # Responses to one question share the request about its evidence, which the cache answers after the first call.
-    keys = SeenIds()
-    for number, request in enumerate(requests):
-        if keys.add(compute_call_key(name, request), b"", number) is None:
-            yield request
