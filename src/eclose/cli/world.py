@@ -180,6 +180,9 @@ def serve(
     verifier_noise: Annotated[
         float, typer.Option(min=0, max=1, help="Error rate of the verifier for each call (0 to 1).")
     ] = 0.0,
+    detector_noise: Annotated[
+        float, typer.Option(min=0, max=1, help="Error rate of detectors for each statement or trace (0 to 1).")
+    ] = 0.0,
     latency: Annotated[float, typer.Option(min=0, help="Seconds before each reply.")] = 0.0,
     jitter: Annotated[float, typer.Option(min=0, help="Most seconds added to the latency at random.")] = 0.0,
     max_concurrency: Annotated[
@@ -211,6 +214,7 @@ def serve(
         judge_trust=trust,
         constructor_noise=constructor_noise,
         verifier_noise=verifier_noise,
+        detector_noise=detector_noise,
     )
     run_model_server(registry, behaviour, port=port)
 

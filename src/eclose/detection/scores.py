@@ -27,12 +27,19 @@ class DetectorKind(StrEnum):
     """Probability that the trace entails the submitted answer."""
 
 
+def score_file_name(detector: DetectorKind) -> str:
+    """Return the name of the file in a run's folder that holds the scores of a detector: ``scores-ragas.jsonl``."""
+    return f"scores-{detector}.jsonl"
+
+
 class Unscored(StrEnum):
     """Why a response has no score."""
 
     NO_STATEMENT = "no statement"
     NO_CLAIM = "no claim"
     NO_SUBSTANTIVE_STEP = "no substantive step"
+    NO_STEP_LABELS = "no step labels"
+    """No judge said which steps are substantive; this is not the same as none being so."""
     NO_YES_OR_NO = "no yes or no"
     NO_ANSWER = "no answer"
     NO_TRACE = "no trace"

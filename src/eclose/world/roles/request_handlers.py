@@ -1,7 +1,7 @@
 """Request handlers of the world's model, one per kind of request, and the generation of responses.
 
 Generation reads question and passages from the prompt, solves them, and breaks the response at the requested rates. The
-handlers of the other roles are in ``judge``, ``constructor`` and ``verifier``.
+handlers of the other roles are in ``judge``, ``detector``, ``constructor`` and ``verifier``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from eclose.world.make.instances import WorldItem
 from eclose.world.make.solve import solve_question
 from eclose.world.oracle.evidence import parse_evidence_facts
 from eclose.world.roles.constructor import register_constructor_handlers
+from eclose.world.roles.detector import answer_alignment, parse_alignment_question, register_detector_handlers
 from eclose.world.roles.gullible_judges import GullibleJudgeKind, make_judges_gullible
 from eclose.world.roles.judge import register_judge_handlers
 from eclose.world.roles.verifier import register_verifier_handlers
@@ -68,6 +69,7 @@ def build_world_handlers(
     judge_trust: GullibleJudgeKind | None = None,
     constructor_noise: float = 0.0,
     verifier_noise: float = 0.0,
+    detector_noise: float = 0.0,
 ) -> HandlerRegistry:
     """Return a registry with all handlers of the world.
 
@@ -80,7 +82,15 @@ def build_world_handlers(
         registry = make_judges_gullible(registry, judge_trust)
     register_constructor_handlers(registry, noise=constructor_noise, seed=seed)
     register_verifier_handlers(registry, noise=verifier_noise, seed=seed)
-    registry.register(None, lambda request: _generate_answer_reply(request, failures or ModelFailureRates(), seed))
+    register_detector_handlers(registry, noise=detector_noise, seed=seed)
+
+    def write_plain_text(request: ChatRequest) -> ScriptedReply:
+        # The question of alignment has no schema by which to tell it, because its score is in the first token.
+        if (material := parse_alignment_question(request)) is not None:
+            return answer_alignment(material, request, noise=detector_noise, seed=seed)
+        return _generate_answer_reply(request, failures or ModelFailureRates(), seed)
+
+    registry.register(None, write_plain_text)
     return registry
 
 
