@@ -225,11 +225,13 @@ class _DetectorColumn:
 
     def evaluate(self, weights: Floats, fold: Indices, settings: StudySettings) -> Iterator[Floats]:
         """Yield the columns of this detector, one value per resample."""
+        gap = self.against[StudyGroup.GAP]
+        # One threshold serves all groups.
+        threshold = ranking.resampled_thresholds(weights, gap.scores, gap.reliable, settings.retention)
         for scored in self.against.values():
             yield ranking.resampled_aurocs(weights, scored)
-            yield ranking.resampled_recalls(weights, scored, settings.retention)
-        gap = self.against[StudyGroup.GAP]
-        yield ranking.resampled_false_positive_rates(weights, gap, settings.retention)
+            yield ranking.resampled_flagged_shares(weights, scored.scores, scored.failed, threshold)
+        yield ranking.resampled_flagged_shares(weights, gap.scores, gap.reliable, threshold)
         yield from ranking.resampled_held_out_rates(weights, gap, fold[self.rows], settings.retention).T
 
     def collect_result(

@@ -50,16 +50,25 @@ def auroc(scored: ScoredResponses) -> float | None:
 
 def resampled_aurocs(weights: Floats, scored: ScoredResponses) -> Floats:
     """Return the AUROC of every resample."""
-    order = np.argsort(scored.scores, kind="stable")
-    _, starts = np.unique(scored.scores[order], return_index=True)
-    drawn = weights[:, order]
-    # Weight at each distinct score, failed and reliable apart.
-    failed = np.add.reduceat(drawn * scored.failed[order], starts, axis=1)
-    reliable = np.add.reduceat(drawn * scored.reliable[order], starts, axis=1)
-    below = np.cumsum(reliable, axis=1) - reliable
-    total = reliable.sum(axis=1, keepdims=True)
-    wins = (failed * (total - below - reliable / 2)).sum(axis=1)
-    return divide_or_nan(wins, failed.sum(axis=1) * total[:, 0])
+    members = np.flatnonzero(scored.reliable)
+    members = members[np.argsort(scored.scores[members], kind="stable")]
+    reached = _cumulate_weights(weights[:, members])
+    # Weight of the reliable strictly below each failed response, and of those at most as high; a tie is in one of them.
+    below, up_to = (
+        reached[:, np.searchsorted(scored.scores[members], scored.scores[scored.failed], side=side)]
+        for side in ("left", "right")
+    )
+    total = reached[:, -1]
+    failed = weights[:, scored.failed]
+    wins = (failed * (total[:, np.newaxis] - (below + up_to) / 2)).sum(axis=1)
+    return divide_or_nan(wins, failed.sum(axis=1) * total)
+
+
+def _cumulate_weights(weights: Floats) -> Floats:
+    """Return the weight of the first 0, 1, 2, ... responses, a row for each resample."""
+    reached: Floats = np.zeros((len(weights), weights.shape[1] + 1))
+    np.cumsum(weights, axis=1, out=reached[:, 1:])
+    return reached
 
 
 def recall_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
@@ -70,7 +79,7 @@ def recall_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RET
 def resampled_recalls(weights: Floats, scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> Floats:
     """Return the recall of every resample, with the threshold calibrated on that resample."""
     threshold = resampled_thresholds(weights, scored.scores, scored.reliable, retention)
-    return _flagged_share(weights, scored.scores, scored.failed, threshold)
+    return resampled_flagged_shares(weights, scored.scores, scored.failed, threshold)
 
 
 def false_positive_rate_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
@@ -83,7 +92,7 @@ def resampled_false_positive_rates(
 ) -> Floats:
     """Return the false positive rate of every resample, with the threshold calibrated on that resample."""
     threshold = resampled_thresholds(weights, scored.scores, scored.reliable, retention)
-    return _flagged_share(weights, scored.scores, scored.reliable, threshold)
+    return resampled_flagged_shares(weights, scored.scores, scored.reliable, threshold)
 
 
 def threshold_at_retention(scored: ScoredResponses, retention: float = RELIABLE_RETENTION) -> float | None:
@@ -97,13 +106,12 @@ def resampled_thresholds(
     """Return the threshold of every resample; NaN where it drew no reliable response."""
     if not reliable.any():
         return np.full(len(weights), np.nan)
-    values, group = np.unique(scores[reliable], return_inverse=True)
-    order = np.argsort(group, kind="stable")
+    members = np.flatnonzero(reliable)
+    members = members[np.argsort(scores[members], kind="stable")]
     # First position of each distinct score among the sorted reliable responses.
-    starts = np.searchsorted(group[order], np.arange(len(values)))
-    at_value = np.add.reduceat(weights[:, reliable][:, order], starts, axis=1)
-    below = np.cumsum(at_value, axis=1) - at_value
-    total = at_value.sum(axis=1, keepdims=True)
+    values, starts = np.unique(scores[members], return_index=True)
+    reached = _cumulate_weights(weights[:, members])
+    below, total = reached[:, starts], reached[:, -1:]
     # Weights are counts, so comparing in integers keeps "at most 5 %" exact at the boundary.
     spared = Fraction(1) - Fraction(str(retention))
     allowed = below * spared.denominator <= total * spared.numerator
@@ -112,14 +120,14 @@ def resampled_thresholds(
     return np.where(total[:, 0] > 0, chosen, np.nan)
 
 
-def _flagged_share(weights: Floats, scores: Floats, among: Flags, threshold: Floats) -> Floats:
-    """Return the share of a group's weight that scores strictly below the threshold of each resample."""
-    ordered = np.argsort(scores[among], kind="stable")
-    drawn = weights[:, among][:, ordered]
-    reached = np.concatenate([np.zeros((len(drawn), 1)), np.cumsum(drawn, axis=1)], axis=1)
+def resampled_flagged_shares(weights: Floats, scores: Floats, among: Flags, threshold: Floats) -> Floats:
+    """Return the share of a group that scores strictly below the threshold of each resample; NaN without either."""
+    members = np.flatnonzero(among)
+    members = members[np.argsort(scores[members], kind="stable")]
+    reached = _cumulate_weights(weights[:, members])
     # Responses before this position score strictly below the threshold.
-    position = np.searchsorted(scores[among][ordered], threshold, side="left")
-    flagged = reached[np.arange(len(drawn)), position]
+    position = np.searchsorted(scores[members], threshold, side="left")
+    flagged = reached[np.arange(len(reached)), position]
     return np.where(np.isnan(threshold), np.nan, divide_or_nan(flagged, reached[:, -1]))
 
 
@@ -179,7 +187,7 @@ def resampled_held_out_rates(
         threshold = resampled_thresholds(weights, scored.scores, scored.reliable & ~inside, retention)
         for column, group in enumerate((scored.reliable & inside, scored.failed & inside)):
             weight = weights[:, group].sum(axis=1)
-            share = _flagged_share(weights, scored.scores, group, threshold)
+            share = resampled_flagged_shares(weights, scored.scores, group, threshold)
             # A fold without members of the group has no share (NaN) and adds nothing to either sum.
             flagged[:, column] += np.where(weight > 0, share * weight, 0)
             total[:, column] += weight
