@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from eclose.benchmarks.layouts import RecordLayout
+from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
@@ -36,19 +36,9 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Estimate
 
 
-class _RunByDefault(TyperGroup):
-    """A command group in which ``eclose judge RUN`` means ``eclose judge run RUN``."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Insert ``run`` where the first argument is no command."""
-        # Without arguments nothing is inserted, so that the help of the group is shown.
-        names = {*self.commands, *ctx.help_option_names}
-        return super().parse_args(ctx, args if not args or args[0] in names else ["run", *args])
-
-
 # Judging is the usual command and validating the rare one, so `run` may be left out.
 app = typer.Typer(
-    cls=_RunByDefault,
+    cls=RunByDefault,
     no_args_is_help=True,
     help="Judge responses with a model (eclose judge RUN --judge MODEL), and validate the judge against people.",
 )

@@ -14,6 +14,7 @@ from eclose.cli import (
     construct,
     data,
     demo,
+    detect,
     diagnose,
     gate,
     generate,
@@ -50,6 +51,7 @@ app = typer.Typer(
 )
 app.add_typer(project.app, name="annotate")
 app.add_typer(data.app, name="data")
+app.add_typer(detect.app, name="detect")
 app.add_typer(commands.app, name="families")
 app.add_typer(judge.app, name="judge")
 app.add_typer(ledger.app, name="ledger")

@@ -76,6 +76,7 @@ class ChatDetectorSettings:
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that influence the scores and the hashes of the guidelines, for the manifest of a run."""
+        settings: dict[str, Any]
         questions: tuple[DetectorQuestion, ...]
         if self.asks_yes_or_no:
             # Settings that do not apply are left out: changing one of them must not make the scores stale.
