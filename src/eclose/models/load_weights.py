@@ -183,6 +183,75 @@ def load_causal_model(
     return model if device is None else model.to(device)
 
 
+def load_scoring_model(
+    kind: Any, name: str, *, revision: str | None = None, dtype: str = "auto", device: str | None = None
+) -> Any:
+    """Load a model that scores texts, such as a classifier, for evaluation; on the accelerator where there is one.
+
+    Args:
+        kind: Auto class of Transformers, such as ``AutoModelForSequenceClassification``.
+        name: Folder or hub name.
+        revision: Commit of a hub name.
+        dtype: Precision of the weights; ``auto`` for that of the checkpoint, or a faster one on a CPU.
+        device: Device; None for the accelerator, or the CPU where there is none.
+
+    Raises:
+        UserError: The weights are not in safetensors, or some weights of the class are missing.
+    """
+    import torch  # noqa: PLC0415
+
+    refuse_pickled_weights(name)
+    if device is None:
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        device = "cpu" if accelerator is None else accelerator.type
+    precision: Any = _fastest_dtype(load_model_config(name, revision)) if (dtype, device) == ("auto", "cpu") else dtype
+    settings = {"revision": revision, "dtype": precision, "use_safetensors": True, "output_loading_info": True}
+    try:
+        model, report = _load_pretrained(kind, name, **settings)
+    except UserError as refusal:
+        # On the hub only the attempt to load tells which files there are.
+        if "model.safetensors" not in str(refusal):
+            raise
+        raise UserError(
+            f"{name}: has no weights in safetensors{f' at revision {revision}' if revision else ''}, and pickles are"
+            " not read because they can run any code. Name a revision that has safetensors, or convert the weights."
+        ) from refusal
+    # Transformers fills missing weights with random numbers and only logs it: a bare encoder would score at random.
+    if missing := sorted(report["missing_keys"]):
+        raise UserError(
+            f"{name}: lacks {len(missing)} weights of {type(model).__name__}, such as {missing[0]}."
+            " Give a model that was trained for this task."
+        )
+    return model.to(device).eval()
+
+
+def find_hub_commit(name: str, revision: str | None = None) -> str | None:
+    """Return the commit that a branch or tag of a hub name stands for; None for a folder."""
+    if Path(name).is_dir():
+        return None
+    from transformers.utils.hub import cached_file, extract_commit_hash  # noqa: PLC0415 - heavy
+
+    try:
+        path = cached_file(name, "config.json", revision=revision)
+    except OSError as missing:
+        raise UserError(f"{name}: no such model here or on the hub ({str(missing).splitlines()[0]}).") from missing
+    # Files of the hub are kept in a folder that is named after their commit.
+    commit: str | None = extract_commit_hash(path, None)
+    return commit or revision
+
+
+def refuse_pickled_weights(name: str) -> None:
+    """Raise where the folder of a model holds weights, but none in safetensors: a pickle can run any code."""
+    folder = Path(name)
+    if not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    if pickles := sorted(path.name for ending in ("bin", "pt", "pth", "ckpt") for path in folder.glob(f"*.{ending}")):
+        raise UserError(
+            f"{name}: holds its weights as a pickle only ({pickles[0]}), which is not read because it can run any code."
+            " Convert it to model.safetensors, or name a revision that has safetensors."
+        )
+
+
 def _runs_on_cpu(device: str | None) -> bool:
     import torch  # noqa: PLC0415
 
