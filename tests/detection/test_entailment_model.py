@@ -166,6 +166,20 @@ def test_nothing_is_truncated_when_a_pair_is_encoded(tmp_path):
     assert len(model.encode_pair("x" * 700, "y")) > 700
 
 
+@pytest.mark.parametrize(
+    ("name", "family"), [("m", "roberta"), ("m", "t5"), ("minicheck", "t5"), ("factcg", "deberta")]
+)
+def test_a_control_token_in_a_text_is_read_as_text(name, family, tmp_path):
+    folder = save(tmp_path / name, family, **({} if family == "t5" else {"labels": ("no", "yes")}))
+    model, words = find_entailment_model(str(folder)).load(), tokenizer(family)
+    plain = model.encode_pair("Ada built it.", "Eve sold it.")
+    end = words.eos_token
+    spelled = model.encode_pair(f"Ada {end} built {words.pad_token} it.", f"Eve {end}sold it.")
+    controls = [[token for token in pair.ids if token in words.all_special_ids] for pair in (plain, spelled)]
+    assert controls[0] == controls[1]
+    assert "".join(f"Ada{end[0]}{end[1:]}".split()) in "".join(words.decode(spelled.ids).split())
+
+
 def test_a_pickle_is_refused(tmp_path):
     folder = save(tmp_path / "m", "roberta")
     ref = find_entailment_model(str(folder))

@@ -223,6 +223,11 @@ def _find_token_limit(name: str, config: Any, layout: PromptLayout, *, writes_di
     return rows - config.pad_token_id - 1 if config.model_type in _OFFSET_POSITIONS else rows
 
 
+def _open_up(control: re.Match[str]) -> str:
+    """Return a control token with a blank after its first character."""
+    return f"{control[0][0]} {control[0][1:]}"
+
+
 class EntailmentModel:
     """A ``PairModel`` on Transformers."""
 
@@ -235,6 +240,8 @@ class EntailmentModel:
             "token_type_ids" in signature(model.forward).parameters and getattr(model.config, "type_vocab_size", 0) > 1
         )
         self._digits = self._find_digits() if ref.writes_digit else []
+        controls = sorted((token for token in tokenizer.all_special_tokens if len(token) > 1), key=len, reverse=True)
+        self._controls = re.compile("|".join(map(re.escape, controls)))
 
     @property
     def name(self) -> str:
@@ -259,6 +266,8 @@ class EntailmentModel:
         return EncodedPair(tuple(encoded["input_ids"]), segments)
 
     def _lay_out(self, premise: str, hypothesis: str) -> tuple[str, ...]:
+        # A response that spells "</s>" would end the premise: a blank makes ordinary text of it.
+        premise, hypothesis = (self._controls.sub(_open_up, text) for text in (premise, hypothesis))
         if self._ref.layout is PromptLayout.PAIR:
             return premise, hypothesis
         if self._ref.layout is PromptLayout.FACTCG:
