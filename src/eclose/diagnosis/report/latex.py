@@ -252,20 +252,26 @@ def _table_of(table: ReportTable) -> Iterator[str]:
         yield from make_latex_table(table, "ll" + "r" * (len(table.heads) - 2))
 
 
-def make_latex_table(table: ReportTable, columns: str, *, details_below: bool = False) -> Iterator[str]:
+def make_latex_table(
+    table: ReportTable, columns: str, *, details_below: bool = False, spans: Sequence[tuple[str, int]] = ()
+) -> Iterator[str]:
     """Yield the lines of a table, with its title and note as the caption.
 
     Args:
         table: Cells of plain text, which are escaped here.
         columns: Alignment of each column, as ``tabular`` takes it.
         details_below: Whether the details of cells stand in a row of their own instead of behind the value.
+        spans: Heads above the heads, each with the number of columns that it spans.
     """
-    yield from _cells(table, columns, details_below=details_below)
+    yield from _cells(table, columns, details_below=details_below, spans=spans)
     yield from _closing(escape_latex(f"{table.title}. {table.note}"), f"tab:{table.key}")
 
 
-def _cells(table: ReportTable, columns: str, *, details_below: bool = False) -> Iterator[str]:
-    yield from _opening(columns, [escape_latex(head) for head in table.heads])
+def _cells(
+    table: ReportTable, columns: str, *, details_below: bool = False, spans: Sequence[tuple[str, int]] = ()
+) -> Iterator[str]:
+    above = [rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" for name, width in spans]
+    yield from _opening(columns, [escape_latex(head) for head in table.heads], above)
     for row in table.rows:
         if details_below:
             yield _row([escape_latex(cell.text) for cell in row])
@@ -283,9 +289,11 @@ def open_latex_tabular(columns: str) -> Iterator[str]:
     yield r"\toprule"
 
 
-def _opening(columns: str, heads: Sequence[str]) -> Iterator[str]:
+def _opening(columns: str, heads: Sequence[str], above: Sequence[str] = ()) -> Iterator[str]:
     yield "\n\\begin{table*}[t]\n\\centering\\small"
     yield from open_latex_tabular(columns)
+    if above:
+        yield _row(above)
     yield _row(heads)
     yield r"\midrule"
 

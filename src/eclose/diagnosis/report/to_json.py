@@ -49,7 +49,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "validated": context.validated,
         "corrected": None
         if context.corrected is None
-        else {metric.value: _estimate(estimate) for metric, estimate in context.corrected.items()},
+        else {metric.value: estimate_to_dict(estimate) for metric, estimate in context.corrected.items()},
         "agreement": [_agreement(row) for row in context.agreement],
         "responses": diagnosis.overall.responses,
         "questions": diagnosis.overall.questions,
@@ -98,10 +98,10 @@ def _agreement(row: LabelAgreementRow) -> dict[str, Any]:
         "label": row.label.value,
         "labelled": row.labelled,
         "n": row.n,
-        **_estimate(row.agreement),
+        **estimate_to_dict(row.agreement),
         "misses": row.misses,
         "false_alarms": row.false_alarms,
-        "kappa": _estimate(row.scores.kappa),
+        "kappa": estimate_to_dict(row.scores.kappa),
     }
 
 
@@ -140,11 +140,11 @@ def _rate(summary: GroupRates, metric: Metric) -> dict[str, Any]:
         "n": rate.n,
         "unjudged": rate.unjudged,
         # A reader that takes only `value` must not get a rate of too few labels.
-        **_estimate(summary.estimates[metric] if status is not RateStatus.TOO_LITTLE else Estimate(None, None)),
+        **estimate_to_dict(summary.estimates[metric] if status is not RateStatus.TOO_LITTLE else Estimate(None, None)),
         "method": None if interval is None else INTERVAL_METHOD,
         "bounds": _ends(rate.bounds),
         "reading": str(status),
-        "of_judged": _estimate(summary.estimates[metric]),
+        "of_judged": estimate_to_dict(summary.estimates[metric]),
         "wilson": _ends(rate.wilson),
     }
 
@@ -188,7 +188,7 @@ def _difference(difference: RateDifference) -> dict[str, Any]:
     return {
         "here": _counts(difference.run),
         "there": _counts(difference.base),
-        **_estimate(difference.estimate),
+        **estimate_to_dict(difference.estimate),
         "constant": difference.constant,
         "bounds": _ends(difference.bounds),
     }
@@ -210,7 +210,8 @@ def _changed(pair: ResponsePair) -> dict[str, Any]:
     }
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
+def estimate_to_dict(estimate: Estimate) -> dict[str, Any]:
+    """Return an estimate as plain values for JSON; undefined ones are null."""
     return {"value": estimate.value, "interval": _ends(estimate.interval), "undefined": estimate.undefined}
 
 

@@ -1,0 +1,265 @@
+"""Tables of a detector study as cells of plain text: the paper's three, and what was left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from eclose.core.verdict import FailureClass
+from eclose.detection.scores import DetectorKind
+from eclose.detection.study_statistics import FAILURE_GROUPS, GAP_CLASSES, StudyGroup
+from eclose.diagnosis.report.number_format import (
+    format_count,
+    format_percent,
+    format_percent_interval,
+    format_score,
+    format_score_interval,
+)
+from eclose.diagnosis.report.table import ReportTable, ReportTableCell
+from eclose.diagnosis.report.wording import FAILURE_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from eclose.detection.study import DetectorStudy
+    from eclose.detection.study_statistics import DetectorIdentity, DetectorResult
+    from eclose.stats.intervals import Estimate
+
+GROUP_WORDS: dict[StudyGroup, str] = {
+    StudyGroup.RELIABLE: "reliable",
+    StudyGroup.GAP: "LGG",
+    **{group: FAILURE_WORDS[FailureClass(group.value)][0] for group in GAP_CLASSES},
+    StudyGroup.LOCALLY_UNSOUND: "locally unsound",
+}
+"""Names of the groups in tables and figures."""
+
+BLINDNESS_TABLE, SCORES_TABLE, ROBUSTNESS_TABLE = "detector-blindness", "detector-scores", "detector-robustness"
+"""Keys of the paper's three tables."""
+
+_NAMES = {
+    DetectorKind.STATEMENT_SUPPORT: "RAGAS-style",
+    DetectorKind.CLAIM_SUPPORT: "VeriScore-style",
+    DetectorKind.STEP_SUPPORT: "step support",
+    DetectorKind.ALIGNMENT: "alignment",
+    DetectorKind.CLOSURE: "closure",
+}
+# Named models of the paper, by a part of their names; another model in their place has the plain name.
+_PAPER_NAMES = {
+    DetectorKind.STEP_SUPPORT: ("alignscore", "AlignScore"),
+    DetectorKind.CLOSURE: ("t5_xxl_true_nli_mixture", "T5 closure"),
+}
+
+
+def name_detectors(detectors: Sequence[DetectorIdentity]) -> dict[DetectorIdentity, str]:
+    """Return a short name for each detector; those of the same name are numbered.
+
+    A detector has the name of a published model only where that model is behind it.
+    """
+    names = {detector: _name_detector(detector) for detector in detectors}
+    repeated = Counter(names.values())
+    number: Counter[str] = Counter()
+    for detector, name in names.items():
+        number[name] += 1
+        if repeated[name] > 1:
+            names[detector] = f"{name} {number[name]}"
+    return names
+
+
+def _name_detector(detector: DetectorIdentity) -> str:
+    part, name = _PAPER_NAMES.get(detector.kind, ("", _NAMES[detector.kind]))
+    return name if part in detector.model.lower() else _NAMES[detector.kind]
+
+
+def build_detector_tables(study: DetectorStudy) -> tuple[ReportTable, ...]:
+    """Return the paper's tables, the same on the common responses where detectors differ, and what was left out."""
+    tables = [*_build_paper_tables(study, study.results)]
+    if study.common:
+        shared = f"{format_count(study.common_responses, 'response')} that every detector scored"
+        tables += _build_paper_tables(study, study.common, "-common", f", on the {shared}")
+    tables += [_build_counts_table(study), _build_undecided_table(study)]
+    return tuple(table for table in tables if table.rows)
+
+
+def _build_paper_tables(
+    study: DetectorStudy, results: Sequence[DetectorResult], suffix: str = "", where: str = ""
+) -> Iterator[ReportTable]:
+    """Yield the three tables; the suffix tells their keys from those of other responses."""
+    names = name_detectors([result.detector for result in results])
+    # On the common responses every detector has the same numbers of responses.
+    sizes = results[0].scored if suffix else study.groups
+    yield _build_blindness_table(study, results, names, sizes, suffix, where)
+    yield _build_scores_table(study, results, names, sizes, suffix, where)
+    yield _build_robustness_table(study, results, names, suffix, where)
+
+
+def _build_blindness_table(
+    study: DetectorStudy,
+    results: Sequence[DetectorResult],
+    names: Mapping[DetectorIdentity, str],
+    sizes: Mapping[StudyGroup, int],
+    suffix: str,
+    where: str,
+) -> ReportTable:
+    """Return AUROC and R@95 of every failure group: Table 1 of the paper."""
+    recall = name_recall(study)
+    heads = [head for name in names.values() for head in (f"{name} AUC", f"{name} {recall}")]
+    rows = []
+    for group in FAILURE_GROUPS:
+        cells = [ReportTableCell(GROUP_WORDS[group]), ReportTableCell(f"{sizes[group]:,}")]
+        for result in results:
+            separation = result.separations[group]
+            cells.append(ReportTableCell(format_score(separation.auroc.value), _fewer(result, group, sizes)))
+            cells.append(ReportTableCell(format_percent(separation.recall.value)))
+        rows.append(tuple(cells))
+    rates = ", ".join(
+        f"{names[result.detector]} {format_percent(result.false_positive_rate.value)}" for result in results
+    )
+    note = (
+        f"Each group against the same {sizes[StudyGroup.RELIABLE]:,} reliable responses. AUC: probability that a failed"
+        f" response scores below a reliable one, ties half. {recall}: percent of the group strictly below the highest"
+        f" observed score that leaves {100 * study.settings.retention:g} % of the reliable responses unflagged."
+        f" Percent of the reliable responses that are flagged: {rates}."
+        " n beneath a value: scored responses of the group, where some have no score."
+    )
+    title = f"What detectors miss{where}"
+    return ReportTable(BLINDNESS_TABLE + suffix, title, ("group", "n", *heads), tuple(rows), note)
+
+
+def name_recall(study: DetectorStudy) -> str:
+    """Return ``R@95`` for a retention of 0.95."""
+    return f"R@{100 * study.settings.retention:g}"
+
+
+def _fewer(result: DetectorResult, group: StudyGroup, sizes: Mapping[StudyGroup, int]) -> tuple[str, ...]:
+    """Return the number of scored responses where it is not that of the group."""
+    return () if result.scored[group] == sizes[group] else (f"n {result.scored[group]:,}",)
+
+
+def _build_scores_table(
+    study: DetectorStudy,
+    results: Sequence[DetectorResult],
+    names: Mapping[DetectorIdentity, str],
+    sizes: Mapping[StudyGroup, int],
+    suffix: str,
+    where: str,
+) -> ReportTable:
+    """Return the mean score of every group with its interval."""
+    rows = tuple(
+        (
+            ReportTableCell(GROUP_WORDS[group]),
+            ReportTableCell(f"{sizes[group]:,}"),
+            *(_mean_cell(result, group, sizes) for result in results),
+        )
+        for group in StudyGroup
+    )
+    note = (
+        f"Means with {_describe_intervals(study)}; questions are drawn among those with a response in the group."
+        f"{_describe_undefined(study, [result.means[group] for result in results for group in StudyGroup])}"
+    )
+    return ReportTable(SCORES_TABLE + suffix, f"Mean scores{where}", ("group", "n", *names.values()), rows, note)
+
+
+def _mean_cell(result: DetectorResult, group: StudyGroup, sizes: Mapping[StudyGroup, int]) -> ReportTableCell:
+    mean = result.means[group]
+    interval = (format_score_interval(mean.interval),) if mean.interval else ()
+    return ReportTableCell(format_score(mean.value), (*interval, *_fewer(result, group, sizes)))
+
+
+def _build_robustness_table(
+    study: DetectorStudy,
+    results: Sequence[DetectorResult],
+    names: Mapping[DetectorIdentity, str],
+    suffix: str,
+    where: str,
+) -> ReportTable:
+    """Return the statistics of the gap with their intervals, and the cross-fitted rates."""
+    rows = []
+    estimates: list[Estimate] = []
+    for result in results:
+        gap = result.separations[StudyGroup.GAP]
+        rates = (
+            gap.recall,
+            result.false_positive_rate,
+            result.held_out_false_positive_rate,
+            result.held_out_recall,
+        )
+        estimates += [gap.auroc, *rates]
+        interval = (format_score_interval(gap.auroc.interval),) if gap.auroc.interval else ()
+        rows.append(
+            (
+                ReportTableCell(names[result.detector]),
+                ReportTableCell(format_score(gap.auroc.value), interval),
+                *map(_percent_cell, rates),
+                ReportTableCell(format_score(result.threshold)),
+            )
+        )
+    note = (
+        f"LGG against reliable responses, {_describe_intervals(study)}; all questions are drawn, with all their"
+        " responses, and every threshold is recalibrated. FPR: percent of the reliable responses below the threshold."
+        f" CF: cross-fitted over {study.settings.folds} fixed folds of questions, stratified by dataset; the threshold"
+        " comes from the reliable responses of the other folds, and counts are pooled."
+        f"{_describe_undefined(study, estimates)}"
+    )
+    heads = ("detector", "AUROC", name_recall(study), "FPR", "CF FPR", "CF recall", "threshold")
+    return ReportTable(ROBUSTNESS_TABLE + suffix, f"Detection of LGG, with intervals{where}", heads, tuple(rows), note)
+
+
+def _percent_cell(estimate: Estimate) -> ReportTableCell:
+    interval = (format_percent_interval(estimate.interval),) if estimate.interval else ()
+    return ReportTableCell(format_percent(estimate.value), interval)
+
+
+def _describe_intervals(study: DetectorStudy) -> str:
+    settings = study.settings
+    return f"{100 * settings.level:g} % percentile intervals of {settings.resamples:,} resamples (seed {settings.seed})"
+
+
+def _describe_undefined(study: DetectorStudy, estimates: Sequence[Estimate]) -> str:
+    """Return a sentence on resamples without a value; empty where there are none, or where nothing is defined."""
+    most = max((estimate.undefined for estimate in estimates if estimate.interval), default=0)
+    if not most:
+        return ""
+    return (
+        f" Resamples that drew no response to compute a value from are left out of its interval: at most {most:,} of"
+        f" {study.settings.resamples:,}."
+    )
+
+
+def _build_counts_table(study: DetectorStudy) -> ReportTable:
+    """Return the scored responses of each group, and the others by reason."""
+    names = name_detectors(tuple(study.counts))
+    rows: list[tuple[ReportTableCell, ...]] = []
+    for detector, counts in study.counts.items():
+        columns = (*(counts.groups[group] for group in StudyGroup), counts.undecided)
+        rows.append(_count_row(names[detector], "scored", [part.scored for part in columns]))
+        rows += [
+            _count_row("", f"no score: {reason}", [part.unscored.get(reason, 0) for part in columns])
+            for reason in sorted({reason for part in columns for reason in part.unscored})
+        ]
+        if counts.unknown_responses:
+            unused = f"{format_count(counts.unknown_responses, 'score')} of responses outside the study"
+            rows.append((ReportTableCell(""), ReportTableCell(unused)))
+    heads = ("detector", "responses", *(GROUP_WORDS[group] for group in StudyGroup), "undecided")
+    note = (
+        "The three classes are parts of LGG. Responses without a score are in no statistic of the detector, and"
+        " undecided responses in none at all."
+    )
+    return ReportTable("detector-counts", "Scored and unscored responses", heads, tuple(rows), note)
+
+
+def _count_row(name: str, what: str, counts: Sequence[int]) -> tuple[ReportTableCell, ...]:
+    return (ReportTableCell(name), ReportTableCell(what), *(ReportTableCell(f"{count:,}") for count in counts))
+
+
+def _build_undecided_table(study: DetectorStudy) -> ReportTable:
+    """Return the responses without a group, and those of the gap without a class, by reason."""
+    undecided = [(f"no group: {reason}", count) for reason, count in study.undecided.items()]
+    # The class that is known of them says what is missing: closure failure lacks K, undetermined lacks A.
+    unclassified = [
+        (f"LGG, in none of the three classes: {FAILURE_WORDS[FailureClass(reason)][0]}", count)
+        for reason, count in study.unclassified.items()
+    ]
+    rows = tuple(
+        (ReportTableCell(reason), ReportTableCell(f"{count:,}")) for reason, count in (*undecided, *unclassified)
+    )
+    return ReportTable("detector-undecided", "Responses with too few labels", ("reason", "responses"), rows)
