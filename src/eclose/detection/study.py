@@ -124,9 +124,10 @@ def study_detectors(
     records = _index_scores(scores)
     table = _make_score_table(answered, labels, records)
     scored = ~np.isnan(table.scores)
-    common: Flags = scored.all(axis=0)
-    unshared = int((scored.any(axis=0) & ~common).sum())
-    differ = unshared > settings.tolerated_difference * scored.any(axis=0).sum()
+    common: Flags = np.logical_and.reduce(scored)
+    scored_by_some: Flags = np.logical_or.reduce(scored)
+    unshared = int((scored_by_some & ~common).sum())
+    differ = unshared > settings.tolerated_difference * int(scored_by_some.sum())
     groups = {response_id: _groups_of(labels.get(response_id)) for response_id in answered}
     return DetectorStudy(
         settings=settings,

@@ -46,7 +46,7 @@ class StudyGroup(StrEnum):
     """L = 0."""
 
 
-FAILURE_GROUPS = tuple(group for group in StudyGroup if group is not StudyGroup.RELIABLE)
+FAILURE_GROUPS: tuple[StudyGroup, ...] = tuple(group for group in StudyGroup if group is not StudyGroup.RELIABLE)
 """Groups that a detector should flag."""
 GAP_CLASSES = (StudyGroup.PATH_DEVIATION, StudyGroup.INCOMPLETE_REASONING, StudyGroup.ANSWER_DECOUPLING)
 DISJOINT_GROUPS = (StudyGroup.RELIABLE, StudyGroup.GAP, StudyGroup.LOCALLY_UNSOUND)
