@@ -194,9 +194,10 @@ class _ReplyLength:
         return self._habits.count("word " * self._habits.texts.get(name, 0))
 
     def _response_texts(self) -> list[str]:
-        """Return the steps and the answer that the model sees."""
+        """Return the steps, and the answer with the question that the statement about it repeats."""
         answer = self._material.get("answer")
-        return [*(step["text"] for step in self._material.get("steps", ())), *([] if answer is None else [answer])]
+        steps = [step["text"] for step in self._material.get("steps", ())]
+        return steps if answer is None else [*steps, f"{self._material.get('question')} {answer}"]
 
     def _mean_passage(self) -> float:
         evidence = self._material.get("evidence", ())

@@ -79,7 +79,9 @@ def drop_repeated_claims(claims: Sequence[str]) -> tuple[str, ...]:
 
 def build_claim_requests(instance: Instance, response: Response, settings: ChatDetectorSettings) -> Iterator[Request]:
     """Yield the two requests about a response, supposing one statement for each step and one for the answer."""
-    texts = [*response.trace.texts, *([] if response.answer is None else [response.answer])]
+    texts = [*response.trace.texts]
+    if response.answer is not None:
+        texts.append(f'The answer to the question "{instance.question}" is {response.answer}.')
     if texts:
         questions = settings.claim_questions
         prompt = build_extraction_prompt(questions, disclose_response(instance, response))

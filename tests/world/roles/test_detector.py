@@ -19,6 +19,7 @@ from eclose.protocol.detection import (
 )
 from eclose.protocol.disclosure import disclose_for_alignment
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
+from eclose.world.language.questions import ComparisonQuestion
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.detector import decide_support
 from eclose.world.roles.request_handlers import build_world_handlers
@@ -126,3 +127,14 @@ def test_pronouns_refer_to_earlier_statements():
     ((instance, broken),) = plant("short-easy", 1, FailurePlan())
     labels = decide_support(instance.evidence, Trace.of(*broken.response.trace.texts).texts)
     assert labels == [True] * len(labels)
+
+
+def test_a_choice_is_made_among_the_options_of_the_question():
+    """A trace that only names the older of two is decided by the question that the answer's statement repeats."""
+    items = (item for item in make_world_items("2wiki", 5) if isinstance(item.target, ComparisonQuestion))
+    for item in islice(items, 5):
+        broken = break_response(item, FailurePlan(), "x")
+        choice = broken.response.trace.texts[-1]
+        answer = f'The answer to the question "{item.instance.question}" is {broken.response.answer}.'
+        assert decide_support(item.instance.evidence, [choice, answer]) == [True, True]
+        assert decide_support(item.instance.evidence, [choice]) == [False]
