@@ -53,6 +53,14 @@ def test_scores_are_written_into_the_run(run, responses, detector):
     assert len((run / f"scores-{detector}.jsonl").read_text().splitlines()) == len(responses)
 
 
+def test_scores_of_a_second_model_go_where_out_says(run, responses):
+    out = run / "scores-other.jsonl"
+    with ModelServerThread(build_world_handlers()) as server:
+        output = command(run, "--detector", "alignment", "--model", server.base_url, "--no-price", "-o", out)
+    assert f"scores-other.jsonl: {len(responses)} received" in output
+    assert not (run / "scores-alignment.jsonl").exists()
+
+
 def test_a_dry_run_counts_the_calls_and_writes_nothing(run, responses):
     before = {path.name for path in run.iterdir()}
     with ModelServerThread(build_world_handlers()) as server:

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eclose.calls.batch.run import BatchSettings
 from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions
 from eclose.core.response import Response, Trace
@@ -180,6 +181,29 @@ def test_other_settings_are_refused_and_with_force_pay_for_what_is_new(run):
         # More attempts change the run and not its requests: the ledger answers all of them.
         detect(run, server.base_url, RAGAS, RunOptions(force=True), attempts=3)
         assert server.bill(keys=False)["totals"]["paid"] == paid
+
+
+def test_a_second_model_behind_one_detector_has_a_file_of_its_own(run):
+    with ModelServerThread(build_world_handlers()) as first, ModelServerThread(build_world_handlers()) as second:
+        detect(run, first.base_url, ALIGNMENT)
+        settings, other = ChatDetectorSettings(detector=ALIGNMENT, top_logprobs=5), run / "scores-other.jsonl"
+        result = asyncio.run(detect_responses(run, second.base_url, settings, CALLS, out=other))
+    assert result.stage.out == other
+    assert len(other.read_text().splitlines()) == len(read_scores(run, ALIGNMENT))
+
+
+@EVERY
+def test_batches_give_the_scores_of_single_calls(run, tmp_path, kind):
+    alone = write(tmp_path / "alone", plant(2))
+    with ModelServerThread(build_world_handlers()) as server:
+        detect(alone, server.base_url, kind)
+        lines = []
+        options = RunOptions(batch=BatchSettings(poll=0.01, first_wait=0.01), notify=lines.append)
+        detect(run, server.base_url, kind, options)
+    assert (run / f"scores-{kind}.jsonl").read_bytes() == (alone / f"scores-{kind}.jsonl").read_bytes()
+    # Statements are decided in a second batch, once the first has listed them.
+    assert len(list((run / "batches").rglob("*"))) > 0
+    assert lines
 
 
 def test_changed_responses_make_scores_stale(run):

@@ -58,6 +58,17 @@ def detect(
             show_default=False,
         ),
     ],
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File of the scores, for a second model behind one detector.  "
+            "[default: scores-DETECTOR.jsonl in the run]",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
     effort: Annotated[
         str | None,
         typer.Option(help="Reasoning effort of the model: low, medium or high.", show_default=False),
@@ -114,7 +125,8 @@ def detect(
             f"{model_ref.name} is of the model family of {', '.join(related)}, whose responses it scores: "
             "the paper's detectors are of other families than the generators"
         )
-    result = asyncio.run(detect_responses(run, model_ref, settings, options.calls, options.run_options))
+    running = detect_responses(run, model_ref, settings, options.calls, options.run_options, out=scores)
+    result = asyncio.run(running)
     print_run_summary(result)
     too_many_unscored = _print_unscored(result, max_unscored_share)
     # The funnel counts the questions that could not be read.

@@ -40,8 +40,21 @@ async def detect_responses(
     settings: ChatDetectorSettings,
     calls: CallSettings | None = None,
     options: RunOptions | None = None,
+    *,
+    out: Path | None = None,
 ) -> RunResult:
     """Score every response of a run with a detector, and write ``scores-<detector>.jsonl`` into the run's folder.
+
+    Args:
+        run: Folder with ``instances.jsonl`` and ``responses.jsonl``.
+        model: The model behind the detector: a reference, or a name as ``find_model_ref`` takes it.
+        settings: The detector and its settings.
+        calls: Concurrency, budget and prices.
+        options: Ledger, replay, retry and force.
+        out: File to write; None for the run's folder. Name one where two models stand for the same detector.
+
+    Returns:
+        The result; its manifest counts every response, and those without a score by reason.
 
     Raises:
         SettingError: The model runs in this process, or its server reports no log-probabilities where these are needed.
@@ -59,7 +72,7 @@ async def detect_responses(
     identity = {**detector_model.identity, **settings.identity}
     # The result depends on both files, so a change of either makes the scores stale.
     inputs = (folder / INSTANCES_FILE, folder / RESPONSES_FILE)
-    stage = PipelineStep("detect", identity, inputs, folder / score_file_name(settings.detector))
+    stage = PipelineStep("detect", identity, inputs, out or folder / score_file_name(settings.detector))
     return await run_models_on_records(DetectorRun(stage, detector_model, settings), calls, options)
 
 
