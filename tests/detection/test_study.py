@@ -221,6 +221,7 @@ def test_the_order_of_records_changes_nothing():
     assert [row.separations for row in shuffled.results] == [row.separations for row in study.results]
     assert [row.means for row in shuffled.results] == [row.means for row in study.results]
     assert [row.held_out_recall for row in shuffled.results] == [row.held_out_recall for row in study.results]
+    assert [row.scores for row in shuffled.results] == [row.scores for row in study.results]
     assert shuffled.counts == study.counts
 
 

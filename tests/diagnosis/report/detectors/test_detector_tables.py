@@ -177,6 +177,12 @@ def test_markdown_says_first_whose_labels_these_are_and_last_the_limits():
         assert len(widths) == 1
 
 
+@pytest.mark.parametrize("shares,warned", [((0.9, 0.1), False), ((0.6, 0.4), True)])
+def test_many_undecided_responses_are_a_caution(shares, warned):
+    text = render_detector_markdown(make_study(kinds=("reliable", "no label L"), shares=shares), CONTEXT)
+    assert ("have too few labels for a group" in text) is warned
+
+
 def test_latex_has_the_detectors_above_their_columns_and_intervals_below():
     study = make_study(missing=0)
     text = render_detector_latex(study, CONTEXT)

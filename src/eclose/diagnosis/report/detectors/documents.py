@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.detection.study_statistics import FAILURE_GROUPS, StudyGroup
 from eclose.diagnosis.report.detectors.tables import (
     BLINDNESS_TABLE,
@@ -89,6 +90,13 @@ def list_study_cautions(study: DetectorStudy, context: DetectorReportContext) ->
     yield from context.notices
     for reason, count in context.left_out.items():
         yield f"Not in the study, because {reason}: {format_count(count, 'response')}."
+    undecided = sum(study.undecided.values())
+    if undecided > MAX_UNJUDGED_SHARE * study.responses:
+        # Missing labels favour some groups (decision 0030), so the decided responses may be unlike the others.
+        yield (
+            f"{undecided:,} of {format_count(study.responses, 'response')} have too few labels for a group. The"
+            " statistics describe the others only, which may be unlike them."
+        )
     if study.unknown_verdicts:
         yield f"{format_count(study.unknown_verdicts, 'verdict')} on responses outside the study."
     if study.common:
