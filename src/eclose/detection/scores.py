@@ -13,7 +13,7 @@ from typing import Any
 
 
 class DetectorKind(StrEnum):
-    """Detectors of the paper (appendix A.5), and classifiers that take the place of one."""
+    """Detectors of the paper (appendix A.5), classifiers that take the place of one, and learned verifiers."""
 
     STATEMENT_SUPPORT = "ragas"
     """RAGAS-style: share of the response's statements that the evidence supports."""
@@ -25,6 +25,8 @@ class DetectorKind(StrEnum):
     """Probability that a model answers Yes when asked whether the trace pursues the question."""
     CLOSURE = "closure"
     """Probability that the trace entails the submitted answer."""
+    VERIFIER = "verifier"
+    """Smallest score of a verifier's heads, learned from counterfactual families."""
 
 
 def score_file_name(detector: DetectorKind) -> str:

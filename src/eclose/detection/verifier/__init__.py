@@ -1,0 +1,1 @@
+"""Verifiers of dependencies, learned from counterfactual families."""
