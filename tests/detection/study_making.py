@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
+from eclose.store.records.jsonl import write_records
 
 VERDICTS = {
     "reliable": Verdict(locally_sound=True, aligned=True, closed=True),
@@ -26,6 +30,8 @@ MODELS = {
     DetectorKind.STEP_SUPPORT: "AlignScore-large",
     DetectorKind.CLOSURE: "t5_xxl_true_nli_mixture@fb749b8",
 }
+
+VERIFIER = "linear@0123456789ab"
 
 
 def make_responses(seed, questions=24, kinds=tuple(VERDICTS), shares=SHARES):
@@ -65,3 +71,41 @@ def make_scores(seed, truth, kinds=tuple(MODELS), missing=0.1, levels=8):
                 )
             scores.append(record)
     return scores
+
+
+def make_verifier_scores(seed, truth, heads=("support", "alignment", "closure"), levels=12, missing=0.1):
+    """Scores of a verifier with ties between responses; some lack a head, some a score, some a record."""
+    rng = np.random.default_rng(seed)
+    scores = []
+    for id_, kind in truth.items():
+        chance = rng.random()
+        if chance < missing / 3:
+            continue
+        low = 0 if kind == "reliable" else 3
+        details = {head: max(0, int(rng.integers(levels)) - low) / (levels - 1) for head in heads}
+        if chance < 2 * missing / 3:
+            details.pop("closure", None)
+        record = DetectorScore(
+            response_id=id_,
+            detector=DetectorKind.VERIFIER,
+            model=VERIFIER,
+            score=min(details.values()),
+            details={**details, "tokens": 40},
+        )
+        if 2 * missing / 3 <= chance < missing:
+            record = replace(record, score=None, unscored=Unscored.NO_ANSWER, details={})
+        scores.append(record)
+    return scores
+
+
+def write_labelled_run(folder, responses, verdicts, scores):
+    """Write a run with people's verdicts and the scores of a verifier."""
+    folder.mkdir()
+    ids = {row.instance_id: row.benchmark for row in verdicts}
+    instances = [
+        Instance(id_, "Who?", (Passage("p", "Title", "Text."),), "x", benchmark=name) for id_, name in ids.items()
+    ]
+    write_records(folder / "instances.jsonl", instances)
+    write_records(folder / "responses.jsonl", responses)
+    write_records(folder / "people.jsonl", verdicts)
+    write_records(folder / "scores-verifier.jsonl", scores)

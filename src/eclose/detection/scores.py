@@ -47,6 +47,8 @@ class Unscored(StrEnum):
     NO_TRACE = "no trace"
     TOO_LONG = "too long"
     NO_REPLY = "no usable reply"
+    NO_HEAD = "head missing"
+    """A head of the calibration has no score, so that the ranks of its heads cannot be combined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

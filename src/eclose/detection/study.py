@@ -119,9 +119,9 @@ def study_detectors(
     """
     settings = settings or StudySettings()
     # Sorted, so that folds and draws do not depend on the order of records in files.
-    answered = dict(sorted(_index_responses(responses).items()))
-    labels = _index_verdicts(verdicts)
-    records = _index_scores(scores)
+    answered = dict(sorted(index_responses(responses).items()))
+    labels = index_verdicts(verdicts)
+    records = index_scores(scores)
     table = _make_score_table(answered, labels, records)
     scored = ~np.isnan(table.scores)
     common: Flags = np.logical_and.reduce(scored)
@@ -140,7 +140,7 @@ def study_detectors(
         ),
         unknown_verdicts=len(labels.keys() - answered.keys()),
         results=compute_detector_results(table, settings),
-        counts={detector: _count_records(part, groups) for detector, part in records.items()},
+        counts={detector: count_records(part, groups) for detector, part in records.items()},
         unshared=unshared,
         common_responses=int(common.sum()),
         common=compute_detector_results(table.restrict_responses(common), settings) if differ else (),
@@ -148,7 +148,7 @@ def study_detectors(
     )
 
 
-def _index_responses(responses: Iterable[Response]) -> dict[str, Response]:
+def index_responses(responses: Iterable[Response]) -> dict[str, Response]:
     """Return the responses by id; raise at an id that stands for two."""
     answered: dict[str, Response] = {}
     for response in responses:
@@ -158,7 +158,7 @@ def _index_responses(responses: Iterable[Response]) -> dict[str, Response]:
     return answered
 
 
-def _index_verdicts(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerdict]:
+def index_verdicts(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerdict]:
     """Return the verdicts by response id; raise at a second one on a response."""
     labels: dict[str, SettledVerdict] = {}
     for row in verdicts:
@@ -168,7 +168,7 @@ def _index_verdicts(verdicts: Iterable[SettledVerdict]) -> dict[str, SettledVerd
     return labels
 
 
-def _index_scores(scores: Iterable[DetectorScore]) -> dict[DetectorIdentity, dict[str, DetectorScore]]:
+def index_scores(scores: Iterable[DetectorScore]) -> dict[DetectorIdentity, dict[str, DetectorScore]]:
     """Return the records by detector and response id, in the order of the paper's tables."""
     records: dict[DetectorIdentity, dict[str, DetectorScore]] = {}
     for record in scores:
@@ -243,7 +243,7 @@ def _count_reasons(reasons: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(reasons).items()))
 
 
-def _count_records(part: Mapping[str, DetectorScore], groups: Mapping[str, tuple[StudyGroup, ...]]) -> DetectorCounts:
+def count_records(part: Mapping[str, DetectorScore], groups: Mapping[str, tuple[StudyGroup, ...]]) -> DetectorCounts:
     """Return what became of a detector's records, group by group."""
     return DetectorCounts(
         records=len(part),

@@ -15,7 +15,7 @@ from eclose.errors import UserError
 from eclose.judged_cases import describe_rejects, read_judged_cases, read_run_records, refuse_reused_question_ids
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
-from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, check_verdicts_provenance
 
 if TYPE_CHECKING:
@@ -68,6 +68,11 @@ def read_study_inputs(
         labelled.left_out,
         (*labelled.notices, *notices),
     )
+
+
+def list_label_files(runs: Sequence[Path], verdicts: Path | None) -> list[Path]:
+    """Return the files that ``read_study_inputs`` takes labels from."""
+    return [run / JUDGMENTS_FILE for run in runs] if verdicts is None else [verdicts]
 
 
 def _read_scores(path: Path) -> list[DetectorScore]:
