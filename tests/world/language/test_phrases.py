@@ -23,7 +23,15 @@ from eclose.world.language.phrases import (
     verbalize_fact,
     verbalize_phrase,
 )
-from eclose.world.language.relations import BY_NAME, COMPOUND_PHRASES, DEED_VERBS, RELATIONS, TYPE_WORDS
+from eclose.world.language.relations import (
+    BY_NAME,
+    COMPOUND_PHRASES,
+    DEED_VERBS,
+    NEAR_RELATIONS,
+    RARE_RELATIONS,
+    RELATIONS,
+    TYPE_WORDS,
+)
 from eclose.world.language.values import ValueKind
 
 MAKERS = {
@@ -37,6 +45,8 @@ MAKERS = {
     rel.UNIVERSITY: names.draw_university_name,
     rel.AWARD: names.draw_award_name,
     rel.RIVER: names.draw_river_name,
+    rel.COUNTY: names.draw_city_name,
+    rel.TOWNSHIP: names.draw_city_name,
 }
 LITERALS = {
     ValueKind.DATE: ("1950-05-07", "1899-12-28"),
@@ -228,3 +238,18 @@ def test_the_start_of_a_phrase_has_the_type_that_is_said_or_needed():
     assert RelationPhrase("X", (rel.DIRECTOR,)).start_type == rel.FILM
     assert RelationPhrase("X", kind=rel.BOOK).start_type == rel.BOOK
     assert RelationPhrase("X").start_type is None
+
+
+def test_near_relations_share_subject_and_type_of_value_and_no_wording():
+    for relation, other in NEAR_RELATIONS.items():
+        assert NEAR_RELATIONS[other] is relation
+        assert (relation.subject, relation.kind) == (other.subject, other.kind)
+        assert not set((*relation.forms, *relation.asks, *relation.phrases)) & {
+            *other.forms,
+            *other.asks,
+            *other.phrases,
+        }
+
+
+def test_rare_relations_stand_at_the_end_so_that_older_draws_stay():
+    assert RELATIONS[-len(RARE_RELATIONS) :] == RARE_RELATIONS

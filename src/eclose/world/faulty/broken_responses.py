@@ -29,7 +29,7 @@ from eclose.world.language.claims import (
 )
 from eclose.world.language.phrases import RelationPhrase
 from eclose.world.language.questions import LookupQuestion, Target
-from eclose.world.language.relations import ALIAS, PERSON, RELATIONS, Relation
+from eclose.world.language.relations import ALIAS, PERSON, Relation
 from eclose.world.make.solve import SolutionMove, solve_question, vary_answer_wording, write_moves_as_steps
 from eclose.world.make.wrong_alternatives import ItemAlternatives
 from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts
@@ -238,7 +238,11 @@ class _ResponseBreaker:
         ]
         self.rng.shuffle(readings)
         for reading in readings:
-            relations = [r for r in RELATIONS if r.subject == reading.kind and r is not ALIAS and not r.role]
+            relations = [
+                relation
+                for relation in self.evidence.list_relations()
+                if relation.subject == reading.kind and relation is not ALIAS and not relation.role
+            ]
             self.rng.shuffle(relations)
             for relation in relations:
                 # The passages must be silent about it, or it would be a contradiction.
@@ -280,7 +284,7 @@ class _ResponseBreaker:
         self.rng.shuffle(readings)
         for reading in readings:
             for first in (s for s in reading.statements if s.subject is None and s.relation.object is not None):
-                for second in RELATIONS:
+                for second in self.evidence.list_relations():
                     phrase = RelationPhrase(reading.name, (first.relation, second))
                     if second.subject != first.relation.object or len(self.evidence.derive(phrase)) != 1:
                         continue

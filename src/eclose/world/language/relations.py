@@ -13,6 +13,7 @@ from eclose.world.language.values import ValueKind
 # Entity types, as articles and questions name them.
 PERSON, FILM, BOOK, SONG, COMPANY = "person", "film", "book", "song", "company"
 CITY, COUNTRY, UNIVERSITY, AWARD, RIVER = "city", "country", "university", "award", "river"
+COUNTY, TOWNSHIP = "county", "township"
 
 TYPE_WORDS = {
     PERSON: ("person",),
@@ -272,6 +273,64 @@ PRESENTED = _relation_to_name(
     asks=("In which city is {x} presented?",),
 )  # fmt: skip
 
+# Relations close in meaning to one above. Only the confusable profiles state them.
+CHARTERED = _relation_to_value(
+    "chartered", COMPANY, ValueKind.YEAR,
+    forms=("{s} was chartered in {o}", "{s} received its charter in {o}", "the charter of {s} dates from {o}"),
+    phrases=("the year in which {x} was chartered", "the charter year of {x}"),
+    asks=("In which year was {x} chartered?", "When did {x} receive its charter?"),
+)  # fmt: skip
+REGISTERED = _relation_to_name(
+    "registered", COMPANY, CITY,
+    forms=("{s} is registered in {o}", "{s} has its registered office in {o}", "the registered office of {s} is in {o}"),
+    phrases=("the registered office of {x}", "the city where {x} is registered"),
+    asks=("Where is {x} registered?", "In which city is {x} registered?"),
+)  # fmt: skip
+ACCREDITED = _relation_to_value(
+    "accredited", UNIVERSITY, ValueKind.YEAR,
+    forms=("{s} was accredited in {o}", "{s} gained the right to award degrees in {o}"),
+    phrases=("the year in which {x} was accredited",),
+    asks=("In which year was {x} accredited?", "When did {x} gain the right to award degrees?"),
+)  # fmt: skip
+AIRED = _relation_to_value(
+    "aired", FILM, ValueKind.YEAR,
+    forms=("{s} was first aired in {o}", "{s} reached television in {o}", "{s} was first broadcast in {o}"),
+    phrases=("the year in which {x} was first aired", "the broadcast year of {x}"),
+    asks=("In which year was {x} first aired?", "When did {x} reach television?"),
+)  # fmt: skip
+TRANSLATED = _relation_to_value(
+    "translated", BOOK, ValueKind.YEAR,
+    forms=("{s} was first translated in {o}", "the first translation of {s} dates from {o}"),
+    phrases=("the translation year of {x}", "the year in which {x} was first translated"),
+    asks=("In which year was {x} first translated?", "When was {x} first translated?"),
+)  # fmt: skip
+TAUGHT = _relation_to_name(
+    "teaching", PERSON, UNIVERSITY,
+    forms=("{s} taught at {o}", "{s} lectured at {o}", "{s} held a chair at {o}"),
+    phrases=("the university where {x} taught",),
+    asks=("Where did {x} teach?", "Which university did {x} teach at?"),
+)  # fmt: skip
+IN_COUNTY = _relation_to_name(
+    "county", CITY, COUNTY,
+    forms=("{s} lies in the county of {o}", "{s} belongs to the county of {o}", "the county of {s} is {o}"),
+    phrases=("the county of {x}", "the county in which {x} lies"),
+    asks=("In which county does {x} lie?", "Which county does {x} belong to?"),
+)  # fmt: skip
+IN_TOWNSHIP = _relation_to_name(
+    "township", CITY, TOWNSHIP,
+    forms=("{s} lies in the township of {o}", "{s} belongs to the township of {o}", "the township of {s} is {o}"),
+    phrases=("the township of {x}", "the township in which {x} lies"),
+    asks=("In which township does {x} lie?", "Which township does {x} belong to?"),
+)  # fmt: skip
+CHILD = _relation_to_name(
+    "child", PERSON, PERSON,
+    forms=("the child of {s} was {o}", "{o} was the child of {s}", "{s} had a child named {o}"),
+    phrases=("the child of {x}",),
+    asks=("Who is the child of {x}?", "Who was the child of {x}?"),
+)  # fmt: skip
+RARE_RELATIONS = (CHARTERED, REGISTERED, ACCREDITED, AIRED, TRANSLATED, TAUGHT, IN_COUNTY, IN_TOWNSHIP, CHILD)
+"""Relations that most profiles never state. Random choices leave them out unless a passage states one."""
+
 # In the order of definition: random choices among relations depend on it.
 RELATIONS: tuple[Relation, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Relation))
 DEED_VERBS: dict[Relation, str] = {
@@ -304,8 +363,26 @@ COMPOUND_PHRASES: dict[str, tuple[Relation, Relation]] = {
     "the maternal grandmother of {x}": (MOTHER, MOTHER),
     "the father-in-law of {x}": (SPOUSE, FATHER),
     "the mother-in-law of {x}": (SPOUSE, MOTHER),
+    "the grandchild of {x}": (CHILD, CHILD),
 }
 """Phrases for two relations at once, which the benchmarks call inference."""
+
+_NEAR_PAIRS = (
+    (BIRTH_DATE, DEATH_DATE),
+    (BIRTH_PLACE, DEATH_PLACE),
+    (EDUCATED, TAUGHT),
+    (FOUNDED, CHARTERED),
+    (HEADQUARTERS, REGISTERED),
+    (ESTABLISHED, ACCREDITED),
+    (RELEASED, AIRED),
+    (PUBLISHED, TRANSLATED),
+    (IN_COUNTY, IN_TOWNSHIP),
+    (FATHER, MOTHER),
+)
+NEAR_RELATIONS: dict[Relation, Relation] = {
+    relation: other for pair in _NEAR_PAIRS for relation, other in (pair, pair[::-1])
+}
+"""The relation that is easily taken for another: same subject, same type of value, close in meaning."""
 
 
 @dataclass(frozen=True)
@@ -340,6 +417,11 @@ COMPARISON_WORDS: dict[Relation, ComparisonWords] = {
     PAGES: ComparisonWords(("has fewer pages than",), ("has more pages than",), ("has fewer pages",), ("has more pages",)),
     RUNTIME: ComparisonWords(("is shorter than", "has a shorter running time than"), ("is longer than", "has a longer running time than"),
                    ("is the shorter one", "has the shorter running time"), ("is the longer one", "has the longer running time")),
+    CHARTERED: ComparisonWords(("was chartered before",), ("was chartered after",), ("was chartered first",), ("was chartered later",)),
+    ACCREDITED: ComparisonWords(("was accredited before",), ("was accredited after",), ("was accredited first",), ("was accredited later",)),
+    AIRED: ComparisonWords(("was first aired before", "reached television earlier than"), ("was first aired after", "reached television later than"),
+                 ("was aired first", "reached television earlier"), ("was aired later", "reached television last")),
+    TRANSLATED: ComparisonWords(("was first translated before",), ("was first translated after",), ("was translated first",), ("was translated later",)),
 }  # fmt: skip
 
 AGREEMENT_FORMS: dict[Relation, tuple[tuple[str, str, str], ...]] = {
@@ -349,5 +431,9 @@ AGREEMENT_FORMS: dict[Relation, tuple[tuple[str, str, str], ...]] = {
     DIRECTOR: (("Were {x} and {y} directed by the same person?", "{x} and {y} were directed by the same person", "{x} and {y} were directed by different people"),),
     HEADQUARTERS: (("Are {x} and {y} based in the same city?", "{x} and {y} are based in the same city", "{x} and {y} are based in different cities"),),
     EDUCATED: (("Did {x} and {y} study at the same university?", "{x} and {y} studied at the same university", "{x} and {y} studied at different universities"),),
+    TAUGHT: (("Did {x} and {y} teach at the same university?", "{x} and {y} taught at the same university", "{x} and {y} taught at different universities"),),
+    REGISTERED: (("Are {x} and {y} registered in the same city?", "{x} and {y} are registered in the same city", "{x} and {y} are registered in different cities"),),
+    IN_COUNTY: (("Do {x} and {y} lie in the same county?", "{x} and {y} lie in the same county", "{x} and {y} lie in different counties"),),
+    IN_TOWNSHIP: (("Do {x} and {y} lie in the same township?", "{x} and {y} lie in the same township", "{x} and {y} lie in different townships"),),
 }  # fmt: skip
 """For each relation: question, claim that both values agree, claim that they differ."""

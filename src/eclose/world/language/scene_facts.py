@@ -71,6 +71,9 @@ _MAKERS: dict[str, Callable[[Random], str]] = {
     rel.UNIVERSITY: names.draw_university_name,
     rel.AWARD: names.draw_award_name,
     rel.RIVER: names.draw_river_name,
+    # Named like cities, so that the name does not show which of them it is.
+    rel.COUNTY: names.draw_city_name,
+    rel.TOWNSHIP: names.draw_city_name,
     rel.PERSON: names.draw_person_name,
 }
 _PARENTS = {rel.FATHER: names.draw_male_name, rel.MOTHER: names.draw_female_name}
@@ -101,6 +104,10 @@ _YEARS = {
     rel.FOUNDED: (1963, 1985),
     rel.DEATH_DATE: (1986, 2016),
     rel.ESTABLISHED: (1650, 1950),
+    rel.CHARTERED: (1986, 2009),
+    rel.AIRED: (1986, 2009),
+    rel.TRANSLATED: (1986, 2009),
+    rel.ACCREDITED: (1951, 1999),
 }
 _DATES = (rel.BIRTH_DATE, rel.DEATH_DATE)
 # Relations with dated older values, and the years these come from: for a company, after its founding.
@@ -177,6 +184,8 @@ class QuestionScene:
         # See add_common_facts: parents get no dates.
         if relation in _PARENTS:
             self.parents.add(value)
+        if relation is rel.CHILD:
+            self.parents.add(subject.name)
         if isinstance(target, WorldEntity) and relation.role and target.kind == rel.PERSON:
             target.occupation = relation.role
 

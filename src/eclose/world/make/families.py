@@ -219,13 +219,14 @@ def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
 
 def find_near_questions(target: Target, passages: tuple[Passage, ...]) -> list[Target]:
     """Return questions that differ in one component: the relation asked for, the thing asked about, the direction."""
-    readings = parse_evidence_facts(passages).readings
-    rivals = [(reading.name, reading.kind) for reading in readings]
+    evidence = parse_evidence_facts(passages)
+    rivals = [(reading.name, reading.kind) for reading in evidence.readings]
+    relations = evidence.list_relations()
     if isinstance(target, ComparisonQuestion):
         # A choice has one neighbour: the opposite direction.
         return [replace(target, least=not target.least)]
     if isinstance(target, LookupQuestion):
-        return _find_near_lookups(target.phrase, rivals)
+        return _find_near_lookups(target.phrase, rivals, relations)
     kinds = (target.second.start_type, target.second.kind)
     names = (target.first.base, target.second.base)
     targets: list[Target] = [
@@ -235,25 +236,32 @@ def find_near_questions(target: Target, passages: tuple[Passage, ...]) -> list[T
     ]
     if isinstance(target, SameValueQuestion):
         subject = target.relation.subject
-        return targets + [replace(target, relation=other) for other in rel.AGREEMENT_FORMS if other.subject == subject]
-    return targets + _find_near_spans(target)
+        others = [other for other in rel.AGREEMENT_FORMS if other in relations and other.subject == subject]
+        return targets + [replace(target, relation=other) for other in others]
+    return targets + _find_near_spans(target, relations)
 
 
-def _find_near_spans(target: YearSpanQuestion) -> list[Target]:
+def _find_near_spans(target: YearSpanQuestion, relations: list[rel.Relation]) -> list[Target]:
     last = target.second.path[-1]
     others = [
-        r for r in rel.COMPARISON_WORDS if r.subject == last.subject and r.kind in (ValueKind.DATE, ValueKind.YEAR)
+        relation
+        for relation in rel.COMPARISON_WORDS
+        if relation in relations
+        and relation.subject == last.subject
+        and relation.kind in (ValueKind.DATE, ValueKind.YEAR)
     ]
     return [replace(target, second=replace(target.second, path=(*target.second.path[:-1], other))) for other in others]
 
 
-def _find_near_lookups(phrase: RelationPhrase, rivals: list[tuple[str, str | None]]) -> list[Target]:
+def _find_near_lookups(
+    phrase: RelationPhrase, rivals: list[tuple[str, str | None]], relations: list[rel.Relation]
+) -> list[Target]:
     if not phrase.path:
         return []
     last = phrase.path[-1]
     targets: list[Target] = [
         LookupQuestion(replace(phrase, path=(*phrase.path[:-1], other)))
-        for other in rel.RELATIONS
+        for other in relations
         if other.subject == last.subject and other is not last and other is not rel.ALIAS and other.single
     ]
     if isinstance(phrase.base, str):

@@ -48,7 +48,7 @@ _FINAL: dict[str, tuple[Relation, ...]] = {
     rel.UNIVERSITY: (rel.ESTABLISHED,),
     rel.COMPANY: (rel.FOUNDED, rel.EMPLOYEES),
 }
-_GRANDPARENTS = tuple(rel.COMPOUND_PHRASES.values())
+_GRANDPARENTS = tuple(path for path in rel.COMPOUND_PHRASES.values() if rel.CHILD not in path)
 # Two relations to a value with one spelling, so that the answer is the value as it stands. No relatives: among few
 # people an edit would soon make a person their own mother.
 _PLAIN = tuple(

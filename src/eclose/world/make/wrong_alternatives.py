@@ -16,7 +16,7 @@ from eclose.world.language.questions import (
     Target,
     YearSpanQuestion,
 )
-from eclose.world.language.relations import ALIAS, RELATIONS, Relation
+from eclose.world.language.relations import ALIAS, Relation
 from eclose.world.language.values import ValueKind
 from eclose.world.make.instances import WorldItem
 from eclose.world.oracle.evidence import EvidenceFacts
@@ -63,7 +63,8 @@ class ItemAlternatives:
         if phrase.path:
             last = phrase.path[-1]
             # Other relations of the same subject type: "where was X born" beside "where did X die".
-            siblings = [r for r in RELATIONS if r.subject == last.subject and r is not last and r is not ALIAS]
+            relations = self.evidence.list_relations()
+            siblings = [r for r in relations if r.subject == last.subject and r is not last and r is not ALIAS]
             lookups += [LookupQuestion(replace(phrase, path=(*phrase.path[:-1], other))) for other in siblings]
         return lookups
 

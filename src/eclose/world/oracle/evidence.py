@@ -22,7 +22,7 @@ from eclose.world.language.questions import (
     Target,
     YearSpanQuestion,
 )
-from eclose.world.language.relations import ALIAS, Relation
+from eclose.world.language.relations import ALIAS, RARE_RELATIONS, RELATIONS, Relation
 from eclose.world.language.values import extract_year
 
 if TYPE_CHECKING:
@@ -87,6 +87,11 @@ class EvidenceFacts:
     def unread(self) -> list[tuple[int, str]]:
         """Sentences outside the grammar, each with the index of its passage."""
         return [(index, part) for index, reading in enumerate(self.readings) for part in reading.unread]
+
+    def list_relations(self) -> list[Relation]:
+        """Return the relations that a question about the passages may ask for: all but rare ones without a fact."""
+        stated = {statement.relation for reading in self.readings for statement in reading.statements}
+        return [relation for relation in RELATIONS if relation not in RARE_RELATIONS or relation in stated]
 
     def same_entity(self, name: str, other: str) -> bool:
         """Return whether two names belong to one entity according to the passages."""

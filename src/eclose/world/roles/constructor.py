@@ -205,7 +205,7 @@ def _further_targets(case: drafts.ParsedConstructorInput) -> list[Target]:
     ):
         people = [
             relation
-            for relation in rel.RELATIONS
+            for relation in case.evidence.list_relations()
             if relation.subject == rel.PERSON and relation.single and relation is not rel.ALIAS
         ]
         return [LookupQuestion(target.phrase.then(relation)) for relation in people]
