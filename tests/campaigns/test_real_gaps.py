@@ -32,7 +32,7 @@ def test_there_are_enough_traces_of_each_kind_in_both_halves():
         TraceKind.RELIABLE: 164,
         TraceKind.PATH: 63,
         TraceKind.INCOMPLETE: 55,
-        TraceKind.DECOUPLING: 50,
+        TraceKind.DECOUPLING: 49,
     }
     halves = Counter((trace.kind, trace.half) for trace in TRACES)
     assert min(halves[TraceKind.RELIABLE, half] for half in Half) >= 75
@@ -50,7 +50,7 @@ def test_the_halves_do_not_move():
     # Written down when the set was made: a question that changes sides was looked at before the final test.
     sides = {trace.question_id: trace.half.value for trace in TRACES}
     assert sides["2hop__150763_14904"] == "choose"
-    assert Counter(sides.values()) == {"choose": 86, "test": 81}
+    assert Counter(sides.values()) == {"choose": 85, "test": 81}
 
 
 @by_id
