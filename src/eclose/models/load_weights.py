@@ -292,7 +292,7 @@ def load_model_config(name: str, revision: str | None = None) -> Any:
     """Load the configuration of a model."""
     from transformers import AutoConfig  # noqa: PLC0415
 
-    return _load_pretrained(AutoConfig, name, revision=revision)
+    return _load_pretrained(AutoConfig, name, revision=revision, **_gguf(name))
 
 
 def _plain_weights(config: Any) -> dict[str, Any]:
