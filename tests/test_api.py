@@ -230,8 +230,9 @@ def exported(kind):
 
 
 VERBS = {
-    "aconstruct", "aevaluate", "agenerate", "ajudge", "assert_reliable", "compare", "construct", "diagnose", "evaluate",
-    "gate", "generate", "judge", "select", "switch_test", "train",
+    "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge", "assert_reliable", "compare", "construct",
+    "detect", "diagnose", "evaluate", "gate", "generate", "judge", "select", "switch_test", "train",
+    "write_detector_report",
 }  # fmt: skip
 
 

@@ -14,16 +14,16 @@ ROOT = Path(__file__).parents[1]
 
 
 PUBLIC = {
-    "BaseComparison", "BatchSettings", "CallSettings", "Comparison", "ConstructSettings", "Direction",
-    "EcloseError", "Edge", "EvidenceEdit", "FailureClass", "Family", "GateResult", "GenerateSettings",
-    "Ineligibility", "Instance", "JudgeSettings", "Judgment", "LocalFailure", "MetricRate", "Passage",
-    "QuestionEdit", "Rates", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results", "RunOptions",
-    "RunResult", "Selection", "SettingError", "SettledVerdict", "SourceLabels", "Step", "StepJudgment",
-    "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TrainingResult", "UserError", "Verdict", "View",
-    "ViewKind", "aconstruct", "aevaluate", "agenerate", "ajudge", "assert_reliable", "check_family", "compare",
-    "construct", "diagnose", "evaluate", "gate", "generate", "judge", "match_answer", "match_any_answer",
-    "normalize_answer", "parse_agent_log", "parse_completion", "parse_response", "resolve", "select", "switch_test",
-    "train",
+    "BaseComparison", "BatchSettings", "CallSettings", "ChatDetectorSettings", "Comparison", "ConstructSettings",
+    "Direction", "EcloseError", "Edge", "EvidenceEdit", "FailureClass", "Family", "GateResult", "GenerateSettings",
+    "Ineligibility", "Instance", "JudgeSettings", "Judgment", "LocalDetectorSettings", "LocalFailure", "MetricRate",
+    "Passage", "QuestionEdit", "Rates", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results",
+    "RunOptions", "RunResult", "Selection", "SettingError", "SettledVerdict", "SourceLabels", "Step",
+    "StepJudgment", "StudySettings", "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TrainingResult",
+    "UserError", "Verdict", "View", "ViewKind", "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge",
+    "assert_reliable", "check_family", "compare", "construct", "detect", "diagnose", "evaluate", "gate", "generate",
+    "judge", "match_answer", "match_any_answer", "normalize_answer", "parse_agent_log", "parse_completion",
+    "parse_response", "resolve", "select", "switch_test", "train", "write_detector_report",
 }  # fmt: skip
 """Names that users may import from ``eclose``. A change here is a change of the public interface."""
 

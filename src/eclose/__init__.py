@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from eclose.api import aconstruct, aevaluate, agenerate, ajudge, construct, evaluate, generate, judge, resolve
+    from eclose.api import (
+        aconstruct,
+        adetect,
+        aevaluate,
+        agenerate,
+        ajudge,
+        construct,
+        detect,
+        evaluate,
+        generate,
+        judge,
+        resolve,
+    )
     from eclose.benchmarks.layouts import RecordLayout
     from eclose.calls.batch.run import BatchSettings
     from eclose.calls.client import CallSettings
@@ -26,7 +38,10 @@ if TYPE_CHECKING:
     from eclose.core.preference_comparisons import Comparison, Direction, Edge
     from eclose.core.response import Response, Step, Trace, parse_completion
     from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
+    from eclose.detection.settings import ChatDetectorSettings, LocalDetectorSettings
+    from eclose.detection.study_statistics import StudySettings
     from eclose.diagnosis.report.context import BaseComparison
+    from eclose.diagnosis.report.detectors.write import write_detector_report
     from eclose.diagnosis.report.file_formats import ReportFormat
     from eclose.diagnosis.results import MetricRate, Rates, Results, compare, diagnose
     from eclose.diagnosis.run_gate import GateResult, gate
@@ -42,10 +57,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "eclose.api": (
         "aconstruct",
+        "adetect",
         "aevaluate",
         "agenerate",
         "ajudge",
         "construct",
+        "detect",
         "evaluate",
         "generate",
         "judge",
@@ -65,7 +82,10 @@ _HOMES = {
     "eclose.core.parse_trace": ("parse_agent_log", "parse_response"),
     "eclose.core.response": ("Response", "Step", "Trace", "parse_completion"),
     "eclose.core.verdict": ("FailureClass", "SettledVerdict", "TraceGroup", "Verdict"),
+    "eclose.detection.settings": ("ChatDetectorSettings", "LocalDetectorSettings"),
+    "eclose.detection.study_statistics": ("StudySettings",),
     "eclose.diagnosis.report.context": ("BaseComparison",),
+    "eclose.diagnosis.report.detectors.write": ("write_detector_report",),
     "eclose.diagnosis.report.file_formats": ("ReportFormat",),
     "eclose.diagnosis.results": ("MetricRate", "Rates", "Results", "compare", "diagnose"),
     "eclose.diagnosis.run_gate": ("GateResult", "gate"),
@@ -83,6 +103,7 @@ __all__ = [
     "BaseComparison",
     "BatchSettings",
     "CallSettings",
+    "ChatDetectorSettings",
     "Comparison",
     "ConstructSettings",
     "Direction",
@@ -97,6 +118,7 @@ __all__ = [
     "Instance",
     "JudgeSettings",
     "Judgment",
+    "LocalDetectorSettings",
     "LocalFailure",
     "MetricRate",
     "Passage",
@@ -115,6 +137,7 @@ __all__ = [
     "SourceLabels",
     "Step",
     "StepJudgment",
+    "StudySettings",
     "SwitchResult",
     "SwitchSettings",
     "Trace",
@@ -125,6 +148,7 @@ __all__ = [
     "View",
     "ViewKind",
     "aconstruct",
+    "adetect",
     "aevaluate",
     "agenerate",
     "ajudge",
@@ -132,6 +156,7 @@ __all__ = [
     "check_family",
     "compare",
     "construct",
+    "detect",
     "diagnose",
     "evaluate",
     "gate",
@@ -147,6 +172,7 @@ __all__ = [
     "select",
     "switch_test",
     "train",
+    "write_detector_report",
 ]
 
 

@@ -22,6 +22,9 @@ from eclose.construction.settings import ConstructSettings
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
+from eclose.detection.local_run import score_responses_locally
+from eclose.detection.run import detect_responses
+from eclose.detection.settings import ChatDetectorSettings, find_detector_settings
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from eclose.calls.run import RunOptions, RunResult
+    from eclose.detection.settings import DetectorSettings
     from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
 
@@ -469,5 +473,100 @@ def construct(
             layout=layout,
             limit=limit,
             options=options,
+        )
+    )
+
+
+async def adetect(
+    run: Path | str,
+    *,
+    detector: str | DetectorSettings,
+    model: str | ModelRef,
+    out: Path | str | None = None,
+    judgments: Path | str | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    options: RunOptions | None = None,
+    allow_stale: bool = False,
+) -> RunResult:
+    """Score the responses of a run with a detector; see ``detect``."""
+    settings = find_detector_settings(detector) if isinstance(detector, str) else detector
+    folder, scores = Path(run), None if out is None else Path(out)
+    if isinstance(settings, ChatDetectorSettings):
+        if judgments is not None:
+            raise SettingError(f"judgments: the detector {settings.detector} reads none. Leave it out.")
+        model_ref = resolve(model, base_url, keyless=options is not None and options.replay)
+        return await detect_responses(folder, model_ref, settings, _call_settings(calls, budget), options, out=scores)
+    if not isinstance(model, str):
+        raise SettingError(f"model: the detector {settings.detector} takes a folder of weights or a hub name.")
+    return await score_responses_locally(
+        folder,
+        settings.build_detector(model),
+        out=scores,
+        judgments=None if judgments is None else Path(judgments),
+        batch_tokens=settings.batch_tokens,
+        options=options,
+        allow_stale=allow_stale,
+    )
+
+
+def detect(
+    run: Path | str,
+    *,
+    detector: str | DetectorSettings,
+    model: str | ModelRef,
+    out: Path | str | None = None,
+    judgments: Path | str | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    options: RunOptions | None = None,
+    allow_stale: bool = False,
+) -> RunResult:
+    """Score every response of a run with a detector that sees no reference answer, and write ``scores-NAME.jsonl``.
+
+    A score lies between 0 and 1, and a low one means failure. A response without a score has a reason instead.
+    ``adetect`` is the coroutine.
+
+    Args:
+        run: Folder of a run, with questions and responses.
+        detector: ``ragas``, ``veriscore`` or ``alignment``, which ask a chat model; ``closure`` or ``alignscore``,
+            whose entailment model runs in this process; or the settings of one of them.
+        model: Model behind the detector. For a chat model a name as ``eclose.resolve`` takes it; for an entailment
+            model a folder of weights or a hub name.
+        out: File to write, for a second model behind one detector; ``scores-NAME.jsonl`` in the folder by default.
+        judgments: For ``alignscore``: the judgments that say which steps are substantive; those of the run by default.
+        calls: Concurrency, rate limits, deadlines and prices of the calls to a chat model.
+        budget: The most that the calls may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        options: Ledger, retry, replay and force, as the options of ``eclose detect``.
+        allow_stale: Use judgments that were made from other files than those in the folder.
+
+    Returns:
+        The manifest of the run, with counts of responses; those without a score are counted by reason.
+
+    Raises:
+        UserError: The files cannot be read, or the model cannot be reached or is no entailment model.
+        SettingError: A setting is wrong, or the server reports no log-probabilities where these are needed.
+
+    Example:
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> result = eclose.detect("run", detector="alignment", model=server, calls=free)
+        >>> result.manifest.counts.accepted, result.manifest.calls["unscored"]
+        (60, {})
+    """
+    return _run_coroutine(
+        adetect(
+            run,
+            detector=detector,
+            model=model,
+            out=out,
+            judgments=judgments,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+            options=options,
+            allow_stale=allow_stale,
         )
     )

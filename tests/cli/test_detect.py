@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import islice
 
@@ -9,10 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
+from eclose.core.instance import Instance
 from eclose.core.response import Response, ResponseSource, Trace
+from eclose.core.verdict import SettledVerdict
+from eclose.detection.scores import list_score_files
+from eclose.errors import UserError
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
+from eclose.world.oracle.judge import judge_by_oracle
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 
@@ -97,3 +103,44 @@ def test_a_model_of_the_generators_family_is_told(run, responses):
 def test_the_model_that_answers_is_not_taken_for_the_detector_s(run, monkeypatch):
     monkeypatch.setenv("ECLOSE_MODEL", "http://127.0.0.1:9/v1")
     assert "Missing option '--model'" in command(run, "--detector", "ragas", code=2)
+
+
+def judge_by_world(run):
+    questions = {instance.id: instance for instance in jsonl.read_records(run / "instances.jsonl", Instance)}
+    answers = list(jsonl.read_records(run / "responses.jsonl", Response))
+    judgments = [judge_by_oracle(questions[answer.instance_id], answer) for answer in answers]
+    jsonl.write_records(run / "judgments.jsonl", judgments)
+    return [SettledVerdict(j.response_id, a.instance_id, j.verdict) for j, a in zip(judgments, answers, strict=True)]
+
+
+def test_the_report_studies_every_file_of_scores_in_the_run(run):
+    verdicts = judge_by_world(run)
+    with ModelServerThread(build_world_handlers()) as server:
+        for detector in ("ragas", "alignment"):
+            command(run, "--detector", detector, "--model", server.base_url, "--no-price")
+    output = command("report", run, "--resamples", 20)
+    assert f"{run / 'detectors' / 'detectors.md'}" in output
+    data = json.loads((run / "detectors" / "detectors.json").read_text())
+    assert [entry["detector"] for entry in data["detectors"]] == ["ragas", "alignment"]
+    assert data["labels"].startswith("The groups rest on the labels of")
+    # One file by name, people's verdicts, and a folder elsewhere.
+    jsonl.write_records(run / "people.jsonl", verdicts)
+    only = ("--scores", run / "scores-alignment.jsonl", "--verdicts", run / "people.jsonl", "--out", run / "else")
+    command("report", run, "--resamples", 20, "--retention", 0.9, *only)
+    data = json.loads((run / "else" / "detectors.json").read_text())
+    assert [entry["detector"] for entry in data["detectors"]] == ["alignment"]
+    assert data["labels"] == "The groups rest on the settled verdicts in people.jsonl."
+    assert data["settings"]["retention"] == 0.9
+
+
+def test_a_run_without_scores_is_told_how_to_get_them(run):
+    judge_by_world(run)
+    result = CliRunner().invoke(app, ["detect", "report", str(run)])
+    assert isinstance(result.exception, UserError)
+    assert f"eclose detect {run} --detector NAME --model MODEL" in str(result.exception)
+
+
+def test_rejected_records_beside_a_result_are_no_scores(run):
+    for name in ("scores-ragas.jsonl", "scores-ragas.jsonl.rejected.jsonl", "scores-b.jsonl", "other.jsonl"):
+        (run / name).write_text("")
+    assert [path.name for path in list_score_files(run)] == ["scores-b.jsonl", "scores-ragas.jsonl"]

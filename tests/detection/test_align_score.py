@@ -7,7 +7,9 @@ from statistics import mean
 import pytest
 from safetensors import safe_open
 from tests.detection.tiny_models import build, save, tokenizer, torch, transformers
+from typer.testing import CliRunner
 
+from eclose.cli.main import app
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, Trace
 from eclose.detection.align_score import AlignScoreDetector, convert_align_score, split_into_chunks
@@ -71,6 +73,17 @@ def checkpoint(published, tmp_path_factory):
 @pytest.fixture(scope="module")
 def converted(checkpoint, backbone, tmp_path_factory):
     return convert_align_score(checkpoint, str(backbone), tmp_path_factory.mktemp("converted") / "alignscore")
+
+
+def test_the_command_converts_into_a_folder_of_that_name(checkpoint, backbone, converted, tmp_path):
+    out = tmp_path / "alignscore-tiny"
+    arguments = ["detect", "convert", str(checkpoint), "--backbone", str(backbone), "--out"]
+    result = CliRunner().invoke(app, [*arguments, str(out)])
+    assert result.exit_code == 0, result.exception
+    assert (out / "model.safetensors").read_bytes() == (converted / "model.safetensors").read_bytes()
+    refused = CliRunner().invoke(app, [*arguments, str(tmp_path / "other")])
+    assert isinstance(refused.exception, SettingError)
+    assert not (tmp_path / "other").exists()
 
 
 def test_chunks_by_the_published_rule():

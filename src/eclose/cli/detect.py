@@ -11,6 +11,7 @@ from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.model_options import ModelOptions, describe_forecast, takes_model_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
+    AllowStale,
     format_count,
     format_percent,
     print_line,
@@ -22,7 +23,7 @@ from eclose.core.judgment import MAX_UNJUDGED_SHARE
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunResult
-    from eclose.detection.settings import ChatDetectorSettings
+    from eclose.detection.settings import ChatDetectorSettings, LocalDetectorSettings
     from eclose.models.resolve import ModelRef
 
 # Scoring is the usual command, so `run` may be left out.
@@ -41,10 +42,11 @@ def detect(
     ],
     *,
     detector: Annotated[
-        Literal["ragas", "veriscore", "alignment"],
+        Literal["ragas", "veriscore", "alignment", "closure", "alignscore"],
         typer.Option(
             help="ragas: share of statements that the passages support; veriscore: share of verifiable claims; "
-            "alignment: probability that the trace pursues the question.",
+            "alignment: probability that the trace pursues the question; closure: probability that the trace entails "
+            "the answer; alignscore: support of each substantive step by its best passage.",
             show_default=False,
         ),
     ],
@@ -52,7 +54,8 @@ def detect(
     model: Annotated[
         str,
         typer.Option(
-            help="Model behind the detector: provider/model, or the base URL of a server.",
+            help="Model behind the detector: provider/model, or the base URL of a server. For closure and alignscore: "
+            "folder or hub name of an entailment model, which runs in this process.",
             envvar="ECLOSE_DETECTOR_MODEL",
             show_envvar=False,
             show_default=False,
@@ -87,6 +90,27 @@ def detect(
     top_logprobs: Annotated[
         int, typer.Option(min=1, max=20, help="Alternatives to the first token to request (alignment only).")
     ] = 20,
+    revision: Annotated[
+        str | None,
+        typer.Option(help="Commit of a model on the hub (closure and alignscore).", show_default=False),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Label of the model that means support (closure and alignscore).  [default: by its name]",
+            show_default=False,
+        ),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Precision of the weights (closure and alignscore).")] = "auto",
+    judgments: Annotated[
+        Path | None,
+        typer.Option(
+            help="Judgments that say which steps are substantive (alignscore).  [default: those of the run]",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    allow_stale: AllowStale = False,
     max_unscored_share: Annotated[
         float, typer.Option(min=0, max=1, help="Exit with 3 where a larger share of responses has no score (0 to 1).")
     ] = MAX_UNJUDGED_SHARE,
@@ -96,37 +120,46 @@ def detect(
 
     Writes scores-DETECTOR.jsonl into the folder of the run. A response without a usable reply has no score and a
     reason; a table at the end counts these. The detectors ragas and veriscore make two calls for each response. The
-    detector alignment makes one, and needs a server that reports log-probabilities. After a stop, the same command
-    continues the run; no reply is requested or paid for twice.
+    detector alignment makes one, and needs a server that reports log-probabilities. The detectors closure and
+    alignscore run any entailment model in safetensors: T5 (TRUE), AlignScore, FactCG, MiniCheck, or a classifier of
+    natural-language inference. They cut nothing: what does not fit is read in windows or has no score. After a stop,
+    the same command continues the run; no reply is requested or paid for twice.
     """
-    import asyncio
-
-    from eclose.detection.run import detect_responses
+    from eclose.api import detect as score_run
     from eclose.detection.scores import DetectorKind
-    from eclose.detection.settings import ChatDetectorSettings
-    from eclose.response_tasks import find_related_models
-    from eclose.store.runs.folder import RESPONSES_FILE
+    from eclose.detection.settings import LOCAL_DETECTORS, ChatDetectorSettings, LocalDetectorSettings
 
-    settings = ChatDetectorSettings(
-        detector=DetectorKind(detector),
-        effort=effort,
-        attempts=attempts,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_logprobs=top_logprobs,
-    )
-    model_ref = options.model(model)
-    if options.dry_run:
-        asyncio.run(_print_forecast(run, model_ref, settings, options.calls))
-        return
-    # A model may rate its own family too high. Only people's labels can show whether it does, so the run goes on.
-    if related := find_related_models(run / RESPONSES_FILE, model_ref.name):
-        print_line(
-            f"{model_ref.name} is of the model family of {', '.join(related)}, whose responses it scores: "
-            "the paper's detectors are of other families than the generators"
+    kind = DetectorKind(detector)
+    settings: ChatDetectorSettings | LocalDetectorSettings
+    if kind in LOCAL_DETECTORS:
+        settings = LocalDetectorSettings(
+            detector=kind, revision=revision, label=label, dtype=dtype, max_tokens=max_tokens
         )
-    running = detect_responses(run, model_ref, settings, options.calls, options.run_options, out=scores)
-    result = asyncio.run(running)
+        model_ref: str | ModelRef = model
+    else:
+        settings = ChatDetectorSettings(
+            detector=kind,
+            effort=effort,
+            attempts=attempts,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_logprobs=top_logprobs,
+        )
+        model_ref = options.model(model)
+    if options.dry_run:
+        _print_forecast(run, model_ref, settings, options.calls)
+        return
+    _print_related_models(run, model_ref)
+    result = score_run(
+        run,
+        detector=settings,
+        model=model_ref,
+        out=scores,
+        judgments=judgments,
+        calls=options.calls,
+        options=options.run_options,
+        allow_stale=allow_stale,
+    )
     print_run_summary(result)
     too_many_unscored = _print_unscored(result, max_unscored_share)
     # The funnel counts the questions that could not be read.
@@ -151,12 +184,117 @@ def _print_unscored(result: RunResult, limit: float) -> bool:
     return bool(share > limit)
 
 
-async def _print_forecast(run: Path, model: ModelRef, settings: ChatDetectorSettings, calls: CallSettings) -> None:
+def _print_related_models(run: Path, model: str | ModelRef) -> None:
+    """Print a line where the detector scores responses of its own model family."""
+    from eclose.response_tasks import find_related_models
+    from eclose.store.runs.folder import RESPONSES_FILE
+
+    name = model if isinstance(model, str) else model.name
+    # A model may rate its own family too high. Only people's labels can show whether it does, so the run goes on.
+    if related := find_related_models(run / RESPONSES_FILE, name):
+        print_line(
+            f"{name} is of the model family of {', '.join(related)}, whose responses it scores: "
+            "the paper's detectors are of other families than the generators"
+        )
+
+
+def _print_forecast(
+    run: Path, model: str | ModelRef, settings: ChatDetectorSettings | LocalDetectorSettings, calls: CallSettings
+) -> None:
+    import asyncio
+
     from eclose.detection.run import forecast_detection
+    from eclose.detection.settings import LocalDetectorSettings
     from eclose.models.resolve import resolve_model_ref
     from eclose.world.server.forecast_habits import register_world_writing_habits
 
+    if isinstance(settings, LocalDetectorSettings) or isinstance(model, str):
+        print_line(f"{model}: runs in this process, so there are no calls and no cost.")
+        return
     # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
     register_world_writing_habits()
-    model = await resolve_model_ref(model, calls.deadline)
+    model = asyncio.run(resolve_model_ref(model, calls.deadline))
     print_line(f"{model.name}: {describe_forecast(forecast_detection(run, model, settings, calls), calls.currency)}")
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Folders of scored runs, studied together.", file_okay=False, show_default=False
+        ),
+    ],
+    *,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs]",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of settled verdicts, such as those of people.  [default: the judgments of the runs]",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of the report.  [default: detectors in the first run]", show_default=False
+        ),
+    ] = None,
+    retention: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of reliable responses that a threshold leaves unflagged.")
+    ] = 0.95,
+    resamples: Annotated[int, typer.Option(min=1, help="Number of bootstrap resamples of questions.")] = 2_000,
+    seed: Annotated[int, typer.Option(help="Seed of folds and resamples.")] = 42,
+    allow_stale: AllowStale = False,
+) -> None:
+    """Compare detectors with the verdicts on the same responses: the tables and figures of the paper's study.
+
+    Writes detectors.md, detectors.json, detectors.tex and two figures: AUROC, recall at 95 % retention, cross-fitted
+    rates and mean scores of every group of responses. What has no score or no group is left out and counted by reason.
+    """
+    from eclose.detection.study_statistics import StudySettings
+    from eclose.diagnosis.report.detectors.write import write_detector_report
+    from eclose.diagnosis.report.plots.figures import explain_missing_figures
+
+    settings = StudySettings(retention=retention, resamples=resamples, seed=seed)
+    files = write_detector_report(runs, scores, out, verdicts=verdicts, settings=settings, allow_stale=allow_stale)
+    for path in files.values():
+        print_line(f"  {path}")
+    if (missing := explain_missing_figures()) is not None:
+        print_line(f"  {missing}")
+
+
+@app.command()
+def convert(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="Published file, such as AlignScore-large.ckpt.", dir_okay=False, show_default=False)
+    ],
+    *,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Folder to write; its name must contain alignscore.", show_default=False),
+    ],
+    backbone: Annotated[
+        str, typer.Option(help="Folder or hub name of the model that the checkpoint was trained on.")
+    ] = "roberta-large",
+    revision: Annotated[str | None, typer.Option(help="Commit of the backbone on the hub.", show_default=False)] = None,
+) -> None:
+    """Convert the published checkpoint of AlignScore to safetensors, once; detectors read no pickled weights.
+
+    Only tensors and plain values are read from the file; one that would run code is refused.
+    """
+    from eclose.detection.align_score import convert_align_score
+    from eclose.errors import SettingError
+
+    # The detector goes by the name of the weights: under another one, reports would not say AlignScore.
+    if "alignscore" not in out.resolve().name.lower():
+        raise SettingError(f"--out {out}: name a folder with alignscore in its name, such as alignscore-large.")
+    print_line(f"{convert_align_score(checkpoint, backbone, out, revision=revision)}")

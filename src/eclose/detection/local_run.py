@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.calls.client import CallSettings
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, run_models_on_records
@@ -24,6 +24,7 @@ from eclose.detection.local_detector import (
     StepLabels,
     score_pairs_by_length,
 )
+from eclose.detection.run import count_unscored
 from eclose.detection.scores import DetectorScore, score_file_name
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.response_tasks import ResponseTask, ResponseTasks
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.models.resolve import ModelRef
+    from eclose.store.ledger.ledger import Ledger
 
 DEFAULT_RESPONSES = 128
 """Responses in progress at a time, whose pairs share batches."""
@@ -190,7 +192,11 @@ class LocalDetectorRun(ModelRun[ResponseTask]):
     @property
     def jobs(self) -> list[ModelJob]:
         """One job: the score of a response."""
-        return [ModelJob(f"detect {self.detector.kind}", self._score, DetectorScore)]
+        return [ModelJob(self._job, self._score, DetectorScore)]
+
+    @property
+    def _job(self) -> str:
+        return f"detect {self.detector.kind}"
 
     async def _score(self, task: ResponseTask) -> DetectorScore:
         queue, labels = self._opened[0]
@@ -210,3 +216,7 @@ class LocalDetectorRun(ModelRun[ResponseTask]):
             yield tasks
         finally:
             self._opened.clear()
+
+    async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
+        """Count the responses without a score, by reason."""
+        return {"unscored": await count_unscored(ledger, self._job)}

@@ -114,11 +114,16 @@ class DetectorRun(ModelRun[ResponseTask]):
 
     async def collect_notes(self, ledger: Ledger) -> dict[str, Any]:
         """Count the responses without a score, by reason."""
-        unscored: Counter[str] = Counter()
-        async for outcome in ledger.read_outcomes(DETECT_JOB):
-            if outcome.kind == "accepted" and (reason := json.loads(outcome.body or b"{}").get("unscored")):
-                unscored[reason] += 1
-        return {"unscored": dict(sorted(unscored.items()))}
+        return {"unscored": await count_unscored(ledger, DETECT_JOB)}
+
+
+async def count_unscored(ledger: Ledger, job: str) -> dict[str, int]:
+    """Return the number of responses that a job left without a score, by reason."""
+    unscored: Counter[str] = Counter()
+    async for outcome in ledger.read_outcomes(job):
+        if outcome.kind == "accepted" and (reason := json.loads(outcome.body or b"{}").get("unscored")):
+            unscored[reason] += 1
+    return dict(sorted(unscored.items()))
 
 
 def forecast_detection(

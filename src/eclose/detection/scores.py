@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class DetectorKind(StrEnum):
@@ -34,6 +37,12 @@ def score_file_name(detector: DetectorKind) -> str:
     return f"scores-{detector}.jsonl"
 
 
+def list_score_files(run: Path) -> list[Path]:
+    """Return the files of scores in a run's folder, by name."""
+    # Rejected and quarantined records lie beside a result as scores-ragas.jsonl.rejected.jsonl.
+    return sorted(path for path in run.glob("scores-*.jsonl") if ".jsonl." not in path.name)
+
+
 class Unscored(StrEnum):
     """Why a response has no score."""
 
@@ -49,6 +58,19 @@ class Unscored(StrEnum):
     NO_REPLY = "no usable reply"
     NO_HEAD = "head missing"
     """A head of the calibration has no score, so that the ranks of its heads cannot be combined."""
+
+
+class DetectorBand(StrEnum):
+    """What a calibrated detector says about a response."""
+
+    FLAGGED = "flagged"
+    """Strictly below the threshold."""
+    UNCERTAIN = "uncertain"
+    """Not flagged, and within the band above the threshold."""
+    CLEAR = "clear"
+    """Above the band."""
+    UNSCORED = "unscored"
+    """Without a score; the record has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,14 @@
-"""Settings of the detectors that ask a chat model."""
+"""Settings of detectors: of those that ask a chat model, and of those whose model runs in this process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from eclose.detection.align_score import AlignScoreDetector
+from eclose.detection.entailment import ClosureDetector, StepSupportDetector
+from eclose.detection.entailment_model import PromptLayout, find_entailment_model
+from eclose.detection.local_detector import BATCH_TOKENS
 from eclose.detection.scores import DetectorKind
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding
@@ -16,8 +20,13 @@ from eclose.protocol.detection import (
     detector_guideline_hash,
 )
 
+if TYPE_CHECKING:
+    from eclose.detection.local_detector import LocalDetector
+
 CHAT_DETECTORS = (DetectorKind.STATEMENT_SUPPORT, DetectorKind.CLAIM_SUPPORT, DetectorKind.ALIGNMENT)
 """Detectors that ask a chat model."""
+LOCAL_DETECTORS = (DetectorKind.CLOSURE, DetectorKind.STEP_SUPPORT)
+"""Detectors whose entailment model runs in this process."""
 MOST_LOGPROBS = 20
 """Largest number of alternatives that the OpenAI protocol reports for a token."""
 
@@ -99,3 +108,84 @@ class ChatDetectorSettings:
                 effort=self.effort,
             )
         return Decoding(max_tokens=self.max_tokens or 4096, temperature=self.temperature, effort=self.effort)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDetectorSettings:
+    """The settings of a detector whose entailment model runs in this process.
+
+    Raises:
+        SettingError: The detector has no model of its own.
+
+    >>> LocalDetectorSettings(detector=DetectorKind.CLOSURE).dtype
+    'auto'
+    """
+
+    detector: DetectorKind
+    revision: str | None = None
+    """Branch, tag or commit of a model on the hub; the scores record the commit."""
+    layout: PromptLayout | None = None
+    """Layout of the model's input; None to choose it by the name and the class of the model."""
+    label: str | None = None
+    """Name of the label that means support; None to find it in the model's configuration."""
+    max_tokens: int | None = None
+    """Largest number of tokens of a pair; None for the limit of the model."""
+    dtype: str = "auto"
+    """Precision of the weights."""
+    device: str | None = None
+    """Device; None for the accelerator where there is one."""
+    titles: bool = True
+    """Whether the title of a passage is part of the premise (alignscore only)."""
+    strip_citations: bool = False
+    """Whether marks such as [0] are removed from steps (alignscore only)."""
+    batch_tokens: int = BATCH_TOKENS
+    """Largest number of tokens of a batch, padding included. Scores do not depend on it, up to rounding."""
+
+    def __post_init__(self) -> None:
+        """Raise SettingError for another detector."""
+        if self.detector not in LOCAL_DETECTORS:
+            raise SettingError(
+                f"{self.detector}: is no detector with a model in this process. Choose from:"
+                f" {', '.join(LOCAL_DETECTORS)}."
+            )
+
+    def build_detector(self, model: str) -> LocalDetector:
+        """Return the detector on an entailment model, given by folder or hub name; no weights are loaded.
+
+        Raises:
+            UserError: The model is no entailment model, or its weights are pickles.
+        """
+        ref = find_entailment_model(
+            model,
+            revision=self.revision,
+            layout=self.layout,
+            label=self.label,
+            max_tokens=self.max_tokens,
+            dtype=self.dtype,
+            device=self.device,
+        )
+        if self.detector is DetectorKind.CLOSURE:
+            return ClosureDetector(model=ref)
+        # Chunks and sentences belong to AlignScore; other models were trained on whole claims. Reports go by the name
+        # of the model as well (decision 0039).
+        kind = AlignScoreDetector if "alignscore" in ref.name.lower() else StepSupportDetector
+        return kind(model=ref, titles=self.titles, strip_citations=self.strip_citations)
+
+
+DetectorSettings: TypeAlias = ChatDetectorSettings | LocalDetectorSettings
+
+
+def find_detector_settings(detector: str) -> DetectorSettings:
+    """Return the default settings of a detector by its name.
+
+    Raises:
+        SettingError: No detector has this name, or it is a verifier, which has a command of its own.
+
+    >>> find_detector_settings("closure").detector
+    <DetectorKind.CLOSURE: 'closure'>
+    """
+    names = (*CHAT_DETECTORS, *LOCAL_DETECTORS)
+    if detector not in names:
+        raise SettingError(f"{detector}: is no detector. Choose from: {', '.join(names)}.")
+    kind = DetectorKind(detector)
+    return ChatDetectorSettings(detector=kind) if kind in CHAT_DETECTORS else LocalDetectorSettings(detector=kind)

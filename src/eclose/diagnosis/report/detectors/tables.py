@@ -42,6 +42,7 @@ _NAMES = {
     DetectorKind.STEP_SUPPORT: "step support",
     DetectorKind.ALIGNMENT: "alignment",
     DetectorKind.CLOSURE: "closure",
+    DetectorKind.VERIFIER: "verifier",
 }
 # Named models of the paper, by a part of their names; another model in their place has the plain name.
 _PAPER_NAMES = {

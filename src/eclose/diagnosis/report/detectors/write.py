@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eclose.detection.scores import list_score_files
 from eclose.detection.study import study_detectors
 from eclose.detection.study_inputs import read_study_inputs
 from eclose.diagnosis.report.detectors.documents import (
@@ -16,6 +17,7 @@ from eclose.diagnosis.report.detectors.documents import (
 from eclose.diagnosis.report.detectors.figures import draw_detector_figures
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
 from eclose.diagnosis.report.write import FIGURES_FOLDER
+from eclose.errors import UserError
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
     from eclose.detection.study import DetectorStudy
     from eclose.detection.study_statistics import StudySettings
 
+DETECTORS_FOLDER = "detectors"
+"""Folder of a detector report within the folder of a run."""
+
 
 def write_detector_report(
     run: Path | str | Sequence[Path | str],
-    scores: Path | str | Sequence[Path | str],
-    out: Path | str,
+    scores: Path | str | Sequence[Path | str] | None = None,
+    out: Path | str | None = None,
     *,
     verdicts: Path | str | None = None,
     settings: StudySettings | None = None,
@@ -38,8 +43,8 @@ def write_detector_report(
 
     Args:
         run: Folder of a run, or several: questions and responses, and judgments unless ``verdicts`` is given.
-        scores: Files of detector scores.
-        out: Folder of the report; it is made where it does not exist.
+        scores: Files of detector scores; by default every ``scores-*.jsonl`` in the folders.
+        out: Folder of the report, made where it does not exist; by default ``detectors`` in the first run.
         verdicts: File of settled verdicts, such as those of people, instead of the judgments of the run.
         settings: Retention, folds, resamples and seed; those of the paper by default.
         allow_stale: Use results that were made from other files than those in the folder; the report says so.
@@ -50,13 +55,28 @@ def write_detector_report(
 
     Raises:
         UserError: The files do not belong together, or hold no score or no decided response.
+
+    Example:
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> results = eclose.evaluate("run", judge=server, calls=free)
+        >>> scores = eclose.detect("run", detector="alignment", model=server, calls=free)
+        >>> files = eclose.write_detector_report("run", settings=eclose.StudySettings(resamples=20))
+        >>> sorted(files)[:3]
+        ['detectors.json', 'detectors.md', 'detectors.tex']
     """
-    inputs = read_study_inputs(
-        _list_paths(run), _list_paths(scores), None if verdicts is None else Path(verdicts), allow_stale=allow_stale
-    )
+    runs = _list_paths(run)
+    in_folders = (path for folder in runs for path in list_score_files(folder))
+    score_files = list(in_folders) if scores is None else _list_paths(scores)
+    if not score_files:
+        raise UserError(
+            f"{runs[0]}: holds no scores-*.jsonl. Score the responses first:"
+            f" eclose detect {runs[0]} --detector NAME --model MODEL."
+        )
+    verdicts_file = None if verdicts is None else Path(verdicts)
+    inputs = read_study_inputs(runs, score_files, verdicts_file, allow_stale=allow_stale)
     study = study_detectors(inputs.scores, inputs.responses, inputs.verdicts, settings)
     context = DetectorReportContext(label_source=inputs.label_source, notices=inputs.notices, left_out=inputs.left_out)
-    return write_study_files(study, context, Path(out))
+    return write_study_files(study, context, runs[0] / DETECTORS_FOLDER if out is None else Path(out))
 
 
 def write_study_files(study: DetectorStudy, context: DetectorReportContext, folder: Path) -> dict[str, Path]:
