@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eclose.core.instance import Instance
 from eclose.core.model_family import same_model_family
@@ -14,7 +14,7 @@ from eclose.store.records.indexed import index_jsonl_file
 from eclose.store.records.jsonl import ID_REUSED, ReadRecord, scan_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 QUESTION_MISSING = "no such question"
@@ -29,14 +29,34 @@ class ResponseTask:
     response: Response
 
 
+class ResponseFilter(Protocol):
+    """A choice of the responses that reach a model. The others are counted as rejected, each with its reason."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything but the input files that decides the choice, for the identity of a run."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """Files that the choice is read from."""
+        ...
+
+    def read_exclusions(self) -> Callable[[str], str | None]:
+        """Read the files; return a function from the id of a response to the reason why it is left out, or None."""
+        ...
+
+
 class ResponseTasks:
     """The responses of a file with their questions, read from disk on demand.
+
+    With a filter, the responses that it leaves out are yielded as rejected records.
 
     Raises:
         RecordError: Two questions share an id, so that a response could belong to either.
     """
 
-    def __init__(self, instances: Path, responses: Path) -> None:
+    def __init__(self, instances: Path, responses: Path, only: ResponseFilter | None = None) -> None:
         self._questions, questions, rejects = index_jsonl_file(instances, Instance)
         if reused := next((record.error for record in rejects if record.error_kind == ID_REUSED), None):
             raise RecordError(f"{reused.problem}. {QUESTION_REMEDY}", path=reused.path, record=reused.record)
@@ -44,6 +64,7 @@ class ResponseTasks:
         # Positions and not questions: several responses share a question, and a corpus need not fit into memory.
         self._indices = {instance_id: index for index, instance_id in enumerate(self._questions.ids)}
         self._path = responses
+        self._exclude: Callable[[str], str | None] = (lambda _: None) if only is None else only.read_exclusions()
         self.counts = {f"questions of {instances.name}": questions.counts()}
         """Record counts of the questions."""
 
@@ -56,8 +77,11 @@ class ResponseTasks:
         for record in self._left_out:
             yield ReadRecord(record.where, rejected=record.rejected, error=record.error, error_kind=record.error_kind)
         # In the order of the file; the results are written in the order of ids whatever order they are made in.
-        for index in range(len(self._responses)):
-            yield self._join(self._responses[index])
+        for index, response_id in enumerate(self._responses.ids):
+            if (reason := self._exclude(response_id)) is not None:
+                yield ReadRecord(repr(response_id), rejected=reason)
+            else:
+                yield self._join(self._responses[index])
 
     def _join(self, response: Response) -> ReadRecord[ResponseTask]:
         index = self._indices.get(response.instance_id)

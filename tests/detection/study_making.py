@@ -98,6 +98,18 @@ def make_verifier_scores(seed, truth, heads=("support", "alignment", "closure"),
     return scores
 
 
+def make_reliable_verdicts(count, benchmark="hotpot"):
+    """Responses to different questions with reliable verdicts."""
+    responses, verdicts, _ = make_responses(1, questions=count)
+    first = [row for row in responses if row.id.endswith("-0")]
+    rows = [
+        replace(row, verdict=VERDICTS["reliable"], benchmark=benchmark)
+        for row in verdicts
+        if row.response_id.endswith("-0")
+    ]
+    return first, rows
+
+
 def write_labelled_run(folder, responses, verdicts, scores):
     """Write a run with people's verdicts and the scores of a verifier."""
     folder.mkdir()

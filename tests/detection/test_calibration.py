@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from tests.detection.study_making import (
     GAP,
-    VERDICTS,
+    make_reliable_verdicts,
     make_responses,
     make_scores,
     make_verifier_scores,
@@ -18,14 +18,13 @@ from tests.detection.study_making import (
 from eclose.detection.calibration import (
     VERIFIER_HEADS,
     CalibrationSettings,
-    DetectorBand,
     calibrate_detectors,
     calibrate_run,
     rank_score,
     read_calibration,
     write_calibration,
 )
-from eclose.detection.scores import DetectorKind
+from eclose.detection.scores import DetectorBand, DetectorKind
 from eclose.detection.study_statistics import StudyGroup
 from eclose.detection.verifier.heads import VerifierHead
 from eclose.errors import SettingError, UserError
@@ -152,15 +151,9 @@ def test_another_benchmark_is_refused_unless_allowed(calibrated):
     assert "do not carry over" in notice
 
 
-def make_reliable(count, benchmark="hotpot"):
-    responses, verdicts, _ = make_responses(1, questions=count)
-    chosen = [row for row in responses if row.id.endswith("-0")]
-    verdicts = [
-        replace(row, verdict=VERDICTS["reliable"], benchmark=benchmark)
-        for row in verdicts
-        if row.response_id.endswith("-0")
-    ]
-    return chosen, verdicts, make_verifier_scores(2, {row.id: "reliable" for row in chosen}, missing=0)
+def make_reliable(count):
+    responses, verdicts = make_reliable_verdicts(count)
+    return responses, verdicts, make_verifier_scores(2, {row.id: "reliable" for row in responses}, missing=0)
 
 
 @pytest.mark.parametrize("count,rate", [(19, 0.05), (9, 0.1), (49, 0.02)])

@@ -13,6 +13,7 @@ from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_fo
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
+    OtherBenchmark,
     format_count,
     format_percent,
     format_percent_with_interval,
@@ -21,12 +22,14 @@ from eclose.cli.shared.output import (
     print_table,
 )
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
+from eclose.detection.scores import DetectorBand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunResult
+    from eclose.detection.cascade import BandFilter
     from eclose.judging.find_inputs import JudgeInputFiles
     from eclose.judging.settings import JudgeSettings
     from eclose.judging.validation_file import ValidationRecord
@@ -91,6 +94,28 @@ def judge(
     layout: Annotated[
         RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
     ] = RecordLayout.AUTO,
+    only: Annotated[
+        list[DetectorBand] | None,
+        typer.Option(
+            help="Judge only responses that a calibrated detector puts in this band; repeatable. Needs --calibration.",
+            show_default=False,
+        ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            help="Calibration that sets the bands (eclose detect calibrate).", dir_okay=False, show_default=False
+        ),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            help="Scores of the calibrated detector.  [default: scores-DETECTOR.jsonl beside the responses]",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    other_benchmark: OtherBenchmark = False,
     max_unjudged_share: Annotated[
         float,
         typer.Option(
@@ -125,21 +150,46 @@ def judge(
         max_tokens=max_tokens,
         temperature=temperature,
     )
+    bands = _read_bands(sources, only, calibration, scores, other_benchmark=other_benchmark)
     model = options.model(judge_model)
     if options.dry_run:
-        asyncio.run(_print_forecast(sources, model, settings, options.calls))
+        asyncio.run(_print_forecast(sources, model, settings, options.calls, bands))
         return
     # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
     if related := find_same_family_models(sources, model.name):
         print_line(
             f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
         )
-    result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, options.run_options))
+    running = judge_responses(sources, model, folder, settings, options.calls, options.run_options, only=bands)
+    result = asyncio.run(running)
     print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
     # The funnel counts the records of another tool's file from which questions and responses were taken.
     quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
     raise typer.Exit(QUARANTINED_EXIT_CODE if too_many_unjudged or quarantined else 0)
+
+
+def _read_bands(
+    sources: JudgeInputFiles,
+    only: list[DetectorBand] | None,
+    calibration: Path | None,
+    scores: Path | None,
+    *,
+    other_benchmark: bool,
+) -> BandFilter | None:
+    """Return the filter of the responses to judge; None for all of them."""
+    from eclose.detection.cascade import build_band_filter
+    from eclose.errors import SettingError
+
+    if not only:
+        if calibration or scores:
+            raise SettingError("--calibration and --scores choose responses together with --only. Name a band.")
+        return None
+    if calibration is None:
+        raise SettingError("--only needs --calibration FILE; write one with: eclose detect calibrate RUN.")
+    return build_band_filter(
+        sources.instances, sources.responses, calibration, only, scores=scores, allow_other_benchmark=other_benchmark
+    )
 
 
 def _print_unjudged(judgments: Path, limit: float) -> bool:
@@ -177,7 +227,11 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
 
 
 async def _print_forecast(
-    sources: JudgeInputFiles, model: ModelRef, settings: JudgeSettings, calls: CallSettings
+    sources: JudgeInputFiles,
+    model: ModelRef,
+    settings: JudgeSettings,
+    calls: CallSettings,
+    only: BandFilter | None,
 ) -> None:
     from eclose.judging.run import forecast_judging
     from eclose.models.resolve import resolve_model_ref
@@ -186,7 +240,8 @@ async def _print_forecast(
     # The world's server bills words, not tokens; without its habits the forecast would take it for an ordinary model.
     register_world_writing_habits()
     model = await resolve_model_ref(model, calls.deadline)
-    print_line(f"{model.name}: {describe_forecast(forecast_judging(sources, model, settings, calls), calls.currency)}")
+    forecast = forecast_judging(sources, model, settings, calls, only)
+    print_line(f"{model.name}: {describe_forecast(forecast, calls.currency)}")
 
 
 def _describe_flips(result: RunResult) -> str:

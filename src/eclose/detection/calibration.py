@@ -12,7 +12,6 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from eclose.core.identity import content_hash
-from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
+from eclose.detection.scores import DetectorBand, DetectorKind, DetectorScore, Unscored
 from eclose.detection.study import DetectorCounts, count_records, index_responses, index_scores, index_verdicts
 from eclose.detection.study_inputs import list_label_files, read_study_inputs
 from eclose.detection.study_statistics import FAILURE_GROUPS, DetectorIdentity, StudyGroup, list_study_groups
@@ -47,19 +46,6 @@ UNNAMED_BENCHMARK = "unnamed"
 """Stands for the benchmark of questions that name none."""
 FEW_RELIABLE = 100
 """Number of reliable responses below which a calibration carries a notice."""
-
-
-class DetectorBand(StrEnum):
-    """What a calibration says about a response."""
-
-    FLAGGED = "flagged"
-    """Strictly below the threshold."""
-    UNCERTAIN = "uncertain"
-    """Not flagged, and within the band above the threshold."""
-    CLEAR = "clear"
-    """Above the band."""
-    UNSCORED = "unscored"
-    """Without a score; the record has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

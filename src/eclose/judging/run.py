@@ -20,7 +20,7 @@ from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
-from eclose.response_tasks import ResponseTask, ResponseTasks, find_related_models
+from eclose.response_tasks import ResponseFilter, ResponseTask, ResponseTasks, find_related_models
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
@@ -40,16 +40,24 @@ async def judge_responses(
     settings: JudgeSettings | None = None,
     calls: CallSettings | None = None,
     options: RunOptions | None = None,
+    *,
+    only: ResponseFilter | None = None,
 ) -> RunResult:
-    """Judge every response of a run with a model, and write ``judgments.jsonl`` into a folder."""
+    """Judge every response of a run with a model, and write ``judgments.jsonl`` into a folder.
+
+    With ``only``, the responses that it leaves out are not judged; the manifest counts them by reason.
+    """
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
     judge = await resolve_model_ref(model, calls.deadline)
     if settings.effort is not None and isinstance(judge, LocalModelRef):
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
     identity = {**judge.identity, **settings.identity}
     # The result depends on both files, so a change of either makes the judgments stale.
-    stage = PipelineStep("judge", identity, (inputs.instances, inputs.responses), Path(out) / JUDGMENTS_FILE)
-    return await run_models_on_records(JudgeRun(stage, inputs, judge, settings), calls, options)
+    files: tuple[Path, ...] = (inputs.instances, inputs.responses)
+    if only is not None:
+        identity, files = identity | {"only": only.identity}, files + only.inputs
+    stage = PipelineStep("judge", identity, files, Path(out) / JUDGMENTS_FILE)
+    return await run_models_on_records(JudgeRun(stage, inputs, judge, settings, only), calls, options)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,8 @@ class JudgeRun(ModelRun[ResponseTask]):
     inputs: JudgeInputFiles
     judge: ModelRef
     settings: JudgeSettings
+    only: ResponseFilter | None = None
+    """Choice of the responses to judge; None for all."""
 
     @property
     def model_refs(self) -> tuple[ModelRef]:
@@ -87,7 +97,7 @@ class JudgeRun(ModelRun[ResponseTask]):
     @contextmanager
     def open_records(self) -> Iterator[ResponseTasks]:
         """Open the responses with their questions."""
-        tasks = ResponseTasks(self.inputs.instances, self.inputs.responses)
+        tasks = ResponseTasks(self.inputs.instances, self.inputs.responses, self.only)
         # Known only once the files are indexed, which happens inside the run.
         self.source_counts.update({**self.inputs.counts, **tasks.counts})
         yield tasks
@@ -99,12 +109,16 @@ def find_same_family_models(inputs: JudgeInputFiles, judge_name: str) -> list[st
 
 
 def forecast_judging(
-    inputs: JudgeInputFiles, model: ModelRef, settings: JudgeSettings, calls: CallSettings
+    inputs: JudgeInputFiles,
+    model: ModelRef,
+    settings: JudgeSettings,
+    calls: CallSettings,
+    only: ResponseFilter | None = None,
 ) -> UsageForecast:
     """Return the calls, tokens and cost of judging, supposing that the first attempt of each call succeeds."""
     requests = (
         request
-        for record in ResponseTasks(inputs.instances, inputs.responses)
+        for record in ResponseTasks(inputs.instances, inputs.responses, only)
         if record.value is not None
         for request in build_judge_requests(record.value.instance, record.value.response, settings)
     )

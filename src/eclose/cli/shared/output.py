@@ -36,6 +36,10 @@ AllowStale = Annotated[
         help="Use judgments although the files they were made from have changed; every output says so.",
     ),
 ]
+OtherBenchmark = Annotated[
+    bool,
+    typer.Option("--other-benchmark", help="Use a calibration although it was made on responses of another benchmark."),
+]
 
 # An empty cell and a hyphen count as numbers, so that an undefined value does not align its column left.
 _NUMERIC = re.compile(r"\[?[-−+]?(?:\d|\s|$)")
