@@ -120,6 +120,17 @@ def test_replaced_answers_are_right_ones_in_other_words_and_other_names_of_the_t
         assert any(match_answer(row.input.answer, answer) for answer in answers) is row.label
 
 
+def test_the_name_that_a_beginning_reaches_is_not_its_answer(rows: list[VerifierRow]) -> None:
+    reached = select(rows, VerifierHead.CLOSURE, RowEdit.TRUNCATED_AND_REPLACED)
+
+    assert {len(row.input.steps): row.label for row in reached} == {1: False, 2: True}
+    assert all(
+        "Jewison" in row.input.answer.title() or "Shanley" in row.input.answer.title()
+        for row in reached
+        if not row.label
+    )
+
+
 def test_a_trace_that_calls_two_names_the_same_gets_no_replaced_answer() -> None:
     family = make_family()
     trace = Trace.of("Norman Jewison is another name of Jim Hale.", "Jim Hale directed Moonstruck.")
@@ -180,4 +191,4 @@ def test_families_of_the_world_give_rows_of_every_head_edit_and_label() -> None:
     families = list(islice(make_world_families("short-hard", 5), 12))
     cells = {(row.head, row.edit, row.label) for row in build_verifier_rows(families)}
 
-    assert len(cells) == 2 * (2 + 3 + 1)
+    assert len(cells) == 2 * (2 + 4 + 1)

@@ -36,6 +36,8 @@ class RowEdit(StrEnum):
     """The trace is a beginning of a view's trace."""
     REPLACED_ANSWER = "replaced answer"
     """The answer is that of no view: a variant of the right one, or another name or value of the trace."""
+    TRUNCATED_AND_REPLACED = "truncated, replaced answer"
+    """Both: a variant of the right answer behind a beginning, or the name that the beginning reaches."""
 
 
 class RowPairing(StrEnum):
@@ -164,6 +166,7 @@ class _FamilyRows:
                     )
             yield from self._stopped_short(view, matched)
             yield from self._replaced_answers(view, matched)
+            yield from self._reached_answers(view, matched)
         yield from self._crossed_question_closure()
 
     def _draw_other_answer(self, number: int) -> str | None:
@@ -217,6 +220,25 @@ class _FamilyRows:
                 replace(matched, answer=variant),
                 RowPairing.MATCHED,
                 RowEdit.REPLACED_ANSWER,
+            )
+
+    def _reached_answers(self, view: View, matched: VerifierInput) -> Iterator[VerifierRow]:
+        """Yield the right answer behind the facts, and behind a part of them the name that the part ends with."""
+        concluded, stopped = self._drop_conclusions(view, matched), next(self._stopped_short(view, matched), None)
+        if concluded is None or stopped is None:
+            return
+        wrong = _list_wrong_answers(view, self.family.source.aliases)
+        reached = [name for name in wrong if name in stopped.input.steps[-1] and name not in view.question]
+        if not reached:
+            return
+        for row_input, answer, label in ((concluded, view.answer, True), (stopped.input, reached[-1], False)):
+            variant = self.rng.choice([answer, *_vary_wording(answer)])
+            yield self._row(
+                VerifierHead.CLOSURE,
+                label,
+                replace(row_input, answer=variant),
+                RowPairing.MATCHED,
+                RowEdit.TRUNCATED_AND_REPLACED,
             )
 
     # Support: the square of two bodies of evidence and the steps in which their traces differ.

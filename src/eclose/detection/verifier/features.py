@@ -1,0 +1,242 @@
+"""Lexical features of the alignment and the closure head.
+
+Every feature is named in a few words, so that the weights of a verifier can be read. The functions for alignment take
+no answer, and those for closure no evidence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eclose.detection.verifier.lexicon import CONTRASTS
+from eclose.detection.verifier.values import agrees_with_comparison, agrees_with_difference, agrees_with_sameness
+from eclose.detection.verifier.words import TextWords, parse_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+Features = dict[str, float]
+
+SHORTCUT_FEATURES = ("number of steps", "conclusion word in the last step")
+"""Features of form alone. They separate many failures from reliable traces where these follow one style."""
+
+_QUESTION_TYPES = {
+    "who": "name", "whom": "name", "whose": "name", "where": "name", "when": "time", "year": "time", "date": "time",
+    "day": "time", "many": "number", "much": "number",
+}  # fmt: skip
+_YES_NO_OPENERS = frozenset(
+    ("is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "could", "will")
+)
+_MONTHS = frozenset(
+    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+     "december")
+)  # fmt: skip
+
+
+def share(part: Set[str], whole: Set[str], *, empty: float = 1.0) -> float:
+    """Return the share of ``part`` that ``whole`` contains; ``empty`` where there is nothing to contain."""
+    return len(part & whole) / len(part) if part else empty
+
+
+def parse_claims(asked: TextWords, steps: Sequence[str]) -> list[TextWords]:
+    """Return the parsed steps without those that only repeat what to look for; all of them where no other is left."""
+    trace = [parse_text(step) for step in steps]
+    return [step for step in trace if not (step.states_goal and step.names <= asked.names)] or trace
+
+
+def _holds(relation: Sequence[str], relations: Set[str]) -> float:
+    """Return whether a relation, given as a sequence of one or none, is among others."""
+    return float(not relation or relation[0] in relations)
+
+
+def alignment_features(question: str, steps: Sequence[str]) -> Features:
+    """Return the features of a question and a trace of at least one step."""
+    asked = parse_text(question)
+    trace = parse_claims(asked, steps)
+    last = trace[-1]
+    content = frozenset().union(*(step.content for step in trace))
+    names = frozenset().union(*(step.names for step in trace))
+    concepts = frozenset().union(*(step.concepts for step in trace))
+    numbers = {number for step in trace for number in step.numbers}
+    wanted = asked.content - asked.names
+    missing = asked.concepts - concepts
+    mistaken = frozenset().union(*(CONTRASTS.get(concept, frozenset()) for concept in missing))
+    foreign = last.concepts - asked.concepts
+    new_names = last.names - asked.names
+    return {
+        "question words in the trace": share(asked.content, content),
+        "question words in the last step": share(asked.content, last.content),
+        "question words in the best step": max(share(asked.content, step.content) for step in trace),
+        "question words in the first step": share(asked.content, trace[0].content),
+        "trace words in the question": share(content, asked.content, empty=0),
+        "last step words in the question": share(last.content, asked.content, empty=0),
+        "first step words in the question": share(trace[0].content, asked.content, empty=0),
+        "question names in the trace": share(asked.names, names),
+        "question names in the last step": share(asked.names, last.names),
+        "question names in the first step": share(asked.names, trace[0].names),
+        "all question names in the trace": float(asked.names <= names),
+        "first step names in the question": share(trace[0].names, asked.names, empty=0),
+        "question numbers in the trace": share(set(asked.numbers), numbers),
+        "question relations in the trace": share(asked.concepts, concepts),
+        "question relations in the last step": share(asked.concepts, last.concepts),
+        "trace relations in the question": share(concepts, asked.concepts),
+        "last step relations in the question": share(last.concepts, asked.concepts),
+        "first question relation in the trace": _holds(asked.relations[:1], concepts),
+        "last question relation in the trace": _holds(asked.relations[-1:], concepts),
+        "first question relation in the last step": _holds(asked.relations[:1], last.concepts),
+        "last question relation in the last step": _holds(asked.relations[-1:], last.concepts),
+        "question relations missing in the trace": float(min(len(missing), 3)),
+        "relation mistaken in the trace": float(bool(mistaken & concepts)),
+        "relation mistaken in the last step": float(bool(mistaken & foreign)),
+        "contrasting relation in the last step": float(_contrasts(asked, foreign)),
+        "common question words in the trace": share(wanted, content),
+        "direction of the last step": float(asked.direction * last.direction),
+        "expected type in the last step": _type_in_step(asked, last, new_names),
+        "sameness answered in the last step": _sameness(asked, last),
+        "new names in the last step": share(last.names, asked.names),
+        "steps linked to the question": _linked_steps(asked, trace),
+        "question words in a middle step": _middle_coverage(asked, trace),
+        "number of steps": min(len(trace), 12) / 12,
+        "conclusion word in the last step": float(last.concludes),
+    }
+
+
+def _contrasts(asked: TextWords, foreign: frozenset[str]) -> bool:
+    """Return whether the last step speaks of a relation that is easily mistaken for one of the question's."""
+    return any(CONTRASTS.get(concept, frozenset()) & foreign for concept in asked.concepts)
+
+
+def question_type(asked: TextWords) -> str | None:
+    """Return the type of answer that a question asks for: name, time, number or yes-no; None where it is open."""
+    words = asked.words
+    if words and words[0] in _YES_NO_OPENERS:
+        return "yes-no"
+    # The first word that decides: "in which year", "how many people", "who".
+    return next((_QUESTION_TYPES[word] for word in words[:6] if word in _QUESTION_TYPES), None)
+
+
+def _has_time(text: TextWords) -> bool:
+    return any(len(number) == 4 for number in text.numbers) or not _MONTHS.isdisjoint(text.words)
+
+
+def _type_in_step(asked: TextWords, last: TextWords, new_names: frozenset[str]) -> float:
+    """Return 1 where the last step has something of the type asked for, -1 where it has not, 0 where that is open."""
+    match question_type(asked):
+        case "time":
+            present = _has_time(last)
+        case "number":
+            present = bool(last.numbers)
+        case "name":
+            present = bool(new_names)
+        case _:
+            return 0.0
+    return 1.0 if present else -1.0
+
+
+def _sameness(asked: TextWords, last: TextWords) -> float:
+    """Return whether the last step speaks of sameness where the question asks for it, and only there."""
+    if question_type(asked) != "yes-no" and "same" not in asked.words:
+        return -float(last.polarity != 0 and ("same" in last.words or "different" in last.words))
+    return float(last.polarity != 0)
+
+
+def _linked_steps(asked: TextWords, trace: Sequence[TextWords]) -> float:
+    """Return the share of steps that share a name with the question or with an earlier step."""
+    known, linked = set(asked.names), 0
+    for step in trace:
+        linked += not step.names or not known.isdisjoint(step.names)
+        known |= step.names
+    return linked / len(trace)
+
+
+def _middle_coverage(asked: TextWords, trace: Sequence[TextWords]) -> float:
+    middle = trace[1:-1]
+    return max((share(asked.content, step.content) for step in middle), default=0.0)
+
+
+def closure_features(question: str, steps: Sequence[str], answer: str) -> Features:
+    """Return the features of a question, a trace of at least one step, and an answer."""
+    asked, given = parse_text(question), parse_text(answer)
+    trace = parse_claims(asked, steps)
+    last = trace[-1]
+    words = _answer_words(given)
+    coverage = [share(words, set(step.words), empty=0) for step in trace]
+    polar = _answer_polarity(given)
+    newest = _newest_words(asked, trace)
+    names = frozenset().union(*(step.names for step in trace))
+    concepts = frozenset().union(*(step.concepts for step in trace))
+    everything = frozenset().union(*(step.words for step in trace))
+    stated = 0.0 if polar else coverage[-1]
+    return {
+        "answer words in the last step": stated,
+        "answer words in the trace": 0.0 if polar else share(words, everything, empty=0),
+        "answer words in the best step": 0.0 if polar else max(coverage),
+        "answer words in the last two steps": 0.0 if polar else max(coverage[-2:]),
+        "answer words among the newest": 0.0 if polar else share(words, newest, empty=0),
+        "answer complete in the last step": float(not polar and coverage[-1] == 1),
+        "answer complete in an earlier step only": float(not polar and coverage[-1] < 1 and 1 in coverage),
+        "answer in the question": 0.0 if polar else share(words, set(asked.words), empty=0),
+        "names of the last step beside answer and question": _other_names(asked, last, words),
+        "polarity of the last step": float(polar * last.polarity),
+        "yes or no answer": float(bool(polar)),
+        "sameness of the values": float(agrees_with_sameness(asked, steps, polar)),
+        "order of the values": float(agrees_with_comparison(asked, question, steps, words)),
+        "difference of the values": float(agrees_with_difference(trace, given)),
+        "type of the answer": _type_of_answer(asked, given, polar),
+        "question names in the trace": share(asked.names, names),
+        "question relations in the trace": share(asked.concepts, concepts),
+        "first question relation in the trace": _holds(asked.relations[:1], concepts),
+        "last question relation in the trace": _holds(asked.relations[-1:], concepts),
+        "last step denies": float(not polar and last.polarity < 0),
+        "number of steps": min(len(trace), 12) / 12,
+        "conclusion word in the last step": float(last.concludes),
+    }
+
+
+_FILLERS = frozenset(("the", "a", "an", "answer", "is", "final", "in", "on", "of", "it", "was", "to", "by", "and"))
+
+
+def _answer_words(given: TextWords) -> frozenset[str]:
+    """Return the words of an answer that count; all of them where only fillers are left."""
+    return frozenset(given.words) - _FILLERS or frozenset(given.words)
+
+
+def _answer_polarity(given: TextWords) -> int:
+    """Return 1 for yes, -1 for no, 0 for any other answer."""
+    words = [word for word in given.words if word not in _FILLERS]
+    return {"yes": 1, "no": -1}.get(words[0], 0) if words else 0
+
+
+def _newest_words(asked: TextWords, trace: Sequence[TextWords]) -> set[str]:
+    """Return the names and numbers that the last step with news mentions for the first time."""
+    known, newest = asked.names | set(asked.numbers), set[str]()
+    for step in trace:
+        mentioned = set(step.names) | set(step.numbers)
+        if step.numbers:
+            mentioned |= _MONTHS.intersection(step.words)
+        if not mentioned <= known:
+            newest = mentioned - known
+            known = known | mentioned
+    return newest
+
+
+def _other_names(asked: TextWords, last: TextWords, words: frozenset[str]) -> float:
+    """Return the share of the last step's names that belong to neither the question nor the answer."""
+    return len(last.names - asked.names - words) / len(last.names) if last.names else 0.0
+
+
+def _type_of_answer(asked: TextWords, given: TextWords, polar: int) -> float:
+    """Return 1 where the answer is of the type asked for, -1 where it is not, 0 where that is open."""
+    match question_type(asked):
+        case "yes-no":
+            # "Is it A or B?" is answered by a name.
+            fits = bool(polar) or "or" in asked.words
+        case "time":
+            fits = _has_time(given)
+        case "number":
+            fits = bool(given.numbers)
+        case "name":
+            fits = bool(given.names) or not given.numbers
+        case _:
+            return -float(bool(polar))
+    return 1.0 if fits else -1.0
