@@ -14,6 +14,7 @@ from eclose.core.verdict import Verdict
 from eclose.store.records.jsonl import encode_json_line
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, break_response
 from eclose.world.language.questions import ComparisonQuestion, LookupQuestion, SameValueQuestion, parse_question
+from eclose.world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
 from eclose.world.make.families import FamilyFunnel, make_world_families
 from eclose.world.make.instances import find_benchmark_profile, make_world_item
 from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES
@@ -169,5 +170,9 @@ def test_training_and_held_out_numbers_share_no_question(profile):
 
 
 def test_the_command_line_knows_every_profile():
-    assert {name.value for name in ProfileName} == {*BENCHMARK_PROFILES, *SHORT_BENCHMARK_PROFILES}
+    assert {name.value for name in ProfileName} == {
+        *BENCHMARK_PROFILES,
+        *SHORT_BENCHMARK_PROFILES,
+        *CONFUSABLE_BENCHMARK_PROFILES,
+    }
     assert [find_benchmark_profile(name).name for name in ProfileName] == [name.value for name in ProfileName]

@@ -32,13 +32,15 @@ app = typer.Typer(
 
 # The names are repeated here, so that --help loads no world. A test compares them with the profiles.
 class ProfileName(StrEnum):
-    """Benchmarks the world can look like, and two short ones of different difficulty."""
+    """Benchmarks the world can look like, two short ones, and two with relations of close meaning."""
 
     TWO_WIKI = "2wiki"
     MUSIQUE = "musique"
     HOTPOT = "hotpot"
     SHORT_EASY = "short-easy"
     SHORT_HARD = "short-hard"
+    CONFUSABLE_SHORT = "confusable-short"
+    CONFUSABLE_LONG = "confusable-long"
 
 
 class JudgeName(StrEnum):

@@ -10,6 +10,9 @@ from eclose.core.verdict import SettledVerdict
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.step import PipelineStep, PipelineStepResult, run_pipeline_steps
 from eclose.world.faulty.bad_sources import PlantedSourceDefect, make_world_sources
+from eclose.world.faulty.broken_responses import break_response
+from eclose.world.faulty.matched_responses import break_matched_response
+from eclose.world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
 from eclose.world.make.families import make_world_family
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import ModelFailureRates, break_response_at_rates
@@ -61,8 +64,10 @@ def _make_questions(
     profile: str, seed: int, count: int, failures: ModelFailureRates
 ) -> Iterator[list[ReadRecord[Any]]]:
     """Yield the instance of each item, a response that may fail, and the true labels of the response."""
+    # There, length and conclusion words must not show a failure.
+    break_item = break_matched_response if profile in CONFUSABLE_BENCHMARK_PROFILES else break_response
     for number, item in enumerate(islice(make_world_items(profile, seed), count), start=1):
-        broken = break_response_at_rates(item, failures)
+        broken = break_response_at_rates(item, failures, break_item)
         response, instance = broken.response, item.instance
         planted = SettledVerdict(response.id, instance.id, broken.verdict, instance.benchmark, response.source)
         # Not every question admits every failure; the manifest counts the requests that could not be met.

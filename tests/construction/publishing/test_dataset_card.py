@@ -24,6 +24,7 @@ from eclose.construction.publishing.dataset_facts import (
     find_dataset_licence,
 )
 from eclose.core.family import Family
+from eclose.world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
 from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES
 
 FACTS = DatasetCardFacts(
@@ -119,7 +120,11 @@ def test_only_profiles_of_the_world_are_ours():
     assert find_dataset_licence("world-2wiki").id == "apache-2.0"
     assert find_dataset_licence("world-news").id == "unknown"
     assert set(LICENCES) == {"HotpotQA", "MuSiQue", "2WikiMultiHopQA"}
-    profiles = (*BENCHMARK_PROFILES.values(), *SHORT_BENCHMARK_PROFILES.values())
+    profiles = (
+        *BENCHMARK_PROFILES.values(),
+        *SHORT_BENCHMARK_PROFILES.values(),
+        *CONFUSABLE_BENCHMARK_PROFILES.values(),
+    )
     assert {f"world-{profile.name}" for profile in profiles} == SYNTHETIC_DATASETS
 
 

@@ -15,7 +15,7 @@ from eclose.world.faulty.broken_responses import (
     FAILURE_PLANS,
     FailureImpact,
     FailurePlan,
-    _ResponseBreaker,
+    ResponseBreaker,
     break_response,
 )
 from eclose.world.language import relations as rel
@@ -171,7 +171,7 @@ def test_a_deviation_never_ends_on_a_part_of_the_way(spans):
     assert len(spans) > 4
     for item in spans:
         sides = item.target.phrases()
-        for other, _ in _ResponseBreaker(item, Random(0)).others.find_targets():
+        for other, _ in ResponseBreaker(item, Random(0)).others.find_targets():
             phrase = other.phrase
             assert not any(phrase.base == side.base and phrase.path == side.path[: len(phrase.path)] for side in sides)
         for plan in FAILURE_PLANS:
@@ -191,7 +191,7 @@ def test_right_answers_are_submitted_in_many_forms(items):
 def test_a_wrong_number_of_years_is_still_a_number_of_years(spans):
     item = spans[0]
     for answer in ("1", "2", "40"):
-        breaker = _ResponseBreaker(replace(item, solution=replace(item.solution, answer=answer)), Random(1))
+        breaker = ResponseBreaker(replace(item, solution=replace(item.solution, answer=answer)), Random(1))
         assert all(int(breaker.others.pick_wrong_answer()) > 0 for _ in range(50))
 
 
@@ -200,13 +200,13 @@ def test_a_wrong_answer_is_wrong(kind, items, spans):
     matching = [item for item in (*items, *spans) if isinstance(item.target, kind)]
     assert matching
     for item in matching:
-        other = _ResponseBreaker(item, Random(2)).others.pick_wrong_answer()
+        other = ResponseBreaker(item, Random(2)).others.pick_wrong_answer()
         assert other is None or not is_same_answer(other, item.solution.answer)
 
 
 def without_evidence(item):
     """A saboteur who finds nothing in the passages."""
-    breaker = _ResponseBreaker(item, Random(0))
+    breaker = ResponseBreaker(item, Random(0))
     breaker.evidence = type(breaker.evidence)(())
     breaker.others = replace(breaker.others, evidence=breaker.evidence)
     return breaker
@@ -246,7 +246,7 @@ def test_a_link_between_names_is_neither_denied_nor_called_missing(items):
 
 
 def test_a_namesakes_value_is_no_invented_content(items):
-    breaker = _ResponseBreaker(items[0], Random(0))
+    breaker = ResponseBreaker(items[0], Random(0))
     reading = next(r for r in breaker.evidence.readings if r.statements)
     statement = next(s for s in reading.statements if s.subject is None and s.era is None)
     fact = FactClaim(RelationPhrase(reading.name, (statement.relation,)), statement.value)
@@ -257,7 +257,7 @@ def test_a_namesakes_value_is_no_invented_content(items):
 def test_a_false_premise_is_not_a_namesakes_fact(items, monkeypatch):
     tried = 0
     for item in items:
-        breaker = _ResponseBreaker(item, Random(0))
+        breaker = ResponseBreaker(item, Random(0))
         fact = breaker.moves[breaker.facts[-1]].claim
         others = {way.value for way in breaker.evidence.derive(fact.phrase)} - {fact.value}
         if isinstance(item.target, LookupQuestion) and item.target.phrase.path and others:

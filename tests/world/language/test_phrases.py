@@ -244,7 +244,7 @@ def test_near_relations_share_subject_and_type_of_value_and_no_wording():
     for relation, other in NEAR_RELATIONS.items():
         assert NEAR_RELATIONS[other] is relation
         assert (relation.subject, relation.kind) == (other.subject, other.kind)
-        assert not set((*relation.forms, *relation.asks, *relation.phrases)) & {
+        assert not {*relation.forms, *relation.asks, *relation.phrases} & {
             *other.forms,
             *other.asks,
             *other.phrases,

@@ -54,7 +54,17 @@ LICENCES: Mapping[str, DatasetLicence] = {
     ),
 }
 """Licences by benchmark name."""
-SYNTHETIC_DATASETS = frozenset({"world-2wiki", "world-hotpot", "world-musique", "world-short-easy", "world-short-hard"})
+SYNTHETIC_DATASETS = frozenset(
+    {
+        "world-2wiki",
+        "world-hotpot",
+        "world-musique",
+        "world-short-easy",
+        "world-short-hard",
+        "world-confusable-short",
+        "world-confusable-long",
+    }
+)
 """Benchmark names of the questions that ``eclose world make`` writes. Another dataset may be called world-… too."""
 _SYNTHETIC_LICENCE = DatasetLicence("apache-2.0", "Apache-2.0; made up by eclose, from no other source", "en")
 

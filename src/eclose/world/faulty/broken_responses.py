@@ -30,11 +30,13 @@ from eclose.world.language.claims import (
 from eclose.world.language.phrases import RelationPhrase
 from eclose.world.language.questions import LookupQuestion, Target
 from eclose.world.language.relations import ALIAS, PERSON, Relation
-from eclose.world.make.solve import SolutionMove, solve_question, vary_answer_wording, write_moves_as_steps
+from eclose.world.make.solve import SolutionMove, WrittenStep, solve_question, vary_answer_wording, write_moves_as_steps
 from eclose.world.make.wrong_alternatives import ItemAlternatives
 from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from eclose.world.make.instances import WorldItem
 
 
@@ -80,7 +82,7 @@ FAILURE_PLANS: tuple[FailurePlan, ...] = (
 
 
 @dataclass
-class _Draft:
+class ResponseDraft:
     """A response in the making."""
 
     moves: list[SolutionMove]
@@ -102,14 +104,14 @@ class _Draft:
 
 def break_response(item: WorldItem, plan: FailurePlan, seed: str) -> BrokenResponse | None:
     """Break the item's reliable response as planned; None where the item does not admit it."""
-    breaker = _ResponseBreaker(item, Random(f"{seed}/{item.seed}"))
+    breaker = ResponseBreaker(item, Random(f"{seed}/{item.seed}"))
     draft = breaker.draft(plan)
     if draft is None:
         return None
-    return breaker.finish(draft, plan, f"{seed}/{item.seed}/words")
+    return breaker.finish(draft, plan, breaker.write_steps(draft, f"{seed}/{item.seed}/words"))
 
 
-class _ResponseBreaker:
+class ResponseBreaker:
     """Breaks one response."""
 
     def __init__(self, item: WorldItem, rng: Random) -> None:
@@ -122,9 +124,9 @@ class _ResponseBreaker:
         # Indices of moves that state a fact of a passage; the others conclude.
         self.facts = [index for index, move in enumerate(self.moves) if move.passages]
 
-    def draft(self, plan: FailurePlan) -> _Draft | None:
+    def draft(self, plan: FailurePlan) -> ResponseDraft | None:
         """Return the broken moves and the labels that follow."""
-        reliable = _Draft(list(self.moves), self.item.solution.answer, {}, self.target)
+        reliable = ResponseDraft(list(self.moves), self.item.solution.answer, {}, self.target)
         if plan.broken is not None:
             broken = self._break_link(plan.broken, reliable)
             return self._insert_wrong_step(broken, plan.local) if broken and plan.local else broken
@@ -138,7 +140,7 @@ class _ResponseBreaker:
 
     # Broken links.
 
-    def _break_link(self, failure: FailureClass, draft: _Draft) -> _Draft | None:
+    def _break_link(self, failure: FailureClass, draft: ResponseDraft) -> ResponseDraft | None:
         if failure is FailureClass.ANSWER_DECOUPLING:
             other = self.others.pick_wrong_answer()
             return (
@@ -150,7 +152,7 @@ class _ResponseBreaker:
             return self._stop_short(draft)
         return self._deviate()
 
-    def _stop_short(self, draft: _Draft) -> _Draft | None:
+    def _stop_short(self, draft: ResponseDraft) -> ResponseDraft | None:
         """Keep a beginning that does not establish the answer; guess the answer, sometimes rightly."""
         if len(self.facts) < 2:
             return None
@@ -181,7 +183,7 @@ class _ResponseBreaker:
         other = self.others.pick_wrong_answer()
         return self.others.mix_with_correct(other) if other else None
 
-    def _deviate(self) -> _Draft | None:
+    def _deviate(self) -> ResponseDraft | None:
         """Answer another question from the same passages, soundly."""
         targets = self.others.find_targets()
         self.rng.shuffle(targets)
@@ -189,7 +191,7 @@ class _ResponseBreaker:
             solution = solve_question(target, self.evidence)
             if solution is None or solution.answer == self.item.solution.answer:
                 continue
-            draft = _Draft(
+            draft = ResponseDraft(
                 list(solution.moves), solution.answer, {}, target, aligned=False, complete=complete, correct=False
             )
             if self.rng.random() < 0.2:
@@ -202,7 +204,7 @@ class _ResponseBreaker:
 
     # Wrong steps.
 
-    def _insert_wrong_step(self, draft: _Draft, failure: LocalFailure) -> _Draft | None:
+    def _insert_wrong_step(self, draft: ResponseDraft, failure: LocalFailure) -> ResponseDraft | None:
         """Insert a wrong step that the argument does not need, never as the last one."""
         move = self._wrong_move(failure, draft)
         if move is None:
@@ -214,7 +216,7 @@ class _ResponseBreaker:
         draft.insert(self.rng.randint(0, len(draft.moves) if concluded else last), move, failure)
         return draft
 
-    def _wrong_move(self, failure: LocalFailure, draft: _Draft) -> SolutionMove | None:
+    def _wrong_move(self, failure: LocalFailure, draft: ResponseDraft) -> SolutionMove | None:
         rng = self.rng
         stated = [move.claim for move in draft.moves if isinstance(move.claim, FactClaim) and move.passages]
         facts = [fact for fact in stated if fact.phrase.path != (ALIAS,)]
@@ -230,7 +232,7 @@ class _ResponseBreaker:
             return SolutionMove(MissingFactClaim(rng.choice(facts).phrase)) if facts else None
         return SolutionMove(NegatedFactClaim(rng.choice(facts))) if facts else None
 
-    def _invent_fact(self, draft: _Draft) -> SolutionMove | None:
+    def _invent_fact(self, draft: ResponseDraft) -> SolutionMove | None:
         """Return a fact beside the argument that no passage states."""
         mentioned = self._named_in(draft)
         readings = [
@@ -253,7 +255,7 @@ class _ResponseBreaker:
                     return SolutionMove(FactClaim(RelationPhrase(reading.name, (relation,)), example))
         return None
 
-    def _named_in(self, draft: _Draft) -> str:
+    def _named_in(self, draft: ResponseDraft) -> str:
         """Return the question and both arguments as one text, to look names up in."""
         return self.item.instance.question + " ".join(str(move.claim) for move in (*self.moves, *draft.moves))
 
@@ -261,7 +263,7 @@ class _ResponseBreaker:
         values = [s.value for reading in self.evidence.readings for s in reading.statements if s.relation is relation]
         return self.rng.choice(values) if values else None
 
-    def _link_strangers(self, draft: _Draft) -> SolutionMove | None:
+    def _link_strangers(self, draft: ResponseDraft) -> SolutionMove | None:
         """Return a false alias between two people that neither question nor argument names."""
         names = [reading.name for reading in self.evidence.readings if reading.kind == PERSON]
         mentioned = self._named_in(draft)
@@ -275,7 +277,7 @@ class _ResponseBreaker:
             else SolutionMove(FactClaim(RelationPhrase(first, (ALIAS,)), second))
         )
 
-    def _infer_wrongly(self, draft: _Draft) -> SolutionMove | None:
+    def _infer_wrongly(self, draft: ResponseDraft) -> SolutionMove | None:
         """Return a wrong conclusion from two facts about something else."""
         mentioned = self._named_in(draft)
         readings = [
@@ -293,7 +295,7 @@ class _ResponseBreaker:
                         return SolutionMove(FactClaim(phrase, value), premises=(0,))
         return None
 
-    def _corrupt_argument(self, draft: _Draft, failure: LocalFailure) -> _Draft | None:
+    def _corrupt_argument(self, draft: ResponseDraft, failure: LocalFailure) -> ResponseDraft | None:
         """Let the argument run through the wrong step to a wrong answer."""
         if failure is LocalFailure.UNSUPPORTED_CONTENT:
             return self._change_premise(draft)
@@ -305,7 +307,7 @@ class _ResponseBreaker:
             return self._abstain(draft)
         return self._deny_and_stop(draft)
 
-    def _change_premise(self, draft: _Draft) -> _Draft | None:
+    def _change_premise(self, draft: ResponseDraft) -> ResponseDraft | None:
         """Give the last fact of a chain another value, and with it conclusion and answer."""
         if not isinstance(self.target, LookupQuestion) or not self.target.phrase.path:
             return None
@@ -329,7 +331,7 @@ class _ResponseBreaker:
         """Return whether a namesake's passage states the value: a wrong link, not invented content."""
         return any(derivation.value == value for derivation in self.evidence.derive(fact.phrase))
 
-    def _change_conclusion(self, draft: _Draft) -> _Draft | None:
+    def _change_conclusion(self, draft: ResponseDraft) -> ResponseDraft | None:
         """Draw a conclusion that does not follow from the right facts."""
         if not isinstance(self.target, LookupQuestion) or len(self.moves) == len(self.facts):
             return None
@@ -341,7 +343,7 @@ class _ResponseBreaker:
         last = len(draft.moves) - 1
         return replace(draft, answer=value, wrong={last: LocalFailure.INVALID_INFERENCE}, complete=False, correct=False)
 
-    def _change_computation(self, draft: _Draft) -> _Draft | None:
+    def _change_computation(self, draft: ResponseDraft) -> ResponseDraft | None:
         """Reverse a comparison or change a difference, and carry it to the answer."""
         other = self.others.pick_wrong_answer()
         if isinstance(self.target, LookupQuestion) or other is None:
@@ -364,7 +366,7 @@ class _ResponseBreaker:
             wrong[index] = LocalFailure.CONSTRAINT_OR_COMPUTATION
         return replace(draft, answer=other, wrong=wrong, complete=False, correct=False)
 
-    def _abstain(self, draft: _Draft) -> _Draft | None:
+    def _abstain(self, draft: ResponseDraft) -> ResponseDraft | None:
         """Stop with the claim that the passages do not state a fact that they state, and submit that."""
         length = self.rng.randint(1, len(self.facts)) - 1
         fact = draft.moves[self.facts[length]].claim
@@ -376,7 +378,7 @@ class _ResponseBreaker:
         wrong = {length: LocalFailure.FALSE_COVERAGE}
         return replace(draft, moves=moves, answer="not determined", wrong=wrong, complete=False, correct=False)
 
-    def _deny_and_stop(self, draft: _Draft) -> _Draft | None:
+    def _deny_and_stop(self, draft: ResponseDraft) -> ResponseDraft | None:
         """Deny the fact that the answer rests on, stop there, and submit another answer."""
         fact = draft.moves[self.facts[-1]].claim
         other = self.others.pick_wrong_answer()
@@ -397,11 +399,14 @@ class _ResponseBreaker:
 
     # Writing.
 
-    def finish(self, draft: _Draft, plan: FailurePlan, seed: str) -> BrokenResponse:
-        """Write the draft and state the labels it must get."""
+    def write_steps(self, draft: ResponseDraft, seed: str) -> list[WrittenStep]:
+        """Write the moves of the draft as steps."""
         # 30 % of lookups start with a step that claims nothing.
         idle = self.target.phrase if isinstance(self.target, LookupQuestion) and self.rng.random() < 0.3 else None
-        steps = write_moves_as_steps(draft.moves, seed, idle=idle)
+        return write_moves_as_steps(draft.moves, seed, idle=idle)
+
+    def finish(self, draft: ResponseDraft, plan: FailurePlan, steps: Sequence[WrittenStep]) -> BrokenResponse:
+        """Return the response of the written draft with the labels it must get."""
         judgments = []
         for step in steps:
             failure = next((draft.wrong[index] for index in step.moves if index in draft.wrong), None)

@@ -44,6 +44,7 @@ _OPENERS = (
     "It appears that ",
     "Also, ",
 )
+CONCLUSION_OPENERS = ("So ", "Therefore, ", "It follows that ", "This means that ", "Hence ", "Thus, ")
 _CONCLUDERS = ("So ", "So ", "Therefore, ", "It follows that ", "This means that ", "Hence ", "Thus, ", "")
 # Every opener and conclusion word above must also be listed here, or steps do not read back.
 _OPENING = re.compile(
@@ -81,13 +82,16 @@ class TraceStepWriter:
     discourse: PronounReferents = field(default_factory=PronounReferents)
     steps: int = 0
 
-    def write_step(self, claim: Claim, passage: int | None = None, *, conclusion: bool = False) -> str:
-        """Return the sentence of a claim; ``passage`` is the index of a passage to cite."""
+    def write_step(
+        self, claim: Claim, passage: int | None = None, *, conclusion: bool = False, opener: str | None = None
+    ) -> str:
+        """Return the sentence of a claim; ``passage`` is the index of a passage to cite, ``opener`` its first words."""
         text = self._write_claim(claim)
         self.discourse.record(claim)
         if isinstance(claim, ClaimlessStep):
             return f"{phrases.capitalise_sentence(text)}."
-        opener = self.rng.choice(_CONCLUDERS if conclusion else _OPENERS)
+        if opener is None:
+            opener = self.rng.choice(_CONCLUDERS if conclusion else _OPENERS)
         # The opener is drawn in any case, so the stream does not depend on the position of the step.
         if self.steps == 0 and opener in ("Next, ", "Also, "):
             opener = ""

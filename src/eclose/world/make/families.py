@@ -202,6 +202,8 @@ def _question_edit(item: WorldItem, gold: View) -> QuestionEdit | None:
     rng = Random(f"{item.seed}/question")
     targets = find_near_questions(item.target, item.instance.evidence)
     rng.shuffle(targets)
+    # The question that is most easily taken for the asked one comes first.
+    targets = [*(item.plot.near if item.plot else ()), *targets]
     passages = item.instance.evidence
     for target in targets:
         solution = solve_question(target, parse_evidence_facts(passages))

@@ -21,6 +21,7 @@ from eclose.world.language.passages import write_entity_passage
 from eclose.world.language.questions import LookupQuestion, Target, parse_question, verbalize_question
 from eclose.world.language.scene_facts import QuestionScene, WorldEntity
 from eclose.world.language.values import ValueKind, draw_surface_form
+from eclose.world.make.confusable_shapes import CONFUSABLE_BENCHMARK_PROFILES
 from eclose.world.make.shapes import BENCHMARK_PROFILES, SHORT_BENCHMARK_PROFILES, BenchmarkProfile, QuestionPlan
 from eclose.world.make.solve import (
     Solution,
@@ -73,7 +74,7 @@ class WorldItem:
 
 def find_benchmark_profile(name: str) -> BenchmarkProfile:
     """Return a profile by name; raise ``SettingError`` for an unknown one."""
-    profiles = BENCHMARK_PROFILES | SHORT_BENCHMARK_PROFILES
+    profiles = BENCHMARK_PROFILES | SHORT_BENCHMARK_PROFILES | CONFUSABLE_BENCHMARK_PROFILES
     if name not in profiles:
         raise SettingError(f"unknown profile {name!r} (--profile). Choose from: {', '.join(profiles)}.")
     return profiles[name]

@@ -28,6 +28,8 @@ class QuestionPlan:
 
     target: Target
     gold: tuple[WorldEntity, ...]
+    near: tuple[Target, ...] = ()
+    """Questions that are easily taken for this one, where the plan provides for them."""
 
 
 PATH_START_TYPES = (rel.FILM, rel.BOOK, rel.SONG, rel.COMPANY)
@@ -61,7 +63,7 @@ _PLAIN = tuple(
 _DIRECT = ((rel.FILM, rel.RELEASED), (rel.FILM, rel.RUNTIME), (rel.BOOK, rel.PUBLISHED), (rel.BOOK, rel.PAGES),
            (rel.PERSON, rel.BIRTH_DATE), (rel.PERSON, rel.DEATH_DATE), (rel.CITY, rel.POPULATION),
            (rel.COMPANY, rel.FOUNDED), (rel.COMPANY, rel.EMPLOYEES))  # fmt: skip
-_ROLES = (rel.DIRECTOR, rel.AUTHOR, rel.PERFORMER, rel.FOUNDER, rel.SCREENWRITER)
+PERSON_ROLES = (rel.DIRECTOR, rel.AUTHOR, rel.PERFORMER, rel.FOUNDER, rel.SCREENWRITER)
 _SHARED = ((rel.CITY, rel.LIES_IN), (rel.PERSON, rel.BIRTH_PLACE), (rel.PERSON, rel.NATIONALITY),
            (rel.PERSON, rel.EDUCATED), (rel.FILM, rel.DIRECTOR), (rel.COMPANY, rel.HEADQUARTERS))  # fmt: skip
 
@@ -83,7 +85,7 @@ def draw_relation_path(scene: QuestionScene, start: str, hops: int) -> tuple[Rel
     return tuple(path)
 
 
-def _build_path_entities(scene: QuestionScene, start: WorldEntity, path: tuple[Relation, ...]) -> list[WorldEntity]:
+def build_path_entities(scene: QuestionScene, start: WorldEntity, path: tuple[Relation, ...]) -> list[WorldEntity]:
     """Give every entity on the path an article; return them. The last value needs none."""
     entities, current = [start], start
     for relation in path[:-1]:
@@ -104,9 +106,9 @@ def plan_chain_question(
     # The start is drawn even where paths are given: the stream must not depend on it.
     path = scene.rng.choice(paths) if paths else draw_relation_path(scene, kind, hops)
     start = scene.add_entity(path[0].subject)
-    gold = _build_path_entities(scene, start, path)
+    gold = build_path_entities(scene, start, path)
     # A second work with a chain of its own: the answer cannot be found by its type alone.
-    rival = _build_path_entities(scene, scene.add_entity(start.kind), path)
+    rival = build_path_entities(scene, scene.add_entity(start.kind), path)
     if misleading:
         _mislead(scene, start, gold, path)
     phrase = RelationPhrase(
@@ -155,7 +157,7 @@ def _plan_comparison_question(scene: QuestionScene, rivals: int = 1) -> Question
 
 def _plan_bridge_comparison(scene: QuestionScene, rivals: int = 1) -> QuestionPlan:
     """Plot a comparison of two works by the people behind them."""
-    role = scene.rng.choice(_ROLES)
+    role = scene.rng.choice(PERSON_ROLES)
     attribute = scene.rng.choice((rel.BIRTH_DATE, rel.BIRTH_DATE, rel.DEATH_DATE))
     return _plot_choice(scene, role.subject, (role,), attribute, rivals)
 
@@ -165,9 +167,9 @@ def _plot_choice(
 ) -> QuestionPlan:
     gold: list[WorldEntity] = []
     for _ in range(2):
-        gold += _build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
+        gold += build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
     for _ in range(rivals):
-        _build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
+        build_path_entities(scene, scene.add_entity(kind), (*path, attribute))
     # gold holds both chains one after the other, so the second starts in the middle.
     options = (gold[0].name, gold[len(gold) // 2].name)
     return QuestionPlan(ComparisonQuestion(options, kind, path, attribute, least=scene.rng.random() < 0.5), tuple(gold))
@@ -180,23 +182,23 @@ def plan_same_value_question(scene: QuestionScene, rivals: int = 0) -> QuestionP
     """
     kind, relation = scene.rng.choice(_SHARED)
     bridged = kind == rel.PERSON and scene.rng.random() < 0.5
-    role = scene.rng.choice(_ROLES) if bridged else None
+    role = scene.rng.choice(PERSON_ROLES) if bridged else None
     path = (role, relation) if role else (relation,)
     gold: list[WorldEntity] = []
     for _ in range(2):
-        gold += _build_path_entities(scene, scene.add_entity(path[0].subject), path)
+        gold += build_path_entities(scene, scene.add_entity(path[0].subject), path)
     half = len(gold) // 2
     agree = scene.rng.random() < 0.5
     if agree:
-        _share(gold[half - 1], gold[-1], relation)
-    others = [_build_path_entities(scene, scene.add_entity(path[0].subject), path) for _ in range(rivals)]
+        share_value(gold[half - 1], gold[-1], relation)
+    others = [build_path_entities(scene, scene.add_entity(path[0].subject), path) for _ in range(rivals)]
     if others and not agree:
-        _share(gold[half - 1], others[0][-1], relation)
+        share_value(gold[half - 1], others[0][-1], relation)
     first, second = (RelationPhrase(entity.name, path[:-1], entity.kind) for entity in (gold[0], gold[half]))
     return QuestionPlan(SameValueQuestion(first, second, relation), tuple(gold))
 
 
-def _share(source: WorldEntity, target: WorldEntity, relation: Relation) -> None:
+def share_value(source: WorldEntity, target: WorldEntity, relation: Relation) -> None:
     """Give the target the value that the source has."""
     shared = source.value(relation)
     assert shared is not None
@@ -227,7 +229,7 @@ def plan_year_span_question(scene: QuestionScene, rivals: int = 0) -> QuestionPl
 
 def _add_life(scene: QuestionScene) -> tuple[WorldEntity, WorldEntity]:
     """Add a film and its director, with birth and death dates."""
-    (person,) = _build_path_entities(scene, scene.add_entity(rel.PERSON), (rel.BIRTH_DATE,))
+    (person,) = build_path_entities(scene, scene.add_entity(rel.PERSON), (rel.BIRTH_DATE,))
     person.state(rel.DEATH_DATE, scene.draw_value(rel.DEATH_DATE))
     work = scene.add_entity(rel.FILM)
     scene.link(work, rel.DIRECTOR, person)
@@ -236,7 +238,7 @@ def _add_life(scene: QuestionScene) -> tuple[WorldEntity, WorldEntity]:
 
 def _add_dated_work(scene: QuestionScene, role: Relation, when: Relation) -> tuple[WorldEntity, WorldEntity]:
     """Add a work with its year, and the person behind it with a birth date."""
-    work, person = _build_path_entities(scene, scene.add_entity(role.subject), (role, rel.BIRTH_DATE))
+    work, person = build_path_entities(scene, scene.add_entity(role.subject), (role, rel.BIRTH_DATE))
     work.state(when, scene.draw_value(when))
     return work, person
 
@@ -259,7 +261,7 @@ def _plan_intersection_question(scene: QuestionScene, onward: int = 0) -> Questi
     if not onward:
         return QuestionPlan(LookupQuestion(RelationPhrase(PersonOfTwoDeeds(deeds))), tuple(works))
     path = draw_relation_path(scene, rel.PERSON, onward)
-    gold = _build_path_entities(scene, person, path)
+    gold = build_path_entities(scene, person, path)
     return QuestionPlan(LookupQuestion(RelationPhrase(PersonOfTwoDeeds(deeds), path)), (*works, *gold))
 
 

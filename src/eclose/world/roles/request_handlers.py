@@ -6,9 +6,10 @@ handlers of the other roles are in ``judge``, ``detector``, ``constructor`` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import TypeAlias
 
 from eclose.core.instance import Instance
 from eclose.core.judgment import LocalFailure
@@ -113,7 +114,12 @@ def _generate_answer_reply(request: ChatRequest, failures: ModelFailureRates, se
     return ScriptedReply(completion)
 
 
-def break_response_at_rates(item: WorldItem, failures: ModelFailureRates) -> BrokenResponse:
+ResponseBreakingFunction: TypeAlias = Callable[[WorldItem, FailurePlan, str], BrokenResponse | None]
+
+
+def break_response_at_rates(
+    item: WorldItem, failures: ModelFailureRates, break_item: ResponseBreakingFunction = break_response
+) -> BrokenResponse:
     """Break the item's response at the given rates.
 
     Where the item does not admit the drawn failure, the response stays reliable; ``requested`` names the failure.
@@ -124,6 +130,6 @@ def break_response_at_rates(item: WorldItem, failures: ModelFailureRates) -> Bro
     rng.shuffle(plans)
     # The reliable plan comes last and always succeeds.
     for plan in (*plans, FailurePlan()):
-        if (broken := break_response(item, plan, "failure")) is not None:
+        if (broken := break_item(item, plan, "failure")) is not None:
             return replace(broken, requested=requested)
     raise AssertionError("a reliable response can always be made")
