@@ -30,6 +30,8 @@ class DetectorKind(StrEnum):
     """Probability that the trace entails the submitted answer."""
     VERIFIER = "verifier"
     """Smallest score of a verifier's heads, learned from counterfactual families."""
+    CONTROL = "control"
+    """A simple feature of the text, named in place of a model; detectors are measured against it."""
 
 
 def score_file_name(detector: DetectorKind) -> str:

@@ -122,7 +122,7 @@ def study_detectors(
     answered = dict(sorted(index_responses(responses).items()))
     labels = index_verdicts(verdicts)
     records = index_scores(scores)
-    table = _make_score_table(answered, labels, records)
+    table = make_score_table(answered, labels, records)
     scored = ~np.isnan(table.scores)
     common: Flags = np.logical_and.reduce(scored)
     scored_by_some: Flags = np.logical_or.reduce(scored)
@@ -185,7 +185,7 @@ def index_scores(scores: Iterable[DetectorScore]) -> dict[DetectorIdentity, dict
     return dict(sorted(records.items(), key=lambda item: (kinds.index(item[0].kind), item[0].model)))
 
 
-def _make_score_table(
+def make_score_table(
     answered: Mapping[str, Response],
     labels: Mapping[str, SettledVerdict],
     records: Mapping[DetectorIdentity, Mapping[str, DetectorScore]],

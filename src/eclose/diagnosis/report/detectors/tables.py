@@ -67,6 +67,8 @@ def name_detectors(detectors: Sequence[DetectorIdentity]) -> dict[DetectorIdenti
 
 
 def _name_detector(detector: DetectorIdentity) -> str:
+    if detector.kind is DetectorKind.CONTROL:
+        return detector.model
     part, name = _PAPER_NAMES.get(detector.kind, ("", _NAMES[detector.kind]))
     return name if part in detector.model.lower() else _NAMES[detector.kind]
 
