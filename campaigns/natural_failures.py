@@ -1,0 +1,261 @@
+"""Natural failures: a generator trained on world families answers held-out questions, labelled by the oracle.
+
+SmolLM2-135M learns to write responses by supervised fine-tuning on gold views, then answers questions it has not seen,
+several times each at a temperature. Its mistakes are its own and not planted. The folder is that of a run:
+``instances.jsonl``, ``responses.jsonl``, ``verdicts.jsonl`` and ``judgments.jsonl``. Every part is done once, and
+sampling goes on behind the last finished question, so the run may be stopped and started again.
+
+    python campaigns/natural_failures.py --out runs/natural
+
+On two idle cores this takes about an hour. Without arguments a small version runs in minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import set_seed
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.result import print_result
+from perf.tree_cost import packaged_weights
+
+from eclose.core.instance import Instance
+from eclose.core.response import Response, ResponseSource
+from eclose.core.verdict import SettledVerdict
+from eclose.models.interface import Decoding, FinishReason, Request
+from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
+from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, tokenize_prompt
+from eclose.protocol.response_prompt import ResponsePrompt
+from eclose.store.records.jsonl import encode_json_line, read_records, write_records
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.training.config import EClosureConfig
+from eclose.training.trainer import EClosureTrainer
+from eclose.world.make.families import make_world_families
+from eclose.world.make.instances import make_world_items
+from eclose.world.oracle.judge_file import judge_file_by_oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor
+
+HELD_OUT_SEED = 9_001
+"""World seed of the held-out questions; training families have the seed 7 and verifiers are trained on others."""
+PROMPT = ResponsePrompt(0)
+VERDICTS_FILE = "verdicts.jsonl"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Size of a run."""
+
+    out: Path
+    profiles: tuple[str, ...] = ("short-easy", "short-hard")
+    updates: int = 60
+    families_per_update: int = 4
+    questions: int = 500
+    samples: int = 8
+    temperature: float = 0.8
+    max_tokens: int = 200
+    seed: int = 42
+
+
+def train_generator(settings: Settings, weights: str) -> Path:
+    """Fine-tune an adapter on gold views of all profiles in turn, in float32; return its folder."""
+    folder = settings.out / "generator"
+    if (folder / "adapter_model.safetensors").is_file():
+        return folder
+    config = EClosureConfig(
+        output_dir=str(folder),
+        method="sft",
+        seed=settings.seed,
+        use_cpu=True,
+        families_per_update=settings.families_per_update,
+        max_steps=settings.updates,
+        learning_rate=1e-3,
+        warmup_steps=2,
+        demonstrations=0,
+        tokens_per_forward=2_048,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        logging_steps=5,
+        disable_tqdm=True,
+    )
+    set_seed(settings.seed)
+    model = get_peft_model(
+        load_causal_model(weights, dtype="float32"),
+        LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+    count = settings.updates * settings.families_per_update
+    streams = [islice(make_world_families(profile, 7), count) for profile in settings.profiles]
+    families = list(islice(chain.from_iterable(zip(*streams, strict=True)), count))
+    trainer = EClosureTrainer(model, config, families, processing_class=load_tokenizer(weights))
+    trainer.train()
+    trainer.save_model(str(folder))
+    return folder
+
+
+def make_questions(settings: Settings) -> list[Instance]:
+    """Return the held-out questions, equally many of each profile."""
+    streams = [make_world_items(profile, HELD_OUT_SEED) for profile in settings.profiles]
+    items = chain.from_iterable(zip_longest(*streams))
+    return [item.instance for item in islice(items, settings.questions)]
+
+
+class Sampler:
+    """Samples several replies to each prompt; the prompt is computed once and shared by its replies."""
+
+    def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._stops = find_stop_ids(tokenizer, model.generation_config)
+
+    def sample(self, instances: Sequence[Instance]) -> Iterator[Response]:
+        """Yield the responses to some questions, those of one question together."""
+        decoding = Decoding(max_tokens=self._settings.max_tokens, temperature=self._settings.temperature)
+        prompts = [
+            tokenize_prompt(self._tokenizer, Request(tuple(PROMPT.messages(item.question, item.evidence)), decoding))
+            for item in instances
+        ]
+        # The questions decide the draws, so a run that was stopped continues with the same ones.
+        generator = torch.Generator().manual_seed(
+            int.from_bytes(instances[0].id.encode()) % 2**31 + self._settings.seed
+        )
+        rows = self._decode(prompts, generator)
+        source = ResponseSource("SmolLM2-135M", "SFT", self._settings.seed)
+        for index, item in enumerate(instances):
+            for number in range(self._settings.samples):
+                tokens = rows[index * self._settings.samples + number]
+                reply = decode_reply_tokens(self._tokenizer, prompts[index], tokens, self._stops)
+                cut_off = reply.finish is FinishReason.LENGTH
+                yield Response.from_completion(f"{item.id}/{number}", item.id, reply.text, source, cut_off=cut_off)
+
+    @torch.inference_mode()
+    def _decode(self, prompts: Sequence[list[int]], generator: torch.Generator) -> list[list[int]]:
+        """Return the new tokens of ``samples`` replies to each prompt."""
+        samples, width = self._settings.samples, max(map(len, prompts))
+        pad = min(self._stops)
+        ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
+        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        output = self._model(
+            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
+        )
+        cache = output.past_key_values
+        cache.batch_repeat_interleave(samples)
+        # Rows are (prompt, sample); finished rows leave the batch, and ``alive`` maps batch rows to them.
+        logits: Tensor = output.logits[:, -1].repeat_interleave(samples, dim=0)
+        mask, position = mask.repeat_interleave(samples, dim=0), positions[:, -1:].repeat_interleave(samples, dim=0)
+        rows: list[list[int]] = [[] for _ in range(len(prompts) * samples)]
+        alive = list(range(len(rows)))
+        for _ in range(self._settings.max_tokens):
+            probabilities = torch.softmax(logits / self._settings.temperature, dim=-1)
+            tokens = torch.multinomial(probabilities, 1, generator=generator)
+            for row, token in zip(alive, tokens[:, 0].tolist(), strict=True):
+                rows[row].append(token)
+            keep = [index for index, row in enumerate(alive) if rows[row][-1] not in self._stops]
+            if not keep:
+                break
+            if len(keep) < len(alive):
+                cache.batch_select_indices(torch.tensor(keep))
+                mask, position, tokens = mask[keep], position[keep], tokens[keep]
+                alive = [alive[index] for index in keep]
+            mask, position = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1), position + 1
+            output = self._model(
+                input_ids=tokens, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True
+            )
+            logits = output.logits[:, -1]
+        return rows
+
+
+def sample_responses(settings: Settings, weights: str, batch: int = 8) -> None:
+    """Sample responses to all questions, appending batch by batch; finished questions are skipped."""
+    instances = make_questions(settings)
+    path = settings.out / RESPONSES_FILE
+    write_records(settings.out / INSTANCES_FILE, instances)
+    counts = Counter(response.instance_id for response in read_records(path, Response)) if path.is_file() else Counter()
+    finished = sum(1 for item in instances if counts[item.id] == settings.samples)
+    if finished == len(instances):
+        return
+    adapted = load_adapter(load_causal_model(weights, dtype="float32"), train_generator(settings, weights))
+    sampler = Sampler(adapted.merge_and_unload().eval(), load_tokenizer(weights), settings)
+    with path.open("ab") as file:
+        for start in range(finished, len(instances), batch):
+            # One write for each batch: a kill leaves whole batches, or a torn line that the reader names.
+            responses = list(sampler.sample(instances[start : start + batch]))
+            file.write(b"".join(encode_json_line(response) + b"\n" for response in responses))
+            file.flush()
+            print(f"{min(start + batch, len(instances))} of {len(instances)} questions", file=sys.stderr, flush=True)
+
+
+def label_responses(out: Path) -> Counter[str]:
+    """Let the oracle judge all responses; return their number by group."""
+    judge_file_by_oracle(
+        out / RESPONSES_FILE,
+        lambda path: read_records(path, Instance),
+        verdicts=out / VERDICTS_FILE,
+        judgments=out / JUDGMENTS_FILE,
+        force=True,
+    )
+    return Counter(name_group(row) for row in read_records(out / VERDICTS_FILE, SettledVerdict))
+
+
+def name_group(row: SettledVerdict) -> str:
+    """Return the group of a response: reliable, a class of failure, unsound or undecided."""
+    verdict = row.verdict
+    if verdict.locally_sound is None:
+        return "undecided"
+    if verdict.locally_sound is False:
+        return "unsound"
+    if verdict.reliable:
+        return "reliable"
+    return verdict.failure_class.value if verdict.in_gap and verdict.failure_class else "undecided"
+
+
+def main() -> int:
+    """Run the campaign, or its small version, and print the number of responses by group."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="folder of the run; without it, the small version")
+    parser.add_argument("--questions", type=int, default=500)
+    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as scratch:
+        if options.out is None:
+            settings = Settings(Path(scratch), updates=2, families_per_update=2, questions=4, samples=2)
+        else:
+            options.out.mkdir(parents=True, exist_ok=True)
+            sizes = {name: getattr(options, name) for name in ("questions", "samples", "updates", "seed")}
+            settings = Settings(options.out, **sizes)
+        weights = packaged_weights()
+        train_generator(settings, weights)
+        sample_responses(settings, weights)
+        groups = label_responses(settings.out)
+        answered = sum(groups.values())
+    return print_result(
+        name="natural responses labelled by the oracle",
+        value=answered,
+        unit="responses",
+        goal=f"= {settings.questions * settings.samples}",
+        holds=answered == settings.questions * settings.samples,
+        groups=dict(groups),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
