@@ -19,11 +19,11 @@ PUBLIC = {
     "Ineligibility", "Instance", "JudgeSettings", "Judgment", "LocalDetectorSettings", "LocalFailure", "MetricRate",
     "Passage", "QuestionEdit", "Rates", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results",
     "RunOptions", "RunResult", "Selection", "SettingError", "SettledVerdict", "SourceLabels", "Step",
-    "StepJudgment", "StudySettings", "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TrainingResult",
-    "UserError", "Verdict", "View", "ViewKind", "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge",
-    "assert_reliable", "check_family", "compare", "construct", "detect", "diagnose", "evaluate", "gate", "generate",
-    "judge", "match_answer", "match_any_answer", "normalize_answer", "parse_agent_log", "parse_completion",
-    "parse_response", "resolve", "select", "switch_test", "train", "write_detector_report",
+    "StepJudgment", "StudySettings", "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TrainedVerifier",
+    "TrainingResult", "UserError", "Verdict", "View", "ViewKind", "aconstruct", "adetect", "aevaluate", "agenerate",
+    "ajudge", "assert_reliable", "check_family", "compare", "construct", "detect", "diagnose", "evaluate", "gate",
+    "generate", "judge", "match_answer", "match_any_answer", "normalize_answer", "parse_agent_log", "parse_completion",
+    "parse_response", "resolve", "select", "switch_test", "train", "train_verifier", "write_detector_report",
 }  # fmt: skip
 """Names that users may import from ``eclose``. A change here is a change of the public interface."""
 

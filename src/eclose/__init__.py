@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
     from eclose.detection.settings import ChatDetectorSettings, LocalDetectorSettings
     from eclose.detection.study_statistics import StudySettings
+    from eclose.detection.verifier.training import TrainedVerifier, train_verifier
     from eclose.diagnosis.report.context import BaseComparison
     from eclose.diagnosis.report.detectors.write import write_detector_report
     from eclose.diagnosis.report.file_formats import ReportFormat
@@ -84,6 +85,7 @@ _HOMES = {
     "eclose.core.verdict": ("FailureClass", "SettledVerdict", "TraceGroup", "Verdict"),
     "eclose.detection.settings": ("ChatDetectorSettings", "LocalDetectorSettings"),
     "eclose.detection.study_statistics": ("StudySettings",),
+    "eclose.detection.verifier.training": ("TrainedVerifier", "train_verifier"),
     "eclose.diagnosis.report.context": ("BaseComparison",),
     "eclose.diagnosis.report.detectors.write": ("write_detector_report",),
     "eclose.diagnosis.report.file_formats": ("ReportFormat",),
@@ -142,6 +144,7 @@ __all__ = [
     "SwitchSettings",
     "Trace",
     "TraceGroup",
+    "TrainedVerifier",
     "TrainingResult",
     "UserError",
     "Verdict",
@@ -172,6 +175,7 @@ __all__ = [
     "select",
     "switch_test",
     "train",
+    "train_verifier",
     "write_detector_report",
 ]
 

@@ -27,6 +27,7 @@ from eclose.cli import (
     select,
     switch,
     train,
+    verifier,
     world,
 )
 from eclose.cli.annotate import project
@@ -55,6 +56,7 @@ app.add_typer(detect.app, name="detect")
 app.add_typer(commands.app, name="families")
 app.add_typer(judge.app, name="judge")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(verifier.app, name="verifier")
 app.add_typer(world.app, name="world")
 app.command(name="construct")(construct.construct)
 app.command(name="demo")(demo.demo)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from tests.detection.verifier.family_making import CROSSED_QUESTION, QUESTION, make_family
 
-from eclose import Family, Instance, Passage, Trace, View
+from eclose import Family, Trace, View
 from eclose.core.answers import match_answer
-from eclose.core.family import EvidenceEdit, ProofStep, QuestionEdit, ViewKind
+from eclose.core.family import QuestionEdit, ViewKind
 from eclose.detection.verifier.heads import VerifierHead
 from eclose.detection.verifier.rows import (
     RowEdit,
@@ -20,34 +21,6 @@ from eclose.detection.verifier.rows import (
 )
 from eclose.errors import UserError
 from eclose.world.make.families import make_world_families
-
-QUESTION = "Where was the director of Moonstruck born?"
-CROSSED_QUESTION = "Where was the writer of Moonstruck born?"
-PROOF = (ProofStep(("p1",)), ProofStep(("p2",)), ProofStep((), (0, 1)))
-
-
-def make_view(
-    kind: ViewKind, question: str, person: str, city: str, evidence: tuple[Passage, ...], role: str = "directed"
-) -> View:
-    trace = Trace.of(
-        f"{person} {role} Moonstruck [1].", f"{person} was born in {city}.", f"Thus, the answer is {city}."
-    )
-    return View(kind, question, evidence, trace, city, ("p1", "p2"), PROOF)
-
-
-def make_family(name: str = "f1") -> Family:
-    evidence = (
-        Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck."),
-        Passage("p2", "Norman Jewison", "He was born in Toronto."),
-    )
-    edited = (evidence[0], Passage("p2", "Norman Jewison", "He was born in Ottawa."))
-    gold = make_view(ViewKind.GOLD, QUESTION, "Norman Jewison", "Toronto", evidence)
-    evidence_edit = EvidenceEdit(
-        make_view(ViewKind.EVIDENCE_CF, QUESTION, "Norman Jewison", "Ottawa", edited), "p2", first_affected_step=1
-    )
-    question_edit = make_view(ViewKind.QUESTION_CF, CROSSED_QUESTION, "John Shanley", "New York", evidence, "wrote")
-    source = Instance("q1", QUESTION, evidence, "Toronto", aliases=("City of Toronto",))
-    return Family(name, source, gold, (evidence_edit,), QuestionEdit(question_edit))
 
 
 def select(rows: list[VerifierRow], head: VerifierHead, edit: RowEdit) -> list[VerifierRow]:
@@ -123,12 +96,9 @@ def test_replaced_answers_are_right_ones_in_other_words_and_other_names_of_the_t
 def test_the_name_that_a_beginning_reaches_is_not_its_answer(rows: list[VerifierRow]) -> None:
     reached = select(rows, VerifierHead.CLOSURE, RowEdit.TRUNCATED_AND_REPLACED)
 
-    assert {len(row.input.steps): row.label for row in reached} == {1: False, 2: True}
-    assert all(
-        "Jewison" in row.input.answer.title() or "Shanley" in row.input.answer.title()
-        for row in reached
-        if not row.label
-    )
+    assert {(len(row.input.steps), row.label) for row in reached} == {(1, False), (2, True), (2, False)}
+    people = [row.input.answer.title() for row in reached if len(row.input.steps) == 1]
+    assert all("Jewison" in person or "Shanley" in person for person in people)
 
 
 def test_a_trace_that_calls_two_names_the_same_gets_no_replaced_answer() -> None:

@@ -37,7 +37,7 @@ class RowEdit(StrEnum):
     REPLACED_ANSWER = "replaced answer"
     """The answer is that of no view: a variant of the right one, or another name or value of the trace."""
     TRUNCATED_AND_REPLACED = "truncated, replaced answer"
-    """Both: a variant of the right answer behind a beginning, or the name that the beginning reaches."""
+    """Both: a variant of the right answer behind a beginning, or another name, such as the one that it reaches."""
 
 
 class RowPairing(StrEnum):
@@ -223,7 +223,7 @@ class _FamilyRows:
             )
 
     def _reached_answers(self, view: View, matched: VerifierInput) -> Iterator[VerifierRow]:
-        """Yield the right answer behind the facts, and behind a part of them the name that the part ends with."""
+        """Yield the right and a wrong answer behind the facts, and the name that a part of the facts ends with."""
         concluded, stopped = self._drop_conclusions(view, matched), next(self._stopped_short(view, matched), None)
         if concluded is None or stopped is None:
             return
@@ -231,7 +231,12 @@ class _FamilyRows:
         reached = [name for name in wrong if name in stopped.input.steps[-1] and name not in view.question]
         if not reached:
             return
-        for row_input, answer, label in ((concluded, view.answer, True), (stopped.input, reached[-1], False)):
+        # A wrong name behind all facts as well: otherwise the length alone would tell the labels apart.
+        for row_input, answer, label in (
+            (concluded, view.answer, True),
+            (concluded, self.rng.choice(wrong), False),
+            (stopped.input, reached[-1], False),
+        ):
             variant = self.rng.choice([answer, *_vary_wording(answer)])
             yield self._row(
                 VerifierHead.CLOSURE,

@@ -1,0 +1,43 @@
+"""``eclose verifier`` as a user meets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.detection.verifier.family_making import make_family
+from typer.testing import CliRunner
+
+from eclose.cli.main import app
+from eclose.errors import SettingError
+from eclose.store.records.jsonl import write_records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def families(tmp_path: Path) -> Path:
+    write_records(tmp_path / "families.jsonl", [make_family(f"f{number}") for number in range(10)])
+    return tmp_path / "families.jsonl"
+
+
+@pytest.mark.slow
+def test_training_prints_controls_and_the_folder(families: Path, tmp_path: Path) -> None:
+    result = runner.invoke(app, ["verifier", "train", str(families), "--out", str(tmp_path / "verifier")])
+
+    assert result.exit_code == 0, result.output
+    assert "10 families" in result.output
+    assert "word overlap (answer words in the last step)" in result.output
+    assert f"{tmp_path / 'verifier'}: written" in result.output.replace("\n", "")
+    assert (tmp_path / "verifier" / "verifier.json").is_file()
+
+
+def test_a_hidden_verifier_needs_a_model(families: Path, tmp_path: Path) -> None:
+    arguments = ["verifier", "train", str(families), "--kind", "hidden", "--out", str(tmp_path / "verifier")]
+    result = runner.invoke(app, arguments)
+
+    assert isinstance(result.exception, SettingError)
+    assert "--model" in str(result.exception)
