@@ -271,6 +271,8 @@ def diagnose(
         context = _compared(
             context, case_set.cases, base, name_run_folders([*folders, Path(against)])[-1], seed, resamples
         )
+    context = _scored(context, folders, case_set.cases, allow_stale=allow_stale)
+    note(context.score_notices)
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, case_set.cases, validation, seed)
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
@@ -285,6 +287,17 @@ def _context(case_set: JudgedCaseSet, stale: Sequence[str], title: str | None) -
         checked=case_set.checked,
     )
     return context if title is None else replace(context, title=title)
+
+
+def _scored(
+    context: ReportContext, runs: Sequence[Path], cases: Sequence[JudgedCase], *, allow_stale: bool
+) -> ReportContext:
+    """Return the context with the scores of detectors in the folders of the runs."""
+    from eclose.diagnosis.report.detectors.score_columns import read_score_columns  # noqa: PLC0415 - rarely needed
+
+    scores = read_score_columns(runs, [case.response.id for case in cases], allow_stale=allow_stale)
+    rejected = {**context.rejected, **scores.rejected}
+    return replace(context, scores=scores.columns, score_notices=scores.notices, rejected=rejected)
 
 
 def _ignore(_notice: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
+from eclose.diagnosis.report.detectors.score_columns import ScoreColumn
 from eclose.diagnosis.report.explorer_filters import NO_PARTNER, name_response_class
 from eclose.metrics.judge_against_people import LabelAgreementRow
 from eclose.metrics.rates import Metric
@@ -62,6 +63,10 @@ class ReportContext:
     """Origin of the figures: a run, a date, a version."""
     base: BaseComparison | None = None
     """Comparison with a base run."""
+    scores: Sequence[ScoreColumn] = ()
+    """Scores of detectors, which the page shows beside the judgments."""
+    score_notices: Sequence[str] = ()
+    """A sentence for each file of scores that was made from other responses."""
 
     @property
     def trust(self) -> str:

@@ -20,6 +20,11 @@ from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import explorer_filters, summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
+from eclose.diagnosis.report.detectors.explorer_scores import (
+    build_score_entries,
+    build_unscored_facet,
+    layout_score_plot,
+)
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from eclose.core.judgment import StepJudgment
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
+    from eclose.diagnosis.report.detectors.score_columns import ScoreColumn
 
 # A chunk is unpacked when one of its responses is looked at: small enough to be instant, large enough to compress.
 # Passages are much longer than responses, so a chunk holds fewer of them (decision 0022).
@@ -72,21 +78,21 @@ class ExplorerPayload:
     evidence: tuple[str, ...]
 
 
-def make_explorer_payload(cases: Sequence[JudgedCase], before: Mapping[str, str] | None = None) -> ExplorerPayload:
-    """Return everything the explorer shows; ``before`` maps a response id to the class of its partner in a base run."""
+def make_explorer_payload(
+    cases: Sequence[JudgedCase], before: Mapping[str, str] | None = None, scores: Sequence[ScoreColumn] = ()
+) -> ExplorerPayload:
+    """Return everything the explorer shows.
+
+    Args:
+        cases: The responses.
+        before: Class of a response's partner in a base run, by response id.
+        scores: Scores of detectors.
+    """
     shared = _Shared()
     question_numbers = [shared.question(case.instance) for case in cases]
+    facts = [explorer_filters.derive_response_facts(case, (before or {}).get(case.response.id, "")) for case in cases]
     return ExplorerPayload(
-        compress_json(
-            _index(
-                [
-                    explorer_filters.derive_response_facts(case, (before or {}).get(case.response.id, ""))
-                    for case in cases
-                ],
-                question_numbers,
-                shared,
-            )
-        ),
+        compress_json(_index(facts, question_numbers, shared, scores)),
         tuple(compress_json([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)),
         tuple(
             compress_json([_passages(evidence) for evidence in chunk])
@@ -117,7 +123,10 @@ class _Shared:
 
 
 def _index(
-    responses: Sequence[explorer_filters.ResponseFacts], question_numbers: Sequence[int], shared: _Shared
+    responses: Sequence[explorer_filters.ResponseFacts],
+    question_numbers: Sequence[int],
+    shared: _Shared,
+    scores: Sequence[ScoreColumn],
 ) -> dict[str, Any]:
     """Return the index: one column per property of the responses."""
     cases = [facts.case for facts in responses]
@@ -127,6 +136,8 @@ def _index(
     judges = _Names(case.judgment.judge for case in cases)
     # Columns hold numbers, the names are stored once.
     outcomes = list(explorer_filters.OUTCOME_WORDS)
+    entries = build_score_entries(scores, [case.response.id for case in cases])
+    unscored = build_unscored_facet(entries)
     return {
         "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
         # From here on one entry for each response, in the same order.
@@ -143,7 +154,8 @@ def _index(
         "models": models.names,
         "judge": judges.column,
         "judges": judges.names,
-        "facets": explorer_filters.build_facet_columns(responses),
+        "facets": [*explorer_filters.build_facet_columns(responses), *([unscored] if unscored else [])],
+        "scores": entries,
         "criteria": _criteria(),
         "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
     }
@@ -288,7 +300,8 @@ def render_report_page(
         base_sentences=describe_run_comparison(context.base) if context.base else (),
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
-        payload=make_explorer_payload(cases, context.base.before(cases) if context.base else None),
+        scores=layout_score_plot(context.scores, cases),
+        payload=make_explorer_payload(cases, context.base.before(cases) if context.base else None, context.scores),
         policy=CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
         if policy
         else "",

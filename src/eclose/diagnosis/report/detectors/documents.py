@@ -133,10 +133,11 @@ def _list_latex_lines(table: ReportTable, study: DetectorStudy, names: list[str]
 def render_detector_json(study: DetectorStudy, context: DetectorReportContext) -> str:
     """Return one JSON object in ASCII: every statistic with its interval, and every count."""
     # An undefined value is null; NaN and infinity are no JSON.
-    return json.dumps(_study_to_dict(study, context), indent=1, allow_nan=False) + "\n"
+    return json.dumps(study_to_dict(study, context), indent=1, allow_nan=False) + "\n"
 
 
-def _study_to_dict(study: DetectorStudy, context: DetectorReportContext) -> dict[str, Any]:
+def study_to_dict(study: DetectorStudy, context: DetectorReportContext) -> dict[str, Any]:
+    """Return a study as plain values for JSON."""
     return {
         # The keys are a public format: add keys, never rename them.
         "format": DETECTORS_FORMAT,
@@ -159,7 +160,7 @@ def _study_to_dict(study: DetectorStudy, context: DetectorReportContext) -> dict
             for detector, counts in study.counts.items()
         ],
         "same_family": [{"detector": model, "model": source} for model, source in study.same_family_pairs],
-        "tables": [_table_to_dict(table) for table in build_detector_tables(study)],
+        "tables": [table_to_dict(table) for table in build_detector_tables(study)],
         "limits": list(LIMITS),
     }
 
@@ -216,7 +217,7 @@ def _group_counts_to_dict(counts: GroupScoreCounts) -> dict[str, Any]:
     return {"responses": counts.responses, "scored": counts.scored, "unscored": dict(counts.unscored)}
 
 
-def _table_to_dict(table: ReportTable) -> dict[str, Any]:
+def table_to_dict(table: ReportTable) -> dict[str, Any]:
     """Return a table as it is printed: a text for each cell, with its details behind it."""
     rows = [[" ".join((cell.text, *cell.details)).strip() for cell in row] for row in table.rows]
     return {"key": table.key, "title": table.title, "heads": list(table.heads), "rows": rows, "note": table.note}

@@ -101,6 +101,35 @@
     model: ["dataset and model", order((i) => data.benchmark[i] * data.models.length + data.model[i])],
     long: ["most steps", order((i) => -data.steps[i])],
   };
+  /* ---- scores of detectors: a number for each response, or the reason why there is none as a text ---- */
+  const scores = data.scores, scoreBy = byId("score-by"), lowest = byId("score-min"), highest = byId("score-max"), heads = byId("heads");
+  const isScore = (value) => typeof value === "number";
+  const byScore = (column, sign) => order((i) => (isScore(column[i]) ? sign * column[i] : 9));
+  for (const { key, name, column } of scores) {
+    SORTS["low-" + key] = [`lowest ${name} first`, byScore(column, 1)];
+    SORTS["high-" + key] = [`highest ${name} first`, byScore(column, -1)];
+    scoreBy.append(new Option(name, key));
+    const head = make("button", "", name);
+    head.type = "button"; head.dataset.key = key;
+    head.addEventListener("click", () => { sort.value = (sort.value === "low-" + key ? "high-" : "low-") + key; scoreBy.value = key; changed(); });
+    heads.append(head);
+  }
+  if (scores.length) {
+    byId("score-range").hidden = heads.hidden = false;
+    byId("panes").classList.add("scored");
+    byId("panes").style.setProperty("--columns", scores.length);
+  }
+  for (const field of [scoreBy, lowest, highest]) field.addEventListener("change", changed);
+  const chosenScore = () => scores.find(({ key }) => key === scoreBy.value);
+  const bound = (field) => (field.value.trim() === "" || !Number.isFinite(field.valueAsNumber) ? null : field.valueAsNumber);
+  /* A test of the chosen score; null where no bound is set. A response without a score is within no bounds. */
+  function scoreTest() {
+    const from = bound(lowest), to = bound(highest), chosen = chosenScore();
+    if (!chosen || (from === null && to === null)) return null;
+    return (i) => isScore(chosen.column[i]) && (from === null || chosen.column[i] >= from) && (to === null || chosen.column[i] <= to);
+  }
+  const scoreText = (value) => (isScore(value) ? value.toFixed(2).replace(/^0\./, ".") : value);
+
   for (const [value, [text]] of Object.entries(SORTS)) sort.append(new Option(text, value));
   sort.addEventListener("change", changed);
 
@@ -146,7 +175,8 @@
   function refresh(progress) {
     const kept = moved && active >= 0 ? shown[active] : -1;
     const wanted = facets.map(chosenOption);
-    const found = matcher();
+    const found = matcher(), within = scoreTest();
+    let unscored = 0;
     const counts = facets.map((facet) => new Array(facet.options.length).fill(0));
     shown = [];
     for (let i = 0; i < total; i++) {
@@ -155,6 +185,7 @@
         if (wanted[f] && !facets[f].test(facets[f].column[i], wanted[f][2])) { missed = f; misses++; }
       }
       if (misses > 1 || (found && !found(i))) continue;
+      if (within && !within(i)) { if (!misses && !isScore(chosenScore().column[i])) unscored++; continue; }
       if (!misses) shown.push(i);
       /* An option's number says what choosing it would show: all other filters hold. */
       for (let f = misses ? missed : 0; f < (misses ? missed + 1 : facets.length); f++) {
@@ -166,11 +197,18 @@
       facet.select.classList.toggle("set", facet.select.value !== "");
       facet.options.forEach(([, text], o) => { facet.select.options[o + 1].textContent = `${text} (${count(counts[f][o])})`; });
     });
+    for (const field of [lowest, highest]) field.classList.toggle("set", bound(field) !== null);
+    for (const head of heads.children) {
+      head.dataset.sorted = sort.value === "low-" + head.dataset.key ? "low" : sort.value === "high-" + head.dataset.key ? "high" : "";
+      head.setAttribute("aria-pressed", head.dataset.sorted !== "");
+      head.title = `sort by ${head.textContent}: ${head.dataset.sorted === "low" ? "highest" : "lowest"} first`;
+      head.classList.toggle("chosen", head.dataset.key === scoreBy.value);
+    }
     const by = SORTS[sort.value][1];
     if (by) shown.sort(by);
     active = shown.indexOf(kept);
     if (active < 0) { moved = false; active = shown.length ? 0 : -1; }
-    status.textContent = `${count(shown.length)} of ${count(total)} responses` + (busy() ? ` · ${typeof progress === "string" ? progress : "reading all texts …"}` : "");
+    status.textContent = `${count(shown.length)} of ${count(total)} responses` + (unscored ? ` · ${count(unscored)} without this score not shown` : "") + (busy() ? ` · ${typeof progress === "string" ? progress : "reading all texts …"}` : "");
     rows.style.height = shown.length * ROW + "px";
     if (list.scrollTop > shown.length * ROW) list.scrollTop = 0;
     draw();
@@ -218,6 +256,15 @@
     const answer = data.answers[i] === null ? "no answer" : "\u201c" + flat(data.answers[i]) + "\u201d";
     made.append(make("p", "question", flat(data.questions[data.question[i]][0])), make("p", "meta", label + " \u00b7 " + answer), make("p", "meta", flat(data.benchmarks[data.benchmark[i]]) + " \u00b7 " + flat(data.models[data.model[i]])));
     made.querySelectorAll("p").forEach((p) => { p.dir = "auto"; });
+    scores.forEach(({ key, name, column }, n) => {
+      const value = column[i], cell = make("span", "score" + (key === scoreBy.value ? " chosen" : "") + (isScore(value) ? "" : " none"));
+      /* Read aloud with its detector: the heads above are not part of the list. */
+      cell.append(make("span", "spoken", `${name}: `), isScore(value) ? scoreText(value) : flat(value));
+      cell.title = `${name}: ${isScore(value) ? value : "no score, " + value}`;
+      if (isScore(value)) cell.style.setProperty("--score", value);
+      cell.style.setProperty("--at", n + 2);
+      made.append(cell);
+    });
     return made;
   }
   function go(n, { show = wide.matches, scroll = true } = {}) {
@@ -249,7 +296,7 @@
     const [outcome] = data.outcomes[data.outcome[i]];
     detail.className = "k-" + outcome;
     detail.hidden = false;
-    detail.replaceChildren(top(i), words("p", "broken", one.broken), facts(i, q, one), columns(i, q, one, texts), criteria(i, one), ...rawText(one));
+    detail.replaceChildren(top(i), words("p", "broken", one.broken), facts(i, q, one), columns(i, q, one, texts), criteria(i, one), ...scoreTable(i), ...rawText(one));
     detail.scrollTop = 0;
   }
   function top(i) {
@@ -372,6 +419,21 @@
     made.append(words("h3", "", "What " + judge + " said, and what it saw"), scroll);
     return made;
   }
+  function scoreTable(i) {
+    if (!scores.length) return [];
+    const made = make("section"), table = make("table", "criteria"), scroll = make("div", "scroll");
+    for (const { name, model, column } of scores) {
+      const row = table.insertRow();
+      row.insertCell().append(name);
+      row.insertCell().append(isScore(column[i]) ? column[i].toFixed(3) : make("span", "open", "no score: " + flat(column[i])));
+      row.insertCell().append(words("span", "", model));
+    }
+    const head = table.createTHead().insertRow();
+    for (const text of ["detector", "score (low means failure)", "model"]) { const th = make("th", "", text); th.scope = "col"; head.append(th); }
+    scroll.append(table);
+    made.append(make("h3", "", "What detectors gave it"), scroll);
+    return [made];
+  }
   function rawText(one) {
     if (!one.raw) return [];
     const made = make("details");
@@ -387,13 +449,16 @@
     if (search.value.trim()) params.set("q", search.value.trim());
     if (inPassages.checked) params.set("passages", "1");
     if (sort.value !== "given") params.set("sort", sort.value);
+    if (scores.length && scoreBy.value !== scores[0].key) params.set("score", scoreBy.value);
+    if (bound(lowest) !== null) params.set("min", lowest.value);
+    if (bound(highest) !== null) params.set("max", highest.value);
     if (open >= 0) params.set("r", data.ids[open]);
     const hash = params.toString();
     if (hash || touched) try { history.replaceState(null, "", "#" + hash); } catch (error) { /* some viewers keep the address to themselves */ }
     touched = touched || hash !== "";
   }
   let touched = false;
-  const KEYS = new Set(["r", "q", "passages", "sort", ...facets.map((facet) => facet.name)]);
+  const KEYS = new Set(["r", "q", "passages", "sort", "score", "min", "max", ...facets.map((facet) => facet.name)]);
   function follow() {
     const params = new URLSearchParams(location.hash.slice(1));
     if (![...params.keys()].some((key) => KEYS.has(key))) return false;
@@ -404,6 +469,9 @@
     search.value = params.get("q") || "";
     inPassages.checked = params.has("passages");
     sort.value = Object.hasOwn(SORTS, params.get("sort")) ? params.get("sort") : "given";
+    scoreBy.value = scores.some(({ key }) => key === params.get("score")) ? params.get("score") : (scores[0] || {}).key || "";
+    lowest.value = params.get("min") || "";
+    highest.value = params.get("max") || "";
     const wanted = place.get(params.get("r"));
     moved = false;
     list.scrollTop = 0;
@@ -427,6 +495,7 @@
   function reset() {
     for (const facet of facets) facet.select.value = "";
     search.value = ""; inPassages.checked = false; sort.value = "given";
+    lowest.value = ""; highest.value = ""; if (scores.length) scoreBy.value = scores[0].key;
   }
   byId("clear").addEventListener("click", () => { reset(); moved = false; changed(); });
   const PAGE = () => Math.max(1, Math.floor(list.clientHeight / ROW) - 1);
