@@ -1,0 +1,232 @@
+"""Verifiers of dependencies, judged where simple features say nothing: in the harder world and on real text.
+
+A linear verifier is trained on families of the world, calibrated on labelled responses to other questions, and
+evaluated on responses that neither has seen, beside word overlap, the number of steps and the conclusion word. Every
+set has questions of its own. Rates are those at the calibrated threshold of 5 % false positives.
+
+    python campaigns/detect_verifier.py            # questions of the harder world and real text to choose models on
+    python campaigns/detect_verifier.py --test     # the others: once, when everything is frozen
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from campaigns.real_gaps.records import read_real_gaps
+from perf.result import print_result
+
+from eclose.core.instance import Instance
+from eclose.core.response import Response
+from eclose.core.verdict import SettledVerdict
+from eclose.detection.calibration import CalibrationSettings, calibrate_detectors
+from eclose.detection.evaluation import evaluate_detector
+from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
+from eclose.detection.study_statistics import StudyGroup, StudySettings
+from eclose.detection.verifier.heads import VerifierInput
+from eclose.detection.verifier.rows import build_verifier_rows
+from eclose.detection.verifier.training import train_linear_verifier
+from eclose.world.faulty.matched_responses import make_matched_responses
+from eclose.world.make.families import make_world_families
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eclose.detection.evaluation import DetectorEvaluation
+    from eclose.detection.study_statistics import DetectorResult
+    from eclose.detection.verifier.heads import Verifier
+    from eclose.stats.intervals import Estimate
+
+TRAINING_SEED, CALIBRATION_SEED, DEVELOPMENT_SEED, TEST_SEED = 7, 21, 31, 23
+GOALS = {"confusable-short": (85, 75), "confusable-long": (80, 60)}
+"""Least recall of the gap and of path deviations in percent, by profile."""
+GROUPS = (
+    StudyGroup.GAP,
+    StudyGroup.PATH_DEVIATION,
+    StudyGroup.INCOMPLETE_REASONING,
+    StudyGroup.ANSWER_DECOUPLING,
+    StudyGroup.LOCALLY_UNSOUND,
+)
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """Questions, and responses with their labels."""
+
+    name: str
+    instances: dict[str, Instance]
+    responses: list[Response]
+    verdicts: list[SettledVerdict]
+
+    def split(self) -> tuple[LabelledSet, LabelledSet]:
+        """Return two sets of the same size in questions, every second question in each."""
+        parts = [dict(islice(self.instances.items(), start, None, 2)) for start in (0, 1)]
+        first, second = (
+            LabelledSet(
+                self.name,
+                part,
+                [response for response in self.responses if response.instance_id in part],
+                [verdict for verdict in self.verdicts if verdict.instance_id in part],
+            )
+            for part in parts
+        )
+        return first, second
+
+
+def make_matched_set(profile: str, seed: int, groups: int) -> LabelledSet:
+    """Make responses of the harder world with the labels they were made for."""
+    parts = list(make_matched_responses(profile, seed, groups))
+    instances = [part.item.instance for part in parts]
+    broken = [(part.item.instance, response) for part in parts for response in part.responses]
+    return LabelledSet(
+        profile,
+        {instance.id: instance for instance in instances},
+        [response.response for _, response in broken],
+        [
+            SettledVerdict(response.response.id, instance.id, response.verdict, instance.benchmark)
+            for instance, response in broken
+        ],
+    )
+
+
+def read_real_set(half: str) -> LabelledSet:
+    """Read real traces of a half."""
+    data = read_real_gaps(half)
+    return LabelledSet(f"real text ({half})", {item.id: item for item in data.instances}, data.responses, data.verdicts)
+
+
+def score_set(verifier: Verifier, labelled: LabelledSet) -> list[DetectorScore]:
+    """Score every response; one without an answer or a trace has a reason instead."""
+    records, inputs = [], []
+    for response in labelled.responses:
+        if response.answer is None or not response.trace.steps:
+            reason = Unscored.NO_ANSWER if response.answer is None else Unscored.NO_TRACE
+            records.append(_record(response, verifier, reason))
+            continue
+        instance = labelled.instances[response.instance_id]
+        inputs.append(
+            (response, VerifierInput(instance.question, response.trace.texts, response.answer, instance.evidence))
+        )
+    scores = verifier.score([item for _, item in inputs])
+    return records + [
+        _record(response, verifier, {str(head): value for head, value in heads.items()})
+        for (response, _), heads in zip(inputs, scores, strict=True)
+    ]
+
+
+def _record(response: Response, verifier: Verifier, result: Unscored | dict[str, float]) -> DetectorScore:
+    reason = result if isinstance(result, Unscored) else None
+    heads = result if isinstance(result, dict) else {}
+    return DetectorScore(
+        response_id=response.id,
+        detector=DetectorKind.VERIFIER,
+        model=verifier.name,
+        score=min(heads.values()) if heads else None,
+        unscored=reason,
+        details=heads,
+    )
+
+
+def evaluate_set(
+    verifier: Verifier, calibration_set: LabelledSet, test_set: LabelledSet, heads: Sequence[str]
+) -> DetectorEvaluation:
+    """Calibrate on one set and evaluate on another."""
+    (calibration,) = calibrate_detectors(
+        score_set(verifier, calibration_set),
+        calibration_set.responses,
+        calibration_set.verdicts,
+        CalibrationSettings(heads=tuple(heads)),
+    )
+    return evaluate_detector(
+        calibration,
+        score_set(verifier, test_set),
+        test_set.instances,
+        test_set.responses,
+        test_set.verdicts,
+        StudySettings(resamples=1_000),
+    )
+
+
+def format_evaluation(name: str, evaluation: DetectorEvaluation) -> str:
+    """Format recall by group at the calibrated threshold, and AUROC and R@95 beside the controls."""
+    rates = {group: evaluation.flagged[group] for group in (StudyGroup.RELIABLE, *GROUPS)}
+    cells = [f"{group} {_percent(rate)}" for group, rate in rates.items()]
+    lines = [f"\n## {name}", f"n = {evaluation.responses}; flagged at the calibrated threshold: {'; '.join(cells)}", ""]
+    lines.append("| detector | gap AUROC | R@95 | path | incomplete | decoupling | unsound |")
+    lines.append("|---|---|---|---|---|---|---|")
+    lines += [_format_result(result) for result in evaluation.study.results]
+    return "\n".join(lines)
+
+
+def _format_result(result: DetectorResult) -> str:
+    gap = result.separations[StudyGroup.GAP]
+    classes = [_share(result.separations[group].auroc) for group in GROUPS[1:]]
+    name = result.detector.model
+    return f"| {name} | {_share(gap.auroc)} | {_percent(gap.recall)} | {' | '.join(classes)} |"
+
+
+def _share(estimate: Estimate) -> str:
+    interval = estimate.interval
+    bounds = "" if interval is None else f" [{interval.low:.3f}, {interval.high:.3f}]"
+    return "-" if estimate.value is None else f"{estimate.value:.3f}{bounds}"
+
+
+def _percent(estimate: Estimate) -> str:
+    interval = estimate.interval
+    bounds = "" if interval is None else f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+    return "-" if estimate.value is None else f"{100 * estimate.value:.1f}{bounds}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, calibrate and evaluate; print a table for each set."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--families", type=int, default=250, help="training families of each profile")
+    parser.add_argument("--groups", type=int, default=300, help="questions of each set of the harder world")
+    parser.add_argument("--test", action="store_true", help="use the questions that no choice was made on")
+    parser.add_argument("--heads", nargs="+", default=["alignment", "closure"], help="heads to combine")
+    parser.add_argument("--without-shortcuts", action="store_true", help="leave out features of form alone")
+    options = parser.parse_args(arguments)
+    families = chain.from_iterable(
+        islice(make_world_families(profile, TRAINING_SEED), options.families) for profile in GOALS
+    )
+    rows = build_verifier_rows(families)
+    verifier = train_linear_verifier(rows, shortcuts=not options.without_shortcuts)
+    recalls: dict[str, tuple[float | None, float | None, float | None]] = {}
+    for profile in GOALS:
+        calibration_set = make_matched_set(profile, CALIBRATION_SEED, options.groups)
+        test_set = make_matched_set(profile, TEST_SEED if options.test else DEVELOPMENT_SEED, options.groups)
+        evaluation = evaluate_set(verifier, calibration_set, test_set, options.heads)
+        print(format_evaluation(profile, evaluation), flush=True)
+        flagged = evaluation.flagged
+        recalls[profile] = (
+            flagged[StudyGroup.GAP].value,
+            flagged[StudyGroup.PATH_DEVIATION].value,
+            flagged[StudyGroup.RELIABLE].value,
+        )
+    if "ECLOSE_DATA" in os.environ:
+        real = read_real_set("test" if options.test else "choose")
+        print(format_evaluation(real.name, evaluate_set(verifier, *real.split(), options.heads)), flush=True)
+    reached = {
+        profile: 100 * (gap or 0) >= least and 100 * (path or 0) >= least_path and 100 * (false or 0) <= 6
+        for (profile, (gap, path, false)), (least, least_path) in zip(recalls.items(), GOALS.values(), strict=True)
+    }
+    lowest = min(gap or 0 for gap, _, _ in recalls.values())
+    return print_result(
+        name="recall of the gap in the harder world at 5 % false positives",
+        value=round(100 * lowest, 1),
+        unit="%",
+        goal=f"gap and path by profile: {GOALS}, false positives <= 6 %",
+        holds=all(reached.values()),
+        recalls={profile: [None if v is None else round(100 * v, 1) for v in row] for profile, row in recalls.items()},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
