@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from eclose.core.answers import match_answer
 from eclose.core.text_match import equal_up_to_spelling
@@ -21,7 +21,7 @@ from eclose.detection.cascade import rank_records
 from eclose.detection.scores import DetectorScore
 from eclose.detection.study import index_scores
 from eclose.errors import SettingError, UserError
-from eclose.judged_cases import describe_rejects, read_run_records
+from eclose.judged_cases import RunRecords, describe_rejects, read_run_records
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import ReadRecord, read_records
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
@@ -258,7 +258,8 @@ def evaluate_choices(choices: Iterable[ResponseChoice], verdicts: Iterable[Settl
     )
 
 
-class ChosenRun(NamedTuple):
+@dataclass(frozen=True)
+class ChosenRun:
     """The choices of a run."""
 
     choices: tuple[ResponseChoice, ...]
@@ -266,6 +267,14 @@ class ChosenRun(NamedTuple):
     """The written file, with the number of questions."""
     notices: tuple[str, ...]
     """Sentences on unreadable records and on a calibration of another benchmark."""
+    records: RunRecords
+    scores: Mapping[str, float | None]
+    """Score or combined rank of each response."""
+
+    def compare_strategy(self, strategy: ChoiceStrategy, seed: int = 42) -> list[ResponseChoice]:
+        """Return the choices of another strategy among the same responses, without abstention for a limit."""
+        settings = ChoiceSettings(strategy=strategy, seed=seed)
+        return choose_responses(self.records.responses, self.scores, settings, instances=self.records.instances)
 
 
 def choose_run(
@@ -311,7 +320,7 @@ def choose_run(
     choices = choose_responses(records.responses, values, settings, instances=records.instances)
     rows = ((ReadRecord(choice.instance_id, value=choice),) for choice in choices)
     (result,) = run_pipeline_steps([step], rows, force=force)
-    return ChosenRun(tuple(choices), result, notices)
+    return ChosenRun(tuple(choices), result, notices, records, values)
 
 
 def _read_scores(scores: Path | None, calibration: Path | None) -> dict[str, float | None]:

@@ -194,7 +194,8 @@ def _list_lines(evaluation: DetectorEvaluation) -> Iterator[str]:
     calibration = evaluation.calibration
     yield f"# {calibration.detector}, calibrated\n"
     yield f"> **{escape_markdown(evaluation.label_source)}**"
-    for sentence in (*calibration.notices, *list_study_cautions(evaluation.study, _context(evaluation))):
+    cautions = (*calibration.notices, *list_study_cautions(evaluation.study, _context(evaluation)))
+    for sentence in dict.fromkeys(cautions):
         yield f">\n> {escape_markdown(sentence)}"
     yield (
         f"\nModel: {escape_markdown(calibration.model)}. Calibrated on {len(calibration.ranks):,} reliable responses of"
