@@ -23,7 +23,7 @@ from eclose.detection.verifier.hidden import (
     train_hidden_verifier,
 )
 from eclose.detection.verifier.hidden_states import find_hidden_model
-from eclose.detection.verifier.rows import build_verifier_rows
+from eclose.detection.verifier.rows import RowEdit, build_verifier_rows
 from eclose.errors import SettingError, UserError
 from eclose.stats.ranking import ScoredResponses, auroc
 from eclose.world.make.families import make_world_families
@@ -64,7 +64,8 @@ def test_scores_are_probabilities_of_all_heads(verifier):
 
 def test_alignment_does_not_see_the_answer(verifier):
     answers = ["Toronto", "Oslo", "1987", "a much longer answer than any of the others here", ""]
-    scores = verifier.score([replace(RESPONSE, answer=answer) for answer in answers])
+    # One at a time: in one call all five would share the state of a single text.
+    scores = [verifier.score([replace(RESPONSE, answer=answer)])[0] for answer in answers]
     for values in scores[1:]:
         assert values[ALIGNMENT] == pytest.approx(scores[0][ALIGNMENT], abs=1e-5)
     assert len({round(values[CLOSURE], 5) for values in scores[:-1]}) == 4
@@ -233,9 +234,14 @@ def test_damaged_weights_are_refused(verifier, folder, tmp_path):
 def test_heads_on_a_real_model_hold_on_families_that_it_has_not_seen():
     ref = find_hidden_model(str(gguf()), dtype="float32", device="cpu")
     assert ref.layer == 15
+    # Edited rows are left out to save time: parts of two views are told apart, or not, without them.
     train, held_out = (
-        build_verifier_rows(islice(make_world_families("short-easy", seed), count), seed=1)
-        for seed, count in ((7, 40), (8, 12))
+        [
+            row
+            for row in build_verifier_rows(islice(make_world_families("short-easy", seed), count), seed=1)
+            if row.edit is RowEdit.UNEDITED
+        ]
+        for seed, count in ((7, 32), (8, 16))
     )
     trained = train_hidden_verifier(train, ref)
     assert trained.model.stops_early
@@ -243,4 +249,5 @@ def test_heads_on_a_real_model_hold_on_families_that_it_has_not_seen():
     for head, least in ((ALIGNMENT, 0.55), (CLOSURE, 0.7)):
         pairs = [(values[head], row.label) for row, values in zip(held_out, scores, strict=True) if row.head is head]
         values, labels = (np.array(column) for column in zip(*pairs, strict=True))
-        assert auroc(ScoredResponses(values, ~labels, labels)) > least
+        area = auroc(ScoredResponses(values, ~labels, labels))
+        assert area > least

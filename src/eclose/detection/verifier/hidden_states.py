@@ -40,6 +40,8 @@ _EVIDENCE_TEXT = "Evidence:\n{passages}\nReasoning:\n"
 _PART_END = "\n"
 """Text behind every part. Its last token is read: the same token for all texts, so states differ by what it attends to
 and not by the word that happens to be last."""
+# A mean over the last tokens was compared on 48 development families of the world (SmolLM2-135M, layer 15): AUROC of
+# alignment .71 against .68, a difference of .03 [-.02, .09]; of closure .99 against .98. A single state is kept.
 TEMPLATE_HASH = content_hash([_TRACE_TEXT, _ANSWER_TEXT, _EVIDENCE_TEXT, _PART_END, "parts tokenised apart"])
 """Fingerprint of the texts that are read."""
 _HASH_DIGITS = 12
