@@ -85,7 +85,7 @@ def test_the_probabilities_of_all_spellings_of_yes_are_added(tmp_path):
     assert result.score == pytest.approx(0.8)
     assert result.unscored is None
     assert result.details["no"] == pytest.approx(0.15)
-    assert result.details["seen"] == pytest.approx(0.99)
+    assert result.details["reported"] == pytest.approx(0.99)
     assert result.details["token"] == "Yes"
     assert "at_most" not in result.details
     (request,) = requests
@@ -104,7 +104,7 @@ def test_a_sampled_token_that_is_not_among_its_alternatives_counts_too(tmp_path)
     entry["top_logprobs"] = [other for other in entry["top_logprobs"] if other["token"] != "No"]
     result, _ = score(tmp_path, body("No", [entry]))
     assert (result.score, result.details["no"]) == (pytest.approx(0.5), pytest.approx(0.2))
-    assert result.details["seen"] == pytest.approx(0.7)
+    assert result.details["reported"] == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("lead", [[token("\n", 0.9, Yes=0.1)], [token(" ", 1.0), token("\n\n", 0.4, No=0.6)]])

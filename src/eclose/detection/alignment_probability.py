@@ -39,14 +39,14 @@ class YesNoProbabilities:
     """First token of the reply that is not white space."""
     yes: float | None
     no: float | None
-    seen: float
+    reported: float
     """Sum of all reported probabilities of that token."""
 
     @property
     def at_most(self) -> float:
         """Largest probability of Yes that the reported ones allow."""
         # An alternative that is not reported shares the rest with all others.
-        return min(1.0, (self.yes or 0.0) + max(0.0, 1.0 - self.seen))
+        return min(1.0, (self.yes or 0.0) + max(0.0, 1.0 - self.reported))
 
 
 def read_yes_no_probabilities(logprobs: Sequence[TokenLogprob]) -> YesNoProbabilities | None:
@@ -66,12 +66,13 @@ def read_yes_no_probabilities(logprobs: Sequence[TokenLogprob]) -> YesNoProbabil
     if not all(logprob <= MASS_TOLERANCE for logprob in logprob_of.values()):
         raise ValueError(f"the log-probabilities of the first token are {logprob_of}")
     masses = {token: exp(logprob) for token, logprob in logprob_of.items()}
-    seen = sum(masses.values())
-    if seen > 1 + MASS_TOLERANCE:
-        raise ValueError(f"the probabilities of the first token sum to {seen:.6g}")
+    total = sum(masses.values())
+    if total > 1 + MASS_TOLERANCE:
+        raise ValueError(f"the probabilities of the first token sum to {total:.6g}")
+    # Tokenizers have several tokens for one word: with a blank before it, in capitals, in lower case.
     yes, no = ([mass for token, mass in masses.items() if token.strip().casefold() == word] for word in (YES, NO))
     return YesNoProbabilities(
-        entry.token, min(sum(yes), 1.0) if yes else None, min(sum(no), 1.0) if no else None, min(seen, 1.0)
+        entry.token, min(sum(yes), 1.0) if yes else None, min(sum(no), 1.0) if no else None, min(total, 1.0)
     )
 
 
@@ -115,9 +116,10 @@ def build_alignment_request(instance: Instance, response: Response, settings: Ch
 
 def _describe_probabilities(probabilities: YesNoProbabilities) -> dict[str, Any]:
     masses = {"yes": probabilities.yes, "no": probabilities.no}
+    # A word that was not reported is left out: its probability is unknown, not zero.
     details = {"token": probabilities.token, **{word: mass for word, mass in masses.items() if mass is not None}}
     bound = {"at_most": probabilities.at_most} if probabilities.yes is None else {}
-    return {**details, "seen": probabilities.seen, **bound}
+    return {**details, "reported": probabilities.reported, **bound}
 
 
 async def _complete(model: ChatModel, request: Request) -> Reply:
