@@ -36,6 +36,23 @@ def test_make_and_judge_agree(tmp_path):
     assert '"aligned":false' in (tmp_path / "verdicts.jsonl").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["confusable-short", "confusable-long"])
+def test_make_and_judge_agree_where_relations_are_close_in_meaning(profile, tmp_path):
+    failures = ("path_deviation=0.2", "incomplete_reasoning=0.2", "answer_decoupling=0.2", "L1=0.2")
+    options = [word for failure in failures for word in ("--failure", failure)]
+    run("make", "--questions", 60, "--profile", profile, "--out", tmp_path, *options)
+    run("judge", tmp_path / "responses.jsonl")
+    assert (tmp_path / "verdicts.jsonl").read_text() == (tmp_path / "planted.jsonl").read_text()
+    # A conclusion word stands at the start of the last step or nowhere.
+    lines = (tmp_path / "responses.jsonl").read_text().splitlines()
+    traces = [json.loads(line)["completion"].split("\n")[:-1] for line in lines]
+    concluded = [[bool(re.match(r"\d+\. (So|Therefore|It follows|This means|Hence|Thus)\b", step)) for step in trace]
+                 for trace in traces]  # fmt: skip
+    assert not any(any(steps[:-1]) for steps in concluded)
+    assert 0.3 < sum(steps[-1] for steps in concluded) / len(concluded) < 0.8
+
+
 def test_making_again_does_nothing(tmp_path):
     command = ("make", "--questions", 3, "--out", tmp_path)
     run(*command)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from eclose.world.language.phrases import RelationPhrase
 from eclose.world.language.questions import ComparisonQuestion, LookupQuestion, SameValueQuestion, Target
 from eclose.world.language.relations import ALIAS, Relation
 from eclose.world.language.steps import CONCLUSION_OPENERS, TraceStepWriter
-from eclose.world.make.instances import WorldItem, make_world_item
+from eclose.world.make.instances import WorldItem, make_world_items
 from eclose.world.make.solve import Solution, SolutionMove, WrittenStep, solve_question
 
 if TYPE_CHECKING:
@@ -82,14 +81,15 @@ def make_matched_responses(
 ) -> Iterator[MatchedGroup]:
     """Yield so many groups; items that do not admit every failure are skipped and counted."""
     funnel = funnel if funnel is not None else MatchedFunnel()
-    for index in count(start):
-        if funnel.groups == groups:
+    remaining = groups
+    for item in make_world_items(profile, seed, start):
+        if not remaining:
             return
-        item = make_world_item(profile, seed, index)
         group = break_matched_responses(item, str(seed))
         funnel.items += 1
         if isinstance(group, MatchedGroup):
             funnel.groups += 1
+            remaining -= 1
             yield group
         else:
             funnel.dropped[group] += 1
@@ -101,8 +101,8 @@ def break_matched_responses(item: WorldItem, seed: str) -> MatchedGroup | str:
     unsound_plans = Random(f"{drafter.seed}/unsound").sample(UNSOUND_PLANS, len(UNSOUND_PLANS))
     responses = []
     for plans in ((FailurePlan(),), *((plan,) for plan in GAP_PLANS), unsound_plans):
-        made = (drafter.break_response(plan) for plan in plans)
-        response = next((response for response in made if response is not None), None)
+        candidates = (drafter.break_response(plan) for plan in plans)
+        response = next((response for response in candidates if response is not None), None)
         if response is None:
             return "locally_unsound" if plans is unsound_plans else str(plans[0].broken)
         responses.append(response)
@@ -199,15 +199,15 @@ class _MatchedDrafter:
     def _deviate(self, breaker: ResponseBreaker, *, concluded: bool) -> ResponseDraft | None:
         """Answer a question that is easily taken for the asked one, soundly."""
         options = self._list_near_solutions(breaker)
-        asked = self.item.target
+        original = self.item.target
         # Without its conclusion, the reversed choice is an argument for the asked one.
-        options = [option for option in options if concluded or not _is_reversed(option[0], asked)]
+        options = [option for option in options if concluded or not _is_reversed(option[0], original)]
         if not options:
             return None
         target, solution = breaker.rng.choice(options)
         facts = [move for move in solution.moves if move.passages]
         conclusions = [move for move in solution.moves if move.premises]
-        reverse = _is_reversed(target, asked)
+        reverse = _is_reversed(target, original)
         if concluded:
             facts += conclusions[-1:] if reverse else _pick_conclusions(facts, conclusions, breaker.rng)
         # A trace off the path closes on the target that its own end shows (appendix A.3.2).
@@ -217,7 +217,7 @@ class _MatchedDrafter:
         )
         if breaker.rng.random() < 0.15:
             answer = self.item.solution.answer
-            return replace(draft, answer=answer, answered=asked, closed=False, correct=True)
+            return replace(draft, answer=answer, answered=original, closed=False, correct=True)
         return draft
 
     def _stop_short(self, breaker: ResponseBreaker, *, concluded: bool) -> ResponseDraft | None:
@@ -359,9 +359,9 @@ def _pick_conclusions(facts: list[SolutionMove], conclusions: list[SolutionMove]
     return conclusions[-1:] if rng.random() < 0.6 else conclusions[-2:] if len(conclusions) > 1 else conclusions
 
 
-def _is_reversed(target: Target, asked: Target) -> bool:
+def _is_reversed(target: Target, original: Target) -> bool:
     """Return whether a choice differs from the asked one in its direction alone."""
-    return isinstance(target, ComparisonQuestion) and replace(target, least=not target.least) == asked
+    return isinstance(target, ComparisonQuestion) and replace(target, least=not target.least) == original
 
 
 def _states(move: SolutionMove) -> tuple[str, Relation | None]:

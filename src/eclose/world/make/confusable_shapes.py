@@ -147,8 +147,8 @@ def _plan_same_value(scene: QuestionScene, rivals: int) -> QuestionPlan:
     first, second = chains[0], chains[1]
     shared = relation if scene.rng.random() < 0.5 else rel.NEAR_RELATIONS[relation]
     share_value(first[-1], second[-1], shared)
-    left, right = (RelationPhrase(chain[0].name, path[:-1], chain[0].kind) for chain in (first, second))
-    return _finish_plan(SameValueQuestion(left, right, relation), [*first, *second])
+    first_phrase, second_phrase = (RelationPhrase(chain[0].name, path[:-1], chain[0].kind) for chain in (first, second))
+    return _finish_plan(SameValueQuestion(first_phrase, second_phrase, relation), [*first, *second])
 
 
 def _plan_kinship(scene: QuestionScene, *, bridged: bool = False) -> QuestionPlan:
