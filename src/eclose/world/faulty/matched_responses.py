@@ -278,7 +278,12 @@ class _MatchedDrafter:
         if len(body) > 1 and body[-1][1] and not body[-1][0].passages:
             # A fact beside the argument is not its last step.
             body[-2:] = body[:-3:-1]
-        chosen = [*body, *(ends[-1:] if concluded else ())]
+        if ends and not any(failure for _, failure in ends):
+            # The argument itself is right, so it ends as a reliable one does.
+            ends = [(move, None) for move in _pick_conclusions(self.facts, self.conclusions, breaker.rng)]
+        else:
+            ends = ends[-1:]
+        chosen = [*body, *(ends if concluded else ())]
         # At least one right fact: it is what filling may restate.
         right = any(move.passages and not failure for move, failure in body)
         if (concluded and not ends) or not right or not any(failure for _, failure in chosen):

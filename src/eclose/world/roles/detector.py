@@ -21,7 +21,9 @@ from eclose.protocol.detection import (
     ClaimSupportMaterial,
     DetectorQuestion,
     ResponseMaterial,
+    SentenceMaterial,
     StatementSupportMaterial,
+    format_answer_statement,
 )
 from eclose.protocol.disclosure import AlignmentMaterial
 from eclose.protocol.material_json import parse_material
@@ -58,6 +60,7 @@ def register_detector_handlers(registry: HandlerRegistry, *, noise: float = 0.0,
     for questions in (STATEMENT_QUESTIONS, CLAIM_QUESTIONS):
         registry.register(questions.extract, partial(_list_statements, questions))
         registry.register(questions.verify, partial(_decide_statements, questions, noise, seed))
+    registry.register(DetectorQuestion.WINDOW_CLAIMS, _list_sentence_claims)
 
 
 def parse_alignment_question(request: ChatRequest) -> AlignmentMaterial | None:
@@ -91,8 +94,17 @@ def _list_statements(questions: ClaimQuestions, request: ChatRequest) -> Scripte
     if questions is CLAIM_QUESTIONS:
         texts = _drop_claimless(texts)
     if material.answer is not None:
-        texts.append(f'The answer to the question "{material.question}" is {material.answer.removesuffix(".")}.')
+        texts.append(format_answer_statement(material.question, material.answer))
     return ScriptedReply({questions.field: texts})
+
+
+def _list_sentence_claims(request: ChatRequest) -> ScriptedReply:
+    material = _parse(SentenceMaterial, request)
+    # Read after the sentences before it, to which its pronouns refer.
+    claims_before, claims = (
+        _drop_claimless(texts) for texts in (material.before, (*material.before, material.sentence))
+    )
+    return ScriptedReply({CLAIM_QUESTIONS.field: claims[len(claims_before) :]})
 
 
 def _drop_claimless(texts: Sequence[str]) -> list[str]:
