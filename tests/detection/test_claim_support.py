@@ -184,3 +184,57 @@ def test_the_forecast_supposes_a_statement_for_each_step_and_the_answer():
     assert list(requests[1].schema.schema["properties"]["statements"]["properties"]) == ["1", "2", "3"]
     empty = Response("e", "i", Trace(()), None)
     assert list(build_claim_requests(INSTANCE, empty, ChatDetectorSettings(detector=RAGAS))) == []
+
+
+def test_with_a_window_every_sentence_is_asked_about_with_its_neighbours(tmp_path):
+    shown = []
+
+    def extract(request):
+        shown.append(json.loads(request.messages[-1]["content"]))
+        return ScriptedReply({"claims": [f"claim of {shown[-1]['sentence']}", "said twice"]})
+
+    registry, _ = script(VERISCORE, [], {"claim of One is.", "said twice"})
+    registry.register("detect_window_claims", extract)
+    response = Response("r", "i", Trace.of("One is. Two is.", "Three is."), "Arica")
+    ((result,), totals) = score(tmp_path, registry, [(INSTANCE, response)], VERISCORE, window=(1, 0))
+    assert [(each["before"], each["sentence"], each["after"]) for each in shown] == [
+        ([], "One is.", []),
+        (["One is."], "Two is.", []),
+        (["Two is."], "Three is.", []),
+    ]
+    # No passage and no answer is shown with a sentence; the answer is a claim of its own, and repeated ones count once.
+    assert all(set(each) == {"question", "before", "sentence", "after"} for each in shown)
+    assert totals["paid"] == 4
+    assert [claim["text"] for claim in result.details["claims"]] == [
+        "claim of One is.",
+        "said twice",
+        "claim of Two is.",
+        "claim of Three is.",
+        'The answer to the question "Where was she born?" is Arica.',
+    ]
+    assert (result.score, result.details["repeated"]) == (0.4, 2)
+    settings = ChatDetectorSettings(detector=VERISCORE, window=(1, 0))
+    assert len(list(build_claim_requests(INSTANCE, response, settings))) == 4
+
+
+def test_a_sentence_without_a_usable_reply_leaves_the_response_without_a_score(tmp_path):
+    registry, _ = script(VERISCORE, [], set())
+    registry.register("detect_window_claims", lambda _: ScriptedReply({"other": 1}))
+    ((result,), _) = score(tmp_path, registry, [(INSTANCE, RESPONSE)], VERISCORE, window=(3, 1))
+    assert (result.score, result.unscored) == (None, Unscored.NO_REPLY)
+    assert result.details["question"] == "detect_window_claims"
+
+
+@pytest.mark.slow
+def test_in_the_world_a_window_changes_no_score(tmp_path):
+    cases = [
+        (item.instance, broken.response)
+        for item in islice(make_world_items("short-easy", 3), 2)
+        for plan in (FailurePlan(), *FAILURE_PLANS[10:13])
+        if (broken := break_response(item, plan, "x")) is not None
+    ]
+    whole, _ = score(tmp_path, build_world_handlers(), cases, VERISCORE)
+    (tmp_path / "2").mkdir()
+    windowed, _ = score(tmp_path / "2", build_world_handlers(), cases, VERISCORE, window=(3, 1))
+    assert [result.score for result in windowed] == [result.score for result in whole]
+    assert len({result.score for result in whole}) > 1

@@ -63,3 +63,14 @@ def test_the_guidelines_are_part_of_the_identity():
 def test_impossible_settings_are_refused(change, problem):
     with pytest.raises(SettingError, match=problem):
         replace(ALIGNMENT, **change)
+
+
+def test_a_window_is_part_of_the_identity_and_for_claims_alone():
+    plain = ChatDetectorSettings(detector=DetectorKind.CLAIM_SUPPORT).identity
+    windowed = ChatDetectorSettings(detector=DetectorKind.CLAIM_SUPPORT, window=(3, 1)).identity
+    assert "window" not in plain
+    assert windowed["window"] == [3, 1]
+    assert set(windowed["guidelines"]) == {"detect_window_claims", "detect_claims_supported"}
+    for settings in ({"detector": DetectorKind.STATEMENT_SUPPORT, "window": (3, 1)}, {"window": (-1, 0)}):
+        with pytest.raises(SettingError, match="window"):
+            ChatDetectorSettings(**{"detector": DetectorKind.CLAIM_SUPPORT, **settings})

@@ -15,10 +15,12 @@ from eclose.protocol.detection import (
     ClaimSupportMaterial,
     DetectorQuestion,
     ResponseMaterial,
+    SentenceMaterial,
     StatementSupportMaterial,
     SupportDecision,
     build_alignment_messages,
     build_extraction_prompt,
+    build_sentence_prompts,
     build_verification_prompt,
     detector_guideline_hash,
     disclose_response,
@@ -45,6 +47,8 @@ def prompts():
         yield questions.extract, extraction.messages, {"QUESTION", "STEP", "ANSWER"}, ResponseMaterial
         verification = build_verification_prompt(questions, INSTANCE, ["SAID-CANARY", "SAID-CANARY"])
         yield questions.verify, verification.messages, {"TITLE", "EVIDENCE", "SAID"}, kind
+    (sentence,) = build_sentence_prompts(RESPONSE.trace.texts, INSTANCE.question, (3, 1))
+    yield DetectorQuestion.WINDOW_CLAIMS, sentence.messages, {"QUESTION", "STEP"}, SentenceMaterial
     messages = build_alignment_messages(disclose_for_alignment(INSTANCE, RESPONSE))
     yield DetectorQuestion.ALIGNMENT, messages, {"QUESTION", "STEP"}, AlignmentMaterial
 

@@ -116,6 +116,15 @@ def detect(
         ),
     ] = None,
     allow_stale: AllowStale = False,
+    window: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            help="Extract claims sentence by sentence, showing this many sentences before and after (veriscore; the "
+            "original takes 3 1).  [default: one call on the whole response]",
+            metavar="BEFORE AFTER",
+            show_default=False,
+        ),
+    ] = None,
     max_unscored_share: Annotated[
         float, typer.Option(min=0, max=1, help="Exit with 3 where a larger share of responses has no score (0 to 1).")
     ] = MAX_UNJUDGED_SHARE,
@@ -149,6 +158,7 @@ def detect(
             max_tokens=max_tokens,
             temperature=temperature,
             top_logprobs=top_logprobs,
+            window=window,
         )
         model_ref = options.model(model)
     if options.dry_run:

@@ -2,6 +2,7 @@
 
 RAGAS-style: every statement counts. VeriScore-style: verifiable facts count, each of them once. Both take the complete
 response, its submitted answer included, and two calls of a model: one lists the statements, one decides all of them.
+With a window, VeriScore-style lists the claims of each sentence in a call of its own, as the original does.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.structured import StructuredAnswer, ask_structured, build_structured_request
+from eclose.core.segmentation import split_sentences
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
 from eclose.models.openai.failures import CallFailureKind
 from eclose.protocol.detection import (
     build_extraction_prompt,
+    build_sentence_prompts,
     build_verification_prompt,
     disclose_response,
+    format_answer_statement,
     parse_extracted_statements,
     parse_support_decisions,
 )
@@ -40,13 +44,17 @@ async def score_claim_support(
     make_score = partial(DetectorScore, response_id=response.id, detector=detector, model=model.name)
     if not response.trace.steps and response.answer is None:
         return make_score(score=None, unscored=_NOTHING_SAID[detector])
-    prompt = build_extraction_prompt(questions, disclose_response(instance, response))
-    answer = await _ask(model, prompt, partial(parse_extracted_statements, questions), settings)
-    if answer.reason is not None:
-        return make_score(score=None, **_explain_failure(prompt, answer))
-    statements: tuple[str, ...] = answer.value
+    statements: list[str] = []
+    for prompt in _build_extraction_prompts(instance, response, settings):
+        answer = await _ask(model, prompt, partial(parse_extracted_statements, questions), settings)
+        if answer.reason is not None:
+            # A score without the claims of one sentence would be of another response.
+            return make_score(score=None, **_explain_failure(prompt, answer))
+        statements += answer.value
+    if settings.window is not None and response.answer is not None:
+        statements.append(format_answer_statement(instance.question, response.answer))
     # The RAGAS-style detector counts a statement as often as the response makes it, as its original does.
-    distinct = drop_repeated_claims(statements) if detector is DetectorKind.CLAIM_SUPPORT else statements
+    distinct = drop_repeated_claims(statements) if detector is DetectorKind.CLAIM_SUPPORT else tuple(statements)
     repeated = {"repeated": len(statements) - len(distinct)} if len(distinct) < len(statements) else {}
     if not distinct:
         return make_score(score=None, unscored=_NOTHING_SAID[detector])
@@ -65,6 +73,16 @@ async def score_claim_support(
     return make_score(score=score, details={questions.field: entries, **repeated})
 
 
+def _build_extraction_prompts(
+    instance: Instance, response: Response, settings: ChatDetectorSettings
+) -> list[PromptWithSchema]:
+    """Return the prompt on the whole response, or one for each sentence of the trace."""
+    if settings.window is None:
+        return [build_extraction_prompt(settings.claim_questions, disclose_response(instance, response))]
+    sentences = [sentence for text in response.trace.texts for sentence in split_sentences(text)]
+    return build_sentence_prompts(sentences, instance.question, settings.window)
+
+
 def drop_repeated_claims(claims: Sequence[str]) -> tuple[str, ...]:
     """Return the claims without repetitions; case, white space and a final stop make no difference.
 
@@ -78,15 +96,15 @@ def drop_repeated_claims(claims: Sequence[str]) -> tuple[str, ...]:
 
 
 def build_claim_requests(instance: Instance, response: Response, settings: ChatDetectorSettings) -> Iterator[Request]:
-    """Yield the two requests about a response, supposing one statement for each step and one for the answer."""
+    """Yield the requests about a response, supposing one statement for each step and one for the answer."""
     texts = [*response.trace.texts]
     if response.answer is not None:
-        texts.append(f'The answer to the question "{instance.question}" is {response.answer}.')
+        texts.append(format_answer_statement(instance.question, response.answer))
     if texts:
-        questions = settings.claim_questions
-        prompt = build_extraction_prompt(questions, disclose_response(instance, response))
-        yield build_structured_request(prompt, settings.decoding)
-        yield build_structured_request(build_verification_prompt(questions, instance, texts), settings.decoding)
+        for prompt in _build_extraction_prompts(instance, response, settings):
+            yield build_structured_request(prompt, settings.decoding)
+        verification = build_verification_prompt(settings.claim_questions, instance, texts)
+        yield build_structured_request(verification, settings.decoding)
 
 
 async def _ask(

@@ -58,6 +58,9 @@ class ChatDetectorSettings:
     """Sampling temperature (0 = greedy); the question of alignment is always asked with 0."""
     top_logprobs: int = MOST_LOGPROBS
     """Number of alternatives to the first token whose probabilities are requested."""
+    window: tuple[int, int] | None = None
+    """Sentences before and after a sentence that are shown with it, where claims are extracted sentence by sentence, as
+    the original VeriScore does with (3, 1); None for one call on the whole response (veriscore only)."""
     thinking: bool | None = None
     """Whether a reasoning model reasons before it answers Yes or No; None sends no such setting."""
 
@@ -69,6 +72,8 @@ class ChatDetectorSettings:
             )
         if self.attempts < 1 or (self.max_tokens is not None and self.max_tokens < 1):
             raise SettingError("attempts and max_tokens of a detector must be at least 1.")
+        if self.window is not None and (self.detector is not DetectorKind.CLAIM_SUPPORT or min(self.window) < 0):
+            raise SettingError("window: two numbers of sentences, at least 0 each, and for veriscore only.")
         if not 1 <= self.top_logprobs <= MOST_LOGPROBS:
             raise SettingError(f"top_logprobs of a detector must be 1 to {MOST_LOGPROBS}.")
 
@@ -91,8 +96,10 @@ class ChatDetectorSettings:
             # Settings that do not apply are left out: changing one of them must not make the scores stale.
             settings, questions = {"thinking": self.thinking}, (DetectorQuestion.ALIGNMENT,)
         else:
-            settings = {"attempts": self.attempts}
-            questions = (self.claim_questions.extract, self.claim_questions.verify)
+            # Without a window nothing is recorded: scores that were made before there was one stay valid.
+            settings = {"attempts": self.attempts, **({} if self.window is None else {"window": list(self.window)})}
+            extract = self.claim_questions.extract if self.window is None else DetectorQuestion.WINDOW_CLAIMS
+            questions = (extract, self.claim_questions.verify)
         guidelines = {str(question): detector_guideline_hash(question) for question in questions}
         return {"detector": str(self.detector), **settings, **self.decoding.plain, "guidelines": guidelines}
 

@@ -44,6 +44,7 @@ class DetectorQuestion(StrEnum):
     STATEMENTS = "detect_statements"
     STATEMENTS_SUPPORTED = "detect_supported"
     CLAIMS = "detect_claims"
+    WINDOW_CLAIMS = "detect_window_claims"
     CLAIMS_SUPPORTED = "detect_claims_supported"
     ALIGNMENT = "detect_alignment"
 
@@ -58,6 +59,16 @@ class ResponseMaterial:
     question: str
     steps: tuple[DisclosedStep, ...]
     answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceMaterial:
+    """Question and one sentence of the trace with those around it: no answer, no evidence, no reference."""
+
+    question: str
+    before: tuple[str, ...]
+    sentence: str
+    after: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,33 @@ def build_extraction_prompt(questions: ClaimQuestions, material: ResponseMateria
     """Return the prompt that asks for the statements or claims of a response."""
     schema = object_schema(**{questions.field: array_schema(TEXT_SCHEMA)})
     return _build_prompt(questions.extract, material, schema)
+
+
+def build_sentence_prompts(sentences: Sequence[str], question: str, window: tuple[int, int]) -> list[PromptWithSchema]:
+    """Return for each sentence the prompt that asks for its claims.
+
+    Args:
+        sentences: All sentences of a trace, in order.
+        question: The question of the instance.
+        window: How many sentences before and after it are shown with a sentence.
+    """
+    before, after = window
+    schema = object_schema(**{CLAIM_QUESTIONS.field: array_schema(TEXT_SCHEMA)})
+    materials = (
+        SentenceMaterial(
+            question,
+            tuple(sentences[max(0, number - before) : number]),
+            sentence,
+            tuple(sentences[number + 1 : number + 1 + after]),
+        )
+        for number, sentence in enumerate(sentences)
+    )
+    return [_build_prompt(DetectorQuestion.WINDOW_CLAIMS, material, schema) for material in materials]
+
+
+def format_answer_statement(question: str, answer: str) -> str:
+    """Return the statement that a submitted answer makes."""
+    return f'The answer to the question "{question}" is {answer.removesuffix(".")}.'
 
 
 def build_verification_prompt(
