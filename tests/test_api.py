@@ -8,6 +8,7 @@ import json
 from itertools import islice
 
 import pytest
+from tests.detection.verifier.family_making import make_family
 from typer.testing import CliRunner
 
 import eclose
@@ -264,5 +265,6 @@ def test_examples_of_the_interface_run(name, demo, server, tmp_path, monkeypatch
     copy_run(demo, tmp_path / "run")
     (tmp_path / "demo").symlink_to(demo)
     write_records(tmp_path / "sources.jsonl", [item.instance for item in islice(make_world_items("short-easy", 11), 3)])
+    write_records(tmp_path / "families.jsonl", [make_family(f"f{number}") for number in range(5)])
     module = importlib.import_module(name)
     assert doctest.testmod(module, extraglobs={"eclose": eclose, "server": server}).failed == 0

@@ -24,7 +24,10 @@ from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.detection.local_run import score_responses_locally
 from eclose.detection.run import detect_responses
+from eclose.detection.scores import DetectorKind
 from eclose.detection.settings import ChatDetectorSettings, find_detector_settings
+from eclose.detection.verifier.files import load_verifier
+from eclose.detection.verifier.run import score_responses_with_verifier
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from eclose.detection.settings import DetectorSettings
     from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
+    from eclose.response_tasks import ResponseFilter
 
 T = TypeVar("T")
 
@@ -104,6 +108,7 @@ async def aevaluate(
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
     options: RunOptions | None = None,
+    only: ResponseFilter | None = None,
 ) -> Results:
     """Judge responses and diagnose them; see ``evaluate``."""
     with TemporaryDirectory(prefix="eclose-") as scratch:
@@ -112,7 +117,7 @@ async def aevaluate(
         path = ensure_data_file(data, folder)
         sources = find_judge_inputs(path, folder, None if questions is None else Path(questions), layout)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
-        await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), options)
+        await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), options, only=only)
         results = diagnose(folder)
     # A result must not name a folder that no longer exists.
     return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
@@ -130,6 +135,7 @@ def evaluate(
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
     options: RunOptions | None = None,
+    only: ResponseFilter | None = None,
 ) -> Results:
     """Judge responses with a model and diagnose them: which are unreliable, how often, and why.
 
@@ -149,6 +155,8 @@ def evaluate(
         base_url: Address of an OpenAI-compatible server.
         layout: Layout of ``data``; found out by default.
         options: Ledger, retry, replay and force, as the options of ``eclose judge``.
+        only: Choice of the responses to judge, such as one band of a calibrated detector by
+            ``eclose.detection.cascade.build_band_filter``; all by default. The rates then describe these alone.
 
     Returns:
         Rates with intervals, one row a response, and the report.
@@ -175,6 +183,7 @@ def evaluate(
             base_url=base_url,
             layout=layout,
             options=options,
+            only=only,
         )
     )
 
@@ -481,7 +490,8 @@ async def adetect(
     run: Path | str,
     *,
     detector: str | DetectorSettings,
-    model: str | ModelRef,
+    model: str | ModelRef | None = None,
+    verifier: Path | str | None = None,
     out: Path | str | None = None,
     judgments: Path | str | None = None,
     calls: CallSettings | None = None,
@@ -491,6 +501,10 @@ async def adetect(
     allow_stale: bool = False,
 ) -> RunResult:
     """Score the responses of a run with a detector; see ``detect``."""
+    if detector == DetectorKind.VERIFIER or verifier is not None:
+        return await _score_with_verifier(Path(run), detector, verifier, model, out, options)
+    if model is None:
+        raise SettingError("model: every detector but verifier needs the model behind it. Name one.")
     settings = find_detector_settings(detector) if isinstance(detector, str) else detector
     folder, scores = Path(run), None if out is None else Path(out)
     if isinstance(settings, ChatDetectorSettings):
@@ -511,11 +525,30 @@ async def adetect(
     )
 
 
+async def _score_with_verifier(
+    run: Path,
+    detector: str | DetectorSettings,
+    verifier: Path | str | None,
+    model: str | ModelRef | None,
+    out: Path | str | None,
+    options: RunOptions | None,
+) -> RunResult:
+    """Score the responses of a run with a trained verifier."""
+    if detector != DetectorKind.VERIFIER or verifier is None:
+        raise SettingError("verifier: the detector verifier, and no other, needs the folder of a trained verifier.")
+    if model is not None and not isinstance(model, str):
+        raise SettingError("model: a verifier takes a folder of weights or a hub name.")
+    loaded = load_verifier(Path(verifier), model=model)
+    scores = None if out is None else Path(out)
+    return await asyncio.to_thread(score_responses_with_verifier, run, loaded, out=scores, options=options)
+
+
 def detect(
     run: Path | str,
     *,
     detector: str | DetectorSettings,
-    model: str | ModelRef,
+    model: str | ModelRef | None = None,
+    verifier: Path | str | None = None,
     out: Path | str | None = None,
     judgments: Path | str | None = None,
     calls: CallSettings | None = None,
@@ -532,9 +565,12 @@ def detect(
     Args:
         run: Folder of a run, with questions and responses.
         detector: ``ragas``, ``veriscore`` or ``alignment``, which ask a chat model; ``closure`` or ``alignscore``,
-            whose entailment model runs in this process; or the settings of one of them.
+            whose entailment model runs in this process; ``verifier``, learned from families; or the settings of one of
+            the first five.
         model: Model behind the detector. For a chat model a name as ``eclose.resolve`` takes it; for an entailment
-            model a folder of weights or a hub name.
+            model a folder of weights or a hub name. For a hidden verifier the weights of its model, where these are
+            not those that it was trained with; nothing for a linear one.
+        verifier: For ``verifier``: the folder that ``eclose.train_verifier`` wrote.
         out: File to write, for a second model behind one detector; ``scores-NAME.jsonl`` in the folder by default.
         judgments: For ``alignscore``: the judgments that say which steps are substantive; those of the run by default.
         calls: Concurrency, rate limits, deadlines and prices of the calls to a chat model.
@@ -561,6 +597,7 @@ def detect(
             run,
             detector=detector,
             model=model,
+            verifier=verifier,
             out=out,
             judgments=judgments,
             calls=calls,

@@ -63,6 +63,7 @@ class ResponseTasks:
         self._responses, _, self._left_out = index_jsonl_file(responses, Response)
         # Positions and not questions: several responses share a question, and a corpus need not fit into memory.
         self._indices = {instance_id: index for index, instance_id in enumerate(self._questions.ids)}
+        self._latest: tuple[int, Instance] | None = None
         self._path = responses
         self._exclude: Callable[[str], str | None] = (lambda _: None) if only is None else only.read_exclusions()
         self.counts = {f"questions of {instances.name}": questions.counts()}
@@ -89,7 +90,10 @@ class ResponseTasks:
             problem = f"answers {response.instance_id!r}, which is not among the questions. Name the file that has it."
             error = RecordError(problem, path=self._path, record=repr(response.id))
             return ReadRecord(repr(response.id), error=error, error_kind=QUESTION_MISSING)
-        return ReadRecord(repr(response.id), value=ResponseTask(response.id, self._questions[index], response))
+        # Responses to one question are usually neighbours, and its passages take longer to read than a response.
+        if self._latest is None or self._latest[0] != index:
+            self._latest = (index, self._questions[index])
+        return ReadRecord(repr(response.id), value=ResponseTask(response.id, self._latest[1], response))
 
 
 def find_related_models(responses: Path, model_name: str) -> list[str]:

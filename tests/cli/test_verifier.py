@@ -8,6 +8,7 @@ import pytest
 from tests.detection.verifier.family_making import make_family
 from typer.testing import CliRunner
 
+from eclose import Response
 from eclose.cli.main import app
 from eclose.errors import SettingError
 from eclose.store.records.jsonl import write_records
@@ -41,3 +42,21 @@ def test_a_hidden_verifier_needs_a_model(families: Path, tmp_path: Path) -> None
 
     assert isinstance(result.exception, SettingError)
     assert "--model" in str(result.exception)
+
+
+@pytest.mark.slow
+def test_a_run_is_scored_with_a_trained_verifier(families: Path, tmp_path: Path) -> None:
+    runner.invoke(app, ["verifier", "train", str(families), "--out", str(tmp_path / "verifier")])
+    family = make_family()
+    write_records(tmp_path / "instances.jsonl", [family.source])
+    response = Response("r1", family.source.id, family.gold.trace, family.gold.answer)
+    write_records(tmp_path / "responses.jsonl", [response])
+    arguments = ["detect", str(tmp_path), "--detector", "verifier", "--verifier", str(tmp_path / "verifier")]
+
+    dry = runner.invoke(app, [*arguments, "--dry-run"])
+    assert "no calls and no cost" in dry.output
+    assert not (tmp_path / "scores-verifier.jsonl").exists()
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "1 received = 1 accepted" in result.output
+    assert (tmp_path / "scores-verifier.jsonl").is_file()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Never, TypeAlias
 
 import typer
 
@@ -47,25 +47,32 @@ def detect(
     ],
     *,
     detector: Annotated[
-        Literal["ragas", "veriscore", "alignment", "closure", "alignscore"],
+        Literal["ragas", "veriscore", "alignment", "closure", "alignscore", "verifier"],
         typer.Option(
             help="ragas: share of statements that the passages support; veriscore: share of verifiable claims; "
             "alignment: probability that the trace pursues the question; closure: probability that the trace entails "
-            "the answer; alignscore: support of each substantive step by its best passage.",
+            "the answer; alignscore: support of each substantive step by its best passage; verifier: the weakest "
+            "dependency, by a verifier that was trained on families.",
             show_default=False,
         ),
     ],
     # Not ECLOSE_MODEL, which names the model that answers: a detector of its family may rate it too high.
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Model behind the detector: provider/model, or the base URL of a server. For closure and alignscore: "
-            "folder or hub name of an entailment model, which runs in this process.",
+            "folder or hub name of an entailment model, which runs in this process. A linear verifier needs none.",
             envvar="ECLOSE_DETECTOR_MODEL",
             show_envvar=False,
             show_default=False,
         ),
-    ],
+    ] = None,
+    verifier: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a trained verifier (detector verifier only).", file_okay=False, show_default=False
+        ),
+    ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(
@@ -137,13 +144,24 @@ def detect(
     detector alignment makes one, and needs a server that reports log-probabilities. The detectors closure and
     alignscore run any entailment model in safetensors: T5 (TRUE), AlignScore, FactCG, MiniCheck, or a classifier of
     natural-language inference. They cut nothing: what does not fit is read in windows or has no score. After a stop,
-    the same command continues the run; no reply is requested or paid for twice.
+    the same command continues the run; no reply is requested or paid for twice. The detector verifier scores with a
+    verifier that was trained on families (eclose verifier train); a linear one needs no model.
     """
     from eclose.api import detect as score_run
     from eclose.detection.scores import DetectorKind
     from eclose.detection.settings import LOCAL_DETECTORS, ChatDetectorSettings, LocalDetectorSettings
 
     kind = DetectorKind(detector)
+    if kind is not DetectorKind.VERIFIER and model is None:
+        raise typer.BadParameter("Missing option '--model'.")
+    if kind is DetectorKind.VERIFIER or verifier is not None or model is None:
+        if options.dry_run:
+            print_line("A verifier runs in this process, so there are no calls and no cost.")
+            return
+        result = score_run(
+            run, detector=detector, model=model, verifier=verifier, out=scores, options=options.run_options
+        )
+        _end_run(result, max_unscored_share)
     settings: ChatDetectorSettings | LocalDetectorSettings
     if kind in LOCAL_DETECTORS:
         settings = LocalDetectorSettings(
@@ -175,6 +193,11 @@ def detect(
         options=options.run_options,
         allow_stale=allow_stale,
     )
+    _end_run(result, max_unscored_share)
+
+
+def _end_run(result: RunResult, max_unscored_share: float) -> Never:
+    """Print counts and responses without a score; exit with 3 where these are too many or a record is unreadable."""
     print_run_summary(result)
     too_many_unscored = _print_unscored(result, max_unscored_share)
     # The funnel counts the questions that could not be read.

@@ -107,7 +107,8 @@ class DetectorRun(ModelRun[ResponseTask]):
     @contextmanager
     def open_records(self) -> Iterator[ResponseTasks]:
         """Open the responses with their questions."""
-        tasks = ResponseTasks(*self.stage.inputs)
+        instances, responses = self.stage.inputs
+        tasks = ResponseTasks(instances, responses)
         # Known only once the files are indexed, which happens inside the run.
         self.source_counts.update(tasks.counts)
         yield tasks

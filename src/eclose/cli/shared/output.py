@@ -110,7 +110,7 @@ def print_run_summary(result: RunResult, remark: str | None = None) -> None:
         print_line(f"  {name}: {counts}")
     if remark is not None:
         print_line(f"  {remark}")
-    if manifest.counts.rejected:
+    if manifest.counts.rejected and stage.rejected_path.is_file():
         print_line(f"  rejected records, with reasons: {stage.rejected_path}")
     if manifest.counts.quarantined:
         print_line(f"  failed records, with reasons: {stage.quarantine_path}; --retry processes them again")

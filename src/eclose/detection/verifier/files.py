@@ -40,6 +40,7 @@ def load_verifier(folder: Path, *, model: str | None = None) -> Verifier:
     Args:
         folder: The folder.
         model: For a hidden verifier: folder of its model's weights, where it is not the hub name of the training.
+            Not read for a linear verifier.
 
     Raises:
         UserError: The folder holds no verifier, or one of another release or model.
@@ -53,8 +54,6 @@ def load_verifier(folder: Path, *, model: str | None = None) -> Verifier:
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: is no verifier ({error}).") from error
     if kind == "linear":
-        if model is not None:
-            raise UserError(f"{path}: is a linear verifier, which needs no model. Leave the model out.")
         return parse_linear_verifier(document, str(path))
     if kind == "hidden":
         from eclose.detection.verifier.hidden import load_hidden_verifier  # noqa: PLC0415 - needs torch to score

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class LinearVerifier:
         """Heads that the verifier was trained with."""
         return tuple(self.head_models)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of weights and format."""
         return content_hash({"version": FORMAT_VERSION, "heads": self._heads_json()})

@@ -66,7 +66,7 @@ def train_verifier(
             word.
 
     Returns:
-        The verifier with its folder and card; ``eclose.detect(run, detector="verifier", model=folder)`` scores with it.
+        The verifier with its folder and card; ``eclose.detect(run, detector="verifier", verifier=out)`` scores with it.
 
     Raises:
         UserError: The families cannot be read, are too few, or the folder is in use.
