@@ -115,11 +115,14 @@ class JudgedCaseSet:
     """One sentence for each file that changed since it was judged; only with ``allow_stale``."""
     checked: bool = True
     """Whether manifests tell which files were judged."""
+    selected: tuple[str, ...] = ()
+    """A sentence for each run of which only chosen responses were judged: its rates are not those of the run."""
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences that a command prints before any rate."""
-        return (*self.stale, *(() if self.checked else (UNCHECKED_CAVEAT,)), *describe_rejects(self.rejected))
+        unchecked = () if self.checked else (UNCHECKED_CAVEAT,)
+        return (*self.stale, *self.selected, *unchecked, *describe_rejects(self.rejected))
 
 
 def describe_rejects(rejected: RejectCounts) -> tuple[str, ...]:
@@ -268,8 +271,23 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:
     cases, left_out = join_cases(files.instances, files.responses, judgments)
     rejected = _drop_empty({**files.rejected, JUDGMENTS_FILE: judgment_rejects, **_read_earlier_rejects(run)})
     return JudgedCaseSet(
-        tuple(cases), (*left_out, *files.left_out), rejected, provenance.stale, checked=provenance.checked
+        tuple(cases),
+        (*left_out, *files.left_out),
+        rejected,
+        provenance.stale,
+        checked=provenance.checked,
+        selected=_describe_selection(run / JUDGMENTS_FILE),
     )
+
+
+def _describe_selection(judgments: Path) -> tuple[str, ...]:
+    """Return a sentence where a filter chose the responses that were judged, as the manifest tells."""
+    manifest = find_file_manifest(judgments)
+    only = manifest.settings.get("only") if manifest is not None else None
+    if not isinstance(only, Mapping):
+        return ()
+    bands = ", ".join(map(str, only.get("bands", ())))
+    return (f"A detector chose the responses that were judged ({bands}): the rates describe these alone.",)
 
 
 def _describe_unjudged(run: Path) -> str:
@@ -361,6 +379,7 @@ def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> Ju
         {f"{name}/{file}": counts for name, part in sets.items() for file, counts in part.rejected.items()},
         tuple(f"{name}: {sentence}" for name, part in sets.items() for sentence in part.stale),
         checked=all(part.checked for part in sets.values()),
+        selected=tuple(f"{name}: {sentence}" for name, part in sets.items() for sentence in part.selected),
     )
 
 

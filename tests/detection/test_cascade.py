@@ -10,6 +10,7 @@ import pytest
 from tests.detection.study_making import VERIFIER, make_reliable_verdicts
 from typer.testing import CliRunner
 
+import eclose
 from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.detection.calibration import calibrate_detectors, write_calibration
@@ -128,6 +129,11 @@ def test_the_judge_sees_the_band_alone_and_the_others_are_counted(run):
     cases = read_judged_cases(run)
     assert len(cases.cases) == 3
     assert [reason for _, reason in cases.left_out] == ["it was not judged"] * 6
+    chosen = "A detector chose the responses that were judged (uncertain): the rates describe these alone."
+    assert cases.notices[0] == chosen
+    result = CliRunner().invoke(app, ["diagnose", str(run)])
+    assert chosen in result.output
+    assert chosen in (run / "report" / "report.md").read_text().replace("\\", "")
 
 
 def test_the_bands_belong_to_the_identity_of_a_run(run):
@@ -154,6 +160,18 @@ def test_an_interrupted_run_goes_on_with_the_same_choice(run):
         assert "9 received = 3 accepted + 6 rejected" in command(*words, "--judge", server.base_url)
         assert server.bill(keys=False)["totals"]["paid"] == paid
     assert (run / "judgments.jsonl").read_bytes() == first
+
+
+def test_python_judges_the_same_band(run):
+    with ModelServerThread(build_world_handlers()) as server:
+        results = eclose.evaluate(
+            run,
+            judge=server.base_url,
+            calls=eclose.CallSettings(unpriced=True),
+            only=band_filter(run, "uncertain", "unscored"),
+        )
+    assert len(results) == 5
+    assert results.notices[0].startswith("A detector chose the responses that were judged (uncertain, unscored)")
 
 
 def test_a_filter_that_does_not_fit_the_run_is_refused(run):

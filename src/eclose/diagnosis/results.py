@@ -283,6 +283,7 @@ def _context(case_set: JudgedCaseSet, stale: Sequence[str], title: str | None) -
     context = ReportContext(
         left_out=case_set.left_out,
         stale=(*case_set.stale, *stale),
+        selected=case_set.selected,
         rejected=case_set.rejected,
         checked=case_set.checked,
     )

@@ -55,6 +55,8 @@ class ReportContext:
     """Ids of responses that could not be diagnosed, with the reason."""
     stale: Sequence[str] = ()
     """A sentence for each file that changed after it was judged; every format prints them first."""
+    selected: Sequence[str] = ()
+    """A sentence for each run of which only chosen responses were judged."""
     rejected: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Unused records of the input files, by file and reason."""
     checked: bool | None = None

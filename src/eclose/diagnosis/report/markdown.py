@@ -60,8 +60,8 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportCon
     judges = ", ".join(map(escape_markdown, diagnosis.judges))
     yield f"# {escape_markdown(context.title)}"
     yield ""
-    if context.stale:
-        yield f"> **{escape_markdown(' '.join(context.stale_warnings))}**"
+    for warning in filter(None, (" ".join(context.stale_warnings), " ".join(context.selected))):
+        yield f"> **{escape_markdown(warning)}**"
         yield ""
     responses, questions = format_count(overall.responses, "response"), format_count(overall.questions, "question")
     yield f"{responses} to {questions}, judged by {judges}."

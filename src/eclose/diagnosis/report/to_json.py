@@ -42,6 +42,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "title": context.title,
         "about": dict(context.about),
         "stale": list(context.stale),
+        "selected": list(context.selected),
         "provenance": None if context.checked is None else "checked" if context.checked else "unchecked",
         "judges": list(diagnosis.judges),
         "headline": [_headline(statement) for statement in build_report_headline(diagnosis, context)],
