@@ -294,7 +294,7 @@ def _scored(
     context: ReportContext, runs: Sequence[Path], cases: Sequence[JudgedCase], *, allow_stale: bool
 ) -> ReportContext:
     """Return the context with the scores of detectors in the folders of the runs."""
-    from eclose.diagnosis.report.detectors.score_columns import read_score_columns  # noqa: PLC0415 - rarely needed
+    from eclose.diagnosis.report.scores.columns import read_score_columns  # noqa: PLC0415 - rarely needed
 
     scores = read_score_columns(runs, [case.response.id for case in cases], allow_stale=allow_stale)
     rejected = {**context.rejected, **scores.rejected}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
-from eclose.diagnosis.report.detectors.score_columns import ScoreColumn
 from eclose.diagnosis.report.explorer_filters import NO_PARTNER, name_response_class
+from eclose.diagnosis.report.scores.columns import ScoreColumn
 from eclose.metrics.judge_against_people import LabelAgreementRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate

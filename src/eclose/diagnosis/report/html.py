@@ -20,11 +20,6 @@ from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import explorer_filters, summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.detectors.explorer_scores import (
-    build_score_entries,
-    build_unscored_facet,
-    layout_score_plot,
-)
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
@@ -32,6 +27,11 @@ from eclose.diagnosis.report.plots.layout import (
     layout_difference_plot,
     layout_flow_bars,
     layout_rate_plot,
+)
+from eclose.diagnosis.report.scores.explorer import (
+    build_score_entries,
+    build_unscored_facet,
+    layout_score_plot,
 )
 from eclose.diagnosis.report.table import build_report_tables, list_metric_glossary
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eclose.core.judgment import StepJudgment
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis, JudgedCase
-    from eclose.diagnosis.report.detectors.score_columns import ScoreColumn
+    from eclose.diagnosis.report.scores.columns import ScoreColumn
 
 # A chunk is unpacked when one of its responses is looked at: small enough to be instant, large enough to compress.
 # Passages are much longer than responses, so a chunk holds fewer of them (decision 0022).

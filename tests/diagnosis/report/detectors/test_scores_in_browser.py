@@ -14,8 +14,8 @@ from tests.diagnosis.report.test_looks import BROKEN_WORDS, COLOURS, contrast
 from eclose.detection.scores import DetectorKind
 from eclose.detection.study_statistics import DetectorIdentity
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.detectors.score_columns import ScoreColumn
 from eclose.diagnosis.report.html import render_report_page
+from eclose.diagnosis.report.scores.columns import ScoreColumn
 
 __all__ = ["browser", "cases", "diagnosis"]
 pytestmark = pytest.mark.slow

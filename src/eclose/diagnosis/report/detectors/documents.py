@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.detection.study_statistics import FAILURE_GROUPS, StudyGroup
-from eclose.diagnosis.report.detectors.tables import (
-    BLINDNESS_TABLE,
-    GROUP_WORDS,
-    build_detector_tables,
-    name_detectors,
-    name_recall,
-)
+from eclose.diagnosis.report.detectors.tables import BLINDNESS_TABLE, GROUP_WORDS, build_detector_tables, name_recall
 from eclose.diagnosis.report.latex import escape_latex, join_latex_lines, make_latex_table
 from eclose.diagnosis.report.markdown import escape_markdown, make_markdown_table
 from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count
+from eclose.diagnosis.report.scores.names import name_detectors
 from eclose.diagnosis.report.to_json import estimate_to_dict
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from eclose.diagnosis.report.detectors.documents import (
     study_to_dict,
     table_to_dict,
 )
-from eclose.diagnosis.report.detectors.tables import GROUP_WORDS, build_detector_tables, name_detectors
+from eclose.diagnosis.report.detectors.tables import GROUP_WORDS, build_detector_tables
 from eclose.diagnosis.report.markdown import escape_markdown, make_markdown_table
 from eclose.diagnosis.report.number_format import (
     add_no_break_spaces,
@@ -28,6 +28,7 @@ from eclose.diagnosis.report.number_format import (
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
 from eclose.diagnosis.report.plots.style import FIGURE_WIDTH, GROUP_COLOURS, LINE_GREY, TRACK_GREY, remove_frame
 from eclose.diagnosis.report.plots.style import render_figure_files as render_files
+from eclose.diagnosis.report.scores.names import name_detectors
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
 from eclose.diagnosis.report.to_json import estimate_to_dict
 from eclose.diagnosis.report.write import FIGURES_FOLDER

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from eclose.detection.study_statistics import DISJOINT_GROUPS, StudyGroup
-from eclose.diagnosis.report.detectors.tables import GROUP_WORDS, name_detectors, name_recall
+from eclose.diagnosis.report.detectors.tables import GROUP_WORDS, name_recall
 from eclose.diagnosis.report.plots.style import (
     FIGURE_WIDTH,
     GROUP_COLOURS,
@@ -17,6 +17,7 @@ from eclose.diagnosis.report.plots.style import (
     remove_frame,
     render_figure_files,
 )
+from eclose.diagnosis.report.scores.names import name_detectors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,14 +8,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.verdict import TraceGroup
-from eclose.diagnosis.report.detectors.tables import name_detectors
 from eclose.diagnosis.report.number_format import DASH, format_score
+from eclose.diagnosis.report.scores.names import name_detectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.diagnosis.diagnose import JudgedCase
-    from eclose.diagnosis.report.detectors.score_columns import ScoreColumn
+    from eclose.diagnosis.report.scores.columns import ScoreColumn
 
 SCORE_BINS = 20
 """Bars of a histogram; each is 0.05 wide."""
