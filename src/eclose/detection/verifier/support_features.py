@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from eclose.detection.verifier.features import Features, share
@@ -27,11 +27,15 @@ class _PassageWords:
 
     def __init__(self, passage: Passage) -> None:
         self.title = passage.title
-        self.sentences = _SENTENCE_END.split(passage.text)
-        # A sentence is about the title, which it often names by a pronoun only.
-        title = set(split_words(passage.title))
-        self.sentence_words = [title.union(split_words(sentence)) for sentence in self.sentences]
-        self.words = title.union(*self.sentence_words)
+        self._text = passage.text
+        self.words = set(split_words(f"{passage.title} {passage.text}"))
+
+    @cached_property
+    def sentences(self) -> list[tuple[str, set[str]]]:
+        """Sentences with their words; those of the title count too, since a sentence often names it by a pronoun."""
+        title = set(split_words(self.title))
+        # On demand: most passages of a long context are the best of no step.
+        return [(sentence, title.union(split_words(sentence))) for sentence in _SENTENCE_END.split(self._text)]
 
 
 class EvidenceIndex:
@@ -53,7 +57,7 @@ class EvidenceIndex:
         best, best_score = ("", ""), 0
         for _, number in sorted(hits, reverse=True)[:_BEST_PASSAGES]:
             passage = self._passages[-number]
-            for sentence, words in zip(passage.sentences, passage.sentence_words, strict=True):
+            for sentence, words in passage.sentences:
                 score = len(wanted & words) + len(specific & words)
                 if score > best_score:
                     best, best_score = (passage.title, sentence), score
