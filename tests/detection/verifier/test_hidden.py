@@ -246,7 +246,7 @@ def test_heads_on_a_real_model_hold_on_families_that_it_has_not_seen():
     trained = train_hidden_verifier(train, ref)
     assert trained.model.stops_early
     scores = trained.score([row.input for row in held_out])
-    for head, least in ((ALIGNMENT, 0.55), (CLOSURE, 0.7)):
+    for head, least in ((ALIGNMENT, 0.6), (CLOSURE, 0.7)):
         pairs = [(values[head], row.label) for row, values in zip(held_out, scores, strict=True) if row.head is head]
         values, labels = (np.array(column) for column in zip(*pairs, strict=True))
         area = auroc(ScoredResponses(values, ~labels, labels))
