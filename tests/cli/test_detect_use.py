@@ -86,6 +86,7 @@ def runs(tmp_path_factory):
     return folder, labels, output
 
 
+@pytest.mark.slow
 def test_a_calibration_is_written_and_told(runs):
     folder, labels, output = runs
     calibration = read_calibration(folder / "first" / "calibration-verifier.json")
@@ -98,6 +99,7 @@ def test_a_calibration_is_written_and_told(runs):
     assert f"The threshold rests on {reliable} reliable responses" in output
 
 
+@pytest.mark.slow
 def test_options_of_a_calibration_reach_it(runs, tmp_path):
     folder, _, _ = runs
     words = ["detect", "calibrate", folder / "first", "--verdicts", folder / "first" / "people.jsonl"]
@@ -179,6 +181,7 @@ def test_the_judge_sees_the_uncertain_band_and_the_choice_follows_the_scores(run
     assert shares["verifier"] > shares["random"]
 
 
+@pytest.mark.slow
 def test_a_calibration_of_another_benchmark_is_refused_unless_forced(runs, tmp_path):
     folder, labels, _ = runs
     other = tmp_path / "other.json"
@@ -191,6 +194,7 @@ def test_a_calibration_of_another_benchmark_is_refused_unless_forced(runs, tmp_p
     assert "do not carry over" in command(*words, "--other-benchmark")
 
 
+@pytest.mark.slow
 def test_choices_by_scores_need_scores(tmp_path, runs):
     folder, _, _ = runs
     words = ["detect", "choose", folder / "first", "-o", tmp_path / "choices.jsonl"]

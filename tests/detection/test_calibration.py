@@ -195,6 +195,7 @@ def test_a_calibration_is_read_as_it_was_written(calibrated, tmp_path):
         read_calibration(path)
 
 
+@pytest.mark.slow
 def test_the_calibration_of_a_run_names_its_files(calibrated, tmp_path):
     _, scores, _, responses, verdicts = calibrated
     run = tmp_path / "run"

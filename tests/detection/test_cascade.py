@@ -102,6 +102,7 @@ def command(*arguments, code=0):
     return result.output
 
 
+@pytest.mark.slow
 def test_the_judge_sees_the_band_alone_and_the_others_are_counted(run):
     words = (run, "--no-price", "--only", "uncertain", "--calibration", run / "calibration.json")
     with ModelServerThread(build_world_handlers()) as server:
@@ -136,6 +137,7 @@ def test_the_judge_sees_the_band_alone_and_the_others_are_counted(run):
     assert chosen in (run / "report" / "report.md").read_text().replace("\\", "")
 
 
+@pytest.mark.slow
 def test_the_bands_belong_to_the_identity_of_a_run(run):
     with ModelServerThread(build_world_handlers()) as server:
         words = (run, "--no-price", "--judge", server.base_url, "--calibration", run / "calibration.json")
@@ -149,6 +151,7 @@ def test_the_bands_belong_to_the_identity_of_a_run(run):
         assert "done before" in command(*words, "--only", "uncertain", "--only", "flagged", "--only", "flagged")
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_with_the_same_choice(run):
     words = (run, "--no-price", "--only", "uncertain", "--calibration", run / "calibration.json")
     with ModelServerThread(build_world_handlers()) as server:
@@ -162,6 +165,7 @@ def test_an_interrupted_run_goes_on_with_the_same_choice(run):
     assert (run / "judgments.jsonl").read_bytes() == first
 
 
+@pytest.mark.slow
 def test_python_judges_the_same_band(run):
     with ModelServerThread(build_world_handlers()) as server:
         results = eclose.evaluate(
@@ -194,6 +198,7 @@ def test_a_calibration_of_another_benchmark_is_refused_unless_allowed(run):
     assert isinstance(band_filter(run, "flagged", allow_other_benchmark=True), BandFilter)
 
 
+@pytest.mark.slow
 def test_only_and_calibration_go_together(run):
     for words in (["--only", "flagged"], ["--calibration", run / "calibration.json"]):
         result = CliRunner().invoke(app, ["judge", str(run), "--judge", "http://127.0.0.1:9/v1", *map(str, words)])

@@ -56,6 +56,7 @@ def evaluated(calibration):
     return evaluation, ranks, decided, truth
 
 
+@pytest.mark.slow
 def test_rates_at_the_calibrated_threshold_by_loops(evaluated):
     evaluation, ranks, decided, truth = evaluated
     questions = sorted({(row.benchmark, row.instance_id) for row in decided.values()})
