@@ -177,3 +177,47 @@ def test_names_leave_out_openers_references_and_months() -> None:
     ]
     assert parse_text("Passage 3 says that [2] Ada moved on 3 May 1926.").names == {"ada"}
     assert parse_text("Passage 3 says that 12,500 live there [2, 4].").numbers == ("12500",)
+
+
+def test_values_of_another_relation_do_not_decide_a_comparison() -> None:
+    question = "Who is younger, Edmund Rell or Agnes Joyner?"
+    steps = (
+        "Edmund Rell was born in 1936.",
+        "Agnes Joyner was born in 1937.",
+        "Agnes Joyner died in 1988.",
+        "Edmund Rell died in 1989.",
+    )
+
+    assert closure_features(question, steps, "Agnes Joyner")["order of the values"] == 1
+    assert closure_features(question, steps, "Edmund Rell")["order of the values"] == -1
+
+
+def test_a_link_stated_after_the_value_is_followed() -> None:
+    question = "Which novel has the author who was born first, Hollow Vineyard or Quiet Violin?"
+    steps = (
+        "Casimir Reed was born in 1923.",
+        "Rosa Nagy was born in 1924.",
+        "Rosa Nagy wrote Hollow Vineyard.",
+        "Casimir Reed is the author of Quiet Violin.",
+    )
+
+    assert closure_features(question, steps, "Quiet Violin")["order of the values"] == 1
+
+
+def test_a_value_shared_by_both_sides_is_the_same() -> None:
+    question = "Are the company Marsh Industries and the company Novak Films based in the same city?"
+    steps = ("The head office of Marsh Industries is in Oslo.", "Novak Films is based in Oslo.", "So Oslo is its seat.")
+
+    assert closure_features(question, steps, "yes")["sameness of the values"] == 1
+    assert (
+        closure_features(question, (*steps[:1], "Novak Films is based in Lund."), "yes")["sameness of the values"] == -1
+    )
+
+
+def test_a_grandparent_is_a_parent_of_a_parent() -> None:
+    question = "Who is the paternal grandmother of Ada Byron?"
+    right = ("The father of Ada Byron is George Byron.", "The mother of George Byron is Catherine Gordon.")
+    wrong = (right[0], "The father of George Byron is John Byron.")
+
+    assert alignment_features(question, right)["question relations in the trace"] == 1
+    assert alignment_features(question, wrong)["question relations in the trace"] == 0.5

@@ -179,7 +179,7 @@ def closure_features(question: str, steps: Sequence[str], answer: str) -> Featur
         "names of the last step beside answer and question": _other_names(asked, last, words),
         "polarity of the last step": float(polar * last.polarity),
         "yes or no answer": float(bool(polar)),
-        "sameness of the values": float(agrees_with_sameness(asked, steps, polar)),
+        "sameness of the values": float(agrees_with_sameness(asked, question, steps, polar)),
         "order of the values": float(agrees_with_comparison(asked, question, steps, words)),
         "difference of the values": float(agrees_with_difference(trace, given)),
         "type of the answer": _type_of_answer(asked, given, polar),

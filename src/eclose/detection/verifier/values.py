@@ -7,6 +7,7 @@ where the values cannot be told apart, every function returns 0.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from eclose.detection.verifier.words import TextWords, parse_text
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _OPTIONS = re.compile(r"([^,?:]+?),? or (?:the )?([^,?]+)")
 _CLAUSES = re.compile(r"; ")
+_AGE_WORDS = frozenset(("older", "oldest", "elder", "younger", "youngest"))
+_AGE_RELATIONS = frozenset(("birth", "founding"))
 _DAYS = 31
 """Numbers up to this may be the day of a date and are no value."""
 
@@ -38,57 +41,82 @@ def agrees_with_comparison(asked: TextWords, question: str, steps: Sequence[str]
     match = _OPTIONS.search(question) if "or" in asked.words and asked.direction else None
     if match is None:
         return 0
-    options = [set(parse_text(part).names) for part in match.groups()]
-    first, second = options[0] - options[1], options[1] - options[0]
+    first, second = _split_names(*match.groups())
     if not first or not second or bool(answer & first) is bool(answer & second):
         return 0
-    values = _follow_options(first, second, steps)
-    if None in values or values[0] == values[1]:
+    wanted = asked.concepts | _AGE_RELATIONS if _AGE_WORDS.intersection(asked.words) else asked.concepts
+    values = [_last_value(clauses, wanted) for clauses in _collect_sides(first, second, steps)]
+    if values[0] is None or values[1] is None or values[0] == values[1]:
         return 0
-    assert values[0] is not None
-    assert values[1] is not None
     chosen = first if (values[0] - values[1]) * asked.direction > 0 else second
     return 1 if answer & chosen else -1
 
 
-def _follow_options(first: set[str], second: set[str], steps: Sequence[str]) -> list[float | None]:
-    """Return the last value that the trace gives to each option, through the names it introduces for them."""
-    owned = [set(first), set(second)]
-    values: list[float | None] = [None, None]
-    owner = None
-    for clause in _parse_clauses(steps):
-        mentions = [not names.isdisjoint(clause.names) for names in owned]
-        if mentions[0] and mentions[1]:
-            continue
-        if any(mentions):
-            owner = mentions.index(True)
-        if owner is None:
-            continue
-        owned[owner] |= clause.names - owned[1 - owner]
-        numbers = _values(clause)
-        # Two values in one clause compare; they belong to neither option.
-        if len(numbers) == 1 and not clause.concludes:
-            values[owner] = numbers[0]
-    return values
+def _split_names(first: str, second: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of each text that the other does not have."""
+    names = parse_text(first).names, parse_text(second).names
+    return names[0] - names[1], names[1] - names[0]
 
 
-def agrees_with_sameness(asked: TextWords, steps: Sequence[str], polarity: int) -> int:
+def _collect_sides(first: frozenset[str], second: frozenset[str], steps: Sequence[str]) -> list[list[TextWords]]:
+    """Return the clauses about each of two things, by their names and by names that a clause links to them."""
+    clauses = [clause for clause in _parse_clauses(steps) if not clause.states_goal]
+    bases = (first, second)
+    linked: list[set[str]] = [set(), set()]
+    for clause in clauses:
+        side = _find_side(clause, bases)
+        if side is not None:
+            linked[side] |= clause.names - first - second
+    # A name linked to both is a value that they share, and tells nothing about whom a clause speaks of.
+    links = (frozenset(linked[0] - linked[1]), frozenset(linked[1] - linked[0]))
+    sides: list[list[TextWords]] = [[], []]
+    latest = None
+    for clause in clauses:
+        side = _find_side(clause, bases)
+        if side is None and clause.names.isdisjoint(first | second):
+            side = _find_side(clause, links)
+            # A pronoun continues the clause before; two linked names compare.
+            if side is None and clause.names.isdisjoint(links[0] | links[1]):
+                side = latest
+        if side is not None:
+            sides[side].append(clause)
+            latest = side
+    return sides
+
+
+def _find_side(clause: TextWords, names: tuple[frozenset[str], frozenset[str]]) -> int | None:
+    """Return which of two sets of names a clause mentions; None for both or neither."""
+    first, second = (not clause.names.isdisjoint(side) for side in names)
+    return None if first is second else int(second)
+
+
+def _last_value(clauses: Sequence[TextWords], wanted: frozenset[str]) -> float | None:
+    """Return the last value of the relation asked for; of any relation where no clause has it."""
+    # Two values in one clause compare; they belong to neither side.
+    stated = [(clause, _values(clause)) for clause in clauses if not clause.concludes]
+    single = [(clause.concepts, values[0]) for clause, values in stated if len(values) == 1]
+    fitting = [value for concepts, value in single if concepts & wanted] or [value for _, value in single]
+    return fitting[-1] if fitting else None
+
+
+def agrees_with_sameness(asked: TextWords, question: str, steps: Sequence[str], polarity: int) -> int:
     """Return 1 where the values of both sides fit a yes or no, -1 where they contradict it, 0 for other questions."""
-    if not polarity or "same" not in asked.words:
+    if not polarity or "same" not in asked.words or " and " not in question:
         return 0
-    facts = [
-        clause.names - asked.names
-        for clause in _parse_clauses(steps)
-        if not clause.concludes and not clause.polarity and clause.names
-    ]
-    if len(facts) < 2 or not facts[-1]:
+    first, second = _split_names(*question.split(" and ", 1))
+    if not first or not second:
         return 0
-    # With a link on each side, names shared with the fact before are those of the link and no value.
-    links = facts[-2] if len(facts) > 2 else frozenset()
-    earlier = facts[:-2] if len(facts) > 2 else facts[:-1]
-    value = facts[-1] - links
-    same = any(not value.isdisjoint(names) for names in earlier)
-    return polarity if same else -polarity
+    # Relations asked of both sides are named once, roles that lead to the sides twice.
+    counts = Counter(asked.relations)
+    wanted = {relation for relation, count in counts.items() if count == 1} or set(counts)
+    values = []
+    for clauses in _collect_sides(first, second, steps):
+        facts = [clause for clause in clauses if not clause.polarity]
+        fitting = [clause for clause in facts if clause.concepts & wanted] or facts
+        values.append(frozenset[str]().union(*(clause.names - asked.names for clause in fitting)))
+    if not values[0] or not values[1]:
+        return 0
+    return polarity if values[0] & values[1] else -polarity
 
 
 def agrees_with_difference(trace: Sequence[TextWords], given: TextWords) -> int:
