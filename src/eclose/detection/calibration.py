@@ -298,13 +298,13 @@ def _collect_reliable_heads(
 ) -> dict[str, list[float]]:
     """Return the sorted values of each head over the reliable responses that have all of them."""
     values = {id_: list_head_values(record) for id_, record in part.items()}
-    known = [head for head in (*VERIFIER_HEADS, SCORE_HEAD) if any(head in row for row in values.values())]
-    if absent := [head for head in settings.heads if head not in known]:
+    names = [head for head in (*VERIFIER_HEADS, SCORE_HEAD) if any(head in row for row in values.values())]
+    if absent := [head for head in settings.heads if head not in names]:
         raise UserError(
             f"{identity.kind} with {identity.model} has no scores of {', '.join(absent)}; it has"
-            f" {', '.join(known) or 'none at all'}. Name other heads."
+            f" {', '.join(names) or 'none at all'}. Name other heads."
         )
-    heads = [head for head in known if head in settings.heads] if settings.heads else known
+    heads = [head for head in names if head in settings.heads] if settings.heads else names
     complete = [
         row
         for id_, row in values.items()

@@ -197,11 +197,11 @@ def _estimate_flagged(
 
 def trace_abstention(ranks: Floats, reliable: Flags, correct: Sequence[Label]) -> tuple[AbstentionPoint, ...]:
     """Return coverage against reliability and accuracy at every distinct rank; NaN ranks are answered last."""
-    known = np.array([label is not None for label in correct], bool)
+    labelled = np.array([label is not None for label in correct], bool)
     right = np.array([bool(label) for label in correct], bool)
     # Highest rank first; responses without a rank come last, and only the point of all responses has them.
     order = np.argsort(-np.where(np.isnan(ranks), -np.inf, ranks), kind="stable")
-    sums = [np.cumsum(flags[order]) for flags in (reliable, known, right & known)]
+    sums = [np.cumsum(flags[order]) for flags in (reliable, labelled, right & labelled)]
     ends = [end for end in _find_run_ends(ranks[order]) if not np.isnan(ranks[order[end - 1]])]
     points = [(float(ranks[order[end - 1]]), end) for end in ends]
     rows: list[AbstentionPoint] = []

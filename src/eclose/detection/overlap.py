@@ -73,9 +73,9 @@ def measure_controls(question: str, response: Response) -> dict[TextControl, flo
     if not steps:
         return dict.fromkeys(TextControl, Unscored.NO_TRACE)
     last = normalize_answer(steps[-1])
-    asked = set(normalize_answer(question))
+    question_words = set(normalize_answer(question))
     # A question of such words alone keeps them.
-    about_question = _share_words(asked - _QUESTION_WORDS or asked, last, Unscored.NO_STATEMENT)
+    about_question = _share_words(question_words - _QUESTION_WORDS or question_words, last, Unscored.NO_STATEMENT)
     about_answer = _share_words(set(normalize_answer(response.answer or "")), last, Unscored.NO_ANSWER)
     overlaps = (about_question, about_answer)
     missing = next((value for value in overlaps if isinstance(value, Unscored)), None)

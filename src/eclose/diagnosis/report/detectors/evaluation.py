@@ -260,18 +260,18 @@ def draw_use_curves(evaluation: DetectorEvaluation) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure((FIGURE_WIDTH, 2.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    cascade, abstention = figure.subplots(1, 2)
     colour, total = GROUP_COLOURS["path_deviation"], evaluation.responses
     missed = [(point.saved / total, 1 - point.recall) for point in evaluation.cascade if point.recall is not None]
-    left.plot([0, 1], [0, 1], color=LINE_GREY, linewidth=0.8, linestyle=(0, (3, 2)))
-    left.plot([x for x, _ in missed], [y for _, y in missed], color=colour, linewidth=1.1)
-    left.set_xlabel("judge calls saved, %", fontsize=7)
-    left.set_ylabel("LGG missed, %", fontsize=7)
+    cascade.plot([0, 1], [0, 1], color=LINE_GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+    cascade.plot([x for x, _ in missed], [y for _, y in missed], color=colour, linewidth=1.1)
+    cascade.set_xlabel("judge calls saved, %", fontsize=7)
+    cascade.set_ylabel("LGG missed, %", fontsize=7)
     reliable = [(point.coverage, point.reliable) for point in evaluation.abstention if point.reliable is not None]
-    right.plot(*zip(*reliable, strict=True), color=GROUP_COLOURS["reliable"], linewidth=1.1)
-    right.set_xlabel("coverage, %", fontsize=7)
-    right.set_ylabel("reliable among answered, %", fontsize=7)
-    for axes in (left, right):
+    abstention.plot(*zip(*reliable, strict=True), color=GROUP_COLOURS["reliable"], linewidth=1.1)
+    abstention.set_xlabel("coverage, %", fontsize=7)
+    abstention.set_ylabel("reliable among answered, %", fontsize=7)
+    for axes in (cascade, abstention):
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
         axes.set_xticks([0, 0.5, 1], ["0", "50", "100"])
