@@ -36,7 +36,7 @@ SHOWN = [
 
 
 def example(number: int, item: WorldItem, plan: FailurePlan | None) -> str:
-    confusable = item.instance.benchmark.removeprefix("world-") in CONFUSABLE_BENCHMARK_PROFILES
+    confusable = str(item.instance.benchmark).removeprefix("world-") in CONFUSABLE_BENCHMARK_PROFILES
     break_item = break_matched_response if confusable else break_response
     made = break_item(item, plan or FailurePlan(), "docs") or break_item(item, FailurePlan(), "docs")
     assert made is not None
