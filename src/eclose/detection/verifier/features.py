@@ -38,10 +38,10 @@ def share(part: Set[str], whole: Set[str], *, empty: float = 1.0) -> float:
     return len(part & whole) / len(part) if part else empty
 
 
-def parse_claims(asked: TextWords, steps: Sequence[str]) -> list[TextWords]:
+def parse_claims(question_words: TextWords, steps: Sequence[str]) -> list[TextWords]:
     """Return the parsed steps without those that only repeat what to look for; all of them where no other is left."""
     trace = [parse_text(step) for step in steps]
-    return [step for step in trace if not (step.states_goal and step.names <= asked.names)] or trace
+    return [step for step in trace if not (step.states_goal and step.names <= question_words.names)] or trace
 
 
 def _holds(relation: Sequence[str], relations: Set[str]) -> float:
@@ -51,64 +51,64 @@ def _holds(relation: Sequence[str], relations: Set[str]) -> float:
 
 def alignment_features(question: str, steps: Sequence[str]) -> Features:
     """Return the features of a question and a trace of at least one step."""
-    asked = parse_text(question)
-    trace = parse_claims(asked, steps)
+    question_words = parse_text(question)
+    trace = parse_claims(question_words, steps)
     last = trace[-1]
     content = frozenset().union(*(step.content for step in trace))
     names = frozenset().union(*(step.names for step in trace))
     concepts = frozenset().union(*(step.concepts for step in trace))
     numbers = {number for step in trace for number in step.numbers}
-    wanted = asked.content - asked.names
-    missing = asked.concepts - concepts
+    common_words = question_words.content - question_words.names
+    missing = question_words.concepts - concepts
     mistaken = frozenset().union(*(CONTRASTS.get(concept, frozenset()) for concept in missing))
-    foreign = last.concepts - asked.concepts
-    new_names = last.names - asked.names
+    foreign = last.concepts - question_words.concepts
+    new_names = last.names - question_words.names
     return {
-        "question words in the trace": share(asked.content, content),
-        "question words in the last step": share(asked.content, last.content),
-        "question words in the best step": max(share(asked.content, step.content) for step in trace),
-        "question words in the first step": share(asked.content, trace[0].content),
-        "trace words in the question": share(content, asked.content, empty=0),
-        "last step words in the question": share(last.content, asked.content, empty=0),
-        "first step words in the question": share(trace[0].content, asked.content, empty=0),
-        "question names in the trace": share(asked.names, names),
-        "question names in the last step": share(asked.names, last.names),
-        "question names in the first step": share(asked.names, trace[0].names),
-        "all question names in the trace": float(asked.names <= names),
-        "first step names in the question": share(trace[0].names, asked.names, empty=0),
-        "question numbers in the trace": share(set(asked.numbers), numbers),
-        "question relations in the trace": share(asked.concepts, concepts),
-        "question relations in the last step": share(asked.concepts, last.concepts),
-        "trace relations in the question": share(concepts, asked.concepts),
-        "last step relations in the question": share(last.concepts, asked.concepts),
-        "first question relation in the trace": _holds(asked.relations[:1], concepts),
-        "last question relation in the trace": _holds(asked.relations[-1:], concepts),
-        "first question relation in the last step": _holds(asked.relations[:1], last.concepts),
-        "last question relation in the last step": _holds(asked.relations[-1:], last.concepts),
+        "question words in the trace": share(question_words.content, content),
+        "question words in the last step": share(question_words.content, last.content),
+        "question words in the best step": max(share(question_words.content, step.content) for step in trace),
+        "question words in the first step": share(question_words.content, trace[0].content),
+        "trace words in the question": share(content, question_words.content, empty=0),
+        "last step words in the question": share(last.content, question_words.content, empty=0),
+        "first step words in the question": share(trace[0].content, question_words.content, empty=0),
+        "question names in the trace": share(question_words.names, names),
+        "question names in the last step": share(question_words.names, last.names),
+        "question names in the first step": share(question_words.names, trace[0].names),
+        "all question names in the trace": float(question_words.names <= names),
+        "first step names in the question": share(trace[0].names, question_words.names, empty=0),
+        "question numbers in the trace": share(set(question_words.numbers), numbers),
+        "question relations in the trace": share(question_words.concepts, concepts),
+        "question relations in the last step": share(question_words.concepts, last.concepts),
+        "trace relations in the question": share(concepts, question_words.concepts),
+        "last step relations in the question": share(last.concepts, question_words.concepts),
+        "first question relation in the trace": _holds(question_words.relations[:1], concepts),
+        "last question relation in the trace": _holds(question_words.relations[-1:], concepts),
+        "first question relation in the last step": _holds(question_words.relations[:1], last.concepts),
+        "last question relation in the last step": _holds(question_words.relations[-1:], last.concepts),
         "question relations missing in the trace": float(min(len(missing), 3)),
         "relation mistaken in the trace": float(bool(mistaken & concepts)),
         "relation mistaken in the last step": float(bool(mistaken & foreign)),
-        "contrasting relation in the last step": float(_contrasts(asked, foreign)),
-        "common question words in the trace": share(wanted, content),
-        "direction of the last step": float(asked.direction * last.direction),
-        "expected type in the last step": _type_in_step(asked, last, new_names),
-        "sameness answered in the last step": _sameness(asked, last),
-        "new names in the last step": share(last.names, asked.names),
-        "steps linked to the question": _linked_steps(asked, trace),
-        "question words in a middle step": _middle_coverage(asked, trace),
+        "contrasting relation in the last step": float(_contrasts(question_words, foreign)),
+        "common question words in the trace": share(common_words, content),
+        "direction of the last step": float(question_words.direction * last.direction),
+        "expected type in the last step": _type_in_step(question_words, last, new_names),
+        "sameness answered in the last step": _sameness(question_words, last),
+        "new names in the last step": share(last.names, question_words.names),
+        "steps linked to the question": _linked_steps(question_words, trace),
+        "question words in a middle step": _middle_coverage(question_words, trace),
         "number of steps": min(len(trace), 12) / 12,
         "conclusion word in the last step": float(last.concludes),
     }
 
 
-def _contrasts(asked: TextWords, foreign: frozenset[str]) -> bool:
+def _contrasts(question_words: TextWords, foreign: frozenset[str]) -> bool:
     """Return whether the last step speaks of a relation that is easily mistaken for one of the question's."""
-    return any(CONTRASTS.get(concept, frozenset()) & foreign for concept in asked.concepts)
+    return any(CONTRASTS.get(concept, frozenset()) & foreign for concept in question_words.concepts)
 
 
-def question_type(asked: TextWords) -> str | None:
+def question_type(question_words: TextWords) -> str | None:
     """Return the type of answer that a question asks for: name, time, number or yes-no; None where it is open."""
-    words = asked.words
+    words = question_words.words
     if words and words[0] in _YES_NO_OPENERS:
         return "yes-no"
     # The first word that decides: "in which year", "how many people", "who".
@@ -119,9 +119,9 @@ def _has_time(text: TextWords) -> bool:
     return any(len(number) == 4 for number in text.numbers) or not _MONTHS.isdisjoint(text.words)
 
 
-def _type_in_step(asked: TextWords, last: TextWords, new_names: frozenset[str]) -> float:
+def _type_in_step(question_words: TextWords, last: TextWords, new_names: frozenset[str]) -> float:
     """Return 1 where the last step has something of the type asked for, -1 where it has not, 0 where that is open."""
-    match question_type(asked):
+    match question_type(question_words):
         case "time":
             present = _has_time(last)
         case "number":
@@ -133,36 +133,36 @@ def _type_in_step(asked: TextWords, last: TextWords, new_names: frozenset[str]) 
     return 1.0 if present else -1.0
 
 
-def _sameness(asked: TextWords, last: TextWords) -> float:
+def _sameness(question_words: TextWords, last: TextWords) -> float:
     """Return whether the last step speaks of sameness where the question asks for it, and only there."""
-    if question_type(asked) != "yes-no" and "same" not in asked.words:
+    if question_type(question_words) != "yes-no" and "same" not in question_words.words:
         return -float(last.polarity != 0 and ("same" in last.words or "different" in last.words))
     return float(last.polarity != 0)
 
 
-def _linked_steps(asked: TextWords, trace: Sequence[TextWords]) -> float:
+def _linked_steps(question_words: TextWords, trace: Sequence[TextWords]) -> float:
     """Return the share of steps that share a name with the question or with an earlier step."""
-    known, linked = set(asked.names), 0
+    earlier, linked = set(question_words.names), 0
     for step in trace:
-        linked += not step.names or not known.isdisjoint(step.names)
-        known |= step.names
+        linked += not step.names or not earlier.isdisjoint(step.names)
+        earlier |= step.names
     return linked / len(trace)
 
 
-def _middle_coverage(asked: TextWords, trace: Sequence[TextWords]) -> float:
+def _middle_coverage(question_words: TextWords, trace: Sequence[TextWords]) -> float:
     middle = trace[1:-1]
-    return max((share(asked.content, step.content) for step in middle), default=0.0)
+    return max((share(question_words.content, step.content) for step in middle), default=0.0)
 
 
 def closure_features(question: str, steps: Sequence[str], answer: str) -> Features:
     """Return the features of a question, a trace of at least one step, and an answer."""
-    asked, given = parse_text(question), parse_text(answer)
-    trace = parse_claims(asked, steps)
+    question_words, answer_text = parse_text(question), parse_text(answer)
+    trace = parse_claims(question_words, steps)
     last = trace[-1]
-    words = _answer_words(given)
+    words = _answer_words(answer_text)
     coverage = [share(words, set(step.words), empty=0) for step in trace]
-    polar = _answer_polarity(given)
-    newest = _newest_words(asked, trace)
+    polar = _answer_polarity(answer_text)
+    newest = _newest_words(question_words, trace)
     names = frozenset().union(*(step.names for step in trace))
     concepts = frozenset().union(*(step.concepts for step in trace))
     everything = frozenset().union(*(step.words for step in trace))
@@ -175,18 +175,18 @@ def closure_features(question: str, steps: Sequence[str], answer: str) -> Featur
         "answer words among the newest": 0.0 if polar else share(words, newest, empty=0),
         "answer complete in the last step": float(not polar and coverage[-1] == 1),
         "answer complete in an earlier step only": float(not polar and coverage[-1] < 1 and 1 in coverage),
-        "answer in the question": 0.0 if polar else share(words, set(asked.words), empty=0),
-        "names of the last step beside answer and question": _other_names(asked, last, words),
+        "answer in the question": 0.0 if polar else share(words, set(question_words.words), empty=0),
+        "names of the last step beside answer and question": _other_names(question_words, last, words),
         "polarity of the last step": float(polar * last.polarity),
         "yes or no answer": float(bool(polar)),
-        "sameness of the values": float(agrees_with_sameness(asked, question, steps, polar)),
-        "order of the values": float(agrees_with_comparison(asked, question, steps, words)),
-        "difference of the values": float(agrees_with_difference(trace, given)),
-        "type of the answer": _type_of_answer(asked, given, polar),
-        "question names in the trace": share(asked.names, names),
-        "question relations in the trace": share(asked.concepts, concepts),
-        "first question relation in the trace": _holds(asked.relations[:1], concepts),
-        "last question relation in the trace": _holds(asked.relations[-1:], concepts),
+        "sameness of the values": float(agrees_with_sameness(question_words, question, steps, polar)),
+        "order of the values": float(agrees_with_comparison(question_words, question, steps, words)),
+        "difference of the values": float(agrees_with_difference(trace, answer_text)),
+        "type of the answer": _type_of_answer(question_words, answer_text, polar),
+        "question names in the trace": share(question_words.names, names),
+        "question relations in the trace": share(question_words.concepts, concepts),
+        "first question relation in the trace": _holds(question_words.relations[:1], concepts),
+        "last question relation in the trace": _holds(question_words.relations[-1:], concepts),
         "last step denies": float(not polar and last.polarity < 0),
         "number of steps": min(len(trace), 12) / 12,
         "conclusion word in the last step": float(last.concludes),
@@ -196,47 +196,47 @@ def closure_features(question: str, steps: Sequence[str], answer: str) -> Featur
 _FILLERS = frozenset(("the", "a", "an", "answer", "is", "final", "in", "on", "of", "it", "was", "to", "by", "and"))
 
 
-def _answer_words(given: TextWords) -> frozenset[str]:
+def _answer_words(answer_text: TextWords) -> frozenset[str]:
     """Return the words of an answer that count; all of them where only fillers are left."""
-    return frozenset(given.words) - _FILLERS or frozenset(given.words)
+    return frozenset(answer_text.words) - _FILLERS or frozenset(answer_text.words)
 
 
-def _answer_polarity(given: TextWords) -> int:
+def _answer_polarity(answer_text: TextWords) -> int:
     """Return 1 for yes, -1 for no, 0 for any other answer."""
-    words = [word for word in given.words if word not in _FILLERS]
+    words = [word for word in answer_text.words if word not in _FILLERS]
     return {"yes": 1, "no": -1}.get(words[0], 0) if words else 0
 
 
-def _newest_words(asked: TextWords, trace: Sequence[TextWords]) -> set[str]:
+def _newest_words(question_words: TextWords, trace: Sequence[TextWords]) -> set[str]:
     """Return the names and numbers that the last step with news mentions for the first time."""
-    known, newest = asked.names | set(asked.numbers), set[str]()
+    earlier, newest = question_words.names | set(question_words.numbers), set[str]()
     for step in trace:
         mentioned = set(step.names) | set(step.numbers)
         if step.numbers:
             mentioned |= _MONTHS.intersection(step.words)
-        if not mentioned <= known:
-            newest = mentioned - known
-            known = known | mentioned
+        if not mentioned <= earlier:
+            newest = mentioned - earlier
+            earlier = earlier | mentioned
     return newest
 
 
-def _other_names(asked: TextWords, last: TextWords, words: frozenset[str]) -> float:
+def _other_names(question_words: TextWords, last: TextWords, words: frozenset[str]) -> float:
     """Return the share of the last step's names that belong to neither the question nor the answer."""
-    return len(last.names - asked.names - words) / len(last.names) if last.names else 0.0
+    return len(last.names - question_words.names - words) / len(last.names) if last.names else 0.0
 
 
-def _type_of_answer(asked: TextWords, given: TextWords, polar: int) -> float:
+def _type_of_answer(question_words: TextWords, answer_text: TextWords, polar: int) -> float:
     """Return 1 where the answer is of the type asked for, -1 where it is not, 0 where that is open."""
-    match question_type(asked):
+    match question_type(question_words):
         case "yes-no":
             # "Is it A or B?" is answered by a name.
-            fits = bool(polar) or "or" in asked.words
+            fits = bool(polar) or "or" in question_words.words
         case "time":
-            fits = _has_time(given)
+            fits = _has_time(answer_text)
         case "number":
-            fits = bool(given.numbers)
+            fits = bool(answer_text.numbers)
         case "name":
-            fits = bool(given.names) or not given.numbers
+            fits = bool(answer_text.names) or not answer_text.numbers
         case _:
             return -float(bool(polar))
     return 1.0 if fits else -1.0

@@ -47,18 +47,18 @@ class EvidenceIndex:
 
     def find_best_sentence(self, claim: TextWords) -> tuple[TextWords, TextWords]:
         """Return the sentence that shares most with a claim and the title of its passage; empty texts without any."""
-        wanted = set(claim.words) - FUNCTION_WORDS
+        content_words = set(claim.words) - FUNCTION_WORDS
         specific = claim.names | set(claim.numbers)
         # Names and numbers count twice: they tell passages about the same relation apart.
         hits = [
-            (len(wanted & passage.words) + len(specific & passage.words), -number)
+            (len(content_words & passage.words) + len(specific & passage.words), -number)
             for number, passage in enumerate(self._passages)
         ]
         best, best_score = ("", ""), 0
         for _, number in sorted(hits, reverse=True)[:_BEST_PASSAGES]:
             passage = self._passages[-number]
             for sentence, words in passage.sentences:
-                score = len(wanted & words) + len(specific & words)
+                score = len(content_words & words) + len(specific & words)
                 if score > best_score:
                     best, best_score = (passage.title, sentence), score
         title, sentence = best
@@ -103,15 +103,15 @@ def find_evidence_steps(question: str, steps: Sequence[str]) -> list[str]:
     The others conclude from what was said before: evidence need not state them, and they would count as unsupported.
     Where no step brings anything, all are returned.
     """
-    asked = parse_text(question)
-    known = set(asked.names)
-    values = set(asked.numbers)
+    question_words = parse_text(question)
+    earlier = set(question_words.names)
+    values = set(question_words.numbers)
     bringing = []
     for step in steps:
         words = parse_text(step)
-        if not words.names <= known or not _follow_from(words.numbers, values):
+        if not words.names <= earlier or not _follow_from(words.numbers, values):
             bringing.append(step)
-        known |= words.names
+        earlier |= words.names
         values.update(words.numbers)
     return bringing or list(steps)
 
@@ -121,5 +121,5 @@ def _follow_from(numbers: Sequence[str], values: set[str]) -> bool:
     new = [float(number) for number in numbers if number not in values]
     if not new:
         return True
-    known = {float(value) for value in (*values, *numbers)}
-    return all(any(value + number in known for value in known if value > number) for number in new)
+    earlier = {float(value) for value in (*values, *numbers)}
+    return all(any(value + number in earlier for value in earlier if value > number) for number in new)

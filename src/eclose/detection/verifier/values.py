@@ -36,19 +36,25 @@ def _values(clause: TextWords) -> list[float]:
     return large or numbers
 
 
-def agrees_with_comparison(asked: TextWords, question: str, steps: Sequence[str], answer: frozenset[str]) -> int:
+def agrees_with_comparison(
+    question_words: TextWords, question: str, steps: Sequence[str], answer: frozenset[str]
+) -> int:
     """Return 1 where the values of two options lead to the answer, -1 where to the other option, 0 without both."""
-    match = _OPTIONS.search(question) if "or" in asked.words and asked.direction else None
+    match = _OPTIONS.search(question) if "or" in question_words.words and question_words.direction else None
     if match is None:
         return 0
     first, second = _split_names(*match.groups())
     if not first or not second or bool(answer & first) is bool(answer & second):
         return 0
-    wanted = asked.concepts | _AGE_RELATIONS if _AGE_WORDS.intersection(asked.words) else asked.concepts
-    values = [_last_value(clauses, wanted) for clauses in _collect_sides(first, second, steps)]
+    relations = (
+        question_words.concepts | _AGE_RELATIONS
+        if _AGE_WORDS.intersection(question_words.words)
+        else question_words.concepts
+    )
+    values = [_last_value(clauses, relations) for clauses in _collect_sides(first, second, steps)]
     if values[0] is None or values[1] is None or values[0] == values[1]:
         return 0
-    chosen = first if (values[0] - values[1]) * asked.direction > 0 else second
+    chosen = first if (values[0] - values[1]) * question_words.direction > 0 else second
     return 1 if answer & chosen else -1
 
 
@@ -90,38 +96,38 @@ def _find_side(clause: TextWords, names: tuple[frozenset[str], frozenset[str]]) 
     return None if first is second else int(second)
 
 
-def _last_value(clauses: Sequence[TextWords], wanted: frozenset[str]) -> float | None:
+def _last_value(clauses: Sequence[TextWords], relations: frozenset[str]) -> float | None:
     """Return the last value of the relation asked for; of any relation where no clause has it."""
     # Two values in one clause compare; they belong to neither side.
     stated = [(clause, _values(clause)) for clause in clauses if not clause.concludes]
     single = [(clause.concepts, values[0]) for clause, values in stated if len(values) == 1]
-    fitting = [value for concepts, value in single if concepts & wanted] or [value for _, value in single]
+    fitting = [value for concepts, value in single if concepts & relations] or [value for _, value in single]
     return fitting[-1] if fitting else None
 
 
-def agrees_with_sameness(asked: TextWords, question: str, steps: Sequence[str], polarity: int) -> int:
+def agrees_with_sameness(question_words: TextWords, question: str, steps: Sequence[str], polarity: int) -> int:
     """Return 1 where the values of both sides fit a yes or no, -1 where they contradict it, 0 for other questions."""
-    if not polarity or "same" not in asked.words or " and " not in question:
+    if not polarity or "same" not in question_words.words or " and " not in question:
         return 0
     first, second = _split_names(*question.split(" and ", 1))
     if not first or not second:
         return 0
     # Relations asked of both sides are named once, roles that lead to the sides twice.
-    counts = Counter(asked.relations)
-    wanted = {relation for relation, count in counts.items() if count == 1} or set(counts)
+    counts = Counter(question_words.relations)
+    relations = {relation for relation, count in counts.items() if count == 1} or set(counts)
     values = []
     for clauses in _collect_sides(first, second, steps):
         facts = [clause for clause in clauses if not clause.polarity]
-        fitting = [clause for clause in facts if clause.concepts & wanted] or facts
-        values.append(frozenset[str]().union(*(clause.names - asked.names for clause in fitting)))
+        fitting = [clause for clause in facts if clause.concepts & relations] or facts
+        values.append(frozenset[str]().union(*(clause.names - question_words.names for clause in fitting)))
     if not values[0] or not values[1]:
         return 0
     return polarity if values[0] & values[1] else -polarity
 
 
-def agrees_with_difference(trace: Sequence[TextWords], given: TextWords) -> int:
+def agrees_with_difference(trace: Sequence[TextWords], answer_text: TextWords) -> int:
     """Return 1 where a number answered is the difference of two values of the trace, 0 otherwise."""
-    if len(given.numbers) != 1:
+    if len(answer_text.numbers) != 1:
         return 0
     values = {value for step in trace for value in _values(step) if value > _DAYS}
-    return int(any(value + float(given.numbers[0]) in values for value in values))
+    return int(any(value + float(answer_text.numbers[0]) in values for value in values))
