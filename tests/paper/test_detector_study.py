@@ -18,7 +18,9 @@ from eclose.diagnosis.report.detectors.tables import build_detector_tables
 from .derivations import detectors, diagnosis
 from .printed import cell, cells, whole
 
-KINDS = dict(zip(detectors.DETECTORS, DetectorKind, strict=True))
+# The detectors of the paper come first; controls and verifiers are not in it.
+PAPER_KINDS = list(DetectorKind)[: len(detectors.DETECTORS)]
+KINDS = dict(zip(detectors.DETECTORS, PAPER_KINDS, strict=True))
 MODELS = ("gpt-5.6-luna", "gpt-5.6-luna", "AlignScore-large", "gpt-5.6-luna", "t5_xxl_true_nli_mixture")
 ROWS = {
     StudyGroup.RELIABLE: "Reliable",

@@ -99,11 +99,13 @@ def test_two_models_and_two_files_have_names_of_their_own():
         ScoreColumn(identity, "scores-again.jsonl"),
         ScoreColumn(DetectorIdentity(DetectorKind.CLOSURE, "t5_xxl_true_nli_mixture"), "scores-t5.jsonl"),
         ScoreColumn(DetectorIdentity(DetectorKind.VERIFIER, "linear@2"), "scores-verifier.jsonl"),
+        ScoreColumn(DetectorIdentity(DetectorKind.CONTROL, "number of steps"), "scores-control.jsonl"),
     ]
     names = ["closure (scores-closure.jsonl)", "closure (scores-again.jsonl)", "T5 closure", "verifier"]
+    names.append("number of steps")
     assert name_score_columns(columns) == names
     keys = [entry["key"] for entry in build_score_entries(columns, IDS)]
-    assert keys == ["closure", "closure-2", "closure-3", "verifier"]
+    assert keys == ["closure", "closure-2", "closure-3", "verifier", "control"]
 
 
 def test_the_filter_of_missing_scores_knows_detector_and_reason():
