@@ -1,0 +1,157 @@
+"""Verifiers on natural failures: what they find of a generator's own mistakes, and what choosing by them gains.
+
+Needs the folders that ``campaigns/natural_failures.py`` writes, one for each seed of the generator. Half of the
+questions calibrate the verifier, the other half is reported: separation beside word overlap, the choice among k
+responses, and the curves of abstention and of a cascade.
+
+    python campaigns/detect_natural.py runs/natural-42 runs/natural-43 runs/natural-44
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from itertools import chain, islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from campaigns.detect_verifier import LabelledSet, evaluate_set, format_evaluation, score_set
+from campaigns.natural_failures import VERDICTS_FILE, name_group
+from perf.result import print_result
+
+from eclose.core.instance import Instance
+from eclose.core.response import Response
+from eclose.core.verdict import SettledVerdict
+from eclose.detection.cascade import rank_records
+from eclose.detection.choice import ChoiceSettings, ChoiceStrategy, choose_responses, evaluate_choices
+from eclose.detection.verifier.rows import build_verifier_rows
+from eclose.detection.verifier.training import train_linear_verifier
+from eclose.store.records.jsonl import read_records
+from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
+from eclose.world.make.families import make_world_families
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eclose.detection.evaluation import DetectorEvaluation
+
+TRAINING_SEED = 8
+"""World seed of the verifier's families; the generator learned from families of another seed."""
+PROFILES = ("short-easy", "short-hard")
+SIZES = (4, 8)
+"""Numbers of responses to choose from."""
+NAME = "reliable responses by majority then verifier, over majority"
+UNIT = "points, smallest over runs and sizes"
+
+
+class ChoiceRow(NamedTuple):
+    """Reliable and correct shares of one strategy, in percent."""
+
+    run: str
+    size: int
+    strategy: ChoiceStrategy
+    reliable: float
+    correct: float
+
+
+def read_natural_run(folder: Path) -> LabelledSet:
+    """Read questions, responses and the oracle's verdicts of a run."""
+    instances = {item.id: item for item in read_records(folder / INSTANCES_FILE, Instance)}
+    responses = list(read_records(folder / RESPONSES_FILE, Response))
+    return LabelledSet(folder.name, instances, responses, list(read_records(folder / VERDICTS_FILE, SettledVerdict)))
+
+
+def choose_of_run(labelled: LabelledSet, ranks: Mapping[str, float | None], seed: int) -> list[ChoiceRow]:
+    """Return every strategy for every size; the responses to choose from are drawn by the seed."""
+    by_question: dict[str, list[Response]] = {}
+    for response in labelled.responses:
+        by_question.setdefault(response.instance_id, []).append(response)
+    rows = []
+    for size in SIZES:
+        drawn = [
+            response
+            for instance_id, group in by_question.items()
+            for response in Random(f"{seed} {instance_id}").sample(group, min(size, len(group)))
+        ]
+        for strategy in ChoiceStrategy:
+            choices = choose_responses(drawn, ranks, ChoiceSettings(strategy=strategy), instances=labelled.instances)
+            quality = evaluate_choices(choices, labelled.verdicts)
+            # A question without an answer counts as neither reliable nor correct.
+            reliable, correct = (100 * count / quality.questions for count in (quality.reliable, quality.correct))
+            rows.append(ChoiceRow(labelled.name, size, strategy, reliable, correct))
+    return rows
+
+
+def format_curves(evaluation: DetectorEvaluation) -> str:
+    """Format abstention at several coverages, and judge calls at several recalls."""
+    lines = ["| coverage | reliable, % | correct, % |", "|---|---|---|"]
+    for least in (1.0, 0.8, 0.6, 0.4, 0.2):
+        points = [point for point in evaluation.abstention if point.coverage >= least]
+        point = min(points, key=lambda row: row.coverage)
+        correct = "-" if point.correct is None else f"{100 * point.correct:.1f}"
+        lines.append(f"| {100 * point.coverage:.0f} % | {100 * (point.reliable or 0):.1f} | {correct} |")
+    lines += ["", "| recall of the gap | judged by the verifier | by word overlap | by chance |", "|---|---|---|---|"]
+    for row in evaluation.judge_calls:
+        judged = {identity.model: count for identity, count in row.judged.items()}
+        verifier, overlap = judged[evaluation.calibration.model], judged["word overlap"]
+        lines.append(f"| {100 * row.recall:.0f} % | {verifier:,} | {overlap:,} | {row.by_chance:,} |")
+    return "\n".join([f"of {evaluation.responses:,} decided responses", "", *lines])
+
+
+def format_choices(rows: Sequence[ChoiceRow]) -> str:
+    """Format the shares of every strategy, one line for each run and size."""
+    lines = [f"| run | k | {' | '.join(ChoiceStrategy)} |", "|---" * (2 + len(ChoiceStrategy)) + "|"]
+    for run, size in dict.fromkeys((row.run, row.size) for row in rows):
+        cells = [f"{row.reliable:.1f} ({row.correct:.1f})" for row in rows if (row.run, row.size) == (run, size)]
+        lines.append(f"| {run} | {size} | {' | '.join(cells)} |")
+    return "\n".join(["reliable, % (correct, %) of all questions", "", *lines])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Evaluate a linear verifier on every run; the goal holds where no choice is worse than the majority."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="*", help="folders of natural responses; runs/natural-* by default")
+    parser.add_argument("--families", type=int, default=250, help="training families of each profile")
+    parser.add_argument("--heads", nargs="+", default=["alignment", "closure"], help="heads to combine")
+    options = parser.parse_args(arguments)
+    folders = options.runs or sorted(Path("runs").glob("natural-*"))
+    if not folders:
+        print("There are no natural responses: make them with campaigns/natural_failures.py --out runs/natural-42.")
+        return print_result(name=NAME, value=None, unit=UNIT, goal=">= 0", holds=None)
+    families = chain.from_iterable(
+        islice(make_world_families(profile, TRAINING_SEED), options.families) for profile in PROFILES
+    )
+    verifier = train_linear_verifier(build_verifier_rows(families))
+    choices: list[ChoiceRow] = []
+    for number, folder in enumerate(folders):
+        labelled = read_natural_run(folder)
+        print(f"\n# {folder.name}: {dict(Counter(name_group(row) for row in labelled.verdicts))}")
+        calibration_set, test_set = labelled.split()
+        evaluation = evaluate_set(verifier, calibration_set, test_set, options.heads)
+        print(format_evaluation("separation", evaluation), "\n")
+        print(format_curves(evaluation), "\n", flush=True)
+        records = rank_records(evaluation.calibration, score_set(verifier, test_set))
+        ranks = {response_id: record.score for response_id, record in records.items()}
+        choices += choose_of_run(test_set, ranks, number)
+    print(format_choices(choices))
+    shares = {(row.run, row.size, row.strategy): row.reliable for row in choices}
+    gains = [
+        shares[run, size, ChoiceStrategy.MAJORITY_VERIFIER] - shares[run, size, ChoiceStrategy.MAJORITY]
+        for run, size in dict.fromkeys((row.run, row.size) for row in choices)
+    ]
+    return print_result(
+        name=NAME,
+        value=round(min(gains), 1),
+        unit=UNIT,
+        goal=">= 0",
+        holds=min(gains) >= 0,
+        gains=[round(gain, 1) for gain in gains],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
