@@ -57,6 +57,12 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "data example": (["--out", "new"], None),
     "data from-inspect": (["log.eval", "--out", "new"], "inspect"),
     "data to-inspect": (["demo", "--out", "new"], "inspect"),
+    "detect run": (["demo", "--detector", "alignment", "--model", "m", *MODEL], "chat"),
+    "detect report": (["demo", "--resamples", "10"], None),
+    "detect calibrate": (["demo", "--out", "new.json"], None),
+    "detect evaluate": (["demo", "--calibration", "calibration.json", "--resamples", "10"], None),
+    "detect choose": (["demo", "--out", "new.jsonl"], None),
+    "detect convert": (["log.eval", "--out", "alignscore"], "train"),
     "families show": (["families.jsonl"], None),
     "families validate": (["families.jsonl"], None),
     "families export": (["families.jsonl", "--format", "datasets", "--out", "new"], "parquet"),
@@ -64,6 +70,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "families audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
     "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
     "judge validate": (["demo", "--verdicts", "demo/people.jsonl"], None),
+    "verifier train": (["families.jsonl", "--out", "new"], None),
     "world make": (["--questions", "2", "--out", "new"], None),
     "world judge": (["responses.jsonl"], None),
     "world serve": ([], "world"),
@@ -148,6 +155,9 @@ def folder(tmp_path_factory):
         "world make --questions 3 --families 6 --sources 3 --out .",
         "annotate init project demo --annotators a,b,c,d",
         "families audit sample built --n 2 --out audit",
+        "verifier train families.jsonl --out verifier",
+        "detect demo --detector verifier --verifier verifier",
+        "detect calibrate demo --out calibration.json",
     ):
         if words.startswith("families"):
             _split_families(folder)

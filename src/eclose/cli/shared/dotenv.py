@@ -30,7 +30,8 @@ _KEY = "ECLOSE_API_KEY"
 _SECRETS = re.compile(r"[A-Z0-9_]+_API_KEY")
 # Each address with the variable whose key is sent there.
 _ADDRESSES = {"ECLOSE_BASE_URL": _KEY, "OPENAI_BASE_URL": "OPENAI_API_KEY"}
-_MODELS = frozenset(f"ECLOSE_{role}" for role in ("MODEL", "JUDGE", "CONSTRUCTOR", "VERIFIER", "REVERIFIER"))
+_ROLES = ("MODEL", "JUDGE", "CONSTRUCTOR", "VERIFIER", "REVERIFIER", "DETECTOR_MODEL")
+_MODELS = frozenset(f"ECLOSE_{role}" for role in _ROLES)
 _LEDGER = "ECLOSE_LEDGER"
 # Ray runs our code on the cluster it is given. A price of zero would lift the user's own budget. A server's name would
 # let replies of one server be taken for another's.
