@@ -138,8 +138,6 @@ def construct(
         _print_forecast(ConstructionRun.of(instances, models, out, settings, layout, limit), options, pilot)
         return
     if engine is CallEngine.RAY:
-        if options.replay:
-            raise SettingError("--engine ray calls served models: leave --replay out.")
         # Workers build the run on their own machines, from names and settings: clients and connections cannot be sent.
         names = (constructor, verifier, reverifier)
         where = (instances, names, options.base_url, out, settings, options.calls.deadline)

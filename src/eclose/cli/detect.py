@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, Never, TypeAlias
 import typer
 
 from eclose.cli.shared.default_command import RunByDefault
-from eclose.cli.shared.model_options import ModelOptions, describe_forecast, takes_model_options
+from eclose.cli.shared.model_options import (
+    CallEngine,
+    EngineName,
+    ModelOptions,
+    RayAddress,
+    Workers,
+    describe_forecast,
+    run_on_ray_workers,
+    takes_model_options,
+)
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
@@ -135,6 +144,9 @@ def detect(
     max_unscored_share: Annotated[
         float, typer.Option(min=0, max=1, help="Exit with 3 where a larger share of responses has no score (0 to 1).")
     ] = MAX_UNJUDGED_SHARE,
+    engine: EngineName = CallEngine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Score every response of a run between 0 and 1; a low score means failure. No detector sees the reference answer.
@@ -147,13 +159,19 @@ def detect(
     the same command continues the run; no reply is requested or paid for twice. The detector verifier scores with a
     verifier that was trained on families (eclose verifier train); a linear one needs no model.
     """
+    from functools import partial
+
     from eclose.api import detect as score_run
+    from eclose.detection.run import build_detector_run
     from eclose.detection.scores import DetectorKind
     from eclose.detection.settings import LOCAL_DETECTORS, ChatDetectorSettings, LocalDetectorSettings
+    from eclose.errors import SettingError
 
     kind = DetectorKind(detector)
     if kind is not DetectorKind.VERIFIER and model is None:
         raise typer.BadParameter("Missing option '--model'.")
+    if engine is CallEngine.RAY and kind in (DetectorKind.VERIFIER, *LOCAL_DETECTORS):
+        raise SettingError(f"--engine ray calls served models, and {kind} runs in this process. Leave it out.")
     if kind is DetectorKind.VERIFIER or verifier is not None or model is None:
         if options.dry_run:
             print_line("A verifier runs in this process, so there are no calls and no cost.")
@@ -183,6 +201,11 @@ def detect(
         _print_forecast(run, model_ref, settings, options.calls)
         return
     _print_related_models(run, model_ref)
+    if engine is CallEngine.RAY and isinstance(settings, ChatDetectorSettings):
+        where = (run, model, options.base_url, settings, options.calls.deadline, scores)
+        make_run = partial(build_detector_run, *where)
+        result = run_on_ray_workers(make_run, options.calls, options, workers, ray_address)
+        _end_run(result, max_unscored_share)
     result = score_run(
         run,
         detector=settings,

@@ -9,7 +9,17 @@ import typer
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.default_command import RunByDefault
-from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
+from eclose.cli.shared.model_options import (
+    CallEngine,
+    EngineName,
+    JudgeName,
+    ModelOptions,
+    RayAddress,
+    Workers,
+    describe_forecast,
+    run_on_ray_workers,
+    takes_model_options,
+)
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
@@ -122,6 +132,9 @@ def judge(
             min=0, max=1, help="Exit with 3 where a criterion has no label for a larger share of responses (0 to 1)."
         ),
     ] = MAX_UNJUDGED_SHARE,
+    engine: EngineName = CallEngine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Judge every response with a model: is the evidence enough, is each step sound, does the trace pursue the
@@ -133,9 +146,10 @@ def judge(
     is requested or paid for twice.
     """
     import asyncio
+    from functools import partial
 
     from eclose.judging.find_inputs import find_judge_inputs
-    from eclose.judging.run import find_same_family_models, judge_responses
+    from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings
 
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
@@ -160,8 +174,12 @@ def judge(
         print_line(
             f"{model.name} is of the model family of {', '.join(related)}, which it judges: validate it against people"
         )
-    running = judge_responses(sources, model, folder, settings, options.calls, options.run_options, only=bands)
-    result = asyncio.run(running)
+    if engine is CallEngine.RAY:
+        where = (sources, judge_model, options.base_url, folder, settings, options.calls.deadline, bands)
+        result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, workers, ray_address)
+    else:
+        running = judge_responses(sources, model, folder, settings, options.calls, options.run_options, only=bands)
+        result = asyncio.run(running)
     print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
     # The funnel counts the records of another tool's file from which questions and responses were taken.

@@ -20,7 +20,7 @@ from eclose.detection.claim_support import build_claim_requests, score_claim_sup
 from eclose.detection.scores import DetectorScore, score_file_name
 from eclose.detection.settings import ChatDetectorSettings
 from eclose.errors import SettingError
-from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
+from eclose.models.resolve import LocalModelRef, ModelRef, find_model_ref, resolve_model_ref
 from eclose.response_tasks import ResponseTask, ResponseTasks
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.models.interface import ChatModel, Request
+    from eclose.models.openai.endpoint import ServerAddress
     from eclose.store.ledger.ledger import Ledger
 
 DETECT_JOB = "detect"
@@ -59,8 +60,21 @@ async def detect_responses(
     Raises:
         SettingError: The model runs in this process, or its server reports no log-probabilities where these are needed.
     """
-    calls, folder = calls or CallSettings(), Path(run)
-    detector_model = await resolve_model_ref(model, calls.deadline)
+    calls = calls or CallSettings()
+    plan = await plan_detection(run, model, settings, deadline=calls.deadline, out=out)
+    return await run_models_on_records(plan, calls, options)
+
+
+async def plan_detection(
+    run: Path | str,
+    model: ModelRef | str,
+    settings: ChatDetectorSettings,
+    *,
+    deadline: float,
+    out: Path | None = None,
+) -> DetectorRun:
+    """Return the run that ``detect_responses`` makes; the server of the model is asked for its name."""
+    folder, detector_model = Path(run), await resolve_model_ref(model, deadline)
     if isinstance(detector_model, LocalModelRef):
         # Refused before the weights are loaded, which may take minutes.
         needed = "log-probabilities" if settings.asks_yes_or_no else "replies of a JSON schema"
@@ -73,7 +87,20 @@ async def detect_responses(
     # The result depends on both files, so a change of either makes the scores stale.
     inputs = (folder / INSTANCES_FILE, folder / RESPONSES_FILE)
     stage = PipelineStep("detect", identity, inputs, out or folder / score_file_name(settings.detector))
-    return await run_models_on_records(DetectorRun(stage, detector_model, settings), calls, options)
+    return DetectorRun(stage, detector_model, settings)
+
+
+async def build_detector_run(
+    run: Path,
+    model: str,
+    base_url: str | ServerAddress | None,
+    settings: ChatDetectorSettings,
+    deadline: float,
+    out: Path | None = None,
+) -> DetectorRun:
+    """Build the run from values that can be sent to a worker on another machine."""
+    detector_model = find_model_ref(model, base_url=base_url)
+    return await plan_detection(run, detector_model, settings, deadline=deadline, out=out)
 
 
 def _adapt_thinking(settings: ChatDetectorSettings, model: ModelRef) -> ChatDetectorSettings:

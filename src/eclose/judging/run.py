@@ -19,7 +19,7 @@ from eclose.errors import SettingError
 from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
-from eclose.models.resolve import LocalModelRef, ModelRef, resolve_model_ref
+from eclose.models.resolve import LocalModelRef, ModelRef, find_model_ref, resolve_model_ref
 from eclose.response_tasks import ResponseFilter, ResponseTask, ResponseTasks, find_related_models
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.models.interface import ChatModel
+    from eclose.models.openai.endpoint import ServerAddress
 
 JUDGE_JOB = "judge"
 
@@ -47,8 +48,22 @@ async def judge_responses(
 
     With ``only``, the responses that it leaves out are not judged; the manifest counts them by reason.
     """
-    settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    judge = await resolve_model_ref(model, calls.deadline)
+    calls = calls or CallSettings()
+    run = await plan_judging(inputs, model, out, settings or JudgeSettings(), deadline=calls.deadline, only=only)
+    return await run_models_on_records(run, calls, options)
+
+
+async def plan_judging(
+    inputs: JudgeInputFiles,
+    model: ModelRef | str,
+    out: Path | str,
+    settings: JudgeSettings,
+    *,
+    deadline: float,
+    only: ResponseFilter | None = None,
+) -> JudgeRun:
+    """Return the run that ``judge_responses`` makes; the server of the model is asked for its name."""
+    judge = await resolve_model_ref(model, deadline)
     if settings.effort is not None and isinstance(judge, LocalModelRef):
         raise SettingError("effort: a local model has no reasoning effort. Leave it out, or use a server.")
     identity = {**judge.identity, **settings.identity}
@@ -57,7 +72,21 @@ async def judge_responses(
     if only is not None:
         identity, files = identity | {"only": only.identity}, files + only.inputs
     stage = PipelineStep("judge", identity, files, Path(out) / JUDGMENTS_FILE)
-    return await run_models_on_records(JudgeRun(stage, inputs, judge, settings, only), calls, options)
+    return JudgeRun(stage, inputs, judge, settings, only)
+
+
+async def build_judge_run(
+    inputs: JudgeInputFiles,
+    model: str,
+    base_url: str | ServerAddress | None,
+    out: Path,
+    settings: JudgeSettings,
+    deadline: float,
+    only: ResponseFilter | None = None,
+) -> JudgeRun:
+    """Build the run from values that can be sent to a worker on another machine."""
+    judge = find_model_ref(model, base_url=base_url)
+    return await plan_judging(inputs, judge, out, settings, deadline=deadline, only=only)
 
 
 @dataclass(frozen=True)

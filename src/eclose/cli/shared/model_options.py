@@ -254,6 +254,8 @@ def run_on_ray_workers(
     """Run on Ray workers and print a line whenever one starts, stops or is lost."""
     from eclose.errors import SettingError
 
+    if options.replay:
+        raise SettingError("--engine ray calls served models: leave --replay out.")
     if options.batch is not None:
         raise SettingError("--batch and --engine ray: batches are sent from one process. Leave one of them out.")
     from eclose.calls.ray.run import run_models_on_ray
