@@ -28,11 +28,11 @@ from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict
 from eclose.detection.calibration import CalibrationSettings, calibrate_detectors
 from eclose.detection.evaluation import evaluate_detector
-from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
 from eclose.detection.study_statistics import StudyGroup, StudySettings
-from eclose.detection.verifier.heads import VerifierInput
 from eclose.detection.verifier.rows import build_verifier_rows
+from eclose.detection.verifier.run import score_tasks
 from eclose.detection.verifier.training import train_linear_verifier
+from eclose.response_tasks import ResponseTask
 from eclose.world.faulty.matched_responses import make_matched_responses
 from eclose.world.make.families import make_world_families
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eclose.detection.evaluation import DetectorEvaluation
+    from eclose.detection.scores import DetectorScore
     from eclose.detection.study_statistics import DetectorResult
     from eclose.detection.verifier.heads import Verifier
     from eclose.stats.intervals import Estimate
@@ -104,34 +105,10 @@ def read_real_set(half: str) -> LabelledSet:
 
 def score_set(verifier: Verifier, labelled: LabelledSet) -> list[DetectorScore]:
     """Score every response; one without an answer or a trace has a reason instead."""
-    records, inputs = [], []
-    for response in labelled.responses:
-        if response.answer is None or not response.trace.steps:
-            reason = Unscored.NO_ANSWER if response.answer is None else Unscored.NO_TRACE
-            records.append(_record(response, verifier, reason))
-            continue
-        instance = labelled.instances[response.instance_id]
-        inputs.append(
-            (response, VerifierInput(instance.question, response.trace.texts, response.answer, instance.evidence))
-        )
-    scores = verifier.score([item for _, item in inputs])
-    return records + [
-        _record(response, verifier, {str(head): value for head, value in heads.items()})
-        for (response, _), heads in zip(inputs, scores, strict=True)
+    tasks = [
+        ResponseTask(response.id, labelled.instances[response.instance_id], response) for response in labelled.responses
     ]
-
-
-def _record(response: Response, verifier: Verifier, result: Unscored | dict[str, float]) -> DetectorScore:
-    reason = result if isinstance(result, Unscored) else None
-    heads = result if isinstance(result, dict) else {}
-    return DetectorScore(
-        response_id=response.id,
-        detector=DetectorKind.VERIFIER,
-        model=verifier.name,
-        score=min(heads.values()) if heads else None,
-        unscored=reason,
-        details=heads,
-    )
+    return score_tasks(tasks, verifier)
 
 
 def evaluate_set(

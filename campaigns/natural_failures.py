@@ -33,6 +33,7 @@ from perf.tree_cost import packaged_weights
 from eclose.core.instance import Instance
 from eclose.core.response import Response, ResponseSource
 from eclose.core.verdict import SettledVerdict
+from eclose.detection.study_statistics import list_study_groups
 from eclose.models.interface import Decoding, FinishReason, Request
 from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, tokenize_prompt
@@ -213,15 +214,9 @@ def label_responses(out: Path) -> Counter[str]:
 
 
 def name_group(row: SettledVerdict) -> str:
-    """Return the group of a response: reliable, a class of failure, unsound or undecided."""
-    verdict = row.verdict
-    if verdict.locally_sound is None:
-        return "undecided"
-    if verdict.locally_sound is False:
-        return "unsound"
-    if verdict.reliable:
-        return "reliable"
-    return verdict.failure_class.value if verdict.in_gap and verdict.failure_class else "undecided"
+    """Return the group of a response, with its class within the gap; ``undecided`` where labels are missing."""
+    groups = list_study_groups(row.verdict)
+    return groups[-1].value if groups else "undecided"
 
 
 def main() -> int:

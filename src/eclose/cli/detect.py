@@ -48,6 +48,30 @@ app = typer.Typer(
 )
 
 
+LabelledRuns: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN...", help="Folders of scored and labelled runs.", file_okay=False, show_default=False),
+]
+Verdicts: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of settled verdicts, such as those of people.  [default: the judgments of the runs]",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+ScoreFiles: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs]",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+Resamples: TypeAlias = Annotated[int, typer.Option(min=1, help="Number of bootstrap resamples of questions.")]
+StudySeed: TypeAlias = Annotated[int, typer.Option(help="Seed of folds and resamples.")]
+
+
 @app.command(name="run")
 @takes_model_options
 def detect(
@@ -287,22 +311,8 @@ def report(
         ),
     ],
     *,
-    scores: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
-    verdicts: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of settled verdicts, such as those of people.  [default: the judgments of the runs]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    scores: ScoreFiles = None,
+    verdicts: Verdicts = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -312,8 +322,8 @@ def report(
     retention: Annotated[
         float, typer.Option(min=0, max=1, help="Share of reliable responses that a threshold leaves unflagged.")
     ] = 0.95,
-    resamples: Annotated[int, typer.Option(min=1, help="Number of bootstrap resamples of questions.")] = 2_000,
-    seed: Annotated[int, typer.Option(help="Seed of folds and resamples.")] = 42,
+    resamples: Resamples = 2_000,
+    seed: StudySeed = 42,
     allow_stale: AllowStale = False,
 ) -> None:
     """Compare detectors with the verdicts on the same responses: the tables and figures of the paper's study.
@@ -361,32 +371,11 @@ def convert(
     print_line(f"{convert_align_score(checkpoint, backbone, out, revision=revision)}")
 
 
-LabelledRuns: TypeAlias = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN...", help="Folders of scored and labelled runs.", file_okay=False, show_default=False),
-]
-Verdicts: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        help="File of settled verdicts, such as those of people.  [default: the judgments of the runs]",
-        dir_okay=False,
-        show_default=False,
-    ),
-]
-
-
 @app.command()
 def calibrate(
     runs: LabelledRuns,
     *,
-    scores: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    scores: ScoreFiles = None,
     verdicts: Verdicts = None,
     out: Annotated[
         Path | None,
@@ -424,14 +413,11 @@ def calibrate(
     for responses of the same benchmark.
     """
     from eclose.detection.calibration import CalibrationSettings, calibrate_run
-    from eclose.detection.scores import list_score_files
-    from eclose.errors import UserError
 
     settings = CalibrationSettings(max_false_positive_rate=max_fpr, uncertain_share=band, heads=tuple(heads or ()))
-    files = scores or [path for run in runs for path in list_score_files(run)]
-    if not files:
-        raise UserError(f"{runs[0]}: holds no scores-*.jsonl. Score the responses first: eclose detect {runs[0]}.")
-    calibrations = calibrate_run(runs, files, verdicts=verdicts, settings=settings, out=out, allow_stale=allow_stale)
+    calibrations = calibrate_run(
+        runs, scores or (), verdicts=verdicts, settings=settings, out=out, allow_stale=allow_stale
+    )
     for path, calibration in calibrations.items():
         _print_calibration(calibration)
         print_line(f"{path}: written")
@@ -484,8 +470,8 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    resamples: Annotated[int, typer.Option(min=1, help="Number of bootstrap resamples of questions.")] = 2_000,
-    seed: Annotated[int, typer.Option(help="Seed of folds and resamples.")] = 42,
+    resamples: Resamples = 2_000,
+    seed: StudySeed = 42,
     other_benchmark: OtherBenchmark = False,
     allow_stale: AllowStale = False,
 ) -> None:
@@ -495,21 +481,19 @@ def evaluate(
     cross-fitted rates beside word overlap and other simple controls, the judge calls that a cascade saves against the
     gaps it misses, and reliability against coverage where low ranks are abstained on.
     """
-    from fractions import Fraction
-
     from eclose.detection.calibration import read_calibration
     from eclose.detection.study_statistics import StudySettings
     from eclose.diagnosis.report.detectors.evaluation import build_evaluation_tables, write_detector_evaluation
     from eclose.diagnosis.report.detectors.tables import ROBUSTNESS_TABLE, build_detector_tables
 
-    rate = Fraction(str(read_calibration(calibration).settings.max_false_positive_rate))
+    retention = read_calibration(calibration).settings.retention
     evaluation, files = write_detector_evaluation(
         runs,
         calibration,
         scores=scores or (),
         verdicts=verdicts,
         out=out,
-        settings=StudySettings(retention=float(1 - rate), resamples=resamples, seed=seed),
+        settings=StudySettings(retention=retention, resamples=resamples, seed=seed),
         allow_other_benchmark=other_benchmark,
         allow_stale=allow_stale,
     )

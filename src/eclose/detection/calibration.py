@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from eclose.core.identity import content_hash
-from eclose.detection.scores import DetectorBand, DetectorKind, DetectorScore, Unscored
+from eclose.detection.scores import DetectorBand, DetectorKind, DetectorScore, Unscored, require_score_files
 from eclose.detection.study import DetectorCounts, count_records, index_responses, index_scores, index_verdicts
 from eclose.detection.study_inputs import list_label_files, read_study_inputs
 from eclose.detection.study_statistics import FAILURE_GROUPS, DetectorIdentity, StudyGroup, list_study_groups
@@ -69,6 +69,12 @@ class CalibrationSettings:
             raise SettingError("max_false_positive_rate must be above 0, and uncertain_share at least 0.")
         if self.max_false_positive_rate + self.uncertain_share >= 1:
             raise SettingError("max_false_positive_rate and uncertain_share must add up to less than 1.")
+
+    @property
+    def retention(self) -> float:
+        """Share of the reliable responses that the threshold leaves unflagged."""
+        # As a fraction: 1 - 0.07 as a float is 0.9299999999999999, and the share must be exact.
+        return float(1 - Fraction(str(self.max_false_positive_rate)))
 
     @property
     def needed_reliable(self) -> int:
@@ -335,7 +341,7 @@ def find_threshold(reliable: Sequence[float], share: Fraction) -> float:
 
 def calibrate_run(
     runs: Sequence[Path],
-    scores: Sequence[Path],
+    scores: Sequence[Path] = (),
     *,
     verdicts: Path | None = None,
     settings: CalibrationSettings | None = None,
@@ -346,7 +352,7 @@ def calibrate_run(
 
     Args:
         runs: Folders with questions and responses, and with judgments unless ``verdicts`` is given.
-        scores: Files of scores, of one or more detectors.
+        scores: Files of scores, of one or more detectors; by default every ``scores-*.jsonl`` in the runs.
         verdicts: File of settled verdicts, such as those of people; the judgments of the runs by default.
         settings: Shares and heads.
         out: File of a single calibration; by default ``calibration-<detector>.json`` in the first run.
@@ -359,6 +365,7 @@ def calibrate_run(
         UserError: The files do not belong together, or hold too few reliable responses.
         SettingError: Two calibrations would have one file.
     """
+    scores = scores or require_score_files(runs)
     data = read_study_inputs(runs, scores, verdicts, allow_stale=allow_stale)
     files = [*scores, *(run / RESPONSES_FILE for run in runs), *list_label_files(runs, verdicts)]
     calibrations = calibrate_detectors(

@@ -21,6 +21,7 @@ from eclose.models.load_weights import (
     load_scoring_model,
     load_tokenizer,
     model_table_name,
+    name_weights_version,
     refuse_pickled_weights,
 )
 from eclose.models.resolve import find_model_ref
@@ -39,7 +40,6 @@ _OFFSET_POSITIONS = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "came
 _ENTAILMENT_LABELS = frozenset(
     ("entailment", "entail", "entailed", "entails", "aligned", "supported", "supports", "support", "consistent", "yes")
 )
-_HASH_DIGITS = 12
 
 
 class PromptLayout(StrEnum):
@@ -91,8 +91,7 @@ class EntailmentModelRef:
     @property
     def name(self) -> str:
         """Name with the commit, or with a hash of the folder's files."""
-        version = self.revision or self.content.removeprefix("sha256:")[:_HASH_DIGITS]
-        return f"{model_table_name(self.weights)}@{version}"
+        return name_weights_version(self.weights, self.revision, self.content)
 
     @property
     def identity(self) -> dict[str, Any]:

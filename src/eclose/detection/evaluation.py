@@ -143,8 +143,7 @@ def evaluate_detector(
     Raises:
         UserError: The calibration is of another detector, model, revision or benchmark.
     """
-    rate = Fraction(str(calibration.settings.max_false_positive_rate))
-    settings = settings or StudySettings(retention=float(1 - rate))
+    settings = settings or StudySettings(retention=calibration.settings.retention)
     answered = dict(sorted(index_responses(responses).items()))
     labels = index_verdicts(verdicts)
     records = [*rank_records(calibration, scores).values(), *score_controls(instances, answered.values())]

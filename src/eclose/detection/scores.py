@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from eclose.errors import UserError
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -43,6 +46,17 @@ def list_score_files(run: Path) -> list[Path]:
     """Return the files of scores in a run's folder, by name."""
     # Rejected and quarantined records lie beside a result as scores-ragas.jsonl.rejected.jsonl.
     return sorted(path for path in run.glob("scores-*.jsonl") if ".jsonl." not in path.name)
+
+
+def require_score_files(runs: Sequence[Path]) -> list[Path]:
+    """Return the files of scores in the folders of some runs; raise UserError where there is none."""
+    files = [path for run in runs for path in list_score_files(run)]
+    if not files:
+        raise UserError(
+            f"{runs[0]}: holds no scores-*.jsonl. Score the responses first:"
+            f" eclose detect {runs[0]} --detector NAME --model MODEL."
+        )
+    return files
 
 
 class Unscored(StrEnum):

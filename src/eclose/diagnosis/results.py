@@ -16,7 +16,7 @@ from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_percent_with_interval
 from eclose.judged_cases import JudgedCase, name_run_folders, read_cases_of_runs
 from eclose.stats.intervals import Estimate, Interval
-from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE
+from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -250,7 +250,7 @@ def diagnose(
         True
     """
     notify = notify or _ignore
-    folders = [Path(runs)] if isinstance(runs, (str, Path)) else [Path(run) for run in runs]
+    folders = list_paths(runs)
     notices: list[str] = []
 
     def note(sentences: Iterable[str]) -> None:

@@ -42,6 +42,15 @@ def model_table_name(weights: str) -> str:
     return path.resolve().name if path.is_absolute() or path.exists() else weights
 
 
+def name_weights_version(weights: str, revision: str | None, content: str) -> str:
+    """Return the name of a model in scores: with its commit, or without one with twelve digits of a hash of its files.
+
+    >>> name_weights_version("Qwen/Qwen3-8B", None, "sha256:0123456789abcdef")
+    'Qwen/Qwen3-8B@0123456789ab'
+    """
+    return f"{model_table_name(weights)}@{revision or content.removeprefix('sha256:')[:12]}"
+
+
 def describe_adapter_source(backbone: str, recipe: Mapping[str, Any], name: str) -> ResponseSource:
     """Return the source of an adapter's responses.
 

@@ -21,6 +21,7 @@ from eclose.models.load_weights import (
     load_model_config,
     load_tokenizer,
     model_table_name,
+    name_weights_version,
     refuse_pickled_weights,
 )
 from eclose.models.resolve import find_model_ref
@@ -44,7 +45,6 @@ and not by the word that happens to be last."""
 # alignment .71 against .68, a difference of .03 [-.02, .09]; of closure .99 against .98. A single state is kept.
 TEMPLATE_HASH = content_hash([_TRACE_TEXT, _ANSWER_TEXT, _EVIDENCE_TEXT, _PART_END, "parts tokenised apart"])
 """Fingerprint of the texts that are read."""
-_HASH_DIGITS = 12
 _PROBE_TOKENS = 16
 _LEAK = {"torch.float64": 1e-9, "torch.float32": 1e-3}
 """Largest change of a state, relative to its norm, when later tokens change; rounding alone may cause as much."""
@@ -84,8 +84,7 @@ class HiddenModelRef:
     @property
     def name(self) -> str:
         """Name with the commit, or with a hash of the files."""
-        version = self.revision or self.content.removeprefix("sha256:")[:_HASH_DIGITS]
-        return f"{model_table_name(self.weights)}@{version}"
+        return name_weights_version(self.weights, self.revision, self.content)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import read_records
 from eclose.store.records.outcome_counts import RecordCounts
+from eclose.store.runs.folder import list_paths
 from eclose.store.runs.manifest import Manifest, hash_files
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def train_verifier(
         (<VerifierHead.SUPPORT: 'support'>, <VerifierHead.ALIGNMENT: 'alignment'>, <VerifierHead.CLOSURE: 'closure'>)
     """
     _check_settings(kind, model, layer, shortcuts=shortcuts)
-    files = [Path(families)] if isinstance(families, Path | str) else [Path(path) for path in families]
+    files = list_paths(families)
     folder = Path(out)
     refuse_used_folder(folder)
     family_list = [family for path in files for family in read_records(path, Family)]

@@ -13,7 +13,7 @@ from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import render_markdown_report
 from eclose.diagnosis.report.plots.figures import draw_report_figures, explain_missing_figures
 from eclose.diagnosis.report.to_json import render_diagnosis_json
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -47,9 +47,4 @@ def write_report_files(
     files = {name: make().encode() for kind, (name, make) in texts.items() if kind in formats}
     if ReportFormat.FIGURES in formats and explain_missing_figures() is None:
         files |= {f"{FIGURES_FOLDER}/{name}": data for name, data in draw_report_figures(diagnosis, context).items()}
-    paths = {}
-    for name, data in files.items():
-        paths[name] = Path(folder) / name
-        with AtomicFile(paths[name]) as file:
-            file.write(data)
-    return paths
+    return write_files(Path(folder), files)

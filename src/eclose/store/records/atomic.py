@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
@@ -96,3 +97,12 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> dict[str, Path]:
+    """Write files into a folder, each complete or not at all; return their paths by name."""
+    paths = {name: folder / name for name in contents}
+    for name, content in contents.items():
+        with AtomicFile(paths[name]) as file:
+            file.write(content)
+    return paths

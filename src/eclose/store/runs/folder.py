@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 INSTANCES_FILE = "instances.jsonl"
 """Questions with their passages."""
 RESPONSES_FILE = "responses.jsonl"
@@ -24,3 +30,8 @@ RUN_LEDGER_FILE = "ledger.sqlite"
 """The calls and outcomes of a run, unless --ledger names another ledger."""
 FOLDER_MANIFEST = "manifest.json"
 """Manifest of a folder that is written in one step, such as an export of annotations."""
+
+
+def list_paths(paths: Path | str | Sequence[Path | str]) -> list[Path]:
+    """Return one path, or several, as a list: functions of the interface take either."""
+    return [Path(paths)] if isinstance(paths, Path | str) else [Path(path) for path in paths]

@@ -32,7 +32,8 @@ from eclose.diagnosis.report.scores.names import name_detectors
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
 from eclose.diagnosis.report.to_json import estimate_to_dict
 from eclose.diagnosis.report.write import FIGURES_FOLDER
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import write_files
+from eclose.store.runs.folder import list_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +77,7 @@ def write_detector_evaluation(
     Raises:
         UserError: The files do not belong together, or not to the calibration.
     """
-    runs = [Path(run)] if isinstance(run, (str, Path)) else [Path(path) for path in run]
+    runs = list_paths(run)
     thresholds = read_calibration(calibration)
     evaluation = evaluate_run(
         runs,
@@ -101,12 +102,7 @@ def write_evaluation_files(evaluation: DetectorEvaluation, folder: Path) -> dict
     if explain_missing_figures() is None:
         figures = render_files(lambda: draw_use_curves(evaluation), ())
         files |= {f"{FIGURES_FOLDER}/detector-use.{kind}": data for kind, data in figures.items()}
-    paths = {}
-    for name, data in files.items():
-        paths[name] = folder / name
-        with AtomicFile(paths[name]) as file:
-            file.write(data)
-    return paths
+    return write_files(folder, files)
 
 
 def build_evaluation_tables(evaluation: DetectorEvaluation) -> tuple[ReportTable, ...]:

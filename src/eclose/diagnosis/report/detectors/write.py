@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.detection.scores import list_score_files
+from eclose.detection.scores import require_score_files
 from eclose.detection.study import study_detectors
 from eclose.detection.study_inputs import read_study_inputs
 from eclose.diagnosis.report.detectors.documents import (
@@ -17,8 +17,8 @@ from eclose.diagnosis.report.detectors.documents import (
 from eclose.diagnosis.report.detectors.figures import draw_detector_figures
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
 from eclose.diagnosis.report.write import FIGURES_FOLDER
-from eclose.errors import UserError
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import write_files
+from eclose.store.runs.folder import list_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,14 +64,8 @@ def write_detector_report(
         >>> sorted(files)[:3]
         ['detectors.json', 'detectors.md', 'detectors.tex']
     """
-    runs = _list_paths(run)
-    in_folders = (path for folder in runs for path in list_score_files(folder))
-    score_files = list(in_folders) if scores is None else _list_paths(scores)
-    if not score_files:
-        raise UserError(
-            f"{runs[0]}: holds no scores-*.jsonl. Score the responses first:"
-            f" eclose detect {runs[0]} --detector NAME --model MODEL."
-        )
+    runs = list_paths(run)
+    score_files = require_score_files(runs) if scores is None else list_paths(scores)
     verdicts_file = None if verdicts is None else Path(verdicts)
     inputs = read_study_inputs(runs, score_files, verdicts_file, allow_stale=allow_stale)
     study = study_detectors(inputs.scores, inputs.responses, inputs.verdicts, settings)
@@ -91,13 +85,4 @@ def write_study_files(study: DetectorStudy, context: DetectorReportContext, fold
         stale = [sentence for sentence in context.notices if sentence.startswith("STALE")][:1]
         figures = draw_detector_figures(study, ["Stale scores or labels: see detectors.md."] if stale else [])
         files |= {f"{FIGURES_FOLDER}/{name}": data for name, data in figures.items()}
-    paths = {}
-    for name, data in files.items():
-        paths[name] = folder / name
-        with AtomicFile(paths[name]) as file:
-            file.write(data)
-    return paths
-
-
-def _list_paths(paths: Path | str | Sequence[Path | str]) -> list[Path]:
-    return [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
+    return write_files(folder, files)
