@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from eclose.stats.arrays import Flags, Floats, Indices
 
 FOLDS = 5
-_NEGLIGIBLE_LOSS = 0.005
-"""Difference of AUROC below which the stronger penalty is preferred: small weights transfer better."""
+LARGEST_LOSS = 0.015
+"""Held-out AUROC that is given up for a stronger penalty: small weights hold better on texts unlike the families. On
+real traces, R@95 rose from 27 % at the weakest penalty to 40 % at the one chosen so (decision 0041)."""
 OVERLAP_FEATURES = {
     VerifierHead.SUPPORT: "step words in the evidence",
     VerifierHead.ALIGNMENT: "question words in the last step",
@@ -93,12 +94,12 @@ def _fold_families(family_ids: Sequence[str], seed: int) -> Indices:
 
 
 def choose_penalty(rows: HeadRows, names: Sequence[str]) -> float:
-    """Return the strongest penalty whose held-out AUROC is within a negligible difference of the best."""
+    """Return the strongest penalty whose held-out AUROC is at most ``LARGEST_LOSS`` below the best."""
     reached = {
         penalty: auroc(_to_scored(rows.predict_held_out(names, penalty), rows.labels)) or 0.0 for penalty in PENALTIES
     }
     best = max(reached.values())
-    return max(penalty for penalty, area in reached.items() if area >= best - _NEGLIGIBLE_LOSS)
+    return max(penalty for penalty, area in reached.items() if area >= best - LARGEST_LOSS)
 
 
 def measure_controls(rows: HeadRows, penalty: float) -> list[HeadControl]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 """Version of the file; raised where a feature changes its meaning, so that old weights are not used with it."""
-PENALTIES = (1.0, 10.0, 100.0, 1000.0)
+PENALTIES = (1.0, 10.0, 100.0, 1000.0, 3000.0)
 """L2 penalties to choose from; large ones, since weights must hold on texts unlike the families."""
 _NEWTON_STEPS = 25
 _CONVERGED = 1e-8
