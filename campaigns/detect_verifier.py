@@ -2,8 +2,8 @@
 
 A linear verifier is trained on families of the world, calibrated on labelled responses to other questions, and
 evaluated on responses that neither has seen, beside word overlap, the number of steps and the conclusion word. The same
-verifier without the features of form alone follows it. Every set has questions of its own. Rates are those at the
-calibrated threshold of 5 % false positives.
+verifier without the features of form alone follows it. Every set has questions of its own. Thresholds spare 95 % of the
+reliable responses: those of the calibration, or of the other folds of questions (cross-fitted).
 
     python campaigns/detect_verifier.py            # questions of the harder world and real text to choose models on
     python campaigns/detect_verifier.py --test     # the others: once, when everything is frozen
@@ -136,7 +136,12 @@ def format_evaluation(name: str, evaluation: DetectorEvaluation) -> str:
     """Format recall by group at the calibrated threshold, and AUROC and R@95 beside the controls."""
     rates = {group: evaluation.flagged[group] for group in (StudyGroup.RELIABLE, *GROUPS)}
     cells = [f"{group} {_percent(rate)}" for group, rate in rates.items()]
-    lines = [f"\n## {name}", f"n = {evaluation.responses}; flagged at the calibrated threshold: {'; '.join(cells)}", ""]
+    lines = [f"\n## {name}", f"n = {evaluation.responses}; flagged at the calibrated threshold: {'; '.join(cells)}"]
+    verifier = _find_verifier(evaluation)
+    lines.append(
+        f"cross-fitted over questions: gap {_percent(verifier.held_out_recall)};"
+        f" reliable {_percent(verifier.held_out_false_positive_rate)}\n"
+    )
     lines.append("| detector | gap AUROC | R@95 | path | incomplete | decoupling | unsound |")
     lines.append("|---|---|---|---|---|---|---|")
     lines += [_format_result(result) for result in evaluation.study.results]
@@ -162,13 +167,18 @@ def _percent(estimate: Estimate) -> str:
     return "-" if estimate.value is None else f"{100 * estimate.value:.1f}{bounds}"
 
 
+def _find_verifier(evaluation: DetectorEvaluation) -> DetectorResult:
+    """Return the result of the verifier among those of the controls."""
+    return next(row for row in evaluation.study.results if row.detector.model == evaluation.calibration.model)
+
+
 def _list_rates(evaluation: DetectorEvaluation) -> tuple[float | None, float | None, float | None]:
-    """Return the flagged shares of the gap, of path deviations and of reliable responses."""
-    flagged = evaluation.flagged
+    """Return the cross-fitted recall and false positive rate of the gap, and path deviations at the threshold."""
+    verifier = _find_verifier(evaluation)
     return (
-        flagged[StudyGroup.GAP].value,
-        flagged[StudyGroup.PATH_DEVIATION].value,
-        flagged[StudyGroup.RELIABLE].value,
+        verifier.held_out_recall.value,
+        evaluation.flagged[StudyGroup.PATH_DEVIATION].value,
+        verifier.held_out_false_positive_rate.value,
     )
 
 
