@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eclose import Passage
 from eclose.detection.verifier.features import SHORTCUT_FEATURES, alignment_features, closure_features
 from eclose.detection.verifier.support_features import find_evidence_steps, index_evidence, support_features
-from eclose.detection.verifier.words import find_names, parse_text
+from eclose.detection.verifier.words import collect_words, find_names, parse_text
 
 QUESTION = "Where was the director of Moonstruck born?"
 STEPS = ("Norman Jewison directed Moonstruck [2].", "Norman Jewison was born in Toronto.")
@@ -221,3 +225,12 @@ def test_a_grandparent_is_a_parent_of_a_parent() -> None:
 
     assert alignment_features(question, right)["question relations in the trace"] == 1
     assert alignment_features(question, wrong)["question relations in the trace"] == 0.5
+
+
+# The expression that defines a word, over the whole text; ``collect_words`` reads most pieces without it.
+WORD = re.compile(r"[^\W\d_]+(?:['’][a-z]+)?|\d+(?:\.\d+)?")
+
+
+@given(st.text(alphabet=st.sampled_from("abzéßİǅª²۳ \t\n.,'’-_[]()0129\u0301\u00a0"), max_size=60))
+def test_distinct_words_are_those_of_the_expression(text: str) -> None:
+    assert collect_words(text) == set(WORD.findall(text.lower().replace(",", "")))

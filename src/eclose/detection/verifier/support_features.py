@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eclose.detection.verifier.features import Features, share
 from eclose.detection.verifier.lexicon import CONTRASTS
-from eclose.detection.verifier.words import FUNCTION_WORDS, TextWords, parse_text, split_words
+from eclose.detection.verifier.words import FUNCTION_WORDS, TextWords, collect_words, parse_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,14 +28,14 @@ class _PassageWords:
     def __init__(self, passage: Passage) -> None:
         self.title = passage.title
         self._text = passage.text
-        self.words = set(split_words(f"{passage.title} {passage.text}"))
+        self.words = collect_words(f"{passage.title} {passage.text}")
 
     @cached_property
     def sentences(self) -> list[tuple[str, set[str]]]:
         """Sentences with their words; those of the title count too, since a sentence often names it by a pronoun."""
-        title = set(split_words(self.title))
+        title = collect_words(self.title)
         # On demand: most passages of a long context are the best of no step.
-        return [(sentence, title.union(split_words(sentence))) for sentence in _SENTENCE_END.split(self._text)]
+        return [(sentence, title | collect_words(sentence)) for sentence in _SENTENCE_END.split(self._text)]
 
 
 class EvidenceIndex:

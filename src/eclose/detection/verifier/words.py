@@ -42,14 +42,19 @@ _OPENERS = _list_words("according passage passages next since because first seco
 _NOT_NAMES = FUNCTION_WORDS | CONCLUSION_WORDS | _OPENERS | {*_MONTH.lower().split("|"), "yes"}
 
 
-def split_words(text: str) -> list[str]:
-    """Return the words of a text in lower case, without punctuation and thousands separators.
+def collect_words(text: str) -> set[str]:
+    """Return the distinct words of a text in lower case, without punctuation and thousands separators.
 
-    >>> split_words("Jewison's film, 12,500 seats")
-    ["jewison's", 'film', '12500', 'seats']
+    >>> sorted(collect_words("Jewison's film, 12,500 seats"))
+    ['12500', 'film', "jewison's", 'seats']
     """
     # A comma between words has a blank after it, so dropping it joins numbers only.
-    return _WORD.findall(text.lower().replace(",", ""))
+    pieces = set(text.lower().replace(",", "").split())
+    # Most pieces between blanks are words already; the expression, which takes longer, reads the rest.
+    rest = [piece for piece in pieces if not piece.isalpha()]
+    pieces.difference_update(rest)
+    pieces.update(_WORD.findall(" ".join(rest)))
+    return pieces
 
 
 def drop_citations(text: str) -> str:
