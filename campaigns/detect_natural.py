@@ -2,7 +2,8 @@
 
 Needs the folders that ``campaigns/natural_failures.py`` writes, one for each seed of the generator. Half of the
 questions calibrate the verifier, the other half is reported: separation beside word overlap, the choice among k
-responses, and the curves of abstention and of a cascade.
+responses, and the curves of abstention and of a cascade. On some questions of the first folder, the heads of the
+verifier stand beside a model that is asked: the probability of Yes by SmolLM2-135M.
 
     python campaigns/detect_natural.py runs/natural-42 runs/natural-43 runs/natural-44
 """
@@ -12,24 +13,38 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
-from campaigns.detect_verifier import LabelledSet, evaluate_set, format_evaluation, score_set
+from campaigns.detect_verifier import LabelledSet, evaluate_set, format_evaluation, format_results, score_set
 from campaigns.natural_failures import VERDICTS_FILE, name_group
 from perf.result import print_result
+from perf.tree_cost import packaged_weights
 
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict
+from eclose.detection.alignment_probability import build_alignment_request
 from eclose.detection.cascade import rank_records
 from eclose.detection.choice import ChoiceSettings, ChoiceStrategy, choose_responses, evaluate_choices
+from eclose.detection.overlap import score_controls
+from eclose.detection.scores import DetectorKind, DetectorScore
+from eclose.detection.settings import ChatDetectorSettings
+from eclose.detection.study import study_detectors
+from eclose.detection.study_statistics import StudySettings
 from eclose.detection.verifier.rows import build_verifier_rows
 from eclose.detection.verifier.training import train_linear_verifier
+from eclose.models.interface import Decoding, Request
+from eclose.models.load_weights import load_causal_model, load_tokenizer
+from eclose.models.local.chat_template import tokenize_prompt
+from eclose.protocol.prompts import PromptMessage
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.world.make.families import make_world_families
@@ -63,6 +78,56 @@ def read_natural_run(folder: Path) -> LabelledSet:
     instances = {item.id: item for item in read_records(folder / INSTANCES_FILE, Instance)}
     responses = list(read_records(folder / RESPONSES_FILE, Response))
     return LabelledSet(folder.name, instances, responses, list(read_records(folder / VERDICTS_FILE, SettledVerdict)))
+
+
+class YesProbability:
+    """Probability that a local chat model begins its reply with Yes."""
+
+    def __init__(self, weights: str) -> None:
+        self._model: Any = load_causal_model(weights, dtype="float32").eval()
+        self._tokenizer: Any = load_tokenizer(weights)
+        vocabulary = range(len(self._tokenizer))
+        self._yes = [token for token in vocabulary if self._tokenizer.decode([token]).strip().casefold() == "yes"]
+
+    @torch.inference_mode()
+    def score(self, request: Request) -> float:
+        """Return the probability of all spellings of Yes as the first token."""
+        ids = torch.tensor([tokenize_prompt(self._tokenizer, request)])
+        logits = self._model(input_ids=ids, logits_to_keep=1).logits[0, -1]
+        return min(1.0, float(torch.softmax(logits, dim=-1)[self._yes].sum()))
+
+
+def build_closure_request(instance: Instance, response: Response) -> Request:
+    """Return the request whether a trace establishes the answer."""
+    steps = "\n".join(response.trace.texts)
+    text = (
+        f"Question: {instance.question}\n\nReasoning:\n{steps}\n\nSubmitted answer: {response.answer}\n\nDoes the"
+        " reasoning alone establish the submitted answer? Answer with one word, Yes or No."
+    )
+    return Request((PromptMessage(role="user", content=text),), Decoding(max_tokens=1, temperature=0.0))
+
+
+def compare_with_asking(labelled: LabelledSet, scores: Sequence[DetectorScore], ranked: Sequence[DetectorScore]) -> str:
+    """Format the separation by a verifier, its heads, a model that is asked, and the controls."""
+    asked, settings = YesProbability(packaged_weights()), ChatDetectorSettings(detector=DetectorKind.ALIGNMENT)
+    records = [*ranked, *score_controls(labelled.instances, labelled.responses)]
+    for head in ("alignment", "closure"):
+        records += [
+            replace(row, model=f"{head} head", score=row.details[head]) for row in scores if head in row.details
+        ]
+    for response in labelled.responses:
+        if not response.trace.texts or not response.answer:
+            continue
+        instance = labelled.instances[response.instance_id]
+        for kind, request in (
+            (DetectorKind.ALIGNMENT, build_alignment_request(instance, response, settings)),
+            (DetectorKind.CLOSURE, build_closure_request(instance, response)),
+        ):
+            score = asked.score(request)
+            records.append(DetectorScore(response_id=response.id, detector=kind, model=f"P(Yes), {kind}", score=score))
+    study = study_detectors(records, labelled.responses, labelled.verdicts, StudySettings(resamples=1_000))
+    title = f"\n## beside a model that is asked: {len(labelled.responses)} responses, {dict(study.groups)}\n"
+    return "\n".join([title, *format_results(study.results)])
 
 
 def choose_of_run(labelled: LabelledSet, ranks: Mapping[str, float | None], seed: int) -> list[ChoiceRow]:
@@ -116,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="*", help="folders of natural responses; runs/natural-* by default")
     parser.add_argument("--families", type=int, default=250, help="training families of each profile")
+    parser.add_argument("--asked", type=int, default=40, help="questions of the first run to ask SmolLM2-135M about")
     parser.add_argument("--heads", nargs="+", default=["alignment", "closure"], help="heads to combine")
     options = parser.parse_args(arguments)
     folders = options.runs or sorted(Path("runs").glob("natural-*"))
@@ -134,7 +200,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         evaluation = evaluate_set(verifier, calibration_set, test_set, options.heads)
         print(format_evaluation("separation", evaluation), "\n")
         print(format_curves(evaluation), "\n", flush=True)
-        records = rank_records(evaluation.calibration, score_set(verifier, test_set))
+        scores = score_set(verifier, test_set)
+        records = rank_records(evaluation.calibration, scores)
+        if number == 0 and options.asked:
+            asked_set = test_set.take_questions(options.asked)
+            ids = {response.id for response in asked_set.responses}
+            parts = [[row for row in rows if row.response_id in ids] for rows in (scores, records.values())]
+            print(compare_with_asking(asked_set, *parts), "\n", flush=True)
         ranks = {response_id: record.score for response_id, record in records.items()}
         choices += choose_of_run(test_set, ranks, number)
     print(format_choices(choices))

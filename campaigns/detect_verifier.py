@@ -69,17 +69,20 @@ class LabelledSet:
 
     def split(self) -> tuple[LabelledSet, LabelledSet]:
         """Return two sets of the same size in questions, every second question in each."""
-        parts = [dict(islice(self.instances.items(), start, None, 2)) for start in (0, 1)]
-        first, second = (
-            LabelledSet(
-                self.name,
-                part,
-                [response for response in self.responses if response.instance_id in part],
-                [verdict for verdict in self.verdicts if verdict.instance_id in part],
-            )
-            for part in parts
-        )
+        first, second = (self._restrict(dict(islice(self.instances.items(), start, None, 2))) for start in (0, 1))
         return first, second
+
+    def take_questions(self, count: int) -> LabelledSet:
+        """Return the first questions with their responses."""
+        return self._restrict(dict(islice(self.instances.items(), count)))
+
+    def _restrict(self, instances: dict[str, Instance]) -> LabelledSet:
+        return LabelledSet(
+            self.name,
+            instances,
+            [response for response in self.responses if response.instance_id in instances],
+            [verdict for verdict in self.verdicts if verdict.instance_id in instances],
+        )
 
 
 def make_matched_set(profile: str, seed: int, groups: int) -> LabelledSet:
@@ -142,10 +145,16 @@ def format_evaluation(name: str, evaluation: DetectorEvaluation) -> str:
         f"cross-fitted over questions: gap {_percent(verifier.held_out_recall)};"
         f" reliable {_percent(verifier.held_out_false_positive_rate)}\n"
     )
-    lines.append("| detector | gap AUROC | R@95 | path | incomplete | decoupling | unsound |")
-    lines.append("|---|---|---|---|---|---|---|")
-    lines += [_format_result(result) for result in evaluation.study.results]
-    return "\n".join(lines)
+    return "\n".join([*lines, *format_results(evaluation.study.results)])
+
+
+def format_results(results: Sequence[DetectorResult]) -> list[str]:
+    """Return the lines of a table: AUROC and R@95 of the gap, AUROC of its classes and of unsound responses."""
+    header = [
+        "| detector | gap AUROC | R@95 | path | incomplete | decoupling | unsound |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return [*header, *map(_format_result, results)]
 
 
 def _format_result(result: DetectorResult) -> str:
