@@ -361,10 +361,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ledger", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--short", action="store_true", help="300 records and 20 kills")
+    parser.add_argument("--kills", type=int, help="this many kills, over 15 times as many records")
     parser.add_argument("--mutant", choices=MUTANTS)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     count, kills = (300, 20) if options.short else (5_000, 200)
+    if options.kills is not None:
+        count, kills = 15 * options.kills, options.kills
     with tempfile.TemporaryDirectory() as folder:
         return _run(Path(folder), options, count, kills)
 

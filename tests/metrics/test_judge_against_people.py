@@ -179,7 +179,7 @@ def random_cases(seed, count=90, unknown=0.1, datasets=("a", "b", "c")):
     return cases
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("dataset", [None, "b"])
 def test_every_score_is_scikit_learns(seed, dataset):
     cases = random_cases(seed)
@@ -249,13 +249,14 @@ def test_each_judge_of_a_comparison_has_the_intervals_of_its_own_validation():
     cases, others = random_cases(2, unknown=0), random_cases(2, unknown=0)
     others = [compared_case._replace(judge=verdict("11111")) for compared_case in others]
     compared = compare_judges(twice(cases, others), rng=rng(), resamples=200)
+    alone, other = report(cases).overall, report(others).overall
     for label in JudgedLabel:
-        assert compared.first[label] == report(cases).overall.rows[label].scores
-        assert compared.second[label] == report(others).overall.rows[label].scores
+        assert compared.first[label] == alone.rows[label].scores
+        assert compared.second[label] == other.rows[label].scores
         first, second = compared.first[label].agreement, compared.second[label].agreement
         assert compared.difference[label].agreement.value == pytest.approx(first.value - second.value, abs=1e-15)
-    means = [report(compared_case).overall.mean_agreement.value for compared_case in (cases, others)]
-    assert compared.mean_agreement.value == pytest.approx(means[0] - means[1], abs=1e-15)
+    difference = alone.mean_agreement.value - other.mean_agreement.value
+    assert compared.mean_agreement.value == pytest.approx(difference, abs=1e-15)
     assert compared.mean_failure_f1.value is not None
 
 

@@ -49,6 +49,7 @@ class Server:
     def start(self) -> None:
         """Start, and wait until it answers."""
         options: list[str | Path] = ["-k", self._folder, "-c", "listen_addresses=", "-c", "max_connections=40"]
+        options += ["-c", "fsync=off"]  # processes are killed here, and no machine: its caches outlive them
         command = [self._programs / "postgres", "-D", self._folder / "data", *options]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, user=self._user, cwd=self._folder, stdout=log, stderr=log)

@@ -1,5 +1,7 @@
 """Several processes: started as the guide says, they train what one process trains, and go on where any number stopped.
 
+Where a launcher is not what is tried, processes are forked from one that has imported torch, with the variables that
+torchrun would set.
 Sums over processes are taken in another order, so numbers agree to rounding: the tolerances below are about ten times
 what was measured.
 """
@@ -18,6 +20,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
 from safetensors.torch import load_file
+from tests.forking import ForkServer
 from tests.training.small import short_families
 
 from eclose.store.records.jsonl import write_records
@@ -73,12 +76,31 @@ def start(command, **environment):
     return process.returncode, output
 
 
-def torchrun(processes, *words):
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return str(probe.getsockname()[1])
+
+
+def torchrun(processes, *words):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
-    return [*launcher, "--master_addr", "127.0.0.1", "--master_port", str(port), *words]
+    return [*launcher, "--master_addr", "127.0.0.1", "--master_port", free_port(), *words]
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory):
+    """Run a program in a number of forked processes: its exit code and output."""
+    modules = ("torch", "transformers.trainer", "accelerate", "peft", "eclose.cli.main", "eclose.training.run")
+    with ForkServer(*modules, **QUIET, ACCELERATE_USE_CPU="true") as server:
+
+        def begin(processes, program, words, **environment):
+            group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(processes)}
+            group |= {"LOCAL_WORLD_SIZE": str(processes)} | environment
+            ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), **group} for rank in range(processes)]
+            output = tmp_path_factory.mktemp("output") / "output.txt"
+            return server.run(program, words, output, [environment] if processes == 1 else ranks)
+
+        yield begin
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +126,12 @@ def words(files, model_folder):
 
 
 @pytest.fixture(scope="module")
-def run(words, tmp_path_factory):
+def run(words, forked, tmp_path_factory):
     """Train, and give the folder and what was said."""
 
     def begin(processes, out=None, **settings):
         out = out or tmp_path_factory.mktemp("run") / "run"
-        command = ["-m", "eclose.cli.main", *words(out, processes, **settings)]
-        command = [sys.executable, *command] if processes == 1 else torchrun(processes, *command)
-        code, output = start(command, ACCELERATE_USE_CPU="true")
+        code, output = forked(processes, "eclose.cli.main", words(out, processes, **settings))
         assert code == 0, output
         return out, output
 
@@ -119,13 +139,13 @@ def run(words, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sharded(words, tmp_path_factory):
+def sharded(words, forked, tmp_path_factory):
     """The same under FSDP2, as recipes/accelerate/fsdp2.yaml sets it up."""
     settings = {name: value for name, value in launch_environment("fsdp2").items() if "FSDP" in name}
 
     def begin(out=None, **more):
         out = out or tmp_path_factory.mktemp("run") / "run"
-        code, output = start(torchrun(2, str(HELPER), *words(out, 2, **more)), ACCELERATE_USE_CPU="true", **settings)
+        code, output = forked(2, str(HELPER), words(out, 2, **more), **settings)
         assert code == 0, output
         assert output.count("sharded 28 of 28") == 2, output
         return out, output
@@ -140,8 +160,12 @@ def one(run):
 
 
 @pytest.fixture(scope="module")
-def two(run):
-    return run(2)
+def two(words, tmp_path_factory):
+    """Two processes, as the guide starts them."""
+    out = tmp_path_factory.mktemp("run") / "run"
+    code, output = start(torchrun(2, "-m", "eclose.cli.main", *words(out, 2)), ACCELERATE_USE_CPU="true")
+    assert code == 0, output
+    return out, output
 
 
 @pytest.fixture(scope="module")

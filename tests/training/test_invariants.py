@@ -4,8 +4,6 @@ Every one of them gives the same trajectory of loss and gradient norm. Rounding 
 mean signed difference is bounded more tightly than the largest.
 """
 
-from itertools import product
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -55,7 +53,8 @@ def plain(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("backend", "tokens_per_forward", "gradient_checkpointing"),
-    list(product(["columns", "sdpa"], [1, 100_000], [True, False])),
+    # Every pair of settings once: half of all combinations.
+    [("columns", 1, True), ("columns", 100_000, False), ("sdpa", 1, False), ("sdpa", 100_000, True)],
 )
 def test_trees_train_as_plain_sequences_do(plain, tmp_path, backend, tokens_per_forward, gradient_checkpointing):
     result = ran(

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -13,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from safetensors.torch import load_file
+from tests.forking import ForkServer
 
 from eclose.training.recipe import read_recipe
 from eclose.training.run import run_training
@@ -43,38 +42,29 @@ def recipe(model_folder, tmp_path):
 
 
 @pytest.fixture
-def command(recipe, family_file):
-    """The command of a run, started in a process of its own."""
+def command(recipe, family_file, tmp_path):
+    """The command of a run: started in a process of its own, to be killed at a moment or to come to its end."""
+    modules = ("torch", "transformers.trainer", "accelerate", "peft", "eclose.cli.main", "eclose.training.run")
+    with ForkServer(*modules, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false") as server:
 
-    def started(out):
-        words = ["train", str(family_file), "--recipe", str(recipe), "--out", str(out)]
-        return subprocess.Popen(
-            [sys.executable, "-m", "eclose.cli.main", *words],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        def run(out, moment=None):
+            words = ["train", str(family_file), "--recipe", str(recipe), "--out", str(out)]
+            output = tmp_path / "output.txt"
+            (process,) = server.start("eclose.cli.main", words, output)
+            if moment is not None:
+                wait_for(moment)
+                os.kill(process, signal.SIGKILL)
+            assert server.wait() == (0 if moment is None else -signal.SIGKILL), output.read_text()
+            return output.read_text()
 
-    return started
-
-
-def finished(process):
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    return out
+        yield run
 
 
-def killed_when(process, moment):
-    """Kill the process as soon as the moment has come."""
+def wait_for(moment):
     deadline = time.monotonic() + PATIENCE
     while not moment():
-        assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.0005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
 
 
 def trajectory_of(out):
@@ -89,12 +79,12 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     run_training(family_file, read_recipe(recipe, {}), whole)
 
     # Between two checkpoints, in the middle of an epoch.
-    killed_when(command(broken), (broken / "checkpoint-2" / "complete.json").exists)
+    command(broken, (broken / "checkpoint-2" / "complete.json").exists)
     assert not (broken / "manifest.json").exists()
     # While a checkpoint is written: some of it is there, the word that it is whole is not.
     torn = broken / "checkpoint-6"
-    killed_when(command(broken), (torn / "adapter_model.safetensors").exists)
-    output = finished(command(broken))
+    command(broken, (torn / "adapter_model.safetensors").exists)
+    output = command(broken)
     assert "resumed from" in output
     assert (broken / "adapter" / "adapter_model.safetensors").read_bytes() == (
         whole / "adapter" / "adapter_model.safetensors"

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from tests.forking import ForkServer
 
 from eclose.calls.batch.files import BatchFolder
 from eclose.calls.batch.provider import BatchProvider
@@ -101,14 +102,19 @@ async def child(base_url: str, folder: Path, each: int) -> None:
 # --- the one that looks on ---------------------------------------------------------------------------------------
 
 
-async def start(server: ModelServer, folder: Path, moment: str, each: int = 25) -> bool:
+@pytest.fixture(scope="module")
+def forks():
+    """A process that has imported what the run needs: importing takes longer than running."""
+    with ForkServer("eclose.calls.batch.run", "eclose.models.openai.endpoint", "eclose.world.server.app") as server:
+        yield server
+
+
+async def start(forks: ForkServer, server: ModelServer, folder: Path, moment: str, each: int = 25) -> bool:
     """Run it; True if it came to its end, False if it was killed on the way."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, server.base_url, folder, moment, str(each), stderr=asyncio.subprocess.PIPE
-    )
-    _, errors = await process.communicate()
-    assert process.returncode in (0, -signal.SIGKILL), errors.decode()
-    return process.returncode == 0
+    words = [server.base_url, str(folder), moment, str(each)]
+    code, output = await asyncio.to_thread(forks.run, __file__, words, folder.parent / f"{folder.name}.txt")
+    assert code in (0, -signal.SIGKILL), output
+    return code == 0
 
 
 async def check(server: ModelServer, folder: Path) -> None:
@@ -145,18 +151,18 @@ MOMENTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_at_any_moment_a_run_goes_on(tmp_path, moment):
+def test_killed_at_any_moment_a_run_goes_on(forks, tmp_path, moment):
     async def main() -> None:
         async with open_model_server(registry(), batches=BatchBehaviour(shuffled=True)) as server:
-            assert not await start(server, tmp_path, moment)
-            assert await start(server, tmp_path, "never")
+            assert not await start(forks, server, tmp_path, moment)
+            assert await start(forks, server, tmp_path, "never")
             await check(server, tmp_path)
 
     asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_a_run_comes_to_its_end(tmp_path):
+def test_killed_again_and_again_a_run_comes_to_its_end(forks, tmp_path):
     rng = random.Random(1)
 
     async def main() -> None:
@@ -164,7 +170,7 @@ def test_killed_again_and_again_a_run_comes_to_its_end(tmp_path):
             for kills in itertools.count():  # noqa: B007 - how many it took
                 step = rng.choice(["save", "save", "save", "upload", "create", "intend"])
                 moment = f"{rng.choice(['before', 'after'])} {step} {rng.randrange(1, 4)}"
-                if await start(server, tmp_path, moment, each=10):
+                if await start(forks, server, tmp_path, moment, each=10):
                     break
             assert kills >= 5
             await check(server, tmp_path)

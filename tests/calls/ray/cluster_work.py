@@ -51,6 +51,8 @@ class Asking:
     workers: int = 2
     shards_per_worker: int = 2
     restarts: int = 3
+    address: str | None = None
+    """Of a cluster that runs; None to start one."""
     deadly: str = ""
     """A record whose worker dies."""
     broken: str = ""
@@ -92,25 +94,21 @@ async def run_shard(asking: Asking, shard: RecordShard, stop: ShardStopSignal) -
     return {"received": runner.progress.received, "before": runner.progress.finished_before, "pid": os.getpid()}
 
 
-def drive(asking: Asking) -> int:
+def drive(asking: Asking) -> tuple[int, dict[str, Any]]:
+    """Run all shards; return the exit code and what to say about it."""
     ray = RaySettings(
         workers=asking.workers,
         shards_per_worker=asking.shards_per_worker,
         restarts=asking.restarts,
+        address=asking.address,
         cpus_per_worker=0.5,
     )
     told: list[str] = []
     try:
         shards = run_shards_on_ray(partial(run_shard, asking), asking.ledger, ray, tell=told.append)
     except UserError as error:
-        say({"error": str(error), "kind": type(error).__name__, "told": told})
-        return error.exit_code
-    say({"shards": shards, "told": told})
-    return 0
-
-
-def say(result: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(result) + "\n")
+        return error.exit_code, {"error": str(error), "kind": type(error).__name__, "told": told}
+    return 0, {"shards": shards, "told": told}
 
 
 def write_settings(path: Path, asking: Asking) -> Path:
@@ -122,4 +120,6 @@ if __name__ == "__main__":
     # Under another name than ``__main__``, which the workers would not find it by.
     from tests.calls.ray import cluster_work
 
-    sys.exit(cluster_work.drive(cluster_work.Asking(**json.loads(Path(sys.argv[1]).read_text()))))
+    code, result = cluster_work.drive(cluster_work.Asking(**json.loads(Path(sys.argv[1]).read_text())))
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.exit(code)

@@ -12,12 +12,14 @@ import sys
 import time
 from bisect import bisect_left
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.calls.ray.cluster_work import RUN, Asking, run_shard, write_settings
+from tests.calls.ray.cluster import cluster
+from tests.calls.ray.cluster_work import RUN, Asking, drive, run_shard, write_settings
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
@@ -27,6 +29,8 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import ScriptedReply
 from eclose.world.server.faults import ServerBehaviour
+
+__all__ = ["cluster"]
 
 ROOT = Path(__file__).parents[3]
 LATENCY = 0.2
@@ -87,7 +91,6 @@ class Rig:
     """A model server that notes what it was asked and when, a ledger, records, and drivers to start and kill."""
 
     def __init__(self, folder: Path, records: int) -> None:
-        pytest.importorskip("ray", reason="needs the ray extra")
         self.ledger = fresh_database()
         self.folder = folder
         self.texts = {f"r{number:04}": f"question {number}" for number in range(records)}
@@ -108,8 +111,14 @@ class Rig:
         return Asking(ledger=self.ledger, base_url=self.server.base_url, **names, **settings)
 
     @contextmanager
+    def driver_here(self, **settings):
+        """A driver at work in a thread of this process, on the cluster of the module: its exit code and result."""
+        with ThreadPoolExecutor(1) as thread:
+            yield thread.submit(drive, self.asking(**settings))
+
+    @contextmanager
     def driver(self, **settings):
-        """A driver at work. Afterwards nothing of it is left."""
+        """A driver at work in a process of its own, to be killed. Afterwards nothing of it is left."""
         path = write_settings(self.folder / "settings.json", self.asking(**settings))
         command = [sys.executable, "-m", "tests.calls.ray.cluster_work", str(path)]
         # A job in the background is born deaf to SIGINT, and what it starts inherits that.
@@ -181,17 +190,17 @@ def kill_driver(process) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_is_killed_and_its_shard_goes_on(tmp_path):
-    rig = Rig(tmp_path, 400)
-    # One shard for each worker: whoever is killed has something behind it.
-    with rig.server, rig.driver(concurrency=16, shards_per_worker=1) as process:
-        rig.wait(lambda: len(rig.asked) >= 120 and len(rig.at_work()) == 2)
+def test_a_worker_is_killed_and_its_shard_goes_on(cluster, tmp_path):
+    rig = Rig(tmp_path, 200)
+    # One shard for each worker: whichever is killed has records left.
+    with rig.server, rig.driver_here(concurrency=16, shards_per_worker=1) as driver:
+        rig.wait(lambda: len(rig.asked) >= 60 and len(rig.at_work()) == 2)
         done_before, _ = rig.in_ledger()
         os.kill(rig.at_work()[0], signal.SIGKILL)
-        result = rig.finish(process)
-        assert process.returncode == 0, result
+        code, result = driver.result(150)
+        assert code == 0, result
         assert sum("a worker died on shard" in line for line in result["told"]) == 1
-        assert sum(shard["received"] for shard in result["shards"]) == 400
+        assert sum(shard["received"] for shard in result["shards"]) == 200
         assert sum(shard["before"] for shard in result["shards"]) > 0  # the shard did not begin anew
         assert len({shard["pid"] for shard in result["shards"]}) >= 2
         rig.check(done_before, most_again=16)
@@ -199,52 +208,50 @@ def test_a_worker_is_killed_and_its_shard_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_driver_is_killed_and_the_next_one_goes_on(tmp_path):
-    rig = Rig(tmp_path, 240)
+def test_the_driver_is_killed_and_the_next_one_goes_on(cluster, tmp_path):
+    """The first has a Ray of its own, which dies with it."""
+    rig = Rig(tmp_path, 160)
     rate = {"concurrency": 16, "requests_per_minute": 900}
     with rig.server:
         with rig.driver(**rate) as process:
-            rig.wait(lambda: len(rig.asked) >= 60 and len(rig.at_work()) == 2)
+            rig.wait(lambda: len(rig.asked) >= 40 and len(rig.at_work()) == 2)
             done_before, _ = rig.in_ledger()
             kill_driver(process)
         # With another number of shards, since nothing of the first is needed.
-        with rig.driver(**rate, shards_per_worker=1) as process:
-            result = rig.finish(process)
-            assert process.returncode == 0, result
+        with rig.driver_here(**rate, shards_per_worker=1) as driver:
+            code, result = driver.result(150)
+            assert code == 0, result
         rig.check(done_before, most_again=16)
         moments = sorted(moment for moment, _ in rig.asked)
-        # 15 a second, and one more of each of the four workers there were, wherever the six seconds begin.
-        assert max(bisect_left(moments, start + 6) - place for place, start in enumerate(moments)) <= 90 + 4
+        # 15 a second, and one more of each of the four workers there were, wherever the four seconds begin.
+        assert max(bisect_left(moments, start + 4) - place for place, start in enumerate(moments)) <= 60 + 4
         count = len(rig.asked)
         # Nor does it need the engine: one process finds everything done.
-        assert asyncio.run(run_shard(rig.asking(**rate), RecordShard(), ShardStopSignal()))["before"] == 240
+        assert asyncio.run(run_shard(rig.asking(**rate), RecordShard(), ShardStopSignal()))["before"] == 160
         assert len(rig.asked) == count
 
 
 @pytest.mark.slow
-def test_a_shard_that_kills_its_workers_is_left_and_the_others_are_finished(tmp_path):
+def test_a_shard_that_kills_its_workers_is_left_and_the_others_are_finished(cluster, tmp_path):
     rig = Rig(tmp_path, 80)
     with rig.server:
-        with rig.driver(deadly="r0040", restarts=1) as process:
-            result = rig.finish(process)
-            assert process.returncode == Resumable.exit_code
+        with rig.driver_here(deadly="r0040", restarts=1) as driver:
+            code, result = driver.result(150)
         shard = next(shard for shard in RaySettings(shards_per_worker=2).shards if shard.contains("r0040"))
-        assert result["kind"] == "WorkersLost"
+        assert (code, result["kind"]) == (Resumable.exit_code, "WorkersLost")
         assert result["error"].startswith(f"{shard}: the worker died 2 times. Finished work is kept")
         done, _ = rig.in_ledger()
         assert {name for name in rig.texts if not shard.contains(name)} <= set(done)
-        with rig.driver() as process:
-            rig.finish(process)
-            assert process.returncode == 0
+        asyncio.run(run_shard(rig.asking(), RecordShard(), ShardStopSignal()))
         rig.check(done, most_again=32)
 
 
 @pytest.mark.slow
-def test_an_error_in_one_shard_stops_all_once_what_is_under_way_is_done(tmp_path):
+def test_an_error_in_one_shard_stops_all_once_what_is_under_way_is_done(cluster, tmp_path):
     rig = Rig(tmp_path, 400)
-    with rig.server, rig.driver(broken="r0200") as process:
-        result = rig.finish(process)
-        assert (process.returncode, result["kind"]) == (UserError.exit_code, "UserError")
+    with rig.server, rig.driver_here(broken="r0200") as driver:
+        code, result = driver.result(150)
+        assert (code, result["kind"]) == (UserError.exit_code, "UserError")
         assert result["error"] == "this record stops the run."
         done, orphans = rig.in_ledger()
         assert 0 < len(done) < 400
@@ -254,9 +261,9 @@ def test_an_error_in_one_shard_stops_all_once_what_is_under_way_is_done(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_it_finishes_what_is_under_way(tmp_path, number):
+def test_asked_to_stop_it_finishes_what_is_under_way(cluster, tmp_path, number):
     rig = Rig(tmp_path, 1_000)
-    with rig.server, rig.driver() as process:
+    with rig.server, rig.driver(address=cluster) as process:
         rig.wait(lambda: len(rig.asked) >= 40)
         process.send_signal(number)
         result = rig.finish(process)

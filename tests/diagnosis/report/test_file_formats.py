@@ -260,7 +260,7 @@ def test_the_keys_of_the_json_stay(diagnosis):
 
 
 def test_all_files_are_written_whole_and_equal_for_equal_input(tmp_path):
-    hostile = hostile_cases()
+    hostile = hostile_cases()[::33]  # a surrogate is among them; drawing all of them takes a minute
     diagnosis = make_diagnosis(hostile, resamples=5)
     written = [
         write_report_files(diagnosis, hostile, tmp_path / name, hostile_notes("\ud800")) for name in ("one", "two")

@@ -1,4 +1,4 @@
-"""The short form of the fault rig, and that it notices when the layer is spoiled. The long form is a figure."""
+"""A small form of the fault rig, and that it notices when the layer is spoiled. The long form is a figure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from tests.store.postgres import fresh_database
 RIG = Path(__file__).parents[3] / "campaigns" / "runner_faults.py"
 
 pytestmark = pytest.mark.slow
+KILLS = 8
 
 
 def rig(*arguments):
-    command = [sys.executable, RIG, "--short", *arguments]
+    command = [sys.executable, RIG, "--kills", str(KILLS), *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout + done.stderr
 
@@ -27,7 +28,7 @@ def test_killed_again_and_again_a_pipeline_loses_nothing_and_pays_nothing_twice(
         fresh_database()  # skips where there is none
     code, output = rig("--ledger", ledger)
     assert code == 0, output
-    assert json.loads(output.splitlines()[-1])["value"] >= 20
+    assert json.loads(output.splitlines()[-1])["value"] >= KILLS
 
 
 @pytest.mark.parametrize("mutant", ["no-intent", "hasty", "by-position"])

@@ -1,0 +1,166 @@
+"""Many workers write what one process would have written, and the same command finds it done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+from tests.calls.ray.cluster import cluster
+from tests.cli.test_construct import FILES
+from tests.store.postgres import fresh_database
+from typer.testing import CliRunner
+
+from eclose.cli.main import app
+from eclose.errors import UserError
+from eclose.store.ledger.database import WriterLock
+from eclose.store.records import jsonl
+from eclose.world.make.instances import make_world_items
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
+
+__all__ = ["cluster"]
+
+pytestmark = pytest.mark.slow
+RECORDS = 12
+
+
+def eclose(*arguments):
+    """What a command prints, in this process: where it is connected to a Ray, workers run there."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def refusal(*arguments):
+    """The sentence that a command ends with."""
+    error = CliRunner().invoke(app, [str(argument) for argument in arguments]).exception
+    assert isinstance(error, UserError), error
+    assert error.exit_code == 2
+    return str(error)
+
+
+@pytest.fixture
+def server():
+    with ModelServerThread(build_world_handlers()) as server:
+        yield server
+
+
+def paid(server):
+    return server.bill(keys=False)["totals"]["paid"]
+
+
+@pytest.fixture
+def items():
+    return list(islice(make_world_items("short-easy", 1), RECORDS))
+
+
+@pytest.fixture
+def questions(tmp_path, items):
+    path = tmp_path / "questions.jsonl"
+    jsonl.write_records(path, (item.instance for item in items))
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path, items):
+    """Two folders with the same questions and responses."""
+    folders = [tmp_path / name for name in ("one", "many")]
+    for folder in folders:
+        folder.mkdir()
+        jsonl.write_records(folder / "instances.jsonl", (item.instance for item in items))
+        jsonl.write_records(folder / "responses.jsonl", (item.response for item in items))
+    return folders
+
+
+def on_ray():
+    return ("--engine", "ray", "--workers", 2, "--ledger", fresh_database())
+
+
+def test_workers_generate_what_one_process_generates(cluster, tmp_path, questions, server):
+    command = ("generate", questions, "--model", server.base_url, "--no-price", "--demonstrations", 0)
+    one, many = tmp_path / "one", tmp_path / "many"
+    eclose(*command, "--out", one)
+    command = (*command, "--out", many, *on_ray())
+    eclose(*command)
+    assert "done before" in eclose(*command)
+    # As if it had been killed between the result and its manifest.
+    (many / "responses.jsonl.manifest.json").unlink()
+    assert f"{RECORDS} received = {RECORDS} accepted" in eclose(*command)
+    assert paid(server) == 2 * RECORDS
+    for name in ("responses.jsonl", "instances.jsonl"):
+        assert (one / name).read_bytes() == (many / name).read_bytes()
+    assert len((many / "responses.jsonl").read_bytes().splitlines()) == RECORDS
+
+
+def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server):
+    made = [item.instance for item in islice(make_world_items("short-easy", 4), 6)]
+    jsonl.write_records(tmp_path / "sources.jsonl", made)
+    roles = ("--constructor", server.base_url, "--verifier", server.base_url, "--no-price")
+    command = ("construct", tmp_path / "sources.jsonl", *roles)
+    eclose(*command, "--out", tmp_path / "one")
+    once = paid(server)
+    eclose(*command, "--out", tmp_path / "many", *on_ray())
+    assert paid(server) == 2 * once
+    for name in FILES:
+        one, many = tmp_path / "one" / name, tmp_path / "many" / name
+        assert one.exists() == many.exists(), name
+        assert not one.exists() or one.read_bytes() == many.read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "result"),
+    [
+        ("judge", ("--judge",), "judgments.jsonl"),
+        ("detect", ("--detector", "alignment", "--model"), "scores-alignment.jsonl"),
+    ],
+)
+def test_workers_judge_and_score_what_one_process_does(cluster, runs, server, command, flags, result):
+    options = (*flags, server.base_url, "--no-price")
+    ray = on_ray()
+    eclose(command, runs[0], *options)
+    assert f"{RECORDS} received = {RECORDS} accepted" in eclose(command, runs[1], *options, *ray)
+    once = paid(server)
+    assert "done before" in eclose(command, runs[1], *options, *ray)
+    assert paid(server) == once
+    one, many = ((folder / result).read_bytes() for folder in runs)
+    assert one == many
+
+
+def test_workers_keep_one_budget_and_the_same_command_waits_for_its_turn(tmp_path, questions, server):
+    """As a user starts it, with a Ray of its own."""
+    pytest.importorskip("ray", reason="needs the ray extra")
+    (tmp_path / "p.json").write_text('{"world": {"input": 1, "output": 1}}')
+    command = ("generate", questions, "--model", server.base_url, "--demonstrations", 0, "--max-new-tokens", 256)
+    command = (*command, *on_ray(), "--out", tmp_path / "r")
+    lock = WriterLock(tmp_path / "r" / "responses.jsonl", "the same command")
+    assert "is writing to it. Wait until it ends" in refusal(*command, "--no-price")
+    assert paid(server) == 0
+    lock.release()
+    command = (*command, "--prices", tmp_path / "p.json", "--budget", "0.003")
+    words = [sys.executable, "-m", "eclose.cli.main", *map(str, command)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 75, done.stdout + done.stderr
+    totals = server.bill(keys=False)["totals"]
+    assert 0 < totals["prompt_tokens"] + totals["completion_tokens"] <= 3_000
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ((), "a file takes one writer"),
+        (("--ledger", "postgresql://x/y", "--concurrency", 1), "some would be idle"),
+        (("--ledger", "postgresql://x/y", "--replay"), "calls a served model"),
+    ],
+)
+def test_what_workers_cannot_generate_is_refused(tmp_path, questions, server, flags, problem):
+    command = ("generate", questions, "--model", server.base_url, "--no-price", "--out", tmp_path / "r")
+    assert problem in refusal(*command, "--engine", "ray", *flags)
+
+
+def test_what_workers_cannot_judge_or_score_is_refused(runs, server):
+    detect = ("detect", runs[0], "--detector", "closure", "--model", "weights", "--engine", "ray")
+    assert "runs in this process" in refusal(*detect)
+    judge = ("judge", runs[0], "--judge", server.base_url, "--no-price", "--engine", "ray")
+    assert "leave --replay out" in refusal(*judge, "--replay")
