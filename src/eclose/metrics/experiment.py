@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from eclose.errors import UserError
-from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate, make_metric_indicators
+from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, compute_metric_rate, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import (
     HierarchicalDesign,
@@ -40,10 +40,11 @@ def get_response_method(row: SettledVerdict) -> str:
 
 def _setting(row: SettledVerdict) -> tuple[str, str, str]:
     """Return method, benchmark and backbone of a response."""
-    return get_response_method(row), row.benchmark or "", row.source.model if row.source else ""
+    unit = locate_response(row)
+    return unit.method, unit.benchmark, unit.backbone
 
 
-def _refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
+def refuse_missing_seeds(rows: Iterable[SettledVerdict]) -> None:
     """Raise where responses of a trained method have no training seed, since they could belong to any seed."""
     missing = Counter(
         (get_response_method(row), row.source.model)
@@ -69,7 +70,7 @@ def compute_setting_rates(rows: Sequence[SettledVerdict], metric: Metric) -> dic
         runs[_setting(row)][row.source.seed if row.source else None].append(row.verdict)
     # A setting with and without seeds cannot be averaged over seeds.
     mixed = {setting for setting, seeds in runs.items() if None in seeds and len(seeds) > 1}
-    _refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
+    refuse_missing_seeds(row for row in rows if row.source and _setting(row) in mixed)
     return {
         # A seed counts once, however many responses of it were judged (appendix D.2).
         setting: mean_or_none(compute_metric_rate(metric, verdicts).value for verdicts in seeds.values())
@@ -92,12 +93,30 @@ def average_setting_rates(
     return dict(means)
 
 
+class ExperimentUnit(NamedTuple):
+    """The position of a response or of a family in an experiment."""
+
+    method: str
+    backbone: str
+    seed: int | None
+    """None for the untuned backbone."""
+    benchmark: str
+    question: str
+
+
+def locate_response(row: SettledVerdict) -> ExperimentUnit:
+    """Return the position of a response."""
+    source = row.source
+    model, seed = (source.model, source.seed) if source else ("", None)
+    return ExperimentUnit(get_response_method(row), model, seed, row.benchmark or "", row.instance_id)
+
+
 @dataclass(frozen=True)
 class ExperimentArrays:
     """An experiment as arrays: every method answered the same questions with every backbone."""
 
     methods: list[str]
-    metrics: tuple[Metric, ...]
+    metrics: tuple[str, ...]
     table: SettingScores
     design: HierarchicalDesign
 
@@ -110,21 +129,38 @@ class ExperimentArrays:
         """
         if not rows:
             raise UserError("there is nothing to compare: no response has a verdict.")
-        method, methods = number_distinct_labels([get_response_method(row) for row in rows])
-        backbone, backbones = number_distinct_labels([row.source.model if row.source else "" for row in rows])
-        question, questions = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
-        seeds = [row.source.seed if row.source else None for row in rows]
-        _refuse_missing_seeds(rows)
+        refuse_missing_seeds(rows)
+        indicators = make_metric_indicators([row.verdict for row in rows], metrics)
+        return cls.arrange([locate_response(row) for row in rows], metrics, indicators)
+
+    @classmethod
+    def arrange(
+        cls, units: Sequence[ExperimentUnit], metrics: tuple[str, ...], indicators: MetricIndicators
+    ) -> ExperimentArrays:
+        """Arrange indicators as arrays.
+
+        Args:
+            units: The position of each row of the indicators.
+            metrics: Names of the columns of the indicators.
+            indicators: Hits and counted cases, rows by metrics.
+
+        Raises:
+            UserError: A method, backbone, seed and question has no row or several, so methods cannot be paired.
+        """
+        method, methods = number_distinct_labels([unit.method for unit in units])
+        backbone, backbones = number_distinct_labels([unit.backbone for unit in units])
+        question, questions = number_distinct_labels([(unit.benchmark, unit.question) for unit in units])
         # The untuned backbone has no seed and fills all of them, so resampling seeds leaves it unchanged.
         seed_index: dict[int | None, int | slice] = {None: slice(None)}
-        seed_index |= {seed: index for index, seed in enumerate(sorted({seed for seed in seeds if seed is not None}))}
-        table = make_metric_indicators([row.verdict for row in rows], metrics)
+        seed_index |= {
+            seed: index for index, seed in enumerate(sorted({unit.seed for unit in units if unit.seed is not None}))
+        }
         # Axes: backbone, seed, question, method, metric. The last two become the columns of the setting table.
         shape = (len(backbones), max(len(seed_index) - 1, 1), len(questions), len(methods), len(metrics))
         hits, counted, responses = np.zeros(shape), np.zeros(shape), np.zeros(shape[:4], np.intp)
-        for index, seed in enumerate(seeds):
-            cell = (backbone[index], seed_index[seed], question[index], method[index])
-            hits[cell], counted[cell] = table.hits[index], table.counted[index]
+        for index, unit in enumerate(units):
+            cell = (backbone[index], seed_index[unit.seed], question[index], method[index])
+            hits[cell], counted[cell] = indicators.hits[index], indicators.counted[index]
             responses[cell] += 1
         # A hole would make the pairing of methods a guess.
         if incomplete := int((responses != 1).sum()):
@@ -137,10 +173,12 @@ class ExperimentArrays:
         design = paired_hierarchical_design(StratifiedDesign(stratum), backbones=len(backbones), seeds=shape[1])
         return cls(methods, metrics, SettingScores(hits.reshape(columns), counted.reshape(columns)), design)
 
-    def column(self, method: str, metric: Metric) -> int:
+    def column(self, method: str, metric: str) -> int:
         """Return the column of a method's metric among the replicates."""
         return self.methods.index(method) * len(self.metrics) + self.metrics.index(metric)
 
-    def bootstrap(self, *, rng: np.random.Generator, resamples: int = 5_000) -> BootstrapReplicates:
-        """Return the metrics of every method with the paired hierarchical intervals of appendix D.2."""
-        return bootstrap_setting_means(self.table, self.design, rng=rng, resamples=resamples)
+    def bootstrap(
+        self, *, rng: np.random.Generator, resamples: int = 5_000, design: HierarchicalDesign | None = None
+    ) -> BootstrapReplicates:
+        """Return the metrics of every method with intervals; by default those of appendix D.2."""
+        return bootstrap_setting_means(self.table, design or self.design, rng=rng, resamples=resamples)

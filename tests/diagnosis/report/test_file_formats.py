@@ -107,7 +107,7 @@ def test_markdown_says_what_the_page_says(diagnosis, cases):
 
 
 _ALLOWED = re.compile(
-    r"\\textbackslash\{\}|\\textascii(?:circum|tilde|grave)\{\}|\\text(?:less|greater|bar|quotedbl|quotesingle|periodcentered|endash)\{\}"
+    r"\\textbackslash\{\}|\\textascii(?:circum|tilde|grave)\{\}|\\text(?:less|greater|bar|quotedbl|quotesingle|periodcentered|endash|minus|pm)\{\}"
     r"|\\[{}$&#%_]|\{-\}"
 )
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import BaseComparison
-    from eclose.diagnosis.report.table import ReportTable
+    from eclose.diagnosis.report.table import ReportTable, ReportTableCell
     from eclose.metrics.rates import Metric
     from eclose.metrics.summary import GroupRates
 
@@ -60,6 +60,8 @@ _SPECIAL = {
     "⟩": r"\textgreater{}",
     "–": r"\textendash{}",
     "·": r"\textperiodcentered{}",
+    "−": r"\textminus{}",
+    "±": r"\textpm{}",
 }
 _SPECIAL_CHARACTER = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")
 
@@ -261,9 +263,9 @@ def make_latex_table(
         table: Cells of plain text, which are escaped here.
         columns: Alignment of each column, as ``tabular`` takes it.
         details_below: Whether the details of cells stand in a row of their own instead of behind the value.
-        spans: Heads above the heads, each with the number of columns that it spans.
+        spans: Heads above the heads, each with the number of columns that it spans; those of the table by default.
     """
-    yield from _cells(table, columns, details_below=details_below, spans=spans)
+    yield from _cells(table, columns, details_below=details_below, spans=spans or table.spans)
     yield from _closing(escape_latex(f"{table.title}. {table.note}"), f"tab:{table.key}")
 
 
@@ -272,13 +274,28 @@ def _cells(
 ) -> Iterator[str]:
     above = [rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" for name, width in spans]
     yield from _opening(columns, [escape_latex(head) for head in table.heads], above)
-    for row in table.rows:
-        if details_below:
-            yield _row([escape_latex(cell.text) for cell in row])
+    for number, row in enumerate(table.rows):
+        if table.is_heading(row):
+            if number:
+                yield r"\midrule"
+            yield _row([rf"\multicolumn{{{len(table.heads)}}}{{c}}{{\emph{{{escape_latex(row[0].text)}}}}}"])
+        elif details_below:
+            yield _row([_ranked(cell) for cell in row])
             if any(cell.details for cell in row):
-                yield _row([_small(" ".join(cell.details)) for cell in row])
+                yield _row([_small(escape_latex(" ".join(cell.details))) for cell in row])
         else:
-            yield _row([" ".join((escape_latex(cell.text), *map(_small, cell.details))) for cell in row])
+            yield _row([" ".join((_ranked(cell), *map(_small, map(escape_latex, cell.details)))) for cell in row])
+
+
+def _ranked(cell: ReportTableCell) -> str:
+    """Return the text of a cell: the best value in bold, the second best underlined."""
+    text = escape_latex(cell.text)
+    match cell.rank:
+        case 1:
+            return rf"\textbf{{{text}}}"
+        case 2:
+            return rf"\underline{{{text}}}"
+    return text
 
 
 def open_latex_tabular(columns: str) -> Iterator[str]:

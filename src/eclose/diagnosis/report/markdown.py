@@ -33,6 +33,8 @@ _MAX_LENGTH = 200
 # Special anywhere in a line of CommonMark or GitHub's dialect. A colon or "www." can make a bare address a link; "@"
 # and "#" can notify a person or link an issue; braces are special to generators of Markdown pages.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>&|~$@#]|:(?=\S)|(?<=\bwww)\.", re.IGNORECASE)
+# Markdown has no mark for underlining; hosts accept the element.
+_RANK_MARKS = {1: ("**", "**"), 2: ("<u>", "</u>")}
 # The start of a list, a heading or a rule.
 _START = re.compile(r"^(\d+)?(?:(?<!\d)(?=[-+=])|(?<=\d)(?=[.)](?:\s|$)))")
 
@@ -133,18 +135,20 @@ def _stage(stage: summary.ResponseFlowStage) -> str:
 def make_markdown_table(table: ReportTable, level: str = "##") -> Iterator[str]:
     """Yield the lines of a table beneath its title; ``level`` marks the heading."""
     yield f"\n{level} {table.title}\n"
-    yield f"| {' | '.join(map(escape_markdown_cell, table.heads))} |"
+    yield f"| {' | '.join(map(escape_markdown_cell, table.full_heads))} |"
     yield "|" + "|".join(" --- " for _ in table.heads) + "|"
     # A row may be shorter than the head: fill it up with empty cells.
     for row in table.rows:
-        yield f"| {' | '.join(cell for cell, _ in zip_longest(map(_cell, row), table.heads, fillvalue=''))} |"
+        texts = [f"*{escape_markdown(row[0].text)}*"] if table.is_heading(row) else map(_cell, row)
+        yield f"| {' | '.join(cell for cell, _ in zip_longest(texts, table.heads, fillvalue=''))} |"
     if table.note:
         yield f"\n{escape_markdown_cell(table.note)}"
 
 
 def _cell(cell: ReportTableCell) -> str:
-    """Return a cell; its details are numbers of this package."""
-    return " ".join((escape_markdown(cell.text), *map(escape_markdown_cell, cell.details)))
+    """Return a cell, the best value in bold and the second underlined; its details are numbers of this package."""
+    before, behind = _RANK_MARKS.get(cell.rank, ("", ""))
+    return " ".join((f"{before}{escape_markdown(cell.text)}{behind}", *map(escape_markdown_cell, cell.details)))
 
 
 def _examples(cases: Sequence[JudgedCase]) -> Iterator[str]:

@@ -25,14 +25,16 @@ def to_one_line(text: str) -> str:
     return " ".join(reveal_invisible_chars(text).split())
 
 
-def format_percent(value: float | None, undefined: str = DASH) -> str:
+def format_percent(value: float | None, undefined: str = DASH, *, decimals: int = 1) -> str:
     """Return ``46.3``; ``undefined`` where there is no value."""
-    return undefined if value is None else f"{100 * value:.1f}"
+    return undefined if value is None else f"{100 * value:.{decimals}f}"
 
 
-def format_percent_interval(interval: Interval | None, undefined: str = "") -> str:
+def format_percent_interval(interval: Interval | None, undefined: str = "", *, decimals: int = 1) -> str:
     """Return ``[40.9, 51.9]``; ``undefined`` where there is no interval."""
-    return undefined if interval is None else f"[{format_percent(interval.low)}, {format_percent(interval.high)}]"
+    if interval is None:
+        return undefined
+    return "[" + ", ".join(format_percent(end, decimals=decimals) for end in interval) + "]"
 
 
 def format_score(value: float | None, undefined: str = DASH) -> str:
@@ -64,20 +66,20 @@ def format_percent_with_interval(value: float | None, interval: Interval | None,
     return undefined if value is None else f"{format_percent(value)} % {format_percent_interval(interval)}".rstrip()
 
 
-def format_signed_percent(value: float | None) -> str:
+def format_signed_percent(value: float | None, *, decimals: int = 1) -> str:
     """Return ``+4.2`` or ``−4.2`` for a difference; a value that rounds to zero has no sign."""
     if value is None:
         return DASH
     # Rounded first: -0.0004 would otherwise print as a negative zero.
-    rounded = f"{100 * value:+.1f}"
-    return "0.0" if float(rounded) == 0 else rounded.replace("-", "−")
+    rounded = f"{100 * value:+.{decimals}f}"
+    return rounded.lstrip("+-") if float(rounded) == 0 else rounded.replace("-", "−")
 
 
-def format_signed_interval(interval: Interval | None) -> str:
+def format_signed_interval(interval: Interval | None, *, decimals: int = 1) -> str:
     """Return ``[−1.3, +9.7]``; empty where there is no interval."""
-    return (
-        "" if interval is None else f"[{format_signed_percent(interval.low)}, {format_signed_percent(interval.high)}]"
-    )
+    if interval is None:
+        return ""
+    return "[" + ", ".join(format_signed_percent(end, decimals=decimals) for end in interval) + "]"
 
 
 def format_count(count: int, noun: str, several: str | None = None) -> str:

@@ -49,17 +49,34 @@ class ReportTableCell(NamedTuple):
     details: tuple[str, ...] = ()
     show: str = ""
     """Filter of the explorer that selects these responses."""
+    rank: int = 0
+    """1 for the best value of its group, 2 for the second best; 0 for all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table with a title; the first column names the rows."""
+    """A table with a title; the first column names the rows.
+
+    Where a table has several columns, a row of a single cell is the heading of the rows beneath it.
+    """
 
     key: str
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[ReportTableCell, ...], ...]
     note: str = ""
+    spans: tuple[tuple[str, int], ...] = ()
+    """Heads above the heads, each with the number of columns that it spans; empty where there are none."""
+
+    @property
+    def full_heads(self) -> tuple[str, ...]:
+        """The heads with the names above them, for formats whose cells cannot span columns."""
+        above = [name for name, width in self.spans for _ in range(width)] or [""] * len(self.heads)
+        return tuple(f"{name} {head}".strip() for name, head in zip(above, self.heads, strict=True))
+
+    def is_heading(self, row: tuple[ReportTableCell, ...]) -> bool:
+        """Return whether a row is the heading of the rows beneath it."""
+        return len(row) == 1 < len(self.heads)
 
 
 def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[ReportTable, ...]:

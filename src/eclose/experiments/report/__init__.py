@@ -1,0 +1,1 @@
+"""The report of an experiment: tables, figures and files of the paper's results section."""

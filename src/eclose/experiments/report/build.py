@@ -1,0 +1,130 @@
+"""The report of an experiment, computed from its results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from eclose.errors import UserError
+from eclose.experiments.report.ablations import AblationResults, summarize_ablations
+from eclose.experiments.report.inputs import IntervalSettings, RunProvenance, refuse_mixed_runs
+from eclose.experiments.report.main_results import MainResults, summarize_main_results
+from eclose.experiments.report.outcomes import tabulate_responses, tabulate_switches
+from eclose.experiments.report.switches import SwitchResults, summarize_switches
+from eclose.experiments.report.training import (
+    TrainingCost,
+    UsedSetting,
+    list_used_settings,
+    summarize_training_cost,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eclose.experiments.report.inputs import ExperimentResults
+    from eclose.metrics.experiment import ExperimentUnit
+
+
+@dataclass(frozen=True)
+class ExperimentReport:
+    """Everything that the tables, figures and files of an experiment show."""
+
+    main: MainResults
+    ablations: tuple[AblationResults, ...]
+    switches: SwitchResults | None
+    variant_switches: tuple[SwitchResults, ...]
+    """Switch rates of ablated variants beside the full method, one entry per backbone."""
+    cost: TrainingCost | None
+    used_settings: tuple[UsedSetting, ...]
+    provenance: RunProvenance
+    label_source: str
+    validation: str | None
+    matched: bool
+    """Whether answer matches are known."""
+    left_out: dict[str, int]
+    settings: IntervalSettings
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """A sentence for every run that lacks responses or families; empty where all grids are complete."""
+        return tuple(self._list_missing())
+
+    def _list_missing(self) -> Iterator[str]:
+        yield from (f"Responses of {run}." for run in self.main.outcomes.missing)
+        for ablation in self.ablations:
+            yield from (f"Ablations: responses of {run}." for run in ablation.outcomes.missing)
+        for switches in filter(None, (self.switches, *self.variant_switches)):
+            yield from (f"Switch test: families of {run}." for run in switches.outcomes.missing)
+
+    @property
+    def labels(self) -> str:
+        """Whose labels the rates rest on, with evaluator, effort, guidelines and validation."""
+        parts = [self.label_source]
+        recorded = [
+            f"{name} {value}"
+            for name, value in (
+                ("evaluator", self.provenance.evaluator),
+                ("effort", self.provenance.effort),
+                ("guidelines", self.provenance.guidelines),
+            )
+            if value is not None
+        ]
+        if recorded:
+            parts.append(f"({', '.join(recorded)})")
+        return " ".join(parts) + f" {self.validation or 'The labels were not validated against people.'}"
+
+
+def build_experiment_report(results: ExperimentResults, settings: IntervalSettings | None = None) -> ExperimentReport:
+    """Compute all rates, gains and intervals of an experiment.
+
+    Args:
+        results: Verdicts, matches, switch scores, times and recipes of its runs.
+        settings: Resamples and seeds of the intervals, and the reference method; those of the paper by default.
+
+    Raises:
+        UserError: There is no verdict, runs were judged by different evaluators, or responses belong to no run.
+    """
+    settings = settings or IntervalSettings()
+    if not results.verdicts:
+        raise UserError("there is nothing to report: no response has a verdict. Judge the runs first.")
+    provenance = refuse_mixed_runs(results.provenance)
+    outcomes = tabulate_responses(results.verdicts, results.matches, results.grid)
+    switches, variant_switches = _summarize_all_switches(results, outcomes.grid.methods, settings)
+    return ExperimentReport(
+        summarize_main_results(outcomes, settings),
+        tuple(summarize_ablations(results, settings)),
+        switches,
+        variant_switches,
+        summarize_training_cost(results.times) if results.times else None,
+        list_used_settings(results.recipes),
+        provenance,
+        results.label_source,
+        results.validation,
+        bool(results.matches),
+        dict(results.left_out),
+        settings,
+    )
+
+
+def _summarize_all_switches(
+    results: ExperimentResults, methods: tuple[str, ...], settings: IntervalSettings
+) -> tuple[SwitchResults | None, tuple[SwitchResults, ...]]:
+    """Return the switch rates of the main methods, and those of the variants of each backbone."""
+    if not results.switches:
+        return None, ()
+    table = tabulate_switches(results.switches, methods)
+    main = table.select(lambda unit: unit.method in methods, [name for name in table.grid.methods if name in methods])
+    # Variants were trained on some backbones only, so they are compared there and not in the main grid.
+    variants = [method for method in table.grid.methods if method not in methods]
+    compared = {*variants, settings.reference}
+    backbones = dict.fromkeys(unit.backbone for unit in table.units if unit.method in variants)
+    groups = [table.select(partial(_is_compared, backbone, compared)) for backbone in backbones]
+    return (
+        summarize_switches(main, settings) if main.units else None,
+        tuple(summarize_switches(group, settings) for group in groups),
+    )
+
+
+def _is_compared(backbone: str, methods: set[str], unit: ExperimentUnit) -> bool:
+    return unit.backbone == backbone and unit.method in methods

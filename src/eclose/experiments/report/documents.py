@@ -1,0 +1,233 @@
+"""The report of an experiment as Markdown, LaTeX, JSON and CSV. Names from files are escaped in every format."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from eclose.core.preference_comparisons import Edge
+from eclose.diagnosis.report.detectors.documents import table_to_dict
+from eclose.diagnosis.report.latex import escape_latex, join_latex_lines, make_latex_table
+from eclose.diagnosis.report.markdown import escape_markdown, make_markdown_table
+from eclose.diagnosis.report.number_format import (
+    add_no_break_spaces,
+    format_count,
+    format_signed_interval,
+    format_signed_percent,
+)
+from eclose.diagnosis.report.to_json import estimate_to_dict
+from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL, RESPONSE_COLUMNS, SWITCHED
+from eclose.experiments.report.study_tables import build_experiment_tables
+from eclose.experiments.report.tables import FIXED
+from eclose.metrics.rates import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from eclose.experiments.report.ablations import AblationResults
+    from eclose.experiments.report.build import ExperimentReport
+    from eclose.experiments.report.outcomes import MeanRate, OutcomeTable
+    from eclose.experiments.report.switches import SwitchResults
+
+EXPERIMENT_FORMAT = "eclose-experiment-1"
+
+
+def list_report_cautions(report: ExperimentReport) -> Iterator[str]:
+    """Yield what to know before reading a figure: missing runs, responses left out, and whose labels these are."""
+    if report.missing:
+        yield "Incomplete: what is missing is listed here, and grids with holes have no intervals."
+        yield from report.missing
+    for reason, count in report.left_out.items():
+        yield f"Not in the report, because {reason}: {format_count(count, 'response')}."
+    yield report.labels
+
+
+def list_report_statements(report: ExperimentReport) -> Iterator[str]:
+    """Yield sentences on the gains of the reference method: differences, settings won, and ranges by benchmark."""
+    for gain in report.main.gains:
+        differences = ", ".join(
+            f"{metric} {format_signed_percent(estimate.value, decimals=2)} "
+            f"{format_signed_interval(estimate.interval, decimals=2)}".rstrip()
+            for metric in (Metric.ACCURACY, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+            for estimate in (gain.differences[metric],)
+        )
+        accuracy, reliability = gain.settings[Metric.ACCURACY], gain.settings[Metric.TRACE_RELIABILITY_RATE]
+        settings = format_count(sum(accuracy), "setting")
+        ranges = "; ".join(
+            f"{benchmark} {format_signed_percent(low)} to {format_signed_percent(high)}"
+            for benchmark, (low, high) in gain.reliability_ranges.items()
+        )
+        yield (
+            f"{report.settings.reference} against {gain.method}, in points: {differences}. Of {settings}, accuracy is "
+            f"higher in {accuracy.won} and TRR in {reliability.won}. TRR gains by dataset: {ranges}."
+        )
+
+
+def render_experiment_markdown(report: ExperimentReport) -> str:
+    """Return the report as Markdown."""
+    lines = ["# Results of the experiment\n"]
+    lines += [f"> {escape_markdown(sentence)}\n>" for sentence in list_report_cautions(report)]
+    lines += ["", *(f"- {escape_markdown(sentence)}" for sentence in list_report_statements(report))]
+    for table in build_experiment_tables(report):
+        lines += make_markdown_table(table)
+    return add_no_break_spaces("\n".join(lines)) + "\n"
+
+
+def render_experiment_latex(report: ExperimentReport) -> str:
+    """Return every table as LaTeX, in the layout of the paper."""
+    # Comments at the top, because tables are copied without the page around them.
+    lines = [f"% {escape_latex(sentence)}" for sentence in list_report_cautions(report)]
+    for table in build_experiment_tables(report):
+        lines += make_latex_table(table, "l" + "r" * (len(table.heads) - 1), details_below=True)
+    return join_latex_lines(lines)
+
+
+def render_experiment_json(report: ExperimentReport) -> str:
+    """Return one JSON object in ASCII: every rate with its n and interval."""
+    return json.dumps(_report_to_dict(report), indent=1, allow_nan=False) + "\n"
+
+
+def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
+    main = report.main
+    return {
+        # The keys are a public format: add keys, never rename them.
+        "format": EXPERIMENT_FORMAT,
+        "labels": report.labels,
+        "provenance": asdict(report.provenance),
+        "complete": not report.missing,
+        "missing": list(report.missing),
+        "left_out": report.left_out,
+        "intervals": asdict(report.settings),
+        "grid": _grid_to_dict(main.outcomes),
+        "overall": _rates_to_dict(main.overall),
+        "gains": [
+            {
+                "method": gain.method,
+                "differences": {column: estimate_to_dict(value) for column, value in gain.differences.items()},
+                "settings": {column: tally._asdict() for column, tally in gain.settings.items()},
+                "reliability_ranges": {name: list(ends) for name, ends in gain.reliability_ranges.items()},
+            }
+            for gain in main.gains
+        ],
+        "seeds": list_run_rates(main.outcomes),
+        "ablations": [_ablation_to_dict(ablation) for ablation in report.ablations],
+        "switches": None if report.switches is None else _switches_to_dict(report.switches),
+        "variant_switches": [_switches_to_dict(switches) for switches in report.variant_switches],
+        "cost": None
+        if report.cost is None
+        else {
+            "runs": report.cost.runs,
+            "device_hours": report.cost.device_hours,
+            "hours": [
+                {"method": method, "backbone": backbone, **asdict(hours)}
+                for (method, backbone), hours in report.cost.hours.items()
+            ],
+        },
+        "hyperparameters": {setting.name: dict(setting.values) for setting in report.used_settings},
+        "statements": list(list_report_statements(report)),
+        "tables": [table_to_dict(table) for table in build_experiment_tables(report)],
+    }
+
+
+def _grid_to_dict(outcomes: OutcomeTable) -> dict[str, Any]:
+    return {**asdict(outcomes.grid), "cases": len(outcomes.units)}
+
+
+def _rates_to_dict(rates: Mapping[str, Mapping[str, MeanRate]]) -> dict[str, Any]:
+    return {name: {column: _mean_to_dict(rate) for column, rate in columns.items()} for name, columns in rates.items()}
+
+
+def _mean_to_dict(rate: MeanRate) -> dict[str, Any]:
+    # ``value`` is null where too few responses are judged; ``of_judged`` is the rate of the judged.
+    return {**asdict(rate), "value": rate.shown, "of_judged": rate.value}
+
+
+def _ablation_to_dict(ablation: AblationResults) -> dict[str, Any]:
+    return {
+        "backbone": ablation.backbone,
+        "grid": _grid_to_dict(ablation.outcomes),
+        "rates": _rates_to_dict(ablation.rates),
+        "seeds": list_run_rates(ablation.outcomes),
+        "gains": [
+            {
+                "variant": gain.variant,
+                "metric": gain.metric,
+                "metric_gain": None if gain.metric_gain is None else estimate_to_dict(gain.metric_gain),
+                "reliability_gain": estimate_to_dict(gain.reliability_gain),
+                "gap_reduction": estimate_to_dict(gain.gap_reduction),
+            }
+            for gain in ablation.gains
+        ],
+    }
+
+
+def _switches_to_dict(switches: SwitchResults) -> dict[str, Any]:
+    return {
+        "grid": _grid_to_dict(switches.outcomes),
+        "rates": _rates_to_dict(switches.rates),
+        "gains": {
+            method: {str(edge): estimate_to_dict(estimate) for edge, estimate in gains.items()}
+            for method, gains in switches.gains.items()
+        },
+        "seeds": list_run_rates(switches.outcomes),
+    }
+
+
+def list_run_rates(outcomes: OutcomeTable) -> list[dict[str, Any]]:
+    """Return hits, n and unjudged of every column, for every run and benchmark that has responses."""
+    rows = []
+    for method, backbone, seed in outcomes.grid.runs:
+        for benchmark in outcomes.grid.benchmarks:
+            rates = {column: outcomes.rate(method, backbone, seed, benchmark, column) for column in outcomes.columns}
+            counts = {
+                str(column): {"hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged, "value": rate.value}
+                for column, rate in rates.items()
+                if rate is not None
+            }
+            if counts:
+                run = {"method": method, "backbone": backbone, "seed": seed, "benchmark": benchmark}
+                rows.append({**run, "rates": counts})
+    return rows
+
+
+def render_seed_csv(report: ExperimentReport) -> str:
+    """Return one line per run and benchmark: every rate in percent, each with its n."""
+    runs = list_run_rates(report.main.outcomes)
+    heads = [name for column in RESPONSE_COLUMNS for name in (str(column), f"{column} n")]
+    lines: list[list[object]] = [["backbone", "dataset", "method", "seed", *heads]]
+    for run in runs:
+        values = [text for column in RESPONSE_COLUMNS for text in _write_rate(run["rates"][str(column)])]
+        lines.append([run["backbone"], run["benchmark"], run["method"], _name_seed(run["seed"]), *values])
+    return _write_csv(lines)
+
+
+def render_switch_csv(report: ExperimentReport) -> str:
+    """Return one line per run, benchmark and edge: O, CF and SW in percent, each with its n."""
+    kinds = (ORIGINAL, COUNTERFACTUAL, SWITCHED)
+    heads = [name for kind in kinds for name in (kind, f"{kind} n")]
+    lines: list[list[object]] = [["dataset", "backbone", "method", "seed", "edge", *heads]]
+    for switches in filter(None, (report.switches, *report.variant_switches)):
+        for run in list_run_rates(switches.outcomes):
+            for edge in Edge:
+                values = [text for kind in kinds for text in _write_rate(run["rates"][f"{edge} {kind}"])]
+                names = [run["benchmark"], run["backbone"], run["method"], _name_seed(run["seed"]), str(edge)]
+                lines.append([*names, *values])
+    return _write_csv(lines)
+
+
+def _name_seed(seed: int | None) -> str:
+    return FIXED if seed is None else str(seed)
+
+
+def _write_rate(rate: Mapping[str, Any]) -> tuple[str, int]:
+    # Empty where the rate is undefined: a dash is no number.
+    return ("" if rate["value"] is None else f"{100 * rate['value']:.4f}"), rate["n"]
+
+
+def _write_csv(lines: list[list[object]]) -> str:
+    buffer = StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(lines)
+    return buffer.getvalue()

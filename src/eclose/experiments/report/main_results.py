@@ -1,0 +1,146 @@
+"""The main comparison: rates of every method, and gains of the reference method over the others (appendix D.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from eclose.experiments.report.outcomes import (
+    ALL_METRICS,
+    GAP_CLASSES,
+    MATCH,
+    MATCH_ONLY,
+    SEMANTIC_ONLY,
+    MeanRate,
+    OutcomeTable,
+)
+from eclose.metrics.rates import Metric
+from eclose.stats.intervals import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eclose.experiments.report.inputs import IntervalSettings
+    from eclose.stats.resampling import BootstrapReplicates
+
+OVERALL_COLUMNS = (*ALL_METRICS, MATCH, MATCH_ONLY, SEMANTIC_ONLY)
+LOWER_IS_BETTER = frozenset({Metric.GAP_RATE, *GAP_CLASSES})
+"""Rates of failures: the smaller, the better."""
+TIE = 1e-9
+"""Differences below this are ties: one response more or less changes a rate by far more."""
+
+
+class SettingTally(NamedTuple):
+    """Number of settings in which the reference method is better, equal and worse."""
+
+    won: int
+    tied: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class MethodGain:
+    """The reference method minus another one."""
+
+    method: str
+    differences: Mapping[str, Estimate]
+    """Differences of the means over settings, by column; without interval where the grid is incomplete."""
+    settings: Mapping[str, SettingTally]
+    """Settings won, by the exact values."""
+    reliability_ranges: Mapping[str, tuple[float, float]]
+    """Smallest and largest gain in TRR over the backbones, by benchmark."""
+
+
+@dataclass(frozen=True)
+class MainResults:
+    """Rates of the main comparison."""
+
+    outcomes: OutcomeTable
+    overall: Mapping[str, Mapping[str, MeanRate]]
+    """Means over settings by method and column."""
+    gains: tuple[MethodGain, ...]
+    """One entry per other method; empty where the reference method is not in the experiment."""
+
+
+def summarize_main_results(outcomes: OutcomeTable, settings: IntervalSettings) -> MainResults:
+    """Compute the rates and gains, with paired hierarchical intervals where the grid is complete."""
+    methods = outcomes.grid.methods
+    overall = {
+        method: {column: outcomes.average_settings(method, column) for column in OVERALL_COLUMNS} for method in methods
+    }
+    differences: dict[tuple[str, str], Estimate] = {}
+    reference = settings.reference
+    if outcomes.complete:
+        arrays = outcomes.arrange(OVERALL_COLUMNS)
+        rng = np.random.default_rng(settings.main_seed)
+        replicates = arrays.bootstrap(rng=rng, resamples=settings.main_resamples)
+        for method in methods:
+            for column in OVERALL_COLUMNS:
+                at = arrays.column(method, column)
+                overall[method][column] = overall[method][column].with_estimate(replicates.estimate(at))
+                if reference in methods:
+                    # Draws are shared by all methods, so the difference is taken resample by resample.
+                    differences[method, column] = replicates.difference(arrays.column(reference, column), at)
+    others = [method for method in methods if method != reference] if reference in methods else []
+    gains = tuple(_compare_methods(outcomes, overall, reference, method, differences) for method in others)
+    return MainResults(outcomes, overall, gains)
+
+
+def _compare_methods(
+    outcomes: OutcomeTable,
+    overall: Mapping[str, Mapping[str, MeanRate]],
+    reference: str,
+    method: str,
+    differences: Mapping[tuple[str, str], Estimate],
+) -> MethodGain:
+    grid = outcomes.grid
+    by_setting = {
+        column: {
+            setting: subtract_rates(
+                outcomes.average_seeds(reference, *setting, column), outcomes.average_seeds(method, *setting, column)
+            )
+            for setting in grid.settings
+        }
+        for column in OVERALL_COLUMNS
+    }
+    ranges = {}
+    for benchmark in grid.benchmarks:
+        gains = [by_setting[Metric.TRACE_RELIABILITY_RATE][backbone, benchmark] for backbone in grid.backbones]
+        defined = [gain for gain in gains if gain is not None]
+        if defined:
+            ranges[benchmark] = (min(defined), max(defined))
+    return MethodGain(
+        method,
+        {
+            column: differences.get((method, column))
+            or Estimate(subtract_rates(overall[reference][column], overall[method][column]), None)
+            for column in OVERALL_COLUMNS
+        },
+        {column: _tally_settings(column, list(gains.values())) for column, gains in by_setting.items()},
+        ranges,
+    )
+
+
+def subtract_rates(first: MeanRate, second: MeanRate) -> float | None:
+    """Return the difference of two rates; None where one of them is undefined."""
+    return None if first.value is None or second.value is None else first.value - second.value
+
+
+def _tally_settings(column: str, gains: Sequence[float | None]) -> SettingTally:
+    """Count settings won, tied and lost; settings without both rates are in none of them."""
+    sign = -1 if column in LOWER_IS_BETTER else 1
+    defined = [sign * gain for gain in gains if gain is not None]
+    won, lost = sum(gain > TIE for gain in defined), sum(gain < -TIE for gain in defined)
+    return SettingTally(won, len(defined) - won - lost, lost)
+
+
+def subtract_columns(
+    replicates: BootstrapReplicates | None, columns: tuple[int, int], first: MeanRate, second: MeanRate
+) -> Estimate:
+    """Return a paired difference; without interval where nothing was resampled."""
+    if replicates is None:
+        return Estimate(subtract_rates(first, second), None)
+    return replicates.difference(*columns)

@@ -1,0 +1,245 @@
+"""Tables of the ablations, the switch test and the training runs, and the list of all tables of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eclose.core.preference_comparisons import Edge
+from eclose.diagnosis.report.number_format import DASH
+from eclose.diagnosis.report.table import ReportTable, ReportTableCell
+from eclose.experiments.report.outcomes import (
+    ALL_METRICS,
+    COUNTERFACTUAL,
+    GAP_CLASSES,
+    MATCH,
+    ORIGINAL,
+    SWITCH_COLUMNS,
+    SWITCHED,
+)
+from eclose.experiments.report.switches import name_switch_column
+from eclose.experiments.report.tables import (
+    build_main_tables,
+    describe_sizes,
+    make_gain_cell,
+    make_mean_cell,
+    make_rate_cell,
+    rank_rows,
+)
+from eclose.metrics.rates import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eclose.experiments.report.ablations import AblationResults
+    from eclose.experiments.report.build import ExperimentReport
+    from eclose.experiments.report.outcomes import OutcomeTable
+    from eclose.experiments.report.switches import SwitchResults
+    from eclose.experiments.report.training import TrainingCost
+
+_DATASET_COLUMNS = (MATCH, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+_SWITCH_LABELS = "No labels: signs of differences of mean log-likelihoods, whose ties fail."
+
+
+def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]:
+    """Return every table that has data, in the order of the paper."""
+    tables = list(build_main_tables(report))
+    for ablation in report.ablations:
+        tables += _build_ablation_tables(report, ablation)
+    if report.switches:
+        tables += _build_switch_tables(report, report.switches, "switch")
+    for switches in report.variant_switches:
+        tables += _build_switch_tables(report, switches, f"ablation-switch-{switches.outcomes.grid.backbones[0]}")
+    if report.used_settings:
+        tables.append(_build_hyperparameter_table(report))
+    if report.cost:
+        tables.append(_build_cost_table(report.cost))
+    return tuple(tables)
+
+
+def _build_ablation_tables(report: ExperimentReport, ablation: AblationResults) -> Iterator[ReportTable]:
+    backbone, outcomes = ablation.backbone, ablation.outcomes
+    size = sum(outcomes.grid.benchmarks.values())
+    pooled = f"Percent over the {size:,} questions pooled within each of {len(outcomes.grid.seeds)} seeds"
+    # A full table name per backbone: a plan may ablate on several.
+    key, runs = f"ablations-{backbone}", size * len(outcomes.grid.seeds)
+    rates = [[ablation.rates[variant][metric] for metric in ALL_METRICS] for variant in ablation.rates]
+    ranks = rank_rows(ALL_METRICS, rates, 2)
+    # The paper marks the best value of a column alone.
+    best = [[int(rank == 1) for rank in places] for places in ranks]
+    rows = tuple(
+        (
+            ReportTableCell(variant),
+            *(make_mean_cell(rate, decimals=2, rank=rank, n=runs) for rate, rank in zip(values, places, strict=True)),
+        )
+        for variant, values, places in zip(ablation.rates, rates, best, strict=True)
+    )
+    note = f"{pooled}, then averaged over seeds (n {runs:,}). Best bold. {report.labels}"
+    yield ReportTable(key, f"Objective ablations on {backbone}", ("Variant", *ALL_METRICS), rows, note)
+    if ablation.gains:
+        yield _build_ablation_gains(report, ablation)
+    columns = (MATCH, *ALL_METRICS)
+    seeds = tuple(
+        (
+            ReportTableCell(variant),
+            ReportTableCell(str(seed)),
+            *(make_rate_cell(outcomes.pool(variant, backbone, seed, column), size) for column in columns),
+        )
+        for variant in ablation.rates
+        for seed in outcomes.grid.seeds_of(variant)
+    )
+    heads = ("Variant", "Seed", MATCH, "Acc_sem", *ALL_METRICS[1:])
+    yield ReportTable(f"{key}-seeds", f"Per-seed ablations on {backbone}", heads, seeds, f"{pooled}. {report.labels}")
+    yield _build_ablation_datasets(report, ablation)
+    yield _build_ablation_failures(report, ablation, pooled, runs)
+
+
+def _build_ablation_failures(
+    report: ExperimentReport, ablation: AblationResults, pooled: str, runs: int
+) -> ReportTable:
+    """Return the classes of the gap as shares of all responses."""
+    columns = (MATCH, *GAP_CLASSES, Metric.GAP_RATE)
+    rows = tuple(
+        (ReportTableCell(variant), *(make_mean_cell(values[column], decimals=2, n=runs) for column in columns))
+        for variant, values in ablation.rates.items()
+    )
+    note = f"{pooled}, then averaged. PD, IR and AD are shares of all responses and sum to LGG. {report.labels}"
+    key = f"ablations-{ablation.backbone}-failures"
+    return ReportTable(key, f"Composition of LGG on {ablation.backbone}", ("Variant", *columns), rows, note)
+
+
+def _build_ablation_gains(report: ExperimentReport, ablation: AblationResults) -> ReportTable:
+    rows = tuple(
+        (
+            ReportTableCell(gain.variant),
+            ReportTableCell(str(gain.metric or DASH)),
+            *map(make_gain_cell, (gain.metric_gain, gain.reliability_gain, gain.gap_reduction)),
+        )
+        for gain in ablation.gains
+    )
+    intervals = (
+        f"Brackets: 95 % intervals over pooled questions and seeds ({report.settings.ablation_resamples:,} resamples, "
+        f"seed {report.settings.ablation_seed})."
+        if ablation.outcomes.complete
+        else "No intervals: the grid is incomplete."
+    )
+    note = (
+        f"Points; positive values favour {report.settings.reference}. {intervals} "
+        f"{describe_sizes(ablation.outcomes)} {report.labels}"
+    )
+    heads = ("Comparator", "Metric", "Metric gain", "TRR gain", "LGG reduction")
+    key = f"ablations-{ablation.backbone}-gains"
+    return ReportTable(key, f"Paired gains of the full objective on {ablation.backbone}", heads, rows, note)
+
+
+def _build_ablation_datasets(report: ExperimentReport, ablation: AblationResults) -> ReportTable:
+    outcomes = ablation.outcomes
+    rows = tuple(
+        (
+            ReportTableCell(variant),
+            *(
+                make_mean_cell(
+                    outcomes.average_seeds(variant, ablation.backbone, benchmark, column),
+                    decimals=2,
+                    n=size * len(outcomes.grid.seeds_of(variant)),
+                )
+                for benchmark, size in outcomes.grid.benchmarks.items()
+                for column in _DATASET_COLUMNS
+            ),
+        )
+        for variant in ablation.rates
+    )
+    heads = ("Variant", *(str(column) for _ in outcomes.grid.benchmarks for column in _DATASET_COLUMNS))
+    spans = (("", 1), *((benchmark, len(_DATASET_COLUMNS)) for benchmark in outcomes.grid.benchmarks))
+    note = f"Percent, means over seeds. {describe_sizes(outcomes)} {report.labels}"
+    title = f"Ablations by dataset on {ablation.backbone}"
+    return ReportTable(f"ablations-{ablation.backbone}-datasets", title, heads, rows, note, spans)
+
+
+def _build_switch_tables(report: ExperimentReport, switches: SwitchResults, key: str) -> Iterator[ReportTable]:
+    outcomes = switches.outcomes
+    grid, sizes = outcomes.grid, describe_sizes(outcomes, "families")
+    reference = report.settings.reference
+    if switches.gains:
+        rows = tuple(
+            (ReportTableCell(str(edge)), *(make_gain_cell(gains[edge]) for gains in switches.gains.values()))
+            for edge in Edge
+        )
+        intervals = (
+            f"Brackets: 95 % intervals over families and seeds ({report.settings.switch_resamples:,} resamples, seed "
+            f"{report.settings.switch_seed})."
+            if outcomes.complete
+            else "No intervals: the grid is incomplete."
+        )
+        note = f"Switch rate of {reference} minus that of each method, in points. {intervals} {sizes} {_SWITCH_LABELS}"
+        yield ReportTable(f"{key}-gains", "Gains in dependency control", ("Edge", *switches.gains), rows, note)
+    families = sum(grid.benchmarks.values()) * len(grid.backbones)
+    rows = tuple(
+        (
+            ReportTableCell(method),
+            *(
+                make_mean_cell(switches.rates[method][column], decimals=2, n=families * len(grid.seeds_of(method)))
+                for column in SWITCH_COLUMNS
+            ),
+        )
+        for method in grid.methods
+    )
+    kinds = (ORIGINAL, COUNTERFACTUAL, SWITCHED)
+    note = f"Percent, means over settings. O, CF: the margin is positive; SW: both. {sizes} {_SWITCH_LABELS}"
+    heads, spans = ("Method", *(kind for _ in Edge for kind in kinds)), (("", 1), *((str(edge), 3) for edge in Edge))
+    yield ReportTable(f"{key}-directions", "Directional success and joint switching", heads, rows, note, spans)
+    yield _build_switch_settings(outcomes, key)
+
+
+def _build_switch_settings(outcomes: OutcomeTable, key: str) -> ReportTable:
+    """Return the switch rates of every setting, in blocks of backbones."""
+    grid = outcomes.grid
+    rows: list[tuple[ReportTableCell, ...]] = []
+    for backbone in grid.backbones:
+        rows.append((ReportTableCell(backbone),))
+        for method in grid.methods:
+            cells = [
+                make_mean_cell(
+                    outcomes.average_seeds(method, backbone, benchmark, name_switch_column(edge)),
+                    decimals=2,
+                    n=size * len(grid.seeds_of(method)),
+                )
+                for benchmark, size in grid.benchmarks.items()
+                for edge in Edge
+            ]
+            rows.append((ReportTableCell(method), *cells))
+    heads = ("Method", *(str(edge) for _ in grid.benchmarks for edge in Edge))
+    spans = (("", 1), *((benchmark, len(Edge)) for benchmark in grid.benchmarks))
+    note = f"Percent, means over seeds. {describe_sizes(outcomes, 'families')} {_SWITCH_LABELS}"
+    return ReportTable(f"{key}-settings", "Switch rates by dataset and backbone", heads, tuple(rows), note, spans)
+
+
+def _build_hyperparameter_table(report: ExperimentReport) -> ReportTable:
+    rows = []
+    for setting in report.used_settings:
+        if len(setting.values) == 1:
+            text = next(iter(setting.values))
+        else:
+            text = "; ".join(f"{value} for {', '.join(runs)}" for value, runs in setting.values.items())
+        rows.append((ReportTableCell(setting.name), ReportTableCell(text)))
+    note = "As recorded in the recipes of the runs; settings outside the paper's table only where runs differ."
+    return ReportTable("hyperparameters", "Training hyperparameters", ("Setting", "Value"), tuple(rows), note)
+
+
+def _build_cost_table(cost: TrainingCost) -> ReportTable:
+    rows = []
+    for method in cost.methods:
+        cells = []
+        for backbone in cost.backbones:
+            hours = cost.hours.get((method, backbone))
+            if hours is None or hours.mean is None:
+                cells.append(ReportTableCell(DASH))
+                continue
+            spread = "" if hours.sd is None else f" ± {hours.sd:.2f}"
+            cells.append(ReportTableCell(f"{hours.mean:.2f}{spread}", (f"n {hours.runs}",)))
+        rows.append((ReportTableCell(method), *cells))
+    devices = dict.fromkeys(device for hours in cost.hours.values() for device in hours.devices)
+    note = (
+        "Hours per run, mean ± sample standard deviation over seeds; a dash where none was run. "
+        f"{cost.device_hours:,.1f} device hours in {cost.runs:,} runs. Hardware: {', '.join(devices)}."
+    )
+    return ReportTable("cost", "Recorded time per training run", ("Method", *cost.backbones), tuple(rows), note)

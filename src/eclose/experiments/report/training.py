@@ -1,0 +1,120 @@
+"""Cost and settings of the training runs (appendix D.4)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eclose.core.identity import canonical_json
+from eclose.experiments.report.inputs import name_method
+from eclose.stats.rates import mean_or_none, sample_sd_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eclose.core.response import ResponseSource
+    from eclose.experiments.report.inputs import TrainingTime
+
+REPORTED_SETTINGS = (
+    "lora_targets",
+    "lora_rank",
+    "lora_alpha",
+    "lora_dropout",
+    "dtype",
+    "gradient_checkpointing",
+    "bf16",
+    "families_per_update",
+    "num_train_epochs",
+    "optim",
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_steps",
+    "weight_decay",
+    "max_grad_norm",
+    "max_length",
+    "margin_weight",
+    "target_margin",
+    "smoothing",
+)
+"""Settings of the paper's table; recipes name them so. Others are listed where runs differ in them."""
+_IDENTITY = frozenset({"model", "revision", "method", "seed", "run_name", "data_seed", "families", "output_dir"})
+"""Settings that say which run it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingHours:
+    """Hours of a method on a backbone, over its seeds."""
+
+    mean: float | None
+    sd: float | None
+    """Sample standard deviation; None for a single run."""
+    runs: int
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCost:
+    """Hours by method and backbone, and device hours of all runs together."""
+
+    hours: Mapping[tuple[str, str], TrainingHours]
+    methods: tuple[str, ...]
+    backbones: tuple[str, ...]
+    device_hours: float
+    """Sum over runs of hours times processes."""
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsedSetting:
+    """A training setting with the runs that used each value."""
+
+    name: str
+    values: Mapping[str, tuple[str, ...]]
+    """Runs by value; one entry where all runs agree."""
+
+
+def summarize_training_cost(times: Sequence[TrainingTime]) -> TrainingCost:
+    """Compute mean and spread of the hours of every method and backbone."""
+    groups: defaultdict[tuple[str, str], list[TrainingTime]] = defaultdict(list)
+    for time in times:
+        groups[name_method(time.method), time.backbone].append(time)
+    hours = {}
+    for group, members in groups.items():
+        values = [time.seconds / 3600 for time in members]
+        devices = tuple(dict.fromkeys(f"{time.processes} x {time.device or 'unnamed device'}" for time in members))
+        hours[group] = TrainingHours(mean_or_none(values), sample_sd_or_none(values), len(values), devices)
+    return TrainingCost(
+        hours,
+        tuple(dict.fromkeys(method for method, _ in groups)),
+        tuple(dict.fromkeys(backbone for _, backbone in groups)),
+        sum(time.seconds * time.processes for time in times) / 3600,
+        len(times),
+    )
+
+
+def list_used_settings(recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> tuple[UsedSetting, ...]:
+    """Return the settings of the paper's table, and all others in which runs differ."""
+    names = dict.fromkeys(name for recipe in recipes.values() for name in recipe if name not in _IDENTITY)
+    used = []
+    for name in (*REPORTED_SETTINGS, *(name for name in names if name not in REPORTED_SETTINGS)):
+        if name not in names:
+            continue
+        values: defaultdict[str, list[ResponseSource]] = defaultdict(list)
+        for source, recipe in recipes.items():
+            values[canonical_json(recipe[name]) if name in recipe else "not recorded"].append(source)
+        if name in REPORTED_SETTINGS or len(values) > 1:
+            used.append(UsedSetting(name, {value: _name_runs(runs, recipes) for value, runs in values.items()}))
+    return tuple(used)
+
+
+def _name_runs(runs: Sequence[ResponseSource], recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the backbones of the runs, or the methods, where these alone tell them apart; else every run."""
+    for name in ("model", "method"):
+        values = {getattr(run, name) for run in runs}
+        if all(run in runs for run in recipes if getattr(run, name) in values):
+            return tuple(
+                dict.fromkeys(name_method(getattr(run, name) or "") for run in runs),
+            )
+    return tuple(f"{name_method(run.method or '')} on {run.model}, seed {run.seed}" for run in runs)

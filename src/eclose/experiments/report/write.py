@@ -1,0 +1,41 @@
+"""The files of an experiment's report, in one folder. Each file is written completely or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eclose.diagnosis.report.plots.figures import explain_missing_figures
+from eclose.diagnosis.report.write import FIGURES_FOLDER
+from eclose.experiments.report.documents import (
+    render_experiment_json,
+    render_experiment_latex,
+    render_experiment_markdown,
+    render_seed_csv,
+    render_switch_csv,
+)
+from eclose.experiments.report.figures import draw_experiment_figures
+from eclose.store.records.atomic import write_files
+
+if TYPE_CHECKING:
+    from eclose.experiments.report.build import ExperimentReport
+
+
+def write_experiment_report(report: ExperimentReport, folder: Path | str) -> list[Path]:
+    """Write the report as JSON, Markdown, LaTeX, CSV and figures; return the paths.
+
+    Figures are left out without matplotlib.
+    """
+    # Render everything before the first write: an error leaves an old report untouched.
+    files = {
+        "experiment.json": render_experiment_json(report),
+        "experiment.md": render_experiment_markdown(report),
+        "experiment.tex": render_experiment_latex(report),
+        "per_seed.csv": render_seed_csv(report),
+    }
+    if report.switches or report.variant_switches:
+        files["switch_rates.csv"] = render_switch_csv(report)
+    contents = {name: text.encode() for name, text in files.items()}
+    if explain_missing_figures() is None:
+        contents |= {f"{FIGURES_FOLDER}/{name}": data for name, data in draw_experiment_figures(report).items()}
+    return list(write_files(Path(folder), contents).values())

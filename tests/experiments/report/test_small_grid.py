@@ -1,0 +1,133 @@
+"""A small experiment through the report: holes, mixed runs, repeated rows and the written files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from tests.diagnosis.report.latex_check import find_latex_problems
+
+from eclose.core.response import ResponseSource
+from eclose.core.verdict import SettledVerdict, Verdict
+from eclose.errors import UserError
+from eclose.experiments.report.build import build_experiment_report
+from eclose.experiments.report.documents import (
+    render_experiment_json,
+    render_experiment_latex,
+    render_experiment_markdown,
+)
+from eclose.experiments.report.inputs import ExperimentResults, IntervalSettings, RunProvenance
+from eclose.experiments.report.tables import rank_displayed_values
+from eclose.experiments.report.write import write_experiment_report
+
+FEW = IntervalSettings(main_resamples=20, ablation_resamples=20, switch_resamples=20)
+RUNS = [(None, None), *product(("sft", "e_closure"), (1, 2))]
+
+
+def make_rows(runs=RUNS, backbones=("small", "large")):
+    """Two benchmarks of three and two questions; labels depend on the position, so that methods differ."""
+    rows = []
+    for backbone, (method, seed), (benchmark, size) in product(backbones, runs, {"wiki": 3, "hotpot": 2}.items()):
+        for number in range(size):
+            good = (number + (seed or 0) + len(method or "")) % 3 > 0
+            verdict = Verdict(locally_sound=True, aligned=True, closed=good, complete=False, correct=good)
+            source = ResponseSource(backbone, method, seed)
+            id_ = f"{backbone}/{method}/{seed}/{benchmark}/{number}"
+            rows.append(SettledVerdict(id_, f"q{number}", verdict, benchmark, source))
+    return rows
+
+
+def make_results(rows=None, **more):
+    rows = make_rows() if rows is None else rows
+    matches = {row.response_id: True for row in rows}
+    return ExperimentResults(verdicts=rows, label_source="Labels by a test.", matches=matches, **more)
+
+
+def test_methods_have_the_names_of_the_paper_and_intervals():
+    main = build_experiment_report(make_results(), FEW).main
+    assert list(main.overall) == ["Backbone", "SFT", "E-Closure"]
+    assert main.overall["SFT"]["TRR"].interval is not None
+    assert [gain.method for gain in main.gains] == ["Backbone", "SFT"]
+
+
+def test_an_incomplete_grid_names_its_holes_and_has_no_intervals():
+    rows = [row for row in make_rows() if row.response_id not in {"large/sft/2/wiki/1", "large/sft/2/wiki/2"}]
+    rows = [row for row in rows if (row.source.model, row.source.method, row.source.seed) != ("small", "e_closure", 1)]
+    report = build_experiment_report(make_results(rows), FEW)
+    assert report.missing == (
+        "Responses of SFT on large, seed 2: 2 of 5 are missing (2 of wiki).",
+        "Responses of E-Closure on small, seed 1: all 5 are missing.",
+    )
+    assert all(rate.interval is None for rates in report.main.overall.values() for rate in rates.values())
+    assert all(value.interval is None for gain in report.main.gains for value in gain.differences.values())
+    text = render_experiment_markdown(report)
+    assert text.index("Incomplete") < text.index("all 5 are missing") < text.index("Aggregate performance")
+
+
+def test_the_order_of_rows_changes_no_number():
+    first, turned = (
+        json.loads(render_experiment_json(build_experiment_report(make_results(rows), FEW)))
+        for rows in (make_rows(), make_rows()[::-1])
+    )
+    assert first["overall"] == {name: turned["overall"][name] for name in first["overall"]}
+
+
+def test_runs_of_other_evaluators_or_guidelines_are_refused_by_name():
+    runs = {
+        "sft-1": RunProvenance(evaluator="judge-a", guidelines="hash-1"),
+        "sft-2": RunProvenance(evaluator="judge-b", guidelines="hash-2"),
+        "old": RunProvenance(),
+    }
+    with pytest.raises(UserError, match=r"evaluator: judge-a \(sft-1\), judge-b \(sft-2\); guidelines: hash-1"):
+        build_experiment_report(make_results(provenance=runs), FEW)
+    report = build_experiment_report(make_results(provenance={"sft-1": runs["sft-1"], "old": runs["old"]}), FEW)
+    assert "evaluator judge-a, guidelines hash-1" in report.labels
+
+
+def test_two_responses_of_one_run_to_a_question_are_refused():
+    rows = make_rows()
+    with pytest.raises(UserError, match="several responses of one run"):
+        build_experiment_report(make_results([*rows, replace(rows[0], response_id="again")]), FEW)
+
+
+def test_classes_of_the_gap_sum_to_the_gap_and_unjudged_ones_are_counted():
+    variants = make_rows([("e_closure-S", 1), ("e_closure-S", 2)], ["small"])
+    report = build_experiment_report(make_results(ablations=variants), FEW)
+    rates = report.ablations[0].rates["w/o S"]
+    assert rates["PD"].value + rates["IR"].value + rates["AD"].value == pytest.approx(rates["LGG"].value)
+    unknown = [replace(row, verdict=replace(row.verdict, complete=None)) for row in variants]
+    rates = build_experiment_report(make_results(ablations=unknown), FEW).ablations[0].rates["w/o S"]
+    assert rates["IR"].unjudged == round(rates["LGG"].value * 10) > 0
+    assert rates["PD"].unjudged == 0
+
+
+def test_latex_is_well_formed_with_any_name():
+    rows = [replace(row, benchmark=f"{row.benchmark}_%&") for row in make_rows()]
+    results = make_results(rows, ablations=make_rows([("e_closure-S", 1), ("e_closure-S", 2)], ["small"]))
+    text = render_experiment_latex(build_experiment_report(replace(results, ablations=()), FEW))
+    assert find_latex_problems(text) == []
+    assert r"\textbf{" in text
+
+
+def test_ties_rank_alike_and_a_gap_is_better_when_smaller():
+    assert rank_displayed_values(["5.0", "0.1", "0.1", "0.2", "–"], lower=True) == [0, 1, 1, 2, 0]
+
+
+@pytest.mark.slow
+def test_files_are_written_and_written_again_alike(tmp_path):
+    report = build_experiment_report(
+        make_results(ablations=make_rows([("e_closure-S", 1), ("e_closure-S", 2)], ["small"])), FEW
+    )
+    paths = write_experiment_report(report, tmp_path / "first")
+    again = write_experiment_report(report, tmp_path / "second")
+    assert {path.name for path in paths} >= {"experiment.json", "experiment.tex", "overall.svg", "ablation-gains.pdf"}
+    assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
+    data = json.loads((tmp_path / "first" / "experiment.json").read_text())
+    assert data["format"] == "eclose-experiment-1"
+    assert data["complete"]
+    with (tmp_path / "first" / "per_seed.csv").open() as file:
+        # Two backbones, two benchmarks, five runs.
+        assert len(list(csv.DictReader(file))) == 20
