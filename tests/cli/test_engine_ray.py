@@ -101,8 +101,9 @@ def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server
     command = ("construct", tmp_path / "sources.jsonl", *roles)
     eclose(*command, "--out", tmp_path / "one")
     once = paid(server)
-    eclose(*command, "--out", tmp_path / "many", *on_ray())
+    output = eclose(*command, "--out", tmp_path / "many", *on_ray())
     assert paid(server) == 2 * once
+    assert "all " not in output
     for name in FILES:
         one, many = tmp_path / "one" / name, tmp_path / "many" / name
         assert one.exists() == many.exists(), name
