@@ -91,6 +91,10 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     # Between two checkpoints, in the middle of an epoch.
     killed_when(command(broken), (broken / "checkpoint-2" / "complete.json").exists)
     assert not (broken / "manifest.json").exists()
+    # The log is there up to the moment of the kill, and its first lines are those of the unbroken run.
+    logged = trajectory_of(broken)
+    assert len(logged) >= 2
+    assert logged == trajectory_of(whole)[: len(logged)]
     # While a checkpoint is written: some of it is there, the word that it is whole is not.
     torn = broken / "checkpoint-6"
     killed_when(command(broken), (torn / "adapter_model.safetensors").exists)

@@ -22,12 +22,14 @@ from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
+from eclose.training.log import TrainingMetricsWriter
 from eclose.training.recipe import (
     TrainingRecipe,
     describe_setting_differences,
     resolve_training_settings,
     result_deciding_settings,
 )
+from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.session_times import TrainingSessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
@@ -99,7 +101,7 @@ def run_training(
         held_out.families if held_out else None,
         processing_class=tokenizer,
         peft_config=_lora(recipe.model),
-        callbacks=[sessions],
+        callbacks=[sessions, TrainingMetricsWriter(out)],
     )
     # Every checkpoint is saved with it, so it is set before training starts.
     trainer.recipe = run.recipe
@@ -236,12 +238,10 @@ class _RunFolder:
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
     def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
-        """Write the log as records, then the manifest, which marks the run as finished."""
-        with AtomicFile(self.out / "metrics.jsonl") as file:
-            for line in trainer.state.log_history:
-                file.write(json.dumps(line).encode() + b"\n")
+        """Draw the page of the run, then write the manifest, which marks the run as finished."""
+        write_run_page(self.out)
         # The manifest is written last: a run without one is continued.
-        outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / "metrics.jsonl"])
+        outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])
         took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
         manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=took)
         manifest.write(self.out / "manifest.json")
