@@ -14,7 +14,7 @@ from eclose.core.family import Family
 from eclose.core.identity import canonical_json
 from eclose.errors import UserError
 from eclose.likelihood.render import TokenPathRenderer
-from eclose.models.load_weights import load_causal_model, load_tokenizer
+from eclose.models.load_weights import load_causal_model, load_tokenizer, require_4bit_support
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import ReadRecord
@@ -84,6 +84,8 @@ def run_training(
     run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
     if (manifest := run.read_finished()) is not None:
         return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
+    if recipe.model.load_in_4bit:
+        require_4bit_support(recipe.model.model)  # before the families are read, which may take minutes
     sessions = TrainingSessionRecorder(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
@@ -252,7 +254,9 @@ def _describe_file(file: dict[str, str] | None) -> str:
 
 
 def _model(settings: TrainedModelSettings) -> Any:
-    return load_causal_model(settings.model, revision=settings.revision, dtype=settings.dtype)
+    return load_causal_model(
+        settings.model, revision=settings.revision, dtype=settings.dtype, load_in_4bit=settings.load_in_4bit
+    )
 
 
 def _lora(settings: TrainedModelSettings) -> Any:
@@ -267,6 +271,8 @@ def _lora(settings: TrainedModelSettings) -> Any:
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
         target_modules=settings.lora_targets,
+        use_dora=settings.use_dora,
+        use_rslora=settings.use_rslora,
         task_type="CAUSAL_LM",
     )
 
