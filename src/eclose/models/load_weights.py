@@ -225,7 +225,7 @@ def _nf4(name: str, config: Any, settings: Mapping[str, Any]) -> Any:
     if dtype == "auto":
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
         dtype = getattr(text, "dtype", None) or torch.bfloat16
-    return BitsAndBytesConfig(
+    return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
