@@ -30,7 +30,7 @@ from eclose.training.recipe import (
     result_deciding_settings,
 )
 from eclose.training.run_page import METRICS_FILE, write_run_page
-from eclose.training.session_times import TrainingSessionRecorder
+from eclose.training.session_times import TerminationCheckpoint, TrainingSessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ class TrainingResult:
     """Latest value of every figure in the log."""
 
 
+class TrainingTerminatedError(UserError):
+    """Training was asked to terminate, wrote a checkpoint and stopped."""
+
+    exit_code = 143  # 128 + 15, the number of SIGTERM: what a shell reports for a program that the signal ended
+
+
 def run_training(
     families: Path,
     recipe: TrainingRecipe,
@@ -79,6 +85,7 @@ def run_training(
 
     Raises:
         UserError: No family can be trained on, or the folder holds another run.
+        TrainingTerminatedError: The process received SIGTERM; a checkpoint was written.
     """
     config = _config(recipe, out, development)
     run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
@@ -103,7 +110,7 @@ def run_training(
         held_out.families if held_out else None,
         processing_class=tokenizer,
         peft_config=_lora(recipe.model),
-        callbacks=[sessions, TrainingMetricsWriter(out)],
+        callbacks=[sessions, TrainingMetricsWriter(out), termination := TerminationCheckpoint()],
     )
     # Every checkpoint is saved with it, so it is set before training starts.
     trainer.recipe = run.recipe
@@ -112,6 +119,11 @@ def run_training(
         run.write_begin(left_out)
     checkpoint = find_last_checkpoint(out)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if termination.stopped:
+        raise TrainingTerminatedError(
+            f"{out}: asked to terminate, stopped after update {trainer.state.global_step:,} of "
+            f"{trainer.state.max_steps:,} with a checkpoint. Run the same command to continue."
+        )
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
         run.write_end(trainer, admission.tally.counts(), sessions)
@@ -241,10 +253,10 @@ class _RunFolder:
 
     def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
         """Draw the page of the run, then write the manifest, which marks the run as finished."""
+        took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
         write_run_page(self.out)
         # The manifest is written last: a run without one is continued.
         outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])
-        took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
         manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=took)
         manifest.write(self.out / "manifest.json")
 

@@ -120,8 +120,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _facts(lines: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any], run: Path) -> Iterator[tuple[str, str]]:
     last = max((line.get("step", 0) for line in lines), default=0)
-    # The trainer logs its run time once, behind the last update.
-    state = "finished" if any("train_runtime" in line for line in lines) else "under way or interrupted"
+    path = run / "sessions.json"
+    sessions = json.loads(path.read_text("utf-8")) if path.is_file() else []
+    state = "finished" if sessions and sessions[-1].get("ended") else "under way or interrupted"
     yield "state", f"{state}, {format_count(last, 'update')} in the log"
     names = ("model", "revision", "method", "seed", "learning_rate", "families_per_update", "num_train_epochs")
     for name in names:
@@ -130,8 +131,6 @@ def _facts(lines: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any], run: P
     for role, file in recipe.get("inputs", {}).items():
         if file:
             yield role, f"{file['file']}, {file['hash']}"
-    path = run / "sessions.json"
-    sessions = json.loads(path.read_text("utf-8")) if path.is_file() else []
     if sessions:
         hours = sum(session["seconds"] for session in sessions) / 3600
         yield "time", f"{hours:.2f} hours in {format_count(len(sessions), 'session')}, {sessions[-1]['device']}"
