@@ -81,6 +81,10 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     # Between two checkpoints, in the middle of an epoch.
     command(broken, (broken / "checkpoint-2" / "complete.json").exists)
     assert not (broken / "manifest.json").exists()
+    # The log is there up to the moment of the kill, and its first lines are those of the unbroken run.
+    logged = trajectory_of(broken)
+    assert len(logged) >= 2
+    assert logged == trajectory_of(whole)[: len(logged)]
     # While a checkpoint is written: some of it is there, the word that it is whole is not.
     torn = broken / "checkpoint-6"
     command(broken, (torn / "adapter_model.safetensors").exists)
@@ -92,7 +96,7 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     assert trajectory_of(broken) == trajectory_of(whole)
     assert len(trajectory_of(whole)) == 9
     steps = sorted(path.name for path in whole.glob("checkpoint-*"))
-    assert steps == ["checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8", "checkpoint-9"]
+    assert steps == ["checkpoint-3", "checkpoint-6", "checkpoint-9"]
     assert steps == sorted(path.parent.name for path in broken.glob("checkpoint-*/complete.json"))
     for step in steps:
         ours, expected = (load_file(out / step / "adapter_model.safetensors") for out in (broken, whole))
@@ -100,3 +104,30 @@ def test_a_run_killed_again_and_again_ends_the_same(command, recipe, family_file
     manifests = [json.loads((out / "manifest.json").read_text()) for out in (whole, broken)]
     assert manifests[0]["counts"] == manifests[1]["counts"]
     assert manifests[0]["outputs"]["adapter_model.safetensors"] == manifests[1]["outputs"]["adapter_model.safetensors"]
+
+
+@pytest.mark.slow
+def test_a_terminated_run_saves_and_ends_the_same(command, recipe, family_file, tmp_path):
+    recipe.write_text(recipe.read_text().replace("save_strategy: steps\nsave_steps: 2\n", ""))
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run_training(family_file, read_recipe(recipe, {}), whole)
+    process = command(broken)
+    deadline = time.monotonic() + PATIENCE
+    while not (log := broken / "metrics.jsonl").exists() or not log.read_bytes().count(b"\n"):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 143, err
+    assert "asked to terminate, stopped after update" in err.splitlines()[-1]
+    (checkpoint,) = broken.glob("checkpoint-*")
+    step = int(checkpoint.name.partition("-")[2])
+    assert step < 9
+    assert json.loads((checkpoint / "complete.json").read_text())["candidate"] is (step % 3 == 0)
+    assert "resumed from" in finished(command(broken))
+    adapters = [(out / "adapter" / "adapter_model.safetensors").read_bytes() for out in (broken, whole)]
+    assert adapters[0] == adapters[1]
+    assert trajectory_of(broken) == trajectory_of(whole)
+    # The candidates are those of the unbroken run, one per epoch.
+    assert sorted(path.name for path in broken.glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-6", "checkpoint-9"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -166,13 +167,24 @@ def _turn_tokens(tokenizer: Any) -> set[str]:
 
 
 def load_causal_model(
-    name: str, *, revision: str | None = None, dtype: str = "auto", attention: str = "sdpa", device: str | None = None
+    name: str,
+    *,
+    revision: str | None = None,
+    dtype: str = "auto",
+    attention: str = "sdpa",
+    device: str | None = None,
+    load_in_4bit: bool = False,
 ) -> Any:
-    """Load a causal language model in unquantised weights, for training or for an adapter."""
+    """Load a causal language model, for training or for an adapter.
+
+    Weights are unquantised; with ``load_in_4bit`` bitsandbytes packs those of linear layers to NF4, as in QLoRA.
+    """
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GgufConfig  # noqa: PLC0415
 
     settings: dict[str, Any] = {"dtype": dtype, "attn_implementation": attention, **_gguf(name)}
     kind: Any = AutoModelForCausalLM
+    if load_in_4bit:
+        require_4bit_support(name)
     if "gguf_file" in settings:
         settings["quantization_config"] = GgufConfig(
             dequantize=True
@@ -183,6 +195,8 @@ def load_causal_model(
         settings |= _plain_weights(config)
         if dtype == "auto" and _runs_on_cpu(device):
             settings["dtype"] = _fastest_dtype(config)
+        if load_in_4bit:
+            settings["quantization_config"] = _nf4(name, config, settings)
         if type(config) not in AutoModelForCausalLM._model_mapping:
             kind = AutoModelForImageTextToText  # Ministral 3 is published with a vision encoder, which stays unused
     model = _load_pretrained(kind, name, revision=revision, **settings)
@@ -190,6 +204,33 @@ def load_causal_model(
         # Transformers names the model after the folder of the file, and adapters and model cards would repeat it.
         model.name_or_path = model.config._name_or_path = settings["gguf_file"]
     return model if device is None else model.to(device)
+
+
+def require_4bit_support(name: str) -> None:
+    """Raise where the weights cannot be packed to 4 bits here: without bitsandbytes, or for a GGUF file."""
+    if name.endswith(".gguf"):
+        raise UserError(f"{name}: a GGUF file cannot be loaded in 4 bits. Name the folder of the unquantised weights.")
+    if find_spec("bitsandbytes") is None:
+        raise UserError("load_in_4bit needs bitsandbytes, which is not installed. Run: pip install bitsandbytes")
+
+
+def _nf4(name: str, config: Any, settings: Mapping[str, Any]) -> Any:
+    """Return the quantisation of QLoRA: NF4 with quantised constants, and products in the precision of the weights."""
+    import torch  # noqa: PLC0415
+    from transformers import BitsAndBytesConfig  # noqa: PLC0415
+
+    if "quantization_config" in settings or getattr(config, "quantization_config", None):
+        raise UserError(f"{name}: the weights are quantised already. Name unquantised ones, or leave load_in_4bit out.")
+    dtype: Any = settings["dtype"]
+    if dtype == "auto":
+        text = config.get_text_config() if hasattr(config, "get_text_config") else config
+        dtype = getattr(text, "dtype", None) or torch.bfloat16
+    return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def load_scoring_model(

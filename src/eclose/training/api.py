@@ -18,6 +18,7 @@ from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
 from eclose.store.runs.step import PipelineStep
+from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.switch_test import (
     BACKBONE,
     FamilySwitchScores,
@@ -148,7 +149,7 @@ def select(
     folder = Path(run)
     origin = read_training_origin(folder, model)
     values = read_families(Path(families))[0] if isinstance(families, str | Path) else list(families)
-    return select_checkpoint(
+    selection = select_checkpoint(
         folder,
         values,
         CheckpointReplySettings(origin, engine, max_new_tokens),
@@ -156,6 +157,10 @@ def select(
         force=force,
         on_checkpoint=on_checkpoint,
     )
+    # Checkpoints may have been copied without the log of their run.
+    if (folder / METRICS_FILE).is_file():
+        write_run_page(folder)
+    return selection
 
 
 def _load(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import dataclass
@@ -50,13 +51,33 @@ def list_checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
             yield int(match[1]), folder
 
 
+def is_candidate(folder: Path) -> bool:
+    """Return whether a complete checkpoint is compared by selection; one for safety, in mid-epoch, is not."""
+    try:
+        marker = json.loads((folder / COMPLETE_MARKER_FILE).read_text("utf-8"))
+    except ValueError:
+        return True  # markers of other tools say nothing
+    # Markers of earlier versions have no such field: every checkpoint was a candidate.
+    return not isinstance(marker, dict) or bool(marker.get("candidate", True))
+
+
+def remove_safety_checkpoints(latest: Path, best: str | None) -> None:
+    """Remove earlier checkpoints that are for safety alone, now that the latest one is complete."""
+    for _, folder in list_checkpoints(latest.parent):
+        complete = (folder / COMPLETE_MARKER_FILE).is_file()
+        if folder != latest and complete and not is_candidate(folder) and (best is None or folder != Path(best)):
+            shutil.rmtree(folder)
+
+
 def find_checkpoints(run: Path) -> tuple[list[Checkpoint], list[str]]:
-    """Return complete checkpoints by step, and the names of those that a crash interrupted."""
+    """Return complete candidates for selection by step, and the names of checkpoints that a crash interrupted."""
     complete, torn = [], []
     for step, folder in list_checkpoints(run):
         # Checked first: a torn folder may also lack its weights, and that is not the user's mistake.
         if not (folder / COMPLETE_MARKER_FILE).is_file():
             torn.append(folder.name)
+        elif not is_candidate(folder):
+            continue
         elif missing := [name for name in _ADAPTER if not (folder / name).is_file()]:
             raise UserError(
                 f"{folder}: has no {missing[0]}. Only adapters can be selected: train with lora_rank above 0."

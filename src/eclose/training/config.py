@@ -87,7 +87,11 @@ class EClosureConfig(TrainingArguments):
     gradient_checkpointing: bool = _setting(
         True, "Compute activations again in the backward pass instead of storing them."
     )
-    save_strategy: str = _setting("epoch", "When a checkpoint is written; eclose select compares all of them.")
+    save_strategy: str = _setting(
+        "epoch",
+        "When a checkpoint is written. eclose select compares those at ends of epochs; with steps, those every "
+        "save_steps updates are for safety alone, and the newest of them is kept.",
+    )
     logging_steps: float = _setting(10, "Updates between two lines of the log.")
     remove_unused_columns: bool = _setting(False, "Families have no columns to remove.")
 

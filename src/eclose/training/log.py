@@ -1,16 +1,23 @@
-"""Log of training: means over families since the last line, over all processes, and the lines people read."""
+"""Log of training: means over families since the last line, over all processes, the lines people read, and the file."""
 
 from __future__ import annotations
 
+import json
 import sys
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers.trainer_callback import PrinterCallback, ProgressCallback
+from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerCallback
 
 from eclose.core.preference_comparisons import Direction, Edge
+from eclose.store.records.atomic import AtomicFile
+from eclose.training.run_page import METRICS_FILE, write_run_page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from torch import Tensor
     from transformers import Trainer
 
@@ -149,3 +156,41 @@ def install_training_progress(trainer: Trainer) -> None:
     for default, replacement in ((ProgressCallback, TrainingProgressBar), (PrinterCallback, TrainingLogPrinter)):
         if trainer.pop_callback(default) is not None:
             trainer.add_callback(replacement)
+
+
+class TrainingMetricsWriter(TrainerCallback):
+    """Callback that appends every line of the log to ``metrics.jsonl``, and draws the page of the run at checkpoints.
+
+    A checkpoint holds the log up to its update. A resumed run starts the file again from there, so lines of updates
+    that are computed again are neither lost nor doubled.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Write the log of the checkpoint that the run continues from; an empty file for a new run."""
+        if state.is_world_process_zero:
+            with AtomicFile(self._folder / METRICS_FILE) as file:
+                for line in state.log_history:
+                    file.write(_encode_log_line(line))
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Append the latest line."""
+        # The trainer also logs outside of training, for example in a plain evaluate(), when there is no file to extend.
+        path = self._folder / METRICS_FILE
+        if state.is_world_process_zero and state.log_history and path.is_file():
+            # Closed after each line: the operating system has all of it, whatever happens to this process.
+            with path.open("ab") as file:
+                file.write(_encode_log_line(state.log_history[-1]))
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Draw the page of the run up to a checkpoint."""
+        if state.is_world_process_zero:
+            write_run_page(self._folder)
+
+
+def _encode_log_line(line: Mapping[str, Any]) -> bytes:
+    """Return a line of the log as JSON; a value that is not finite, such as a diverged loss, is null."""
+    plain = {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in line.items()}
+    return json.dumps(plain).encode() + b"\n"

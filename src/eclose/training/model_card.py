@@ -97,7 +97,11 @@ def _origin(model: Any) -> dict[str, str]:
     revision = getattr(adapter, "revision", None) or getattr(model.config, "_commit_hash", None)
     rows = {"revision": f"`{revision}`" if revision else "not pinned"}
     if getattr(adapter, "r", None) is not None:
-        rows["LoRA"] = f"rank {adapter.r}, alpha {adapter.lora_alpha}, dropout {adapter.lora_dropout}"
+        kinds = {"DoRA": "use_dora", "rsLoRA": "use_rslora"}
+        variants = "".join(f", {name}" for name, field in kinds.items() if getattr(adapter, field, False))
+        rows["LoRA"] = f"rank {adapter.r}, alpha {adapter.lora_alpha}, dropout {adapter.lora_dropout}{variants}"
+    if getattr(model, "is_loaded_in_4bit", False):
+        rows["weights in training"] = "4 bits, NF4 (QLoRA)"
     return rows
 
 

@@ -53,6 +53,15 @@ class TrainedModelSettings:
     lora_alpha: int = 32
     lora_dropout: float = 0.0
     lora_targets: str | list[str] = "all-linear"
+    use_dora: bool = False
+    use_rslora: bool = False
+    load_in_4bit: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that settings of an adapter come with one."""
+        names = [name for name in ("use_dora", "use_rslora", "load_in_4bit") if getattr(self, name)]
+        if names and not self.lora_rank:
+            raise SettingError(f"{', '.join(names)}: needs an adapter, but lora_rank is 0. Set lora_rank above 0.")
 
 
 MODEL_HELP = {
@@ -64,6 +73,9 @@ MODEL_HELP = {
     "lora_alpha": "Scale of the adapter.",
     "lora_dropout": "Dropout of the adapter; any value but 0 switches tree scoring off.",
     "lora_targets": "Layers that are adapted: all-linear, or a list of module names.",
+    "use_dora": "DoRA: the adapter learns direction and magnitude of the weights separately.",
+    "use_rslora": "rsLoRA: the adapter is scaled by alpha / sqrt(rank) instead of alpha / rank.",
+    "load_in_4bit": "QLoRA: the frozen weights are packed to 4 bits (NF4); needs bitsandbytes.",
 }
 
 

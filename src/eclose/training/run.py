@@ -14,7 +14,7 @@ from eclose.core.family import Family
 from eclose.core.identity import canonical_json
 from eclose.errors import UserError
 from eclose.likelihood.render import TokenPathRenderer
-from eclose.models.load_weights import load_causal_model, load_tokenizer
+from eclose.models.load_weights import load_causal_model, load_tokenizer, require_4bit_support
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import ReadRecord
@@ -22,13 +22,15 @@ from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
+from eclose.training.log import TrainingMetricsWriter
 from eclose.training.recipe import (
     TrainingRecipe,
     describe_setting_differences,
     resolve_training_settings,
     result_deciding_settings,
 )
-from eclose.training.session_times import TrainingSessionRecorder
+from eclose.training.run_page import METRICS_FILE, write_run_page
+from eclose.training.session_times import TerminationCheckpoint, TrainingSessionRecorder
 from eclose.training.trainer import EClosureTrainer
 
 if TYPE_CHECKING:
@@ -56,6 +58,12 @@ class TrainingResult:
     """Latest value of every figure in the log."""
 
 
+class TrainingTerminatedError(UserError):
+    """Training was asked to terminate, wrote a checkpoint and stopped."""
+
+    exit_code = 143  # 128 + 15, the number of SIGTERM: what a shell reports for a program that the signal ended
+
+
 def run_training(
     families: Path,
     recipe: TrainingRecipe,
@@ -77,11 +85,14 @@ def run_training(
 
     Raises:
         UserError: No family can be trained on, or the folder holds another run.
+        TrainingTerminatedError: The process received SIGTERM; a checkpoint was written.
     """
     config = _config(recipe, out, development)
     run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
     if (manifest := run.read_finished()) is not None:
         return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
+    if recipe.model.load_in_4bit:
+        require_4bit_support(recipe.model.model)  # before the families are read, which may take minutes
     sessions = TrainingSessionRecorder(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
@@ -99,7 +110,7 @@ def run_training(
         held_out.families if held_out else None,
         processing_class=tokenizer,
         peft_config=_lora(recipe.model),
-        callbacks=[sessions],
+        callbacks=[sessions, TrainingMetricsWriter(out), termination := TerminationCheckpoint()],
     )
     # Every checkpoint is saved with it, so it is set before training starts.
     trainer.recipe = run.recipe
@@ -108,6 +119,11 @@ def run_training(
         run.write_begin(left_out)
     checkpoint = find_last_checkpoint(out)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if termination.stopped:
+        raise TrainingTerminatedError(
+            f"{out}: asked to terminate, stopped after update {trainer.state.global_step:,} of "
+            f"{trainer.state.max_steps:,} with a checkpoint. Run the same command to continue."
+        )
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
         run.write_end(trainer, admission.tally.counts(), sessions)
@@ -236,13 +252,11 @@ class _RunFolder:
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
     def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
-        """Write the log as records, then the manifest, which marks the run as finished."""
-        with AtomicFile(self.out / "metrics.jsonl") as file:
-            for line in trainer.state.log_history:
-                file.write(json.dumps(line).encode() + b"\n")
-        # The manifest is written last: a run without one is continued.
-        outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / "metrics.jsonl"])
+        """Draw the page of the run, then write the manifest, which marks the run as finished."""
         took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
+        write_run_page(self.out)
+        # The manifest is written last: a run without one is continued.
+        outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])
         manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=took)
         manifest.write(self.out / "manifest.json")
 
@@ -252,7 +266,9 @@ def _describe_file(file: dict[str, str] | None) -> str:
 
 
 def _model(settings: TrainedModelSettings) -> Any:
-    return load_causal_model(settings.model, revision=settings.revision, dtype=settings.dtype)
+    return load_causal_model(
+        settings.model, revision=settings.revision, dtype=settings.dtype, load_in_4bit=settings.load_in_4bit
+    )
 
 
 def _lora(settings: TrainedModelSettings) -> Any:
@@ -267,6 +283,8 @@ def _lora(settings: TrainedModelSettings) -> Any:
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
         target_modules=settings.lora_targets,
+        use_dora=settings.use_dora,
+        use_rslora=settings.use_rslora,
         task_type="CAUSAL_LM",
     )
 

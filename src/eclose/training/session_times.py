@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
+import threading
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -84,3 +86,50 @@ def _device(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type} ({platform.processor() or platform.machine()}, {os.cpu_count()} cores)"
+
+
+class TerminationCheckpoint(TrainerCallback):
+    """Callback that writes a checkpoint and stops when the process is asked to terminate (SIGTERM).
+
+    Schedulers send the signal some time before they kill. The update under way is finished first.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.stopped = False
+        """Whether training was stopped before its last update."""
+        self._previous: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Install the handler; outside of the main thread Python allows none, and the signal ends the process."""
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(signal.SIGTERM, self._request)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Stop after an update. At the end of an epoch, evaluation and checkpoint of the epoch come first."""
+        if self._agree(args) and not float(state.epoch).is_integer() and state.global_step < state.max_steps:
+            self.stopped = control.should_save = control.should_training_stop = True
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Stop after a complete epoch."""
+        if self.stopped:
+            # The epoch was left in the middle: its evaluation belongs to the resumed run.
+            control.should_log = control.should_evaluate = control.should_save = False
+        elif self._agree(args) and state.global_step < state.max_steps:
+            self.stopped = control.should_save = control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Restore the handler that was there before."""
+        if self._previous is not None:
+            signal.signal(signal.SIGTERM, self._previous)
+
+    def _request(self, *_: Any) -> None:
+        self.requested = True
+
+    def _agree(self, args: Any) -> bool:
+        """Return whether any process was asked to stop: all stop after the same update, or they would wait forever."""
+        if args.world_size == 1:
+            return self.requested
+        flag = torch.tensor([float(self.requested)], device=args.device)
+        torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+        return bool(flag.item())

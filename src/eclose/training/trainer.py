@@ -17,8 +17,8 @@ import torch
 from accelerate.utils import DistributedType, broadcast_object_list
 from accelerate.utils.memory import clear_device_cache
 from torch.utils.data import DataLoader
-from transformers import Trainer, set_seed
-from transformers.trainer_utils import EvalLoopOutput, rotate_checkpoints
+from transformers import Trainer, TrainerCallback, set_seed
+from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
 from eclose.errors import SettingError
@@ -29,7 +29,11 @@ from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.training.batching import FamilyList, ForestDataset, UpdateSampler, take_process_share
-from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE
+from eclose.training.complete_checkpoints import (
+    CHECKPOINT_RECIPE_FILE,
+    COMPLETE_MARKER_FILE,
+    remove_safety_checkpoints,
+)
 from eclose.training.config import AUTO
 from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.model_card import render_model_card
@@ -52,6 +56,16 @@ class UpdateLoader(DataLoader[Any]):
         """Set the epoch of the sampler; Transformers calls this before every epoch."""
         if isinstance(self.batch_sampler, UpdateSampler):
             self.batch_sampler.set_epoch(epoch)
+
+
+class EpochCheckpoints(TrainerCallback):
+    """Callback that saves at the end of every epoch also where checkpoints for safety are saved by updates."""
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Save at the end of a complete epoch."""
+        # At a multiple of save_steps the checkpoint is written again, now with the evaluation of the epoch in its log.
+        if args.save_strategy == SaveStrategy.STEPS and float(state.epoch).is_integer():
+            control.should_save = True
 
 
 class EClosureTrainer(Trainer):
@@ -118,6 +132,7 @@ class EClosureTrainer(Trainer):
         self.recipe: dict[str, Any] = {}
         """Every setting and input of a run in a folder, written beside each adapter and onto its card."""
         self._log_means = TrainingLogMeans()
+        self.add_callback(EpochCheckpoints)
         install_training_progress(self)
 
     # ---- families ----
@@ -309,8 +324,16 @@ class EClosureTrainer(Trainer):
             # Written again, because the settings were saved while the limit was unset.
             (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
             with AtomicFile(folder / COMPLETE_MARKER_FILE) as file:
-                file.write(json.dumps({"step": self.state.global_step, "epoch": self.state.epoch}).encode())
+                marker = {"step": self.state.global_step, "epoch": self.state.epoch, "candidate": self._is_candidate()}
+                file.write(json.dumps(marker).encode())
+            remove_safety_checkpoints(folder, self.state.best_model_checkpoint)
             rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
+
+    def _is_candidate(self) -> bool:
+        """Return whether a checkpoint of this update is compared by selection: at ends of epochs and of training."""
+        complete_epoch = float(self.state.epoch or 0).is_integer()
+        best = self.args.save_strategy == SaveStrategy.BEST and not self.control.should_training_stop
+        return complete_epoch or best or self.state.global_step >= self.state.max_steps
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         super()._save(output_dir, state_dict)
