@@ -99,12 +99,18 @@ class StageTask:
         return root / self.stage.value / self.id
 
     def is_finished(self, root: Path) -> bool:
-        """Return whether the command of the stage has written its last file."""
+        """Return whether the command of the stage has written its last file, with a result in it."""
         path = self.folder(root) / _RESULTS[self.stage]
-        if self.stage is not Stage.SELECT:
-            return path.is_file()
-        # Where no checkpoint submitted an answer, none is selected, and later stages have no adapter.
-        return path.is_file() and parse_json_object(path.read_bytes()).get("selected") is not None
+        if not path.is_file():
+            return False
+        if self.stage is Stage.TRAIN:
+            return True
+        record = parse_json_object(path.read_bytes())
+        # Where no checkpoint submitted an answer, none is selected, and later stages have no adapter. A server that
+        # refuses every request leaves a complete run without a single result.
+        if self.stage is Stage.SELECT:
+            return record.get("selected") is not None
+        return bool(record["counts"]["accepted"])
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,11 @@ from eclose.experiments.cells import FAILURE_FILE, ResolvedBackbone, Stage, Stag
 from eclose.experiments.forecast import ExperimentForecast, forecast_experiment
 from eclose.experiments.plan import Plan, count_records, parse_plan, read_plan
 from eclose.store.records.atomic import AtomicFile
-from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import parse_dataclass
 from eclose.store.records.strict_json import parse_json_object
 from eclose.store.runs.manifest import hash_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from eclose.models.resolve import ModelRef
 
 PLAN_FILE = "plan.json"
@@ -196,12 +193,10 @@ def write_failure(task: StageTask, root: Path, problem: str, trace: str | None) 
     _write_json(task.folder(root) / FAILURE_FILE, {"problem": problem, "traceback": trace})
 
 
-def refuse_missing_inputs(experiment: Experiment, tasks: Sequence[StageTask]) -> None:
+def refuse_missing_inputs(experiment: Experiment) -> None:
     """Raise where a file of the plan is missing."""
-    if tasks and experiment.missing_inputs:
+    if experiment.missing_inputs:
         raise UserError(f"files of the plan do not exist: {'; '.join(experiment.missing_inputs)}.")
-    for path in experiment.plan.inputs.values():
-        require_regular_file(path)
 
 
 def _hash_weights(plan: Plan, weights: str, revision: str | None) -> str:

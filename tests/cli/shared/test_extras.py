@@ -68,6 +68,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "detect choose": (["demo", "--out", "new.jsonl"], None),
     "detect convert": (["log.eval", "--out", "alignscore"], "train"),
     "experiment init": (["plan.yaml", "--out", "new"], "train"),
+    "experiment run": (["experiment"], "chat"),
     "experiment status": (["experiment"], None),
     "families show": (["families.jsonl"], None),
     "families validate": (["families.jsonl"], None),

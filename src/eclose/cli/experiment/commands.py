@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import format_count, print_line, print_table
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, escape_invisible, format_count, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +79,47 @@ def status(folder: ExperimentFolder) -> None:
             print_line(f"failed: {task.cell}, {task.stage}: {experiment.read_failure(task)}")
     for path, cell_name in experiment.find_other_stages():
         print_line(f"not of this plan: {path} ({cell_name})")
+
+
+@app.command()
+def run(
+    folder: ExperimentFolder,
+    *,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only these stages: key=value with backbone, method, seed or stage; may be repeated.",
+            show_default=False,
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+) -> None:
+    """Run every stage that is not finished, in this process: train, select, generate, judge, switch.
+
+    Each stage is the command of its name in a folder of its own. Stopped at any moment, the same command goes on. A
+    stage that fails is listed, with the exit code 3, and the other cells go on; the next run tries it again.
+    """
+    from eclose.experiments.run import run_experiment
+
+    result = run_experiment(
+        folder,
+        only or (),
+        on_stage=lambda task, number, total: _note(f"{number}/{total} {task.cell}: {task.stage}"),
+        on_result=lambda task, problem: _note(f"{task.cell}: {task.stage} {problem or 'finished'}"),
+    )
+    for problem in (*result.failed, *result.waiting):
+        state = "failed" if problem in result.failed else "waiting"
+        print_line(f"{state}: {problem.task.cell}, {problem.task.stage}: {problem.problem}")
+    print_line(
+        f"{folder}: {format_count(len(result.finished), 'stage')} finished now, {len(result.before):,} before, "
+        f"{len(result.failed):,} failed, {len(result.waiting):,} waiting"
+    )
+    raise typer.Exit(QUARANTINED_EXIT_CODE if result.failed or result.waiting else 0)
+
+
+def _note(line: str) -> None:
+    """Print a line of progress on standard error."""
+    typer.echo(escape_invisible(f"eclose: {line}"), err=True)
 
 
 def _group_by_cell(tasks: Sequence[StageTask]) -> dict[Cell, list[StageTask]]:
