@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.calls.client import CallSettings
+from eclose.calls.coroutines import run_coroutine
 from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.construction.settings import ConstructSettings
 from eclose.core.instance import Instance
@@ -41,27 +40,13 @@ from eclose.store.records.table_rows import Rows, ensure_data_file
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from eclose.calls.run import RunOptions, RunResult
     from eclose.detection.settings import DetectorSettings
     from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.response_tasks import ResponseFilter
-
-T = TypeVar("T")
-
-
-def _run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, in a thread of its own where an event loop is already running."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    # A running loop cannot be entered a second time, so the coroutine gets a loop of its own in a thread, with the
-    # caller's context variables.
-    with ThreadPoolExecutor(1, thread_name_prefix="eclose") as pool:
-        return pool.submit(copy_context().run, asyncio.run, coroutine).result()
 
 
 def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *, keyless: bool = False) -> ModelRef:
@@ -171,7 +156,7 @@ def evaluate(
         >>> len(results), sorted(results.rates)[:3]
         (60, ['A', 'Acc', 'C'])
     """
-    return _run_coroutine(
+    return run_coroutine(
         aevaluate(
             data,
             judge=judge,
@@ -258,7 +243,7 @@ def judge(
         >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
         True
     """
-    return _run_coroutine(
+    return run_coroutine(
         ajudge(
             instance,
             response,
@@ -372,7 +357,7 @@ def generate(
         >>> result.manifest.counts.accepted
         3
     """
-    return _run_coroutine(
+    return run_coroutine(
         agenerate(
             instances,
             model=model,
@@ -468,7 +453,7 @@ def construct(
         >>> result.manifest.counts.received
         2
     """
-    return _run_coroutine(
+    return run_coroutine(
         aconstruct(
             instances,
             constructor=constructor,
@@ -592,7 +577,7 @@ def detect(
         >>> result.manifest.counts.accepted, result.manifest.calls["unscored"]
         (60, {})
     """
-    return _run_coroutine(
+    return run_coroutine(
         adetect(
             run,
             detector=detector,

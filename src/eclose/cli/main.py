@@ -31,6 +31,7 @@ from eclose.cli import (
     world,
 )
 from eclose.cli.annotate import project
+from eclose.cli.experiment import commands as experiment
 from eclose.cli.families import commands
 from eclose.cli.shared.dotenv import load_env_file
 from eclose.cli.shared.extras import describe_missing_extra
@@ -53,6 +54,7 @@ app = typer.Typer(
 app.add_typer(project.app, name="annotate")
 app.add_typer(data.app, name="data")
 app.add_typer(detect.app, name="detect")
+app.add_typer(experiment.app, name="experiment")
 app.add_typer(commands.app, name="families")
 app.add_typer(judge.app, name="judge")
 app.add_typer(ledger.app, name="ledger")

@@ -117,6 +117,7 @@ def select(
     run: Path | str,
     families: Path | str | Sequence[Family],
     *,
+    out: Path | str | None = None,
     model: str | None = None,
     engine: Literal["transformers", "vllm"] = "transformers",
     max_new_tokens: int = 512,
@@ -130,6 +131,7 @@ def select(
     Args:
         run: Folder of a training run.
         families: File of held-out families, or families.
+        out: Folder for the selection; the folder of the run by default.
         model: Where the weights are, if not where the recipe says.
         engine: What runs the model.
         max_new_tokens: Longest reply in tokens; a truncated reply counts as wrong.
@@ -154,6 +156,7 @@ def select(
         values,
         CheckpointReplySettings(origin, engine, max_new_tokens),
         lambda: _load(origin, engine, folder, batch_tokens, on_replies),
+        out=None if out is None else Path(out),
         force=force,
         on_checkpoint=on_checkpoint,
     )
@@ -189,6 +192,7 @@ class SwitchSettings:
     Attributes:
         model: Weights by name, folder or GGUF file; an adapter's recipe may name them.
         adapters: Folders of adapters, each tested on the model.
+        revision: Commit of the model on the hub; an adapter's recipe may name it.
         backbone: Whether the model is also tested without an adapter.
         demonstrations: Worked examples in the prompt; None for as trained, or 2.
         order: What comes first in the prompt; None for as trained, or evidence first.
@@ -199,6 +203,7 @@ class SwitchSettings:
     """
 
     model: str | None = None
+    revision: str | None = None
     adapters: Sequence[Path] = ()
     backbone: bool = False
     demonstrations: int | None = None
@@ -319,8 +324,7 @@ class _Systems:
         count = agree_on_recipe_setting("demonstrations", settings.demonstrations, recipes)
         order = agree_on_recipe_setting("order", settings.order.value if settings.order else None, recipes)
         prompt = ResponsePrompt(2 if count is None else count, PromptOrder(order or PromptOrder.EVIDENCE_FIRST))
-        # A revision has no flag here: it belongs to the weights that the recipes name.
-        revision = agree_on_recipe_setting("revision", None, recipes)
+        revision = agree_on_recipe_setting("revision", settings.revision, recipes)
         return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
 
     @property

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from eclose.core.identity import canonical_json
-from eclose.errors import SettingError, UserError
-from eclose.store.records.json_reader import require_regular_file
+from eclose.errors import SettingError
+from eclose.store.records.yaml_settings import describe_unknown_setting, read_yaml_settings
 from eclose.training.config import EClosureConfig
 
 if TYPE_CHECKING:
@@ -107,6 +106,27 @@ def result_deciding_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in RESULT_NEUTRAL_SETTINGS}
 
 
+def name_planned_settings(recipe: TrainingRecipe) -> dict[str, Any]:
+    """Return the result-deciding settings of a recipe for the name of a run, the same on every machine.
+
+    Settings of this package appear with their defaults, so that a default that is written out changes nothing. Those of
+    Transformers appear where they differ from the default: a later version that adds a setting keeps the name.
+    """
+    defaults = {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(EClosureConfig)
+        if field.init and field.name not in _DERIVED and not field.name.endswith("_token")
+    }
+    own = EClosureConfig.__annotations__
+    training = {
+        name: recipe.training.get(name, default)
+        for name, default in defaults.items()
+        if name in own or recipe.training.get(name, default) != default
+    }
+    settings = json.loads(json.dumps({**asdict(recipe.model), **training}, default=_plain_object))
+    return result_deciding_settings({name: _plain_number(value) for name, value in settings.items()})
+
+
 def describe_setting_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield every setting that differs, with both values. A setting missing in ``before`` had its default."""
     defaults: dict[str, Any] = {}
@@ -133,12 +153,12 @@ def _plain_number(value: Any) -> Any:
 
 def read_recipe(path: Path | None, overrides: Mapping[str, Any]) -> TrainingRecipe:
     """Read a recipe from a YAML file and from settings that override it; raise one error with all problems."""
-    settings = {**(_yaml(path) if path else {}), **overrides}
+    settings = {**(read_yaml_settings(path, "a recipe") if path else {}), **overrides}
     hints = _hints()
     problems, values = [], {}
     for name, value in settings.items():
         if name not in hints:
-            problems.append(_describe_unknown(name, hints))
+            problems.append(describe_unknown_setting(name, hints))
             continue
         try:
             values[name] = _validate(hints[name], value)
@@ -192,26 +212,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _yaml(path: Path) -> dict[str, Any]:
-    import yaml  # noqa: PLC0415
-
-    require_regular_file(path)
-    try:
-        settings = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is not YAML ({' '.join(str(error).split())}).") from error
-    if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
-        raise UserError(f"{path}: a recipe consists of `name: value` lines.")
-    return settings
-
-
 def _hints() -> dict[str, Any]:
     """Return the type of every setting. The folder of a run is an option of the command instead."""
     hints = {**get_type_hints(EClosureConfig), **get_type_hints(TrainedModelSettings)}
     names = {field.name for kind in (EClosureConfig, TrainedModelSettings) for field in fields(kind) if field.init}
     return {name: hint for name, hint in hints.items() if name in names - {"output_dir"}}
-
-
-def _describe_unknown(name: str, hints: Mapping[str, Any]) -> str:
-    similar = get_close_matches(name, hints, n=1)
-    return f"{name}: no such setting" + (f"; did you mean {similar[0]}?" if similar else "")

@@ -218,6 +218,7 @@ def select_checkpoint(
     settings: CheckpointReplySettings,
     load: Callable[[], AdaptableModel],
     *,
+    out: Path | None = None,
     force: bool = False,
     on_checkpoint: Callable[[str], None] = lambda _: None,
 ) -> Selection:
@@ -228,10 +229,12 @@ def select_checkpoint(
         families: Held-out families.
         settings: Everything that determines the replies.
         load: Loads the model; called once, and only if replies are missing.
+        out: Folder of the selection; the folder of the run by default.
         force: Replace a selection that was made with other settings.
         on_checkpoint: Called with the name of each checkpoint whose replies are generated.
     """
     checkpoints, torn = find_checkpoints(run)
+    folder = run if out is None else out
     prompt, decoding = settings.prompt, Decoding(max_tokens=settings.max_new_tokens)
     questions = [question for family in families for question in build_checkpoint_questions(family, prompt, decoding)]
     if not questions:
@@ -239,8 +242,8 @@ def select_checkpoint(
     identity = {"settings": settings.record, "families": _hash_questions(questions)}
     # Refused before a model is loaded and before any reply is generated.
     if not force:
-        _refuse_other(run / SELECTION_FILE, identity)
-    reply_file = CheckpointReplyFile(run / SELECTION_REPLY_FILE)
+        _refuse_other(folder / SELECTION_FILE, identity)
+    reply_file = CheckpointReplyFile(folder / SELECTION_REPLY_FILE)
     model: AdaptableModel | None = None
     scored = []
     for checkpoint in checkpoints:
@@ -253,13 +256,13 @@ def select_checkpoint(
         # Also for replies read back: answers are parsed and matched again, and the file follows the present matcher.
         reply_file.write(key, checkpoint.folder.name, questions, replies)
         scored.append(ScoredCheckpoint(checkpoint, CheckpointAccuracy.of(questions, replies), key))
-    selection = Selection(tuple(scored), tuple(torn), run / SELECTED_FOLDER)
+    selection = Selection(tuple(scored), tuple(torn), folder / SELECTED_FOLDER)
     if selection.has_answers:
         copy_adapter(selection.best.checkpoint.folder, selection.adapter)
     else:
         remove_adapter_copy(selection.adapter)
     # Written last: this file marks the selection as finished.
-    _write(run / SELECTION_FILE, selection, identity, len(families))
+    _write(folder / SELECTION_FILE, selection, identity, len(families))
     return selection
 
 

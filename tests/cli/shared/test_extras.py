@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.experiments.plans import plan_values
 
 import eclose
 from eclose.cli.main import app
 from eclose.cli.shared.extras import _EXTRAS, describe_missing_extra
+from eclose.experiments.cells import ResolvedBackbone
+from eclose.experiments.folder import Experiment, write_experiment_plan
+from eclose.experiments.plan import parse_plan
 
 ROOT = Path(__file__).parents[3]
 EXIT_CODES = {0, 2, 3, 75, 100, 101}
@@ -63,6 +67,9 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "detect evaluate": (["demo", "--calibration", "calibration.json", "--resamples", "10"], None),
     "detect choose": (["demo", "--out", "new.jsonl"], None),
     "detect convert": (["log.eval", "--out", "alignscore"], "train"),
+    "experiment init": (["plan.yaml", "--out", "new"], "train"),
+    "experiment run": (["experiment"], "chat"),
+    "experiment status": (["experiment"], None),
     "families show": (["families.jsonl"], None),
     "families validate": (["families.jsonl"], None),
     "families export": (["families.jsonl", "--format", "datasets", "--out", "new"], "parquet"),
@@ -146,6 +153,14 @@ def _split_families(folder):
         (folder / "built" / f"{name}.jsonl").write_text("".join(part), "utf-8")
 
 
+def write_experiment(folder):
+    """Write an experiment as ``experiment init`` does, without importing torch."""
+    training = {"demonstrations": 0, "order": "evidence_first", "max_length": 8_192}
+    plan = parse_plan(plan_values())
+    experiment = Experiment(folder / "experiment", plan, {"Small": ResolvedBackbone("sha256:0", training)}, {}, {})
+    write_experiment_plan(experiment)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Files of every kind, made with everything installed."""
@@ -172,6 +187,7 @@ def folder(tmp_path_factory):
     (folder / "trained" / "recipe.json").write_text('{"model": "weights"}')
     for name in ("complete.json", "adapter_config.json", "adapter_model.safetensors"):
         (checkpoint / name).write_text("{}")
+    write_experiment(folder)
     (folder / "said.csv").write_text("id,L\n")
     (folder / "table.parquet").write_bytes(b"PAR1")
     (folder / "log.eval").write_bytes(b"PK")

@@ -1,0 +1,163 @@
+"""``eclose experiment``: run a study of backbones, methods and seeds from one plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, escape_invisible, format_count, print_line, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eclose.experiments.cells import Cell, StageTask
+    from eclose.experiments.folder import Experiment
+    from eclose.experiments.forecast import ExperimentForecast
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Run a study of backbones, methods and seeds from one plan.",
+)
+
+ExperimentFolder = Annotated[
+    Path, typer.Argument(help="Folder of an experiment.", file_okay=False, show_default=False, metavar="DIR")
+]
+
+
+@app.command()
+def init(
+    plan: Annotated[Path, typer.Argument(help="Plan of the experiment (YAML).", dir_okay=False, show_default=False)],
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of the experiment.", file_okay=False, show_default=False)
+    ],
+) -> None:
+    """Check a plan, write it into a folder, and print what it takes.
+
+    Prints the grid with the stages that are finished already, and the expected numbers of adapters, switch runs,
+    responses and hours of training. Nothing is run. A folder with an earlier plan keeps its finished stages: a plan
+    with one more seed or method adds cells, and the others are not run again.
+    """
+    from eclose.experiments.folder import init_experiment
+
+    experiment = init_experiment(plan, out)
+    _print_grid(experiment)
+    _print_forecast(experiment.forecast(), experiment)
+    for missing in experiment.missing_inputs:
+        print_line(f"not there yet: {missing}")
+    print_line(f"Run it with: eclose experiment run {out}")
+
+
+@app.command()
+def status(folder: ExperimentFolder) -> None:
+    """Print the state of every stage of every cell, from the files in the folder.
+
+    \b
+    finished  the stage's own manifest is there
+    failed    the last attempt failed; the reason is listed below the table
+    begun     it runs now, or was stopped; run continues it
+    -         the cell has no such stage
+    """
+    from eclose.experiments.cells import Stage
+    from eclose.experiments.folder import StageState, load_experiment
+
+    experiment = load_experiment(folder)
+    states = {task: experiment.state(task) for task in experiment.tasks}
+    rows = []
+    for cell, tasks in _group_by_cell(experiment.tasks).items():
+        cells = {task.stage: states[task].value for task in tasks}
+        seed = "-" if cell.seed is None else str(cell.seed)
+        rows.append([cell.backbone, cell.method, seed, *(cells.get(stage, "-") for stage in Stage)])
+    finished = sum(state is StageState.FINISHED for state in states.values())
+    title = f"{folder}: {finished:,} of {format_count(len(states), 'stage')} finished"
+    print_table(title, ["backbone", "method", "seed", *Stage], rows)
+    for task, state in states.items():
+        if state is StageState.FAILED:
+            print_line(f"failed: {task.cell}, {task.stage}: {experiment.read_failure(task)}")
+    for path, cell_name in experiment.find_other_stages():
+        print_line(f"not of this plan: {path} ({cell_name})")
+
+
+@app.command()
+def run(
+    folder: ExperimentFolder,
+    *,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only these stages: key=value with backbone, method, seed or stage; may be repeated.",
+            show_default=False,
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+) -> None:
+    """Run every stage that is not finished, in this process: train, select, generate, judge, switch.
+
+    Each stage is the command of its name in a folder of its own. Stopped at any moment, the same command goes on. A
+    stage that fails is listed, with the exit code 3, and the other cells go on; the next run tries it again.
+    """
+    from eclose.experiments.run import run_experiment
+
+    result = run_experiment(
+        folder,
+        only or (),
+        on_stage=lambda task, number, total: _note(f"{number}/{total} {task.cell}: {task.stage}"),
+        on_result=lambda task, problem: _note(f"{task.cell}: {task.stage} {problem or 'finished'}"),
+    )
+    for problem in (*result.failed, *result.waiting):
+        state = "failed" if problem in result.failed else "waiting"
+        print_line(f"{state}: {problem.task.cell}, {problem.task.stage}: {problem.problem}")
+    print_line(
+        f"{folder}: {format_count(len(result.finished), 'stage')} finished now, {len(result.before):,} before, "
+        f"{len(result.failed):,} failed, {len(result.waiting):,} waiting"
+    )
+    raise typer.Exit(QUARANTINED_EXIT_CODE if result.failed or result.waiting else 0)
+
+
+def _note(line: str) -> None:
+    """Print a line of progress on standard error."""
+    typer.echo(escape_invisible(f"eclose: {line}"), err=True)
+
+
+def _group_by_cell(tasks: Sequence[StageTask]) -> dict[Cell, list[StageTask]]:
+    groups: dict[Cell, list[StageTask]] = {}
+    for task in tasks:
+        groups.setdefault(task.cell, []).append(task)
+    return groups
+
+
+def _print_grid(experiment: Experiment) -> None:
+    """Print one row for every backbone and method: its cells, and the finished ones of each stage."""
+    from eclose.experiments.cells import Stage
+
+    groups: dict[tuple[str, str], list[StageTask]] = {}
+    for task in experiment.tasks:
+        groups.setdefault((task.cell.backbone, task.cell.method), []).append(task)
+    rows = []
+    for (backbone, method), tasks in groups.items():
+        row = [backbone, method, str(len({task.cell for task in tasks}))]
+        for stage in Stage:
+            finished = [task.is_finished(experiment.folder) for task in tasks if task.stage is stage]
+            row.append(f"{sum(finished)}/{len(finished)}" if finished else "-")
+        rows.append(row)
+    cells = len({task.cell for task in experiment.tasks})
+    title = f"{experiment.folder}: {format_count(cells, 'cell')}; finished of all"
+    print_table(title, ["backbone", "method", "cells", *Stage], rows)
+
+
+def _print_forecast(forecast: ExperimentForecast, experiment: Experiment) -> None:
+    plan = experiment.plan
+    responses = "unknown" if forecast.responses is None else f"{forecast.responses:,}"
+    parts = [format_count(forecast.adapters, "adapter"), format_count(forecast.switch_runs, "switch run")]
+    more = f", {forecast.ablation_responses:,} more of ablations" if forecast.ablation_responses else ""
+    print_line(f"Expected: {', '.join(parts)}, {responses} responses{more}")
+    for name, methods in (("main comparison", plan.methods), ("ablations", plan.ablations)):
+        if (hours := forecast.hours(methods)) is not None and methods:
+            recorded = forecast.hours(methods, recorded=True)
+            beside = "" if recorded is None else f", {recorded:,.0f} h as recorded"
+            print_line(f"Training, {name}: {hours:,.0f} h by the fit{beside}")
+        elif methods:
+            print_line(f"Training, {name}: hours unknown; give hours of a backbone to forecast them")

@@ -1,0 +1,219 @@
+"""Folder of an experiment: its plan with resolved settings, and the state of every stage, read from manifests.
+
+::
+
+    plan.json            the plan, and what it resolves to
+    train/ID/            a training run; ID is the hash of what decides it
+    select/ID/           the selected checkpoint
+    generate/ID/         responses to all questions
+    judge/ID/            the same responses, judged
+    switch/ID/           the switch test
+    judge.sqlite         calls to the judge, shared by all cells
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eclose.errors import SettingError, UserError
+from eclose.experiments.cells import FAILURE_FILE, ResolvedBackbone, Stage, StagePlanner, StageTask
+from eclose.experiments.forecast import ExperimentForecast, forecast_experiment
+from eclose.experiments.plan import Plan, count_records, parse_plan, read_plan
+from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.jsonl import parse_dataclass
+from eclose.store.records.strict_json import parse_json_object
+from eclose.store.runs.manifest import hash_file
+
+if TYPE_CHECKING:
+    from eclose.models.resolve import ModelRef
+
+PLAN_FILE = "plan.json"
+STAGE_FILE = "stage.json"
+"""Cell, stage and identity of a stage's folder, for readers of the folder."""
+FORMAT = "eclose-experiment-plan-1"
+
+
+class StageState(StrEnum):
+    """State of a stage, as its folder shows it."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    BEGUN = "begun"
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment in its folder."""
+
+    folder: Path
+    plan: Plan
+    resolved: Mapping[str, ResolvedBackbone]
+    """What decides the results of each backbone, by name."""
+    sequences: Mapping[str, int]
+    """Sequences that the objective of each method scores per family."""
+    judge: Mapping[str, Any]
+    """Identity of the judge: model, settings and guidelines."""
+
+    @cached_property
+    def tasks(self) -> list[StageTask]:
+        """Stages of all cells, each after the stages that it needs."""
+        # An input that does not exist yet has a hash of its own; run refuses to start without the file.
+        inputs = {
+            key: hash_file(path) if path.is_file() else f"missing {key}" for key, path in self.plan.inputs.items()
+        }
+        return StagePlanner(self.plan, self.resolved, inputs, self.judge).tasks()
+
+    @property
+    def missing_inputs(self) -> list[str]:
+        """Input files that do not exist, each with its key."""
+        return [f"{key}: {path}" for key, path in self.plan.inputs.items() if not path.is_file()]
+
+    def state(self, task: StageTask) -> StageState:
+        """Return the state of a stage."""
+        if task.is_finished(self.folder):
+            return StageState.FINISHED
+        folder = task.folder(self.folder)
+        if (folder / FAILURE_FILE).is_file():
+            return StageState.FAILED
+        return StageState.BEGUN if folder.is_dir() else StageState.OPEN
+
+    def read_failure(self, task: StageTask) -> str:
+        """Return the reason why a failed stage failed."""
+        return str(parse_json_object((task.folder(self.folder) / FAILURE_FILE).read_bytes())["problem"])
+
+    def find_other_stages(self) -> Iterator[tuple[Path, str]]:
+        """Yield the folders of stages that the plan does not contain, such as those of earlier settings."""
+        planned = {task.folder(self.folder) for task in self.tasks}
+        for stage in Stage:
+            for path in sorted((self.folder / stage.value).glob("*/" + STAGE_FILE)):
+                if path.parent not in planned:
+                    yield path.parent, str(parse_json_object(path.read_bytes())["cell"])
+
+    def forecast(self) -> ExperimentForecast:
+        """Forecast adapters, switch runs, responses and hours of the whole plan."""
+        plan = self.plan
+        questions = plan.question_count
+        if plan.questions.is_file():
+            questions = count_records("questions", plan.questions)
+        return forecast_experiment(plan, self.tasks, self.sequences, questions)
+
+
+def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
+    """Check a plan and write it into the folder of an experiment; finished stages of an earlier plan are kept.
+
+    Args:
+        plan: File of the plan (YAML), or a plan.
+        out: Folder of the experiment.
+
+    Returns:
+        The experiment; nothing has been run.
+
+    Raises:
+        SettingError: The plan has problems; the message lists all of them.
+    """
+    from eclose.experiments.training_settings import (  # noqa: PLC0415 - imports torch
+        count_objective_sequences,
+        resolve_planned_settings,
+    )
+
+    plan = plan if isinstance(plan, Plan) else read_plan(plan)
+    resolved = {
+        backbone.name: ResolvedBackbone(
+            _hash_weights(plan, backbone.weights, backbone.revision),
+            resolve_planned_settings(plan.training_settings(backbone, plan.methods[0], plan.seeds[0])),
+        )
+        for backbone in plan.backbones
+    }
+    sequences = {method: count_objective_sequences(method) for method in (*plan.methods, *plan.ablations)}
+    judge = {**find_judge(plan, keyless=True).identity, **plan.judge.settings.identity}
+    experiment = Experiment(Path(out), plan, resolved, sequences, judge)
+    _refuse_equal_backbones(experiment)
+    write_experiment_plan(experiment)
+    return experiment
+
+
+def write_experiment_plan(experiment: Experiment) -> None:
+    """Write ``plan.json``: the plan, and what it resolves to."""
+    _write_json(
+        experiment.folder / PLAN_FILE,
+        {
+            "format": FORMAT,
+            "plan": experiment.plan.to_json(),
+            "resolved": {name: asdict(backbone) for name, backbone in experiment.resolved.items()},
+            "sequences": dict(experiment.sequences),
+            "judge": dict(experiment.judge),
+        },
+    )
+
+
+def load_experiment(folder: Path | str) -> Experiment:
+    """Load an experiment from its folder, without torch.
+
+    Raises:
+        UserError: The folder holds no experiment.
+    """
+    path = Path(folder) / PLAN_FILE
+    if not path.is_file():
+        raise UserError(f"{path}: there is no plan. Run eclose experiment init PLAN --out {folder} first.")
+    record = parse_json_object(path.read_bytes())
+    if record.get("format") != FORMAT:
+        raise UserError(f"{path}: is not a plan of this version ({FORMAT}). Run eclose experiment init again.")
+    resolved = {name: parse_dataclass(ResolvedBackbone, values) for name, values in record["resolved"].items()}
+    return Experiment(Path(folder), parse_plan(record["plan"]), resolved, record["sequences"], record["judge"])
+
+
+def find_judge(plan: Plan, *, keyless: bool = False) -> ModelRef:
+    """Return the judge of a plan; ``keyless`` where nothing will be sent."""
+    from eclose.models.openai.endpoint import ServerAddress  # noqa: PLC0415 - comes with an extra
+    from eclose.models.resolve import find_model_ref  # noqa: PLC0415
+
+    address = ServerAddress(plan.judge.base_url, plan.judge.server_name)
+    return find_model_ref(plan.judge.model, base_url=address, keyless=keyless)
+
+
+def describe_stage(task: StageTask) -> dict[str, Any]:
+    """Return the content of ``stage.json``: cell, stage and identity."""
+    return {"cell": str(task.cell), **asdict(task.cell), "stage": task.stage.value, "identity": dict(task.identity)}
+
+
+def write_stage_file(task: StageTask, root: Path) -> None:
+    """Write what a stage's folder holds, before the stage begins."""
+    _write_json(task.folder(root) / STAGE_FILE, describe_stage(task))
+
+
+def write_failure(task: StageTask, root: Path, problem: str, trace: str | None) -> None:
+    """Write why a stage failed."""
+    _write_json(task.folder(root) / FAILURE_FILE, {"problem": problem, "traceback": trace})
+
+
+def refuse_missing_inputs(experiment: Experiment) -> None:
+    """Raise where a file of the plan is missing."""
+    if experiment.missing_inputs:
+        raise UserError(f"files of the plan do not exist: {'; '.join(experiment.missing_inputs)}.")
+
+
+def _hash_weights(plan: Plan, weights: str, revision: str | None) -> str:
+    from eclose.models.resolve import find_model_ref  # noqa: PLC0415
+
+    content: str = getattr(find_model_ref(f"{plan.engine}:{weights}", revision=revision), "content")  # noqa: B009
+    return content
+
+
+def _refuse_equal_backbones(experiment: Experiment) -> None:
+    """Raise where two backbones are the same, because their cells would share folders."""
+    names: dict[str, str] = {}
+    for task in experiment.tasks:
+        if task.stage is Stage.TRAIN and names.setdefault(task.id, task.cell.backbone) != task.cell.backbone:
+            raise SettingError(f"backbones: {names[task.id]} and {task.cell.backbone} have the same settings.")
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    with AtomicFile(path) as file:
+        file.write(json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")

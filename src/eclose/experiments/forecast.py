@@ -1,0 +1,112 @@
+"""Expected size of an experiment: adapters, switch runs, responses, and hours of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eclose.experiments.cells import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from eclose.experiments.cells import StageTask
+    from eclose.experiments.plan import Plan
+
+
+@dataclass(frozen=True)
+class HoursFit:
+    """Hours of a training run as a line: a constant part, and a part for every sequence scored per family."""
+
+    constant: float
+    per_sequence: float
+
+    @classmethod
+    def of(cls, hours: Mapping[str, float], sequences: Mapping[str, int]) -> HoursFit | None:
+        """Fit the line by least squares to hours by method; through the origin for one method, None for none."""
+        counts = [sequences[method] for method in hours]
+        if len(set(counts)) < 2:
+            shares = [value / count for value, count in zip(hours.values(), counts, strict=True)]
+            return cls(0.0, float(np.mean(shares))) if shares else None
+        slope, constant = np.polyfit(counts, list(hours.values()), 1).tolist()
+        return cls(constant, slope)
+
+    def hours(self, sequences: int) -> float:
+        """Return the hours of a run that scores this many sequences per family."""
+        return self.constant + self.per_sequence * sequences
+
+
+@dataclass(frozen=True)
+class TrainingForecast:
+    """Expected hours of the training runs of a method on a backbone."""
+
+    backbone: str
+    method: str
+    runs: int
+    sequences: int
+    """Sequences that the objective scores per family."""
+    fitted: float | None
+    """Hours of a run by the fit; None without recorded hours."""
+    recorded: float | None
+    """Hours of a run as recorded; None where none are."""
+
+
+@dataclass(frozen=True)
+class ExperimentForecast:
+    """Expected size of an experiment, as a whole and with what is left to do."""
+
+    adapters: int
+    switch_runs: int
+    responses: int | None
+    """Responses of the main comparison; None where the number of questions is unknown."""
+    ablation_responses: int | None
+    training: tuple[TrainingForecast, ...]
+
+    def hours(self, methods: Sequence[str], *, recorded: bool = False) -> float | None:
+        """Return the hours of all training runs of some methods; None where a method has none."""
+        rows = [row for row in self.training if row.method in methods]
+        values = [row.recorded if recorded else row.fitted for row in rows]
+        if any(value is None for value in values):
+            return None
+        return sum(row.runs * value for row, value in zip(rows, values, strict=True) if value is not None)
+
+
+def forecast_experiment(
+    plan: Plan, tasks: Sequence[StageTask], sequences: Mapping[str, int], questions: int | None
+) -> ExperimentForecast:
+    """Forecast an experiment.
+
+    Args:
+        plan: The plan; the recorded hours of its backbones give the hours.
+        tasks: Its stages.
+        sequences: Sequences that each method scores per family.
+        questions: Number of questions; None where it is unknown.
+    """
+    generated = [task.cell for task in tasks if task.stage is Stage.GENERATE]
+    ablations = sum(cell.method in plan.ablations for cell in generated)
+    return ExperimentForecast(
+        adapters=sum(task.stage is Stage.TRAIN for task in tasks),
+        switch_runs=sum(task.stage is Stage.SWITCH for task in tasks),
+        responses=None if questions is None else (len(generated) - ablations) * questions,
+        ablation_responses=None if questions is None else ablations * questions,
+        training=tuple(_forecast_training(plan, tasks, sequences)),
+    )
+
+
+def _forecast_training(
+    plan: Plan, tasks: Sequence[StageTask], sequences: Mapping[str, int]
+) -> Iterator[TrainingForecast]:
+    trained = [task.cell for task in tasks if task.stage is Stage.TRAIN]
+    for backbone in plan.backbones:
+        # Ablations are left out of the fit, so that their recorded hours can be compared with it.
+        main = {method: hours for method, hours in backbone.hours.items() if method in plan.methods}
+        fit = HoursFit.of(main, sequences)
+        for method in (*plan.methods, *plan.ablations):
+            runs = sum(cell.backbone == backbone.name and cell.method == method for cell in trained)
+            if runs:
+                fitted = None if fit is None else fit.hours(sequences[method])
+                yield TrainingForecast(
+                    backbone.name, method, runs, sequences[method], fitted, backbone.hours.get(method)
+                )

@@ -1,0 +1,219 @@
+"""Experiments run to their end on a small model that answers: stages in order, nothing twice, kills and failures."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the train extra")
+pytest.importorskip("peft", reason="needs the train extra")
+
+from tests.experiments.plans import write_plan
+from tests.training.small import short_families, small_model, small_tokenizer
+from typer.testing import CliRunner
+
+from eclose.cli.main import app
+from eclose.core.response import Response
+from eclose.diagnosis.results import diagnose
+from eclose.errors import SettingError, UserError
+from eclose.experiments.cells import Stage
+from eclose.experiments.folder import StageState, init_experiment, load_experiment
+from eclose.experiments.run import run_experiment
+from eclose.store.ledger.database import WriterLock
+from eclose.store.records.jsonl import read_records, write_records
+from eclose.training.api import train
+from eclose.training.switch_test import FamilySwitchScores
+from eclose.world.roles.request_handlers import build_world_handlers
+from eclose.world.server.app import ModelServerThread
+from eclose.world.server.chat_requests import HandlerRegistry
+
+pytestmark = pytest.mark.slow
+
+QUICK = {
+    "use_cpu": True,
+    "families_per_update": 2,
+    "max_steps": 1,
+    "warmup_steps": 0,
+    "demonstrations": 0,
+    "lora_rank": 2,
+    "report_to": "none",
+    "save_strategy": "steps",
+    "save_steps": 1,
+    "eval_strategy": "no",
+    "disable_tqdm": True,
+}
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """Weights that answer in the right layout, because they know two families by heart, and the data of a plan."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("material")
+    small_model().save_pretrained(folder / "random")
+    small_tokenizer().save_pretrained(folder / "random")
+    families = short_families(2)
+    for name in ("train", "development"):
+        write_records(folder / f"{name}.jsonl", families)
+    write_records(folder / "questions.jsonl", [family.source for family in families])
+    learn = {**QUICK, "max_steps": 120, "learning_rate": 1e-2, "lr_scheduler_type": "constant", "lora_rank": 0}
+    learn |= {"model": str(folder / "random"), "method": "sft", "save_strategy": "no", "gradient_checkpointing": False}
+    train(folder / "train.jsonl", out=folder / "learned", **learn)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with ModelServerThread(build_world_handlers()) as model:
+        yield model
+
+
+@pytest.fixture
+def write(material, judge, tmp_path):
+    """Write a plan of one backbone, one method and one seed into the folder of the test."""
+
+    def write(**more):
+        values = {
+            "backbones": [{"name": "Small", "weights": material / "learned" / "adapter", "learning_rate": 1e-4}],
+            "methods": ["e_closure"],
+            "seeds": [1],
+            "training": QUICK,
+            "judge": {"model": "world", "base_url": judge.base_url, "unpriced": True},
+            "max_new_tokens": 120,
+            "selection_max_new_tokens": 120,
+            **{name: material / f"{name.partition('_')[0]}.jsonl" for name in ("train_families", "questions")},
+            "development_families": material / "development.jsonl",
+        }
+        return write_plan(tmp_path, **values | more)
+
+    return write
+
+
+def contents(folder):
+    """Return every result by its path; times, versions and ledgers differ between two runs."""
+    names = ("responses.jsonl", "judgments.jsonl", "switches.jsonl", "selection.replies.jsonl")
+    paths = [path for path in folder.rglob("*") if path.name in (*names, "adapter_model.safetensors")]
+    return {path.relative_to(folder): _comparable(path, folder) for path in paths if "checkpoint-" not in str(path)}
+
+
+def _comparable(path, folder):
+    # Switch scores name the folder of their adapter, which is another one in another experiment.
+    data = path.read_bytes().replace(str(folder).encode(), b"")
+    # The key hashes adapter_config.json, in which PEFT lists target modules in the order of a set: another one in every
+    # process.
+    return re.sub(rb'"key":"[^"]*"', b"", data) if path.name == "selection.replies.jsonl" else data
+
+
+def test_an_experiment_runs_from_training_to_the_switch_test_and_only_once(write, tmp_path):
+    experiment = init_experiment(write(), tmp_path / "exp")
+    result = run_experiment(experiment)
+    assert not result.failed, result.failed
+    assert len(result.finished) == len(experiment.tasks) == 8
+    assert {experiment.state(task) for task in experiment.tasks} == {StageState.FINISHED}
+    by_stage = {task.stage: task for task in experiment.tasks if task.cell.is_tuned}
+    responses = list(read_records(by_stage[Stage.GENERATE].folder(experiment.folder) / "responses.jsonl", Response))
+    assert {(row.source.model, row.source.method, row.source.seed) for row in responses} == {("Small", "e_closure", 1)}
+    assert len(diagnose(by_stage[Stage.JUDGE].folder(experiment.folder))) == 2
+    switches = by_stage[Stage.SWITCH].folder(experiment.folder) / "switches.jsonl"
+    assert {row.method for row in read_records(switches, FamilySwitchScores)} == {"e_closure"}
+    again = run_experiment(tmp_path / "exp")
+    assert (len(again.finished), len(again.before)) == (0, 8)
+
+    before = contents(tmp_path / "exp")
+    extended = init_experiment(write(seeds=[1, 2]), tmp_path / "exp")
+    more = run_experiment(extended)
+    assert {(task.cell.seed, task.stage) for task in more.finished} == {(2, stage) for stage in Stage}
+    assert {path: data for path, data in contents(tmp_path / "exp").items() if path in before} == before
+
+
+def test_only_some_stages_are_run_and_the_others_wait(write, tmp_path):
+    init_experiment(write(), tmp_path / "exp")
+    result = run_experiment(tmp_path / "exp", ["stage=judge", "stage=switch", "method=backbone"])
+    assert [task.stage for task in result.finished] == [Stage.SWITCH]
+    assert [problem.problem for problem in result.waiting] == ["generate of this cell is not finished"]
+    with pytest.raises(SettingError, match="--only method=dpo: the plan has backbone, e_closure"):
+        run_experiment(tmp_path / "exp", ["method=dpo"])
+
+
+def test_a_failed_cell_is_listed_and_does_not_stop_the_others(write, material, tmp_path):
+    weights = {"Broken": tmp_path / "broken", "Small": material / "learned" / "adapter"}
+    plan = write(backbones=[{"name": name, "weights": path, "learning_rate": 1e-4} for name, path in weights.items()])
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{}")
+    init_experiment(plan, tmp_path / "exp")
+    output = CliRunner().invoke(app, ["experiment", "run", str(tmp_path / "exp"), "--only", "stage=switch"])
+    assert output.exit_code == 3
+    assert "1 stage finished now, 0 before, 1 failed, 2 waiting" in output.stdout
+    assert "failed: Broken backbone, switch: " in output.stdout
+    experiment = load_experiment(tmp_path / "exp")
+    failed = [task for task in experiment.tasks if experiment.state(task) is StageState.FAILED]
+    assert [str(task.cell) for task in failed] == ["Broken backbone"]
+    assert experiment.read_failure(failed[0])
+
+
+def test_a_judge_that_refuses_everything_has_judged_nothing(write, judge, tmp_path):
+    only = ["method=backbone", "stage=generate", "stage=judge"]
+    with ModelServerThread(HandlerRegistry()) as silent:
+        init_experiment(write(judge=_judge(silent)), tmp_path / "exp")
+        result = run_experiment(tmp_path / "exp", only)
+        assert [problem.task.stage for problem in result.failed] == [Stage.JUDGE]
+    # Another address of the same server name and model is the same judge, and the next run asks it again.
+    experiment = init_experiment(write(judge=_judge(judge)), tmp_path / "exp")
+    assert [task.stage for task in run_experiment(experiment, only).finished] == [Stage.JUDGE]
+
+
+def _judge(server):
+    return {"model": "world", "base_url": server.base_url, "server_name": "judge", "unpriced": True}
+
+
+def test_a_stage_that_another_process_runs_is_left_to_it(write, tmp_path):
+    experiment = init_experiment(write(), tmp_path / "exp")
+    switch = next(task for task in experiment.tasks if task.stage is Stage.SWITCH)
+    lock = WriterLock(switch.folder(experiment.folder) / "stage.json", "a test")
+    result = run_experiment(experiment, ["stage=switch", "method=backbone"])
+    lock.release()
+    assert not result.finished
+    assert "is writing to it" in result.waiting[0].problem
+
+
+def test_missing_files_are_refused_before_anything_runs(write, tmp_path):
+    plan = write(questions=tmp_path / "later.jsonl", question_count=2)
+    experiment = init_experiment(plan, tmp_path / "exp")
+    with pytest.raises(UserError, match=r"questions: .*later\.jsonl"):
+        run_experiment(experiment)
+
+
+def test_a_launcher_trains_in_a_process_of_its_own(write, tmp_path):
+    words = f"{sys.executable} -m eclose.cli.main"
+    here = init_experiment(write(), tmp_path / "here")
+    launched = init_experiment(write(launcher=words), tmp_path / "launched")
+    assert [task.id for task in here.tasks] == [task.id for task in launched.tasks]
+    for experiment in (here, launched):
+        result = run_experiment(experiment, ["stage=train"])
+        assert not result.failed, result.failed
+    assert contents(tmp_path / "here") == contents(tmp_path / "launched")
+
+
+def test_killed_in_every_stage_it_ends_as_an_unbroken_run(write, tmp_path):
+    whole, broken = (init_experiment(write(), tmp_path / name) for name in ("whole", "broken"))
+    assert not run_experiment(whole).failed
+    words = [sys.executable, "-m", "eclose.cli.main", "experiment", "run", str(broken.folder)]
+    kills = 0
+    for task in broken.tasks:
+        process = subprocess.Popen(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 120
+        while not task.folder(broken.folder).is_dir() and process.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        time.sleep(0.05 * (1 + kills))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 4
+    ended = subprocess.run(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert contents(broken.folder) == contents(whole.folder)
