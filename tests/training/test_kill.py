@@ -47,14 +47,14 @@ def command(recipe, family_file, tmp_path):
     modules = ("torch", "transformers.trainer", "accelerate", "peft", "eclose.cli.main", "eclose.training.run")
     with ForkServer(*modules, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false") as server:
 
-        def run(out, moment=None):
+        def run(out, moment=None, sent=signal.SIGKILL, code=-signal.SIGKILL):
             words = ["train", str(family_file), "--recipe", str(recipe), "--out", str(out)]
             output = tmp_path / "output.txt"
             (process,) = server.start("eclose.cli.main", words, output)
             if moment is not None:
                 wait_for(moment)
-                os.kill(process, signal.SIGKILL)
-            assert server.wait() == (0 if moment is None else -signal.SIGKILL), output.read_text()
+                os.kill(process, sent)
+            assert server.wait() == (0 if moment is None else code), output.read_text()
             return output.read_text()
 
         yield run
@@ -111,21 +111,14 @@ def test_a_terminated_run_saves_and_ends_the_same(command, recipe, family_file, 
     recipe.write_text(recipe.read_text().replace("save_strategy: steps\nsave_steps: 2\n", ""))
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run_training(family_file, read_recipe(recipe, {}), whole)
-    process = command(broken)
-    deadline = time.monotonic() + PATIENCE
-    while not (log := broken / "metrics.jsonl").exists() or not log.read_bytes().count(b"\n"):
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.0005)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143, err
-    assert "asked to terminate, stopped after update" in err.splitlines()[-1]
+    log = broken / "metrics.jsonl"
+    output = command(broken, lambda: log.exists() and log.read_bytes().count(b"\n"), signal.SIGTERM, code=143)
+    assert "asked to terminate, stopped after update" in output.splitlines()[-1]
     (checkpoint,) = broken.glob("checkpoint-*")
     step = int(checkpoint.name.partition("-")[2])
     assert step < 9
     assert json.loads((checkpoint / "complete.json").read_text())["candidate"] is (step % 3 == 0)
-    assert "resumed from" in finished(command(broken))
+    assert "resumed from" in command(broken)
     adapters = [(out / "adapter" / "adapter_model.safetensors").read_bytes() for out in (broken, whole)]
     assert adapters[0] == adapters[1]
     assert trajectory_of(broken) == trajectory_of(whole)

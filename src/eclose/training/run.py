@@ -118,17 +118,22 @@ def run_training(
     if config.should_save:
         run.write_begin(left_out)
     checkpoint = find_last_checkpoint(out)
+    _train(trainer, termination, checkpoint, out)
+    trainer.save_model(str(out / "adapter"))
+    if config.should_save:
+        run.write_end(trainer, admission.tally.counts(), sessions)
+    metrics = {name: value for line in trainer.state.log_history for name, value in line.items()}
+    return TrainingResult(out / "adapter", admission.tally.counts(), False, checkpoint, left_out, metrics)
+
+
+def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, checkpoint: Path | None, out: Path) -> None:
+    """Train from a checkpoint or from the start; raise TrainingTerminatedError where the process was terminated."""
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if termination.stopped:
         raise TrainingTerminatedError(
             f"{out}: asked to terminate, stopped after update {trainer.state.global_step:,} of "
             f"{trainer.state.max_steps:,} with a checkpoint. Run the same command to continue."
         )
-    trainer.save_model(str(out / "adapter"))
-    if config.should_save:
-        run.write_end(trainer, admission.tally.counts(), sessions)
-    metrics = {name: value for line in trainer.state.log_history for name, value in line.items()}
-    return TrainingResult(out / "adapter", admission.tally.counts(), False, checkpoint, left_out, metrics)
 
 
 def find_last_checkpoint(out: Path) -> Path | None:
