@@ -7,7 +7,7 @@ sampling goes on behind the last finished question, so the run may be stopped an
 
     python campaigns/natural_failures.py --out runs/natural
 
-On two idle cores this takes about an hour. Without arguments a small version runs in minutes.
+On two idle cores this takes about two hours. Without arguments a small version runs in minutes.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Settings:
 
     out: Path
     profiles: tuple[str, ...] = ("short-easy", "short-hard")
-    updates: int = 60
+    updates: int = 200
     families_per_update: int = 4
     questions: int = 500
     samples: int = 8
-    temperature: float = 0.8
+    temperature: float = 0.5
     max_tokens: int = 200
     seed: int = 42
 
@@ -145,7 +145,11 @@ class Sampler:
 
     @torch.inference_mode()
     def _decode(self, prompts: Sequence[list[int]], generator: torch.Generator) -> list[list[int]]:
-        """Return the new tokens of ``samples`` replies to each prompt."""
+        """Return the new tokens of ``samples`` replies to each prompt.
+
+        The replies to a prompt are one sequence behind it, in turn: token t of all replies, then token t + 1. A mask
+        lets each see the prompt and its own tokens alone, so the cache holds a prompt once, not once for each reply.
+        """
         samples, width = self._settings.samples, max(map(len, prompts))
         pad = min(self._stops)
         ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
@@ -155,30 +159,42 @@ class Sampler:
             input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
         )
         cache = output.past_key_values
-        cache.batch_repeat_interleave(samples)
-        # Rows are (prompt, sample); finished rows leave the batch, and ``alive`` maps batch rows to them.
-        logits: Tensor = output.logits[:, -1].repeat_interleave(samples, dim=0)
-        mask, position = mask.repeat_interleave(samples, dim=0), positions[:, -1:].repeat_interleave(samples, dim=0)
-        rows: list[list[int]] = [[] for _ in range(len(prompts) * samples)]
-        alive = list(range(len(rows)))
-        for _ in range(self._settings.max_tokens):
-            probabilities = torch.softmax(logits / self._settings.temperature, dim=-1)
-            tokens = torch.multinomial(probabilities, 1, generator=generator)
-            for row, token in zip(alive, tokens[:, 0].tolist(), strict=True):
-                rows[row].append(token)
-            keep = [index for index, row in enumerate(alive) if rows[row][-1] not in self._stops]
+        logits: Tensor = output.logits[:, -1:].expand(-1, samples, -1)  # (prompt, reply, vocabulary)
+        prompt_seen = mask.bool()[:, None, None].expand(-1, 1, samples, -1)  # (prompt, 1, reply, key)
+        own = torch.eye(samples, dtype=torch.bool)[None, None]
+        rows: list[list[list[int]]] = [[[] for _ in range(samples)] for _ in prompts]
+        alive, position = list(range(len(prompts))), positions[:, -1:]
+        for step in range(self._settings.max_tokens):
+            tokens = self._draw(logits, generator)
+            for index, drawn in zip(alive, tokens.tolist(), strict=True):
+                for row, token in zip(rows[index], drawn, strict=True):
+                    if not row or row[-1] not in self._stops:
+                        row.append(token)
+            keep = [
+                number for number, index in enumerate(alive) if any(row[-1] not in self._stops for row in rows[index])
+            ]
             if not keep:
                 break
             if len(keep) < len(alive):
                 cache.batch_select_indices(torch.tensor(keep))
-                mask, position, tokens = mask[keep], position[keep], tokens[keep]
-                alive = [alive[index] for index in keep]
-            mask, position = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1), position + 1
+                prompt_seen, position, tokens = prompt_seen[keep], position[keep], tokens[keep]
+                alive = [alive[number] for number in keep]
+            position = position + 1
+            seen = torch.cat([prompt_seen, own.repeat(len(alive), 1, 1, step + 1)], dim=-1)
             output = self._model(
-                input_ids=tokens, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True
+                input_ids=tokens,
+                attention_mask=torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min),
+                position_ids=position.expand(-1, samples),
+                past_key_values=cache,
+                use_cache=True,
             )
-            logits = output.logits[:, -1]
-        return rows
+            logits = output.logits
+        return [row for replies in rows for row in replies]
+
+    def _draw(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw a token for each reply; the result has the shape (prompt, reply)."""
+        probabilities = torch.softmax(logits / self._settings.temperature, dim=-1)
+        return torch.multinomial(probabilities.flatten(0, 1), 1, generator=generator).view(logits.shape[:2])
 
 
 def sample_responses(settings: Settings, weights: str, batch: int = 8) -> None:
@@ -225,7 +241,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="folder of the run; without it, the small version")
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--updates", type=int, default=200)
+    parser.add_argument("--temperature", type=float, default=0.5)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
@@ -235,7 +252,9 @@ def main() -> int:
             settings = Settings(Path(scratch), updates=2, families_per_update=2, questions=4, samples=2)
         else:
             options.out.mkdir(parents=True, exist_ok=True)
-            sizes = {name: getattr(options, name) for name in ("questions", "samples", "updates", "seed")}
+            sizes = {
+                name: getattr(options, name) for name in ("questions", "samples", "updates", "temperature", "seed")
+            }
             settings = Settings(options.out, **sizes)
         weights = packaged_weights()
         train_generator(settings, weights)
