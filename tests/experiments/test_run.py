@@ -1,5 +1,6 @@
 """Experiments run to their end on a small model that answers: stages in order, nothing twice, kills and failures."""
 
+import json
 import os
 import re
 import signal
@@ -22,7 +23,9 @@ from eclose.diagnosis.results import diagnose
 from eclose.errors import SettingError, UserError
 from eclose.experiments.cells import Stage
 from eclose.experiments.folder import StageState, init_experiment, load_experiment
+from eclose.experiments.results import collect_results, report_experiment
 from eclose.experiments.run import run_experiment
+from eclose.judged_cases import read_judged_cases
 from eclose.store.ledger.database import WriterLock
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.training.api import train
@@ -127,6 +130,34 @@ def test_an_experiment_runs_from_training_to_the_switch_test_and_only_once(write
     more = run_experiment(extended)
     assert {(task.cell.seed, task.stage) for task in more.finished} == {(2, stage) for stage in Stage}
     assert {path: data for path, data in contents(tmp_path / "exp").items() if path in before} == before
+
+
+def test_the_report_has_the_rates_of_all_cells_and_names_what_is_missing(write, tmp_path):
+    experiment = init_experiment(write(), tmp_path / "exp")
+    with pytest.raises(UserError, match="no response has a verdict"):
+        report_experiment(experiment)
+    run_experiment(experiment)
+    whole = report_experiment(experiment).report
+    assert not whole.missing
+    assert not whole.left_out
+    verdicts = collect_results(experiment).verdicts
+    sources = {(row.source.model, row.source.method, row.source.seed) for row in verdicts}
+    assert sources == {("Small", None, None), ("Small", "e_closure", 1)}
+    judged = next(task for task in experiment.tasks if task.stage is Stage.JUDGE and task.cell.is_tuned)
+    cases = read_judged_cases(judged.folder(experiment.folder)).cases
+    shown = json.loads((tmp_path / "exp" / "report" / "experiment.json").read_text())
+    (rates,) = [row["rates"] for row in shown["seeds"] if row["method"] == "E-Closure"]
+    matches = [case.matched for case in cases]
+    assert (rates["Acc_match"]["hits"], rates["Acc_match"]["unjudged"]) == (matches.count(True), matches.count(None))
+    assert rates["TRR"]["hits"] == sum(case.verdict.reliable is True for case in cases)
+    assert shown["cost"]["runs"] == 1
+    assert {row["backbone"] for row in shown["switches"]["seeds"]} == {"Small"}
+    init_experiment(write(seeds=[1, 2]), tmp_path / "exp")
+    output = CliRunner().invoke(app, ["experiment", "report", str(tmp_path / "exp"), "--out", str(tmp_path / "part")])
+    assert output.exit_code == 0, output.output
+    assert "missing: Responses of E-Closure on Small, seed 2: all 2 are missing." in output.stdout
+    text = (tmp_path / "part" / "experiment.md").read_text()
+    assert "E-Closure on Small, seed 2: all 2 are missing" in text
 
 
 def test_only_some_stages_are_run_and_the_others_wait(write, tmp_path):

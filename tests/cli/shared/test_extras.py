@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -19,9 +20,12 @@ from tests.experiments.plans import plan_values
 import eclose
 from eclose.cli.main import app
 from eclose.cli.shared.extras import _EXTRAS, describe_missing_extra
-from eclose.experiments.cells import ResolvedBackbone
+from eclose.core.instance import Instance
+from eclose.experiments.cells import ResolvedBackbone, Stage
 from eclose.experiments.folder import Experiment, write_experiment_plan
 from eclose.experiments.plan import parse_plan
+from eclose.store.records.jsonl import read_records
+from eclose.world.oracle.judge_file import judge_file_by_oracle
 
 ROOT = Path(__file__).parents[3]
 EXIT_CODES = {0, 2, 3, 75, 100, 101}
@@ -69,6 +73,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "detect convert": (["log.eval", "--out", "alignscore"], "train"),
     "experiment init": (["plan.yaml", "--out", "new"], "train"),
     "experiment run": (["experiment"], "chat"),
+    "experiment report": (["experiment", "--out", "new"], None),
     "experiment status": (["experiment"], None),
     "families show": (["families.jsonl"], None),
     "families validate": (["families.jsonl"], None),
@@ -154,11 +159,18 @@ def _split_families(folder):
 
 
 def write_experiment(folder):
-    """Write an experiment as ``experiment init`` does, without importing torch."""
+    """Write an experiment as ``experiment init`` does, without importing torch, with one judged cell."""
     training = {"demonstrations": 0, "order": "evidence_first", "max_length": 8_192}
-    plan = parse_plan(plan_values())
+    plan = parse_plan(plan_values(questions=str(folder / "instances.jsonl")))
     experiment = Experiment(folder / "experiment", plan, {"Small": ResolvedBackbone("sha256:0", training)}, {}, {})
     write_experiment_plan(experiment)
+    judged = next(task for task in experiment.tasks if task.stage is Stage.JUDGE).folder(experiment.folder)
+    judged.mkdir(parents=True)
+    for name in ("instances.jsonl", "responses.jsonl"):
+        shutil.copy(folder / name, judged)
+    judge_file_by_oracle(
+        judged / "responses.jsonl", lambda path: read_records(path, Instance), judgments=judged / "judgments.jsonl"
+    )
 
 
 @pytest.fixture(scope="module")

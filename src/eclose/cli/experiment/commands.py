@@ -117,6 +117,30 @@ def run(
     raise typer.Exit(QUARANTINED_EXIT_CODE if result.failed or result.waiting else 0)
 
 
+@app.command()
+def report(
+    folder: ExperimentFolder,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of the report; default: report in DIR.", file_okay=False, show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Write the tables and figures of everything that is finished: JSON, Markdown, LaTeX, CSV, SVG and PDF.
+
+    Runs that are missing are listed first, here and in the report; an incomplete grid has no paired intervals.
+    """
+    from eclose.experiments.results import report_experiment
+
+    written = report_experiment(folder, out)
+    for sentence in written.report.missing:
+        print_line(f"missing: {sentence}")
+    for path in written.paths:
+        print_line(f"  {path}")
+
+
 def _note(line: str) -> None:
     """Print a line of progress on standard error."""
     typer.echo(escape_invisible(f"eclose: {line}"), err=True)

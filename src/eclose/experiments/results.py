@@ -1,0 +1,173 @@
+"""Results of an experiment, collected from the folders of its finished stages, and its report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eclose.benchmarks.load import scan_instances
+from eclose.core.identity import content_hash
+from eclose.core.response import ResponseSource
+from eclose.core.three_valued import Label
+from eclose.core.verdict import SettledVerdict
+from eclose.experiments.cells import SWITCHES_FILE, Stage
+from eclose.experiments.folder import Experiment, load_experiment
+from eclose.experiments.report.build import ExperimentReport, build_experiment_report
+from eclose.experiments.report.grid import ExperimentGrid
+from eclose.experiments.report.inputs import (
+    ExperimentResults,
+    IntervalSettings,
+    RunProvenance,
+    TrainingTime,
+    name_method,
+)
+from eclose.experiments.report.write import write_experiment_report
+from eclose.judged_cases import read_judged_cases
+from eclose.metrics.experiment import UNTUNED_METHOD
+from eclose.models.adapter_recipe import read_adapter_recipe
+from eclose.store.records.jsonl import read_records
+from eclose.store.runs.folder import FOLDER_MANIFEST
+from eclose.store.runs.manifest import read_manifest
+from eclose.training.switch_test import FamilySwitchScores
+
+if TYPE_CHECKING:
+    from eclose.experiments.cells import StageTask
+    from eclose.experiments.plan import Plan
+
+REPORT_FOLDER = "report"
+
+
+def report_experiment(folder: Path | str | Experiment, out: Path | str | None = None) -> ReportedExperiment:
+    """Write the report of everything that is finished in an experiment; what is missing is named in it.
+
+    Args:
+        folder: Folder of an experiment, or an experiment.
+        out: Folder of the report; ``report`` in that of the experiment by default.
+
+    Raises:
+        UserError: No response of the main comparison is judged.
+    """
+    experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
+    report = build_experiment_report(collect_results(experiment), interval_settings(experiment.plan))
+    return ReportedExperiment(report, write_experiment_report(report, out or experiment.folder / REPORT_FOLDER))
+
+
+@dataclass(frozen=True)
+class ReportedExperiment:
+    """A report and the files it was written to."""
+
+    report: ExperimentReport
+    paths: list[Path]
+
+
+def interval_settings(plan: Plan) -> IntervalSettings:
+    """Return the resamples and seeds of a plan."""
+    draws = plan.bootstrap
+    return IntervalSettings(
+        main_resamples=draws.main.resamples,
+        main_seed=draws.main.seed,
+        ablation_resamples=draws.ablations.resamples,
+        ablation_seed=draws.ablations.seed,
+        switch_resamples=draws.switches.resamples,
+        switch_seed=draws.switches.seed,
+    )
+
+
+def collect_results(experiment: Experiment) -> ExperimentResults:
+    """Collect verdicts, answer matches, switch scores, times and recipes of the finished stages."""
+    parts = _CollectedParts(experiment)
+    for task in experiment.tasks:
+        if task.is_finished(experiment.folder):
+            parts.add(task)
+    guidelines = experiment.judge.get("guidelines")
+    provenance = RunProvenance(
+        evaluator=experiment.plan.judge.model,
+        effort=experiment.judge.get("effort"),
+        guidelines=None if guidelines is None else content_hash(guidelines)[:19],
+    )
+    return ExperimentResults(
+        verdicts=parts.verdicts,
+        ablations=parts.ablations,
+        matches=parts.matches,
+        switches=parts.switches,
+        times=parts.times,
+        recipes=parts.recipes,
+        label_source="Labels by the judge of the plan",
+        # Stages of other judges, prompts or data have other folders, so all runs of a plan agree.
+        provenance={str(experiment.folder): provenance},
+        grid=_plan_grid(experiment.plan),
+        left_out=dict(parts.left_out),
+    )
+
+
+def _plan_grid(plan: Plan) -> ExperimentGrid:
+    """Return the planned main comparison."""
+    records = scan_instances(plan.questions)
+    questions = Counter(record.value.benchmark or "" for record in records if record.value is not None)
+    methods = (UNTUNED_METHOD, *map(name_method, plan.methods))
+    return ExperimentGrid(
+        methods, tuple(item.name for item in plan.backbones), tuple(sorted(plan.seeds)), dict(questions)
+    )
+
+
+@dataclass
+class _CollectedParts:
+    """Records of the stages that were read so far."""
+
+    experiment: Experiment
+    verdicts: list[SettledVerdict] = field(default_factory=list)
+    ablations: list[SettledVerdict] = field(default_factory=list)
+    matches: dict[str, Label] = field(default_factory=dict)
+    switches: list[FamilySwitchScores] = field(default_factory=list)
+    times: list[TrainingTime] = field(default_factory=list)
+    recipes: dict[ResponseSource, dict[str, Any]] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, task: StageTask) -> None:
+        """Read the results of a stage."""
+        match task.stage:
+            case Stage.TRAIN:
+                self._add_training(task)
+            case Stage.JUDGE:
+                self._add_verdicts(task)
+            case Stage.SWITCH:
+                self._add_switches(task)
+            case _:
+                pass  # selected checkpoints and responses are in the stages after them
+
+    def _add_training(self, task: StageTask) -> None:
+        folder, cell = task.folder(self.experiment.folder), task.cell
+        run = read_manifest(folder / FOLDER_MANIFEST).run
+        assert cell.seed is not None
+        self.times.append(
+            TrainingTime(
+                backbone=cell.backbone,
+                method=cell.method,
+                seed=cell.seed,
+                seconds=run["seconds"],
+                processes=run["processes"],
+                device=run["device"],
+            )
+        )
+        self.recipes[cell.source] = read_adapter_recipe(folder)
+
+    def _add_verdicts(self, task: StageTask) -> None:
+        case_set = read_judged_cases(task.folder(self.experiment.folder))
+        rows = self.ablations if task.cell.method in self.experiment.plan.ablations else self.verdicts
+        for case in case_set.cases:
+            # Responses of several cells to a question may have one id.
+            row = replace(case.row, response_id=f"{task.id}/{case.response.id}", source=task.cell.source)
+            rows.append(row)
+            self.matches[row.response_id] = case.matched
+        self.left_out.update(reason for _, reason in case_set.left_out)
+
+    def _add_switches(self, task: StageTask) -> None:
+        source = task.cell.source
+        path = task.folder(self.experiment.folder) / SWITCHES_FILE
+        # Rows name the weights; tables name backbones as the plan does.
+        self.switches += [
+            replace(row, model=source.model, method=source.method, seed=source.seed)
+            for row in read_records(path, FamilySwitchScores)
+        ]
