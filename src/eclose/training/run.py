@@ -258,11 +258,11 @@ class _RunFolder:
 
     def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
         """Draw the page of the run, then write the manifest, which marks the run as finished."""
-        took = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
+        resources = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
         write_run_page(self.out)
         # The manifest is written last: a run without one is continued.
         outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])
-        manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=took)
+        manifest = Manifest("train", self.deciding, self.hashes, outputs, counts, run=resources)
         manifest.write(self.out / "manifest.json")
 
 

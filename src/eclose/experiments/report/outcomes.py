@@ -152,13 +152,7 @@ class OutcomeTable:
 
     def average_settings(self, method: str, column: str) -> MeanRate:
         """Return the mean over all settings with equal weight; undefined where a setting has no response."""
-        settings = [self.average_seeds(method, *setting, column) for setting in self.grid.settings]
-        return MeanRate(
-            mean_or_none(setting.value for setting in settings),
-            sum(setting.n for setting in settings),
-            sum(setting.unjudged for setting in settings),
-            len(settings),
-        )
+        return average_rates(self.average_seeds(method, *setting, column) for setting in self.grid.settings)
 
     def average_pooled(self, method: str, backbone: str, column: str) -> MeanRate:
         """Return the mean over seeds of the rates with all benchmarks pooled."""
@@ -185,7 +179,7 @@ class OutcomeTable:
         return OutcomeTable.of(units, self.columns, MetricIndicators(hits, counted), grid)
 
 
-def average_rates(rates: Iterable[Rate]) -> MeanRate:
+def average_rates(rates: Iterable[Rate | MeanRate]) -> MeanRate:
     """Return the mean of rates with equal weight, with their responses."""
     parts = list(rates)
     return MeanRate(

@@ -65,13 +65,16 @@ def _build_ablation_tables(report: ExperimentReport, ablation: AblationResults) 
     rates = [[ablation.rates[variant][metric] for metric in ALL_METRICS] for variant in ablation.rates]
     ranks = rank_rows(ALL_METRICS, rates, 2)
     # The paper marks the best value of a column alone.
-    best = [[int(rank == 1) for rank in places] for places in ranks]
+    best = [[int(rank == 1) for rank in row_ranks] for row_ranks in ranks]
     rows = tuple(
         (
             ReportTableCell(variant),
-            *(make_mean_cell(rate, decimals=2, rank=rank, n=runs) for rate, rank in zip(values, places, strict=True)),
+            *(
+                make_mean_cell(rate, decimals=2, rank=rank, n=runs)
+                for rate, rank in zip(values, row_ranks, strict=True)
+            ),
         )
-        for variant, values, places in zip(ablation.rates, rates, best, strict=True)
+        for variant, values, row_ranks in zip(ablation.rates, rates, best, strict=True)
     )
     note = f"{pooled}, then averaged over seeds (n {runs:,}). Best bold. {report.labels}"
     yield ReportTable(key, f"Objective ablations on {backbone}", ("Variant", *ALL_METRICS), rows, note)

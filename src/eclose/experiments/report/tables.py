@@ -39,7 +39,7 @@ def rank_displayed_values(texts: Sequence[str], *, lower: bool = False) -> list[
     """
     numbers = [None if text == DASH else float(text) for text in texts]
     ordered = sorted({number for number in numbers if number is not None}, reverse=not lower)
-    ranks = {number: place for place, number in enumerate(ordered[:2], start=1)}
+    ranks = {number: rank for rank, number in enumerate(ordered[:2], start=1)}
     return [0 if number is None else ranks.get(number, 0) for number in numbers]
 
 
@@ -107,9 +107,9 @@ def _build_overall_table(report: ExperimentReport) -> ReportTable:
     cells = tuple(
         (
             ReportTableCell(method),
-            *(make_mean_cell(rate, decimals=2, rank=rank) for rate, rank in zip(rates, places, strict=True)),
+            *(make_mean_cell(rate, decimals=2, rank=rank) for rate, rank in zip(rates, row_ranks, strict=True)),
         )
-        for method, rates, places in zip(main.outcomes.grid.methods, rows, ranks, strict=True)
+        for method, rates, row_ranks in zip(main.outcomes.grid.methods, rows, ranks, strict=True)
     )
     note = (
         f"Percent. Means over {len(main.outcomes.grid.settings)} settings of equal weight, after means over seeds. "
@@ -137,11 +137,11 @@ def _build_settings_table(report: ExperimentReport) -> ReportTable:
         columns = [(benchmark, metric) for benchmark in grid.benchmarks for metric in MAIN_METRICS]
         rates = [[outcomes.average_seeds(method, backbone, *column) for column in columns] for method in grid.methods]
         ranks = rank_rows([metric for _, metric in columns], rates, 1)
-        for method, values, places in zip(grid.methods, rates, ranks, strict=True):
+        for method, values, row_ranks in zip(grid.methods, rates, ranks, strict=True):
             seeds = len(grid.seeds_of(method))
             cells = [
                 make_mean_cell(rate, decimals=1, rank=rank, n=seeds * grid.benchmarks[benchmark])
-                for rate, rank, (benchmark, _) in zip(values, places, columns, strict=True)
+                for rate, rank, (benchmark, _) in zip(values, row_ranks, columns, strict=True)
             ]
             rows.append((ReportTableCell(method), *cells))
     note = (
