@@ -1,6 +1,6 @@
 """Natural failures: a generator trained on world families answers held-out questions, labelled by the oracle.
 
-SmolLM2-135M learns to write responses by supervised fine-tuning on gold views, then answers questions it has not seen,
+SmolLM2-135M learns to write responses by supervised fine-tuning on families, then answers questions it has not seen,
 several times each at a temperature. Its mistakes are its own and not planted. The folder is that of a run:
 ``instances.jsonl``, ``responses.jsonl``, ``verdicts.jsonl`` and ``judgments.jsonl``. Every part is done once, and
 sampling goes on behind the last finished question, so the run may be stopped and started again.
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import set_seed
+from transformers.trainer_utils import get_last_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
@@ -73,13 +74,16 @@ class Settings:
 
 
 def train_generator(settings: Settings, weights: str) -> Path:
-    """Fine-tune an adapter on gold views of all profiles in turn, in float32; return its folder."""
+    """Fine-tune an adapter on all views of families, profiles in turn, in float32; return its folder.
+
+    Counterfactual views cost little beside their gold view, and the generator learns twice as fast from both.
+    """
     folder = settings.out / "generator"
     if (folder / "adapter_model.safetensors").is_file():
         return folder
     config = EClosureConfig(
         output_dir=str(folder),
-        method="sft",
+        method="cf_sft",
         seed=settings.seed,
         use_cpu=True,
         families_per_update=settings.families_per_update,
@@ -89,7 +93,8 @@ def train_generator(settings: Settings, weights: str) -> Path:
         demonstrations=0,
         tokens_per_forward=2_048,
         gradient_checkpointing=False,
-        save_strategy="no",
+        save_strategy="steps",
+        save_steps=20,
         logging_steps=5,
         disable_tqdm=True,
     )
@@ -102,7 +107,7 @@ def train_generator(settings: Settings, weights: str) -> Path:
     streams = [islice(make_world_families(profile, 7), count) for profile in settings.profiles]
     families = list(islice(chain.from_iterable(zip(*streams, strict=True)), count))
     trainer = EClosureTrainer(model, config, families, processing_class=load_tokenizer(weights))
-    trainer.train()
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
     trainer.save_model(str(folder))
     return folder
 
