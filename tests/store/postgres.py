@@ -64,6 +64,10 @@ class Server:
             self._process.kill()
             self._process.wait()
 
+    def request_stop(self) -> None:
+        """Ask the server to stop once its last connection has ended; it refuses new ones at once."""
+        self._process.send_signal(signal.SIGTERM)
+
     def signal_all(self, number: int) -> None:
         """Send a signal to the server and all its processes: SIGSTOP freezes it, SIGCONT lets it go on."""
         process = psutil.Process(self._process.pid)

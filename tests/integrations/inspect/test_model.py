@@ -232,7 +232,7 @@ def test_what_is_no_providers_doing_is_raised_as_it_is(error):
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [None, ServerFault.RATE_LIMIT, ServerFault.WRONG_SHAPE])
 def test_a_run_of_ours_judges_through_inspect(tmp_path, monkeypatch, fault):
-    """Over HTTP, with our patience and our books around it: planted labels come back whatever the line does."""
+    """Over HTTP, with our retries and our ledger around it: planted labels come back whatever the line does."""
     cases = planted(4)
     jsonl.write_records(tmp_path / "instances.jsonl", (instance for instance, _ in cases))
     jsonl.write_records(tmp_path / "responses.jsonl", (made.response for _, made in cases))

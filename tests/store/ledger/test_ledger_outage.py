@@ -155,6 +155,26 @@ def test_a_place_that_never_answered_is_refused_at_once():
     assert time.monotonic() - began < 20
 
 
+def test_a_server_that_is_just_being_restarted_is_waited_for_from_the_first_connection_on(server):
+    psycopg = pytest.importorskip("psycopg")
+    url = server.fresh_database()
+
+    async def open_during_restart():
+        # Asked to stop, the server waits for this connection, and refuses all others.
+        with psycopg.connect(url):
+            server.request_stop()
+            opening = asyncio.create_task(Ledger.open(url, run="a").__aenter__())
+            await asyncio.sleep(1)
+            assert not opening.done()
+        await asyncio.to_thread(server.stop)
+        await asyncio.sleep(1)
+        await asyncio.to_thread(server.start)
+        ledger = await asyncio.wait_for(opening, 30)
+        await ledger.__aexit__(None, None, None)
+
+    asyncio.run(open_during_restart())
+
+
 def test_a_commit_in_doubt_is_made_once(monkeypatch):
     """The connection is lost at the commit, which was made: the same jobs are run again, and change nothing."""
     url = fresh_database()

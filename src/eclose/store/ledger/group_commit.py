@@ -48,6 +48,7 @@ _CONFLICTS = {"40001", "40P01"}
 _JOB_ERRORS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 # The server shuts down, starts up, has no free connection, or cancelled a statement. Class 08: connection errors.
 _AWAY = {"57P01", "57P02", "57P03", "57P05", "53300", "57014"}
+_RESTARTING = {"57P01", "57P02", "57P03"}
 
 _log = logging.getLogger("eclose.ledger")
 
@@ -84,15 +85,15 @@ class GroupCommitter:
 
     A job may be executed more than once: after a rollback, and after a connection that was lost at the commit, which
     may have taken effect. A job refuses by raising a UserError for its own waiter; what it wrote before is committed.
-    After its first answer, a PostgreSQL server may be away for ``patience`` seconds.
+    After its first answer, a PostgreSQL server may be away for ``max_outage`` seconds.
     """
 
-    def __init__(self, engine: Engine, label: str, *, patience: float = 0.0, beat: PeriodicJob | None = None) -> None:
+    def __init__(self, engine: Engine, label: str, *, max_outage: float = 0.0, beat: PeriodicJob | None = None) -> None:
         self._engine = engine
         self._label = label
         self._queue: SimpleQueue[_Queued[Any] | None] = SimpleQueue()
         self._open = True
-        self._outage = _Outage(engine, label, patience)
+        self._outage = _Outage(engine, label, max_outage)
         self._beat = beat
         self._beat_at = time.monotonic() + (beat.seconds if beat else 0.0)
         # A daemon thread: a heartbeat must not keep a process alive whose main thread has ended.
@@ -186,11 +187,11 @@ class _Outage:
     a warning about the silence, and closes the connection when it has lasted too long.
     """
 
-    def __init__(self, engine: Engine, label: str, patience: float) -> None:
+    def __init__(self, engine: Engine, label: str, max_outage: float) -> None:
         self._label = label
-        self._patience = patience if engine.dialect.name == "postgresql" else 0.0
+        self._max_outage = max_outage if engine.dialect.name == "postgresql" else 0.0
         self._answered = False
-        """Whether the database ever answered; one that never did probably has a wrong URL, and is not waited for."""
+        """Whether the server ever answered; one that never did probably has a wrong URL, and is not waited for."""
         self._since: float | None = None
         """Start of the first transaction without an answer."""
         self._stop_requested = inf
@@ -202,12 +203,13 @@ class _Outage:
         """The error that ends the run, set once the server is given up; all further jobs fail with it at once."""
         self._closed = Event()
         self._driver: Any = None
-        if self._patience:
+        if self._max_outage:
             event.listen(engine, "connect", self._connected)
             Thread(target=self._watch, name=f"silence of {label}", daemon=True).start()
 
     def _connected(self, driver: Any, _record: Any) -> None:
         self._driver = driver
+        self._answered = True
 
     def begin(self) -> None:
         """Record the start of a transaction."""
@@ -231,7 +233,8 @@ class _Outage:
         if self._since is None and _is_away(error):
             self._since = self._began
         self._began = None
-        if not (self._patience and self._answered and _is_away(error)) or time.monotonic() >= self._end():
+        self._answered = self._answered or _is_restarting(error)
+        if not (self._max_outage and self._answered and _is_away(error)) or time.monotonic() >= self._end():
             return False
         self._warn(f"cannot be reached ({_sentence(error)})")
         time.sleep(_PAUSE)
@@ -239,7 +242,7 @@ class _Outage:
 
     def failure(self, error: DBAPIError) -> UserError:
         """Return the error for the waiting tasks."""
-        if self._patience and self._answered and _is_away(error):
+        if self._max_outage and self._answered and _is_away(error):
             seconds = time.monotonic() - (self._since or time.monotonic())
             self.end_of_run = Resumable(
                 f"{self._label}: did not answer for {seconds:.0f} s ({_sentence(error)}). Finished work is kept: run "
@@ -256,7 +259,7 @@ class _Outage:
         """Return the time at which the server is given up."""
         since = self._since if self._since is not None else self._began
         since = time.monotonic() if since is None else since
-        return min(since + self._patience, max(since, self._stop_requested) + MAX_OUTAGE_SECONDS_AFTER_STOP)
+        return min(since + self._max_outage, max(since, self._stop_requested) + MAX_OUTAGE_SECONDS_AFTER_STOP)
 
     def _warn(self, problem: str) -> None:
         if not self._warned:
@@ -295,6 +298,14 @@ def _is_away(error: DBAPIError) -> bool:
         return False
     state = _sqlstate(error)
     return state is None or state.startswith("08") or state in _AWAY
+
+
+def _is_restarting(error: DBAPIError) -> bool:
+    """Return whether a server refused a connection because it starts, stops or recovers.
+
+    A refused connection has no SQLSTATE in psycopg, so the server's own words are all there is.
+    """
+    return _sqlstate(error) in _RESTARTING or "FATAL:  the database system is " in str(error.orig)
 
 
 def _sqlstate(error: DBAPIError) -> str | None:

@@ -106,7 +106,7 @@ class Ledger:
         if not self.shared:
             # Taken before the first connection: SQLite itself would let two processes write in turns.
             self._lock = WriterLock(Path(self._location), f"run {self._run}")
-        self._commits = GroupCommitter(engine, self._label, patience=MAX_OUTAGE_SECONDS, beat=self._beat())
+        self._commits = GroupCommitter(engine, self._label, max_outage=MAX_OUTAGE_SECONDS, beat=self._beat())
         try:
             await self._commits.run(self._join)
         except BaseException:
@@ -362,7 +362,7 @@ class Ledger:
             return self._commits
         if self._claim_commits is None:
             self._claim_commits = GroupCommitter(
-                make_database_engine(self._location), self._label, patience=MAX_OUTAGE_SECONDS
+                make_database_engine(self._location), self._label, max_outage=MAX_OUTAGE_SECONDS
             )
         return self._claim_commits
 
