@@ -107,9 +107,14 @@ def train_generator(settings: Settings, weights: str) -> Path:
     streams = [islice(make_world_families(profile, 7), count) for profile in settings.profiles]
     families = list(islice(chain.from_iterable(zip(*streams, strict=True)), count))
     trainer = EClosureTrainer(model, config, families, processing_class=load_tokenizer(weights))
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
+    trainer.train(resume_from_checkpoint=_find_checkpoint(folder))
     trainer.save_model(str(folder))
     return folder
+
+
+def _find_checkpoint(folder: Path) -> str | None:
+    checkpoint: str | None = get_last_checkpoint(str(folder)) if folder.is_dir() else None  # type: ignore[no-untyped-call]
+    return checkpoint
 
 
 def make_questions(settings: Settings) -> list[Instance]:

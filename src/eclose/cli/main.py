@@ -14,7 +14,6 @@ from eclose.cli import (
     construct,
     data,
     demo,
-    detect,
     diagnose,
     gate,
     generate,
@@ -31,6 +30,7 @@ from eclose.cli import (
     world,
 )
 from eclose.cli.annotate import project
+from eclose.cli.detect import scoring as detect
 from eclose.cli.experiment import commands as experiment
 from eclose.cli.families import commands
 from eclose.cli.shared.dotenv import load_env_file

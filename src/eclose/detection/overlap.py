@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from eclose.core.answers import normalize_answer
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored
+from eclose.detection.verifier.words import CONCLUSION_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -39,9 +40,6 @@ _QUESTION_WORDS = frozenset(
     {"who", "whom", "whose", "what", "which", "when", "where", "why", "how", "many", "much"}
     | {"is", "are", "was", "were", "be", "been", "do", "does", "did", "has", "have", "had"}
     | {"of", "in", "on", "at", "by", "to", "for", "from", "with", "and", "or", "as", "that", "this", "it", "its", "s"}
-)
-_CONCLUSION_WORDS = frozenset(
-    ["thus", "hence", "therefore", "so", "consequently", "accordingly", "finally", "conclusion", "overall"]
 )
 
 
@@ -84,7 +82,7 @@ def measure_controls(question: str, response: Response) -> dict[TextControl, flo
         TextControl.QUESTION_WORDS: about_question,
         TextControl.ANSWER_WORDS: about_answer,
         TextControl.STEPS: len(steps) / (len(steps) + 1),
-        TextControl.CONCLUSION: float(any(word in _CONCLUSION_WORDS for word in last[:2])),
+        TextControl.CONCLUSION: float(any(word in CONCLUSION_WORDS for word in last[:2])),
     }
 
 

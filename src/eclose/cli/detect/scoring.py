@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Never, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Never
 
 import typer
 
+from eclose.cli.detect import use
+from eclose.cli.detect.use import Resamples, ScoreFiles, StudySeed, Verdicts
 from eclose.cli.shared.default_command import RunByDefault
 from eclose.cli.shared.model_options import (
     CallEngine,
@@ -21,13 +23,10 @@ from eclose.cli.shared.model_options import (
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
-    OtherBenchmark,
     format_count,
     format_percent,
-    format_percent_with_interval,
     print_line,
     print_run_summary,
-    print_step_result,
     print_table,
 )
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
@@ -35,8 +34,6 @@ from eclose.core.judgment import MAX_UNJUDGED_SHARE
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
     from eclose.calls.run import RunResult
-    from eclose.detection.calibration import DetectorCalibration
-    from eclose.detection.choice import ChoiceSettings, ChosenRun
     from eclose.detection.settings import ChatDetectorSettings, LocalDetectorSettings
     from eclose.models.resolve import ModelRef
 
@@ -46,30 +43,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Score responses with a detector that sees no reference answer (eclose detect RUN --detector NAME).",
 )
-
-
-LabelledRuns: TypeAlias = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN...", help="Folders of scored and labelled runs.", file_okay=False, show_default=False),
-]
-Verdicts: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        help="File of settled verdicts, such as those of people.  [default: the judgments of the runs]",
-        dir_okay=False,
-        show_default=False,
-    ),
-]
-ScoreFiles: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="File of scores; repeatable.  [default: every scores-*.jsonl in the runs]",
-        dir_okay=False,
-        show_default=False,
-    ),
-]
-Resamples: TypeAlias = Annotated[int, typer.Option(min=1, help="Number of bootstrap resamples of questions.")]
-StudySeed: TypeAlias = Annotated[int, typer.Option(help="Seed of folds and resamples.")]
 
 
 @app.command(name="run")
@@ -371,262 +344,5 @@ def convert(
     print_line(f"{convert_align_score(checkpoint, backbone, out, revision=revision)}")
 
 
-@app.command()
-def calibrate(
-    runs: LabelledRuns,
-    *,
-    scores: ScoreFiles = None,
-    verdicts: Verdicts = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File of the calibration, for one detector.  [default: calibration-DETECTOR.json in the first run]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
-    max_fpr: Annotated[
-        float, typer.Option(help="Largest share of the reliable responses that may be flagged (0 to 1).")
-    ] = 0.05,
-    band: Annotated[
-        float,
-        typer.Option(
-            help="Share of the reliable responses above the threshold that the uncertain band may take (0 to 1)."
-        ),
-    ] = 0.15,
-    heads: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--head",
-            help="Head of a verifier to use: support, alignment or closure; repeatable.  [default: all]",
-            show_default=False,
-        ),
-    ] = None,
-    allow_stale: AllowStale = False,
-) -> None:
-    """Set the threshold of a detector on your own labelled responses.
-
-    Writes a small file with the scores of the reliable responses. A response is flagged where it ranks below the
-    threshold among them; with several heads, the lowest rank counts. The file holds for this model and revision, and
-    for responses of the same benchmark.
-    """
-    from eclose.detection.calibration import CalibrationSettings, calibrate_run
-
-    settings = CalibrationSettings(max_false_positive_rate=max_fpr, uncertain_share=band, heads=tuple(heads or ()))
-    calibrations = calibrate_run(
-        runs, scores or (), verdicts=verdicts, settings=settings, out=out, allow_stale=allow_stale
-    )
-    for path, calibration in calibrations.items():
-        _print_calibration(calibration)
-        print_line(f"{path}: written")
-
-
-def _print_calibration(calibration: DetectorCalibration) -> None:
-    """Print notices, the threshold, and the share of each group below it."""
-    from eclose.detection.study_statistics import FAILURE_GROUPS, StudyGroup
-
-    for sentence in calibration.notices:
-        print_line(sentence)
-    shares = {StudyGroup.RELIABLE: calibration.false_positive_rate, **calibration.recalls}
-    rows = []
-    for group in (StudyGroup.RELIABLE, *FAILURE_GROUPS):
-        counts = calibration.counts.groups[group]
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts.unscored.items())
-        share = shares[group]
-        rows.append((group.value, f"{counts.scored:,}", "-" if share is None else format_percent(share), reasons))
-    print_table(
-        f"{calibration.detector} with {calibration.model}, on {', '.join(calibration.benchmarks)}; flagged below rank "
-        f"{calibration.threshold:.3f}, uncertain below {calibration.uncertain_below:.3f}",
-        ("group", "scored", "flagged, %", "not scored"),
-        rows,
-    )
-
-
-@app.command()
-def evaluate(
-    runs: LabelledRuns,
-    *,
-    calibration: Annotated[
-        Path,
-        typer.Option(help="File of the calibration (eclose detect calibrate).", dir_okay=False, show_default=False),
-    ],
-    scores: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="File of the detector's scores; repeatable.  [default: scores-DETECTOR.jsonl in the runs]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
-    verdicts: Verdicts = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder of the report.  [default: evaluation-DETECTOR in the first run]",
-            show_default=False,
-        ),
-    ] = None,
-    resamples: Resamples = 2_000,
-    seed: StudySeed = 42,
-    other_benchmark: OtherBenchmark = False,
-    allow_stale: AllowStale = False,
-) -> None:
-    """Evaluate a calibrated detector on labelled responses that it was not calibrated on.
-
-    Writes evaluation.md, evaluation.json and a figure: the share of each group that the threshold flags, AUROC and
-    cross-fitted rates beside word overlap and other simple controls, the judge calls that a cascade saves against the
-    gaps it misses, and reliability against coverage where low ranks are abstained on.
-    """
-    from eclose.detection.calibration import read_calibration
-    from eclose.detection.study_statistics import StudySettings
-    from eclose.diagnosis.report.detectors.evaluation import build_evaluation_tables, write_detector_evaluation
-    from eclose.diagnosis.report.detectors.tables import ROBUSTNESS_TABLE, build_detector_tables
-
-    retention = read_calibration(calibration).settings.retention
-    evaluation, files = write_detector_evaluation(
-        runs,
-        calibration,
-        scores=scores or (),
-        verdicts=verdicts,
-        out=out,
-        settings=StudySettings(retention=retention, resamples=resamples, seed=seed),
-        allow_other_benchmark=other_benchmark,
-        allow_stale=allow_stale,
-    )
-    for sentence in evaluation.notices:
-        print_line(sentence)
-    robustness = [table for table in build_detector_tables(evaluation.study) if table.key == ROBUSTNESS_TABLE]
-    for table in (*build_evaluation_tables(evaluation), *robustness):
-        print_table(
-            table.title, table.heads, [[" ".join((cell.text, *cell.details)) for cell in row] for row in table.rows]
-        )
-        print_line("")
-    for path in files.values():
-        print_line(f"  {path}")
-
-
-@app.command()
-def choose(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of a run with several responses to a question.", file_okay=False, show_default=False
-        ),
-    ],
-    *,
-    scores: Annotated[
-        Path | None,
-        typer.Option(
-            help="Scores of one detector.  [default: scores-verifier.jsonl in the run]",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            help="Calibration of the detector; its ranks replace the scores.", dir_okay=False, show_default=False
-        ),
-    ] = None,
-    strategy: Annotated[
-        Literal["majority-verifier", "verifier", "majority", "random"],
-        typer.Option(
-            help="majority-verifier: the highest score among responses with the most frequent answer; verifier: the "
-            "highest score; majority: the first response with the most frequent answer; random: any."
-        ),
-    ] = "majority-verifier",
-    min_agreement: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, help="Abstain where a smaller share of a question's responses has the chosen answer."
-        ),
-    ] = 0.0,
-    min_score: Annotated[
-        float, typer.Option(min=0, max=1, help="Abstain where the chosen response scores or ranks lower (0 to 1).")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of the random strategy.")] = 42,
-    verdicts: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of settled verdicts; all strategies are then compared.", dir_okay=False, show_default=False
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="File of the choices.  [default: choices.jsonl in the run]", show_default=False
-        ),
-    ] = None,
-    other_benchmark: OtherBenchmark = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace choices that were made otherwise.")] = False,
-) -> None:
-    """Choose the best response to each question, or none where agreement or score is too low.
-
-    Writes one record a question: the chosen response with its agreement and score, or the reason why there is none.
-    """
-    from eclose.detection.choice import ChoiceSettings, ChoiceStrategy, choose_run
-    from eclose.detection.scores import DetectorKind, score_file_name
-
-    settings = ChoiceSettings(
-        strategy=ChoiceStrategy(strategy), min_agreement=min_agreement, min_score=min_score, seed=seed
-    )
-    default = run / score_file_name(DetectorKind.VERIFIER)
-    if scores is None and (default.is_file() or settings.uses_scores):
-        scores = default
-    chosen = choose_run(
-        run,
-        scores=scores,
-        calibration=calibration,
-        settings=settings,
-        out=out,
-        allow_other_benchmark=other_benchmark,
-        force=force,
-    )
-    for sentence in chosen.notices:
-        print_line(sentence)
-    print_step_result(chosen.step.step, chosen.step.counts, again=chosen.step.again)
-    _print_choices(chosen, settings)
-    if verdicts is not None:
-        _print_strategies(chosen, settings, verdicts)
-
-
-def _print_choices(chosen: ChosenRun, settings: ChoiceSettings) -> None:
-    """Print how many questions have a chosen response, and why the others have none."""
-    from collections import Counter
-
-    total = len(chosen.choices)
-    counts = Counter("chosen" if row.abstained is None else f"none: {row.abstained}" for row in chosen.choices)
-    rows = [(name, f"{count:,}", f"{format_percent(count / total)} %") for name, count in counts.most_common()]
-    print_table(f"{settings.strategy}, of {format_count(total, 'question')}", ("outcome", "n", "share"), rows)
-
-
-def _print_strategies(chosen: ChosenRun, settings: ChoiceSettings, verdicts: Path) -> None:
-    """Print the reliability and accuracy of the choices, and of every strategy without abstention."""
-    from eclose.core.verdict import SettledVerdict
-    from eclose.detection.choice import ChoiceStrategy, evaluate_choices
-    from eclose.stats.intervals import wilson_interval
-    from eclose.store.records.jsonl import read_records
-
-    labels = list(read_records(verdicts, SettledVerdict))
-    qualities = {"as written": evaluate_choices(chosen.choices, labels)}
-    qualities |= {
-        f"{strategy}, no abstention": evaluate_choices(chosen.compare_strategy(strategy, settings.seed), labels)
-        for strategy in ChoiceStrategy
-    }
-    rows = [
-        (
-            name,
-            f"{quality.chosen:,}",
-            format_percent_with_interval(
-                quality.reliable_share, wilson_interval(quality.reliable, quality.reliability_known)
-            ),
-            format_percent_with_interval(quality.accuracy, wilson_interval(quality.correct, quality.correctness_known)),
-        )
-        for name, quality in qualities.items()
-    ]
-    print_line("")
-    print_table("Chosen responses by the verdicts", ("strategy", "chosen", "reliable", "correct"), rows)
+for command in (use.calibrate, use.evaluate, use.choose):
+    app.command()(command)

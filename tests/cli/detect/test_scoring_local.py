@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.test_detect import command, judge_by_world, responses, run
+from tests.cli.detect.test_scoring import command, judge_by_world, responses, run
 from tests.detection.tiny_models import save
 
 import eclose
