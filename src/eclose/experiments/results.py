@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.load import scan_instances
 from eclose.core.identity import content_hash
-from eclose.core.response import ResponseSource
+from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.three_valued import Label
 from eclose.core.verdict import SettledVerdict
 from eclose.experiments.cells import SWITCHES_FILE, Stage
@@ -18,14 +18,12 @@ from eclose.experiments.report.build import ExperimentReport, build_experiment_r
 from eclose.experiments.report.grid import ExperimentGrid
 from eclose.experiments.report.inputs import (
     ExperimentResults,
-    IntervalSettings,
     RunProvenance,
     TrainingTime,
-    name_method,
 )
+from eclose.experiments.report.method_names import name_method
 from eclose.experiments.report.write import write_experiment_report
 from eclose.judged_cases import read_judged_cases
-from eclose.metrics.experiment import UNTUNED_METHOD
 from eclose.models.adapter_recipe import read_adapter_recipe
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import FOLDER_MANIFEST
@@ -50,7 +48,7 @@ def report_experiment(folder: Path | str | Experiment, out: Path | str | None = 
         UserError: No response of the main comparison is judged.
     """
     experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
-    report = build_experiment_report(collect_results(experiment), interval_settings(experiment.plan))
+    report = build_experiment_report(collect_results(experiment), experiment.plan.bootstrap)
     return ReportedExperiment(report, write_experiment_report(report, out or experiment.folder / REPORT_FOLDER))
 
 
@@ -60,19 +58,6 @@ class ReportedExperiment:
 
     report: ExperimentReport
     paths: list[Path]
-
-
-def interval_settings(plan: Plan) -> IntervalSettings:
-    """Return the resamples and seeds of a plan."""
-    draws = plan.bootstrap
-    return IntervalSettings(
-        main_resamples=draws.main.resamples,
-        main_seed=draws.main.seed,
-        ablation_resamples=draws.ablations.resamples,
-        ablation_seed=draws.ablations.seed,
-        switch_resamples=draws.switches.resamples,
-        switch_seed=draws.switches.seed,
-    )
 
 
 def collect_results(experiment: Experiment) -> ExperimentResults:
@@ -106,7 +91,7 @@ def _plan_grid(plan: Plan) -> ExperimentGrid:
     """Return the planned main comparison."""
     records = scan_instances(plan.questions)
     questions = Counter(record.value.benchmark or "" for record in records if record.value is not None)
-    methods = (UNTUNED_METHOD, *map(name_method, plan.methods))
+    methods = tuple(name_method(method) for method in (UNTUNED_METHOD, *plan.methods))
     return ExperimentGrid(
         methods, tuple(item.name for item in plan.backbones), tuple(sorted(plan.seeds)), dict(questions)
     )

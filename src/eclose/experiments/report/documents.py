@@ -19,6 +19,7 @@ from eclose.diagnosis.report.number_format import (
     format_signed_percent,
 )
 from eclose.diagnosis.report.to_json import estimate_to_dict
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL, RESPONSE_COLUMNS, SWITCHED
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.experiments.report.tables import FIXED
@@ -36,7 +37,7 @@ EXPERIMENT_FORMAT = "eclose-experiment-1"
 
 
 def list_report_cautions(report: ExperimentReport) -> Iterator[str]:
-    """Yield what to know before reading a figure: missing runs, responses left out, and whose labels these are."""
+    """Yield the limits of the report: missing runs, responses left out, and the source of the labels."""
     if report.missing:
         yield "Incomplete: what is missing is listed here, and grids with holes have no intervals."
         yield from report.missing
@@ -61,7 +62,7 @@ def list_report_statements(report: ExperimentReport) -> Iterator[str]:
             for benchmark, (low, high) in gain.reliability_ranges.items()
         )
         yield (
-            f"{report.settings.reference} against {gain.method}, in points: {differences}. Of {settings}, accuracy is "
+            f"{REFERENCE_METHOD} against {gain.method}, in points: {differences}. Of {settings}, accuracy is "
             f"higher in {accuracy.won} and TRR in {reliability.won}. TRR gains by dataset: {ranges}."
         )
 
@@ -100,7 +101,8 @@ def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
         "complete": not report.missing,
         "missing": list(report.missing),
         "left_out": report.left_out,
-        "intervals": asdict(report.settings),
+        "reference": REFERENCE_METHOD,
+        "intervals": asdict(report.bootstrap),
         "grid": _grid_to_dict(main.outcomes),
         "overall": _rates_to_dict(main.overall),
         "gains": [
