@@ -16,12 +16,12 @@ from eclose.errors import UserError
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.documents import (
-    render_experiment_json,
     render_experiment_latex,
     render_experiment_markdown,
 )
 from eclose.experiments.report.inputs import ExperimentResults, RunProvenance
 from eclose.experiments.report.tables import rank_displayed_values
+from eclose.experiments.report.to_json import render_experiment_json
 from eclose.experiments.report.write import write_experiment_report
 
 DRAWS = BootstrapDraws(resamples=20, seed=1)

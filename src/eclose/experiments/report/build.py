@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from eclose.errors import UserError
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.ablations import AblationResults, summarize_ablations
+from eclose.experiments.report.evaluator import EvaluatorResults, summarize_evaluator
 from eclose.experiments.report.inputs import RunProvenance, refuse_mixed_runs
 from eclose.experiments.report.main_results import MainResults, summarize_main_results
 from eclose.experiments.report.method_names import REFERENCE_METHOD
@@ -37,6 +38,7 @@ class ExperimentReport:
     switches: SwitchResults | None
     variant_switches: tuple[SwitchResults, ...]
     """Switch rates of ablated variants beside the full method, one entry per backbone."""
+    evaluator: EvaluatorResults | None
     cost: TrainingCost | None
     used_settings: tuple[UsedSetting, ...]
     provenance: RunProvenance
@@ -92,17 +94,19 @@ def build_experiment_report(results: ExperimentResults, bootstrap: BootstrapPlan
         raise UserError("there is nothing to report: no response has a verdict. Judge the runs first.")
     provenance = refuse_mixed_runs(results.provenance)
     outcomes = tabulate_responses(results.verdicts, results.matches, results.grid)
+    evaluator = summarize_evaluator(results.evaluator, bootstrap.judge) if results.evaluator else None
     switches, variant_switches = _summarize_all_switches(results, outcomes.grid.methods, bootstrap.switches)
     return ExperimentReport(
         summarize_main_results(outcomes, bootstrap.main),
         tuple(summarize_ablations(results, bootstrap.ablations)),
         switches,
         variant_switches,
+        evaluator,
         summarize_training_cost(results.times) if results.times else None,
         list_used_settings(results.recipes),
         provenance,
         results.label_source,
-        results.validation,
+        evaluator.sentence if evaluator else results.validation,
         bool(results.matches),
         dict(results.left_out),
         bootstrap,

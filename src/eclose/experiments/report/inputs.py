@@ -14,6 +14,7 @@ from eclose.core.response import ResponseSource
 from eclose.core.three_valued import Label
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import UserError
+from eclose.experiments.report.evaluator import EvaluatorLabels
 from eclose.experiments.report.grid import ExperimentGrid
 from eclose.training.switch_test import FamilySwitchScores
 
@@ -58,7 +59,7 @@ class ExperimentResults:
     label_source: str
     """A sentence on who labelled the responses."""
     validation: str | None = None
-    """A sentence on the validation of the evaluator against people."""
+    """A sentence on a validation of the evaluator that was made elsewhere."""
     matches: Mapping[str, Label] = field(default_factory=dict)
     """Whether the answer of a response matches the reference, by response id."""
     ablations: Sequence[SettledVerdict] = ()
@@ -68,6 +69,8 @@ class ExperimentResults:
     times: Sequence[TrainingTime] = ()
     recipes: Mapping[ResponseSource, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of each training run, by its backbone, method and seed."""
+    evaluator: EvaluatorLabels | None = None
+    """Labels of people, where the evaluator is validated."""
     provenance: Mapping[str, RunProvenance] = field(default_factory=dict)
     """How each run was made and judged, by a name of the run."""
     grid: ExperimentGrid | None = None

@@ -45,7 +45,7 @@ def rank_displayed_values(texts: Sequence[str], *, lower: bool = False) -> list[
 
 
 def make_mean_cell(rate: MeanRate, *, decimals: int, rank: int = 0, n: int | None = None) -> ReportTableCell:
-    """Return a rate with its interval, and with its number of responses where that is not ``n`` or some are unjudged."""
+    """Return a rate with its interval; with its n where that is not the given one, or responses are unjudged."""
     details = [format_percent_interval(rate.interval, decimals=decimals)] if rate.interval else []
     if rate.unjudged or rate.n != n:
         details.append(f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""))
