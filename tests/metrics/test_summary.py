@@ -35,14 +35,14 @@ def test_all_responses_together():
     [
         (["benchmark"], {(): 5, ("2wiki",): 3, ("hotpot",): 1, ("unknown",): 1}),
         (["model"], {(): 5, ("qwen",): 4, ("unknown",): 1}),
-        (["method"], {(): 5, ("Backbone",): 2, ("SFT",): 3}),
+        (["method"], {(): 5, ("backbone",): 2, ("SFT",): 3}),
         (["seed"], {(): 5, ("42",): 3, ("unknown",): 2}),
         (
             ["method", "benchmark"],
             {
                 (): 5,
-                ("Backbone", "2wiki"): 1,
-                ("Backbone", "unknown"): 1,
+                ("backbone", "2wiki"): 1,
+                ("backbone", "unknown"): 1,
                 ("SFT", "2wiki"): 2,
                 ("SFT", "hotpot"): 1,
             },

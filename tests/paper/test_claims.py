@@ -32,7 +32,7 @@ def test_what_the_bootstrap_resamples_has_the_same_means() -> None:
     values = laid_out.bootstrap(rng=np.random.default_rng(2027), resamples=1).values
     for method in METHODS:
         for metric in MAIN_METRICS:
-            column = laid_out.column(method, metric)
+            column = laid_out.column(experiment.recorded_method(method), metric)
             assert 100 * values[column] == pytest.approx(experiment.average(method, metric), abs=1e-9)
 
 

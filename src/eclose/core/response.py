@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+UNTUNED_METHOD = "backbone"
+"""Name of the method of a model without an adapter, where every model has one: in plans, files and groups."""
+
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 # A list number needs its punctuation and a gap after it: "1926 was warm" and "3.5 million" keep their numbers.
 _STEP_NUMBER = re.compile(r"^\(?\d{1,3}[.):](?=\s|$)\s*")

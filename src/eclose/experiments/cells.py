@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import content_hash
-from eclose.core.response import ResponseSource
+from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.errors import SettingError
-from eclose.experiments.plan import UNTUNED, Backbone, Plan
+from eclose.experiments.plan import Backbone, Plan
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.strict_json import parse_json_object
 from eclose.store.runs.folder import FOLDER_MANIFEST, JUDGMENTS_FILE, RESPONSES_FILE
@@ -59,13 +59,13 @@ class Cell:
     """A backbone, trained with a method and a seed, or untuned."""
 
     backbone: str
-    method: str = UNTUNED
+    method: str = UNTUNED_METHOD
     seed: int | None = None
 
     @property
     def is_tuned(self) -> bool:
         """Whether the cell has an adapter."""
-        return self.method != UNTUNED
+        return self.method != UNTUNED_METHOD
 
     @property
     def source(self) -> ResponseSource:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from eclose.benchmarks.load import scan_instances
 from eclose.errors import SettingError, UserError
+from eclose.experiments.bootstrap_plan import BootstrapPlan
 from eclose.judging.settings import JudgeSettings
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.yaml_settings import describe_unknown_setting, read_yaml_settings
@@ -20,8 +21,6 @@ from eclose.store.records.yaml_settings import describe_unknown_setting, read_ya
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-UNTUNED = "backbone"
-"""Name of the method of a backbone without an adapter."""
 _CELL_SETTINGS = frozenset({"model", "revision", "dtype", "method", "seed", "learning_rate", "output_dir"})
 """Settings of training that the plan gives under keys of its own."""
 
@@ -73,25 +72,6 @@ class PlannedJudge(JudgeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BootstrapDraws:
-    """Number of resamples and their seed."""
-
-    resamples: int
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class BootstrapPlan:
-    """Resamples of each kind of interval; defaults are those of the paper."""
-
-    main: BootstrapDraws = BootstrapDraws(resamples=5_000, seed=2027)
-    ablations: BootstrapDraws = BootstrapDraws(resamples=10_000, seed=2031)
-    switches: BootstrapDraws = BootstrapDraws(resamples=10_000, seed=20260915)
-    audit: BootstrapDraws = BootstrapDraws(resamples=10_000, seed=42)
-    judge: BootstrapDraws = BootstrapDraws(resamples=2_000, seed=42)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """An experiment: every backbone is trained with every method and seed, and answers every question."""
 
@@ -130,7 +110,8 @@ class Plan:
     """People's verdicts on judged responses, to validate the judge with."""
     audit_labels: Path | None = None
     """People's verdicts of the audit of results."""
-    bootstrap: BootstrapPlan = BootstrapPlan()
+    bootstrap: BootstrapPlan = field(default_factory=BootstrapPlan)
+    """Resamples and seeds of the intervals."""
     launcher: str | None = None
     """Command that starts training in processes of its own, such as ``torchrun --nproc_per_node 4 -m
     eclose.cli.main``; None to train in this process."""

@@ -9,23 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.load import scan_instances
 from eclose.core.identity import content_hash
-from eclose.core.response import ResponseSource
+from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.three_valued import Label
-from eclose.core.verdict import SettledVerdict
+from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.experiments.cells import SWITCHES_FILE, Stage
 from eclose.experiments.folder import Experiment, load_experiment
+from eclose.experiments.people_labels import read_people_labels
 from eclose.experiments.report.build import ExperimentReport, build_experiment_report
+from eclose.experiments.report.evaluator import EvaluatorLabels
 from eclose.experiments.report.grid import ExperimentGrid
 from eclose.experiments.report.inputs import (
     ExperimentResults,
-    IntervalSettings,
     RunProvenance,
     TrainingTime,
-    name_method,
 )
+from eclose.experiments.report.method_names import name_method
 from eclose.experiments.report.write import write_experiment_report
 from eclose.judged_cases import read_judged_cases
-from eclose.metrics.experiment import UNTUNED_METHOD
+from eclose.judging.validation_file import read_judgments
+from eclose.metrics.judge_against_people import ValidationCase
+from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.models.adapter_recipe import read_adapter_recipe
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import FOLDER_MANIFEST
@@ -33,24 +36,32 @@ from eclose.store.runs.manifest import read_manifest
 from eclose.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from eclose.experiments.cells import StageTask
     from eclose.experiments.plan import Plan
 
 REPORT_FOLDER = "report"
 
 
-def report_experiment(folder: Path | str | Experiment, out: Path | str | None = None) -> ReportedExperiment:
+def report_experiment(
+    folder: Path | str | Experiment,
+    out: Path | str | None = None,
+    judgments: Mapping[str, Path | str] | None = None,
+) -> ReportedExperiment:
     """Write the report of everything that is finished in an experiment; what is missing is named in it.
 
     Args:
         folder: Folder of an experiment, or an experiment.
         out: Folder of the report; ``report`` in that of the experiment by default.
+        judgments: Files of judgments of the same responses by other judges or efforts, by their names in tables. They
+            are compared with people where the plan has labels.
 
     Raises:
-        UserError: No response of the main comparison is judged.
+        UserError: No response of the main comparison is judged, or people's labels cannot be assigned to responses.
     """
     experiment = folder if isinstance(folder, Experiment) else load_experiment(folder)
-    report = build_experiment_report(collect_results(experiment), interval_settings(experiment.plan))
+    report = build_experiment_report(collect_results(experiment, judgments), experiment.plan.bootstrap)
     return ReportedExperiment(report, write_experiment_report(report, out or experiment.folder / REPORT_FOLDER))
 
 
@@ -62,21 +73,13 @@ class ReportedExperiment:
     paths: list[Path]
 
 
-def interval_settings(plan: Plan) -> IntervalSettings:
-    """Return the resamples and seeds of a plan."""
-    draws = plan.bootstrap
-    return IntervalSettings(
-        main_resamples=draws.main.resamples,
-        main_seed=draws.main.seed,
-        ablation_resamples=draws.ablations.resamples,
-        ablation_seed=draws.ablations.seed,
-        switch_resamples=draws.switches.resamples,
-        switch_seed=draws.switches.seed,
-    )
+def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] | None = None) -> ExperimentResults:
+    """Collect verdicts, answer matches, switch scores, times and recipes of the finished stages, and people's labels.
 
-
-def collect_results(experiment: Experiment) -> ExperimentResults:
-    """Collect verdicts, answer matches, switch scores, times and recipes of the finished stages."""
+    Args:
+        experiment: An experiment.
+        judgments: Files of judgments by other judges or efforts, by their names in tables.
+    """
     parts = _CollectedParts(experiment)
     for task in experiment.tasks:
         if task.is_finished(experiment.folder):
@@ -87,6 +90,7 @@ def collect_results(experiment: Experiment) -> ExperimentResults:
         effort=experiment.judge.get("effort"),
         guidelines=None if guidelines is None else content_hash(guidelines)[:19],
     )
+    judged = [*parts.verdicts, *parts.ablations]
     return ExperimentResults(
         verdicts=parts.verdicts,
         ablations=parts.ablations,
@@ -94,6 +98,7 @@ def collect_results(experiment: Experiment) -> ExperimentResults:
         switches=parts.switches,
         times=parts.times,
         recipes=parts.recipes,
+        evaluator=_collect_evaluator_labels(experiment, judged, judgments or {}),
         label_source="Labels by the judge of the plan",
         # Stages of other judges, prompts or data have other folders, so all runs of a plan agree.
         provenance={str(experiment.folder): provenance},
@@ -102,11 +107,38 @@ def collect_results(experiment: Experiment) -> ExperimentResults:
     )
 
 
+def _collect_evaluator_labels(
+    experiment: Experiment, judged: Sequence[SettledVerdict], judgments: Mapping[str, Path | str]
+) -> EvaluatorLabels | None:
+    """Return the labels of people beside those of the judge; None where the plan has none."""
+    if experiment.plan.labels is None:
+        return None
+    labels = read_people_labels(experiment.plan.labels, judged)
+    others = {name: {row.response_id: row.verdict for row in read_judgments(path)} for name, path in judgments.items()}
+    judge = experiment.plan.judge
+    return EvaluatorLabels(
+        name=experiment.judge.get("effort") or judge.model,
+        cases=[
+            ValidationCase(row.instance_id, row.benchmark or UNKNOWN_GROUP, row.verdict, people.verdict)
+            for row, people in labels.pairs
+        ],
+        # Files of other judges name responses as people's labels do, or by their ids in the experiment.
+        others={
+            name: [
+                verdicts.get(people.response_id) or verdicts.get(row.response_id) or Verdict()
+                for row, people in labels.pairs
+            ]
+            for name, verdicts in others.items()
+        },
+        not_in_runs=labels.not_in_runs,
+    )
+
+
 def _plan_grid(plan: Plan) -> ExperimentGrid:
     """Return the planned main comparison."""
     records = scan_instances(plan.questions)
     questions = Counter(record.value.benchmark or "" for record in records if record.value is not None)
-    methods = (UNTUNED_METHOD, *map(name_method, plan.methods))
+    methods = tuple(name_method(method) for method in (UNTUNED_METHOD, *plan.methods))
     return ExperimentGrid(
         methods, tuple(item.name for item in plan.backbones), tuple(sorted(plan.seeds)), dict(questions)
     )

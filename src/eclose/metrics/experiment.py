@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import UserError
 from eclose.metrics.rates import MAIN_METRICS, Metric, MetricIndicators, compute_metric_rate, make_metric_indicators
 from eclose.stats.arrays import number_distinct_labels
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eclose.core.verdict import SettledVerdict, Verdict
-
-UNTUNED_METHOD = "Backbone"
-"""The name of an untuned model in place of a method."""
 
 
 def get_response_method(row: SettledVerdict) -> str:

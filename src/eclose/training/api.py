@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from eclose.core.preference_comparisons import Edge
-from eclose.core.response import ResponseSource
+from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_recipe_setting, read_adapter_recipe, same_weights
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
@@ -20,7 +20,6 @@ from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
 from eclose.store.runs.step import PipelineStep
 from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.switch_test import (
-    BACKBONE,
     FamilySwitchScores,
     SwitchContrast,
     SwitchRates,
@@ -336,7 +335,7 @@ class _Systems:
         adapters = {
             str(path): describe_adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()
         }
-        return ({BACKBONE: ResponseSource(name)} if self.backbone else {}) | adapters
+        return ({UNTUNED_METHOD: ResponseSource(name)} if self.backbone else {}) | adapters
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -395,7 +394,7 @@ def _score(
     if choice.message:
         notify(choice.message)
     for system, source in systems.sources.items():
-        model = base if system == BACKBONE else load_adapter(base, system)
+        model = base if system == UNTUNED_METHOD else load_adapter(base, system)
         yield from score_family_switches(
             wrap(scan_families(path), f"{system}: {path.name}"),
             model,

@@ -18,7 +18,7 @@ import numpy as np
 
 from eclose.core.edit_selection import select_fixed_edit
 from eclose.core.preference_comparisons import ALL_COMPARISONS, Direction, Edge
-from eclose.core.response import ResponseSource
+from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.core.three_valued import three_valued_and
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from eclose.likelihood.render import TokenPathRenderer
     from eclose.likelihood.spans import SpanScore
 
-BACKBONE = "backbone"
-"""Name of a model without an adapter."""
 _WINDOW = 32
 """Families rendered at a time and grouped into forward passes."""
 
@@ -64,7 +62,7 @@ class FamilySwitchScores:
     """Preferred minus dispreferred score, ``S.o`` to ``C.c``; None where a score is not finite."""
     unjudged: Mapping[str, str] = field(default_factory=dict)
     """Reason for every missing margin."""
-    system: str = BACKBONE
+    system: str = UNTUNED_METHOD
     """Adapter as named by the user, or the backbone."""
     model: str | None = None
     """Name of the backbone; None in rows of earlier versions."""
@@ -133,7 +131,7 @@ def score_family_switches(
     choice: ScoringChoice,
     *,
     tokens_per_forward: int = 16_384,
-    system: str = BACKBONE,
+    system: str = UNTUNED_METHOD,
     source: ResponseSource | None = None,
 ) -> Iterator[ReadRecord[FamilySwitchScores]]:
     """Score families and yield their margins, in order.

@@ -8,12 +8,13 @@ import pytest
 from tests.experiments.report.paper_results import paper_results
 from tests.paper.printed import BACKBONES, DATASETS, METHODS, cells
 
+from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
-from eclose.experiments.report.inputs import IntervalSettings
 from eclose.experiments.report.study_tables import build_experiment_tables
 
 pytestmark = pytest.mark.slow
-FEW = IntervalSettings(main_resamples=20, ablation_resamples=20, switch_resamples=20)
+DRAWS = BootstrapDraws(resamples=20, seed=1)
+FEW = BootstrapPlan(main=DRAWS, ablations=DRAWS, switches=DRAWS)
 COLUMNS = {"acc_match": "Acc_match", "acc_sem": "Acc_sem"}
 
 

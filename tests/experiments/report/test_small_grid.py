@@ -13,17 +13,19 @@ from tests.diagnosis.report.latex_check import find_latex_problems
 from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
+from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.documents import (
-    render_experiment_json,
     render_experiment_latex,
     render_experiment_markdown,
 )
-from eclose.experiments.report.inputs import ExperimentResults, IntervalSettings, RunProvenance
+from eclose.experiments.report.inputs import ExperimentResults, RunProvenance
 from eclose.experiments.report.tables import rank_displayed_values
+from eclose.experiments.report.to_json import render_experiment_json
 from eclose.experiments.report.write import write_experiment_report
 
-FEW = IntervalSettings(main_resamples=20, ablation_resamples=20, switch_resamples=20)
+DRAWS = BootstrapDraws(resamples=20, seed=1)
+FEW = BootstrapPlan(main=DRAWS, ablations=DRAWS, switches=DRAWS)
 RUNS = [(None, None), *product(("sft", "e_closure"), (1, 2))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from eclose.core.response import UNTUNED_METHOD
 from eclose.metrics.experiment import average_setting_rates, compute_setting_rates
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate
 from eclose.stats.rates import sample_sd_or_none
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 SEEDS = ("42", "43", "44")
 SEMANTIC, MATCH = "acc_sem", "acc_match"
 COLUMNS = {str(metric): metric for metric in MAIN_METRICS}
+
+
+def recorded_method(method: str) -> str:
+    """The name of a method among verdicts, by its printed name."""
+    return UNTUNED_METHOD if method == "Backbone" else method
 
 
 def seeds_of(method: str) -> tuple[str, ...]:
@@ -76,11 +82,11 @@ def overall(accuracy: str = SEMANTIC) -> dict[str, dict[Metric, float | None]]:
 
 
 def setting(backbone: str, dataset: str, method: str, metric: Metric, accuracy: str = SEMANTIC) -> float:
-    return percent(by_setting(metric, accuracy)[method, dataset, backbone])
+    return percent(by_setting(metric, accuracy)[recorded_method(method), dataset, backbone])
 
 
 def average(method: str, metric: Metric, accuracy: str = SEMANTIC) -> float:
-    return percent(overall(accuracy)[method][metric])
+    return percent(overall(accuracy)[recorded_method(method)][metric])
 
 
 def gain(other: str, metric: Metric, accuracy: str = SEMANTIC) -> float:

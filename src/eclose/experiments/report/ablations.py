@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.experiments.report.inputs import name_method
 from eclose.experiments.report.main_results import subtract_columns
+from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
 from eclose.experiments.report.outcomes import RESPONSE_COLUMNS, MeanRate, OutcomeTable, tabulate_responses
 from eclose.metrics.experiment import get_response_method
 from eclose.metrics.rates import Metric
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.core.verdict import SettledVerdict
-    from eclose.experiments.report.inputs import ExperimentResults, IntervalSettings
+    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.report.inputs import ExperimentResults
 
 TARGET_METRICS = {
     "w/o S": Metric.LOCAL_SOUNDNESS_RATE,
@@ -57,42 +58,42 @@ class AblationResults:
     gains: tuple[AblationGain, ...]
 
 
-def summarize_ablations(results: ExperimentResults, settings: IntervalSettings) -> Iterator[AblationResults]:
+def summarize_ablations(results: ExperimentResults, draws: BootstrapDraws) -> Iterator[AblationResults]:
     """Yield the ablations of each backbone, with intervals where its grid is complete."""
     backbones = dict.fromkeys(row.source.model for row in results.ablations if row.source)
     for backbone in backbones:
         rows = [row for row in results.ablations if row.source and row.source.model == backbone]
         # The full method was trained for the main comparison; its responses are not repeated among the ablations.
-        if not any(_is_method(row, settings.reference) for row in rows):
+        if not any(_is_method(row, REFERENCE_METHOD) for row in rows):
             rows += [
                 row
                 for row in results.verdicts
-                if row.source and row.source.model == backbone and _is_method(row, settings.reference)
+                if row.source and row.source.model == backbone and _is_method(row, REFERENCE_METHOD)
             ]
         outcomes = tabulate_responses(rows, results.matches)
-        yield _summarize_backbone(backbone, outcomes, settings)
+        yield _summarize_backbone(backbone, outcomes, draws)
 
 
 def _is_method(row: SettledVerdict, method: str) -> bool:
     return name_method(get_response_method(row)) == method
 
 
-def _summarize_backbone(backbone: str, outcomes: OutcomeTable, settings: IntervalSettings) -> AblationResults:
-    reference, methods = settings.reference, outcomes.grid.methods
-    variants = [method for method in methods if method != reference]
-    ordered = [*variants, reference] if reference in methods else variants
+def _summarize_backbone(backbone: str, outcomes: OutcomeTable, draws: BootstrapDraws) -> AblationResults:
+    methods = outcomes.grid.methods
+    variants = [method for method in methods if method != REFERENCE_METHOD]
+    ordered = [*variants, REFERENCE_METHOD] if REFERENCE_METHOD in methods else variants
     rates = {
         method: {column: outcomes.average_pooled(method, backbone, column) for column in RESPONSE_COLUMNS}
         for method in ordered
     }
-    if reference not in methods:
+    if REFERENCE_METHOD not in methods:
         return AblationResults(backbone, outcomes, rates, ())
     arrays = replicates = None
     if outcomes.complete:
         arrays = outcomes.arrange()
         design = pooled_questions_design(arrays.table.hits.shape[2], seeds=arrays.design.seeds)
-        rng = np.random.default_rng(settings.ablation_seed)
-        replicates = arrays.bootstrap(rng=rng, resamples=settings.ablation_resamples, design=design)
+        rng = np.random.default_rng(draws.seed)
+        replicates = arrays.bootstrap(rng=rng, resamples=draws.resamples, design=design)
 
     def subtract(first: str, second: str, column: str) -> Estimate:
         columns = (arrays.column(first, column), arrays.column(second, column)) if arrays else (0, 0)
@@ -105,9 +106,9 @@ def _summarize_backbone(backbone: str, outcomes: OutcomeTable, settings: Interva
             AblationGain(
                 variant,
                 metric,
-                None if metric is None else subtract(reference, variant, metric),
-                subtract(reference, variant, Metric.TRACE_RELIABILITY_RATE),
-                subtract(variant, reference, Metric.GAP_RATE),
+                None if metric is None else subtract(REFERENCE_METHOD, variant, metric),
+                subtract(REFERENCE_METHOD, variant, Metric.TRACE_RELIABILITY_RATE),
+                subtract(variant, REFERENCE_METHOD, Metric.GAP_RATE),
             )
         )
     return AblationResults(backbone, outcomes, rates, tuple(gains))

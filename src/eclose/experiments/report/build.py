@@ -7,9 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
+from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.ablations import AblationResults, summarize_ablations
-from eclose.experiments.report.inputs import IntervalSettings, RunProvenance, refuse_mixed_runs
+from eclose.experiments.report.evaluator import EvaluatorResults, summarize_evaluator
+from eclose.experiments.report.inputs import RunProvenance, refuse_mixed_runs
 from eclose.experiments.report.main_results import MainResults, summarize_main_results
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import tabulate_responses, tabulate_switches
 from eclose.experiments.report.switches import SwitchResults, summarize_switches
 from eclose.experiments.report.training import (
@@ -35,6 +38,7 @@ class ExperimentReport:
     switches: SwitchResults | None
     variant_switches: tuple[SwitchResults, ...]
     """Switch rates of ablated variants beside the full method, one entry per backbone."""
+    evaluator: EvaluatorResults | None
     cost: TrainingCost | None
     used_settings: tuple[UsedSetting, ...]
     provenance: RunProvenance
@@ -43,7 +47,7 @@ class ExperimentReport:
     matched: bool
     """Whether answer matches are known."""
     left_out: dict[str, int]
-    settings: IntervalSettings
+    bootstrap: BootstrapPlan
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -59,7 +63,7 @@ class ExperimentReport:
 
     @property
     def labels(self) -> str:
-        """Whose labels the rates rest on, with evaluator, effort, guidelines and validation."""
+        """Source of the labels: evaluator, effort, guidelines and validation."""
         parts = [self.label_source]
         recorded = [
             f"{name} {value}"
@@ -75,40 +79,42 @@ class ExperimentReport:
         return " ".join(parts) + f" {self.validation or 'The labels were not validated against people.'}"
 
 
-def build_experiment_report(results: ExperimentResults, settings: IntervalSettings | None = None) -> ExperimentReport:
+def build_experiment_report(results: ExperimentResults, bootstrap: BootstrapPlan | None = None) -> ExperimentReport:
     """Compute all rates, gains and intervals of an experiment.
 
     Args:
         results: Verdicts, matches, switch scores, times and recipes of its runs.
-        settings: Resamples and seeds of the intervals, and the reference method; those of the paper by default.
+        bootstrap: Resamples and seeds of the intervals; those of the paper by default.
 
     Raises:
         UserError: There is no verdict, runs were judged by different evaluators, or responses belong to no run.
     """
-    settings = settings or IntervalSettings()
+    bootstrap = bootstrap or BootstrapPlan()
     if not results.verdicts:
         raise UserError("there is nothing to report: no response has a verdict. Judge the runs first.")
     provenance = refuse_mixed_runs(results.provenance)
     outcomes = tabulate_responses(results.verdicts, results.matches, results.grid)
-    switches, variant_switches = _summarize_all_switches(results, outcomes.grid.methods, settings)
+    evaluator = summarize_evaluator(results.evaluator, bootstrap.judge) if results.evaluator else None
+    switches, variant_switches = _summarize_all_switches(results, outcomes.grid.methods, bootstrap.switches)
     return ExperimentReport(
-        summarize_main_results(outcomes, settings),
-        tuple(summarize_ablations(results, settings)),
+        summarize_main_results(outcomes, bootstrap.main),
+        tuple(summarize_ablations(results, bootstrap.ablations)),
         switches,
         variant_switches,
+        evaluator,
         summarize_training_cost(results.times) if results.times else None,
         list_used_settings(results.recipes),
         provenance,
         results.label_source,
-        results.validation,
+        evaluator.sentence if evaluator else results.validation,
         bool(results.matches),
         dict(results.left_out),
-        settings,
+        bootstrap,
     )
 
 
 def _summarize_all_switches(
-    results: ExperimentResults, methods: tuple[str, ...], settings: IntervalSettings
+    results: ExperimentResults, methods: tuple[str, ...], draws: BootstrapDraws
 ) -> tuple[SwitchResults | None, tuple[SwitchResults, ...]]:
     """Return the switch rates of the main methods, and those of the variants of each backbone."""
     if not results.switches:
@@ -117,12 +123,12 @@ def _summarize_all_switches(
     main = table.select(lambda unit: unit.method in methods, [name for name in table.grid.methods if name in methods])
     # Variants were trained on some backbones only, so they are compared there and not in the main grid.
     variants = [method for method in table.grid.methods if method not in methods]
-    compared = {*variants, settings.reference}
+    compared = {*variants, REFERENCE_METHOD}
     backbones = dict.fromkeys(unit.backbone for unit in table.units if unit.method in variants)
     groups = [table.select(partial(_is_compared, backbone, compared)) for backbone in backbones]
     return (
-        summarize_switches(main, settings) if main.units else None,
-        tuple(summarize_switches(group, settings) for group in groups),
+        summarize_switches(main, draws) if main.units else None,
+        tuple(summarize_switches(group, draws) for group in groups),
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import UserError
-from eclose.metrics.experiment import UNTUNED_METHOD
+from eclose.experiments.report.method_names import name_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ class ExperimentGrid:
 
     def seeds_of(self, method: str) -> tuple[int | None, ...]:
         """Return the seeds of a method: none for the untuned backbone."""
-        return (None,) if method == UNTUNED_METHOD else self.seeds
+        return (None,) if method == name_method(UNTUNED_METHOD) else self.seeds
 
     @property
     def settings(self) -> list[tuple[str, str]]:

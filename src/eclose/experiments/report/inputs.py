@@ -14,33 +14,14 @@ from eclose.core.response import ResponseSource
 from eclose.core.three_valued import Label
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import UserError
+from eclose.experiments.report.evaluator import EvaluatorLabels
 from eclose.experiments.report.grid import ExperimentGrid
 from eclose.training.switch_test import FamilySwitchScores
-
-REFERENCE_METHOD = "E-Closure"
-"""The method whose gains over the others are reported."""
-
-METHOD_NAMES = {
-    "sft": "SFT",
-    "cf_sft": "CF-SFT",
-    "rm": "RM",
-    "e_closure": REFERENCE_METHOD,
-    "e_closure-S": "w/o S",
-    "e_closure-T": "w/o T",
-    "e_closure-C": "w/o C",
-    "e_closure-one_sided": "One-sided",
-}
-"""Names of the training methods in tables, by their names in recipes."""
-
-
-def name_method(method: str) -> str:
-    """Return the name of a method in tables; methods of others keep theirs."""
-    return METHOD_NAMES.get(method, method)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProvenance:
-    """How a run was made and judged; None where it is not recorded. Runs of one report agree in all of it."""
+    """How a run was made and judged, None where that is not recorded. All runs of a report must agree."""
 
     evaluator: str | None = None
     effort: str | None = None
@@ -76,9 +57,9 @@ class ExperimentResults:
     verdicts: Sequence[SettledVerdict]
     """Responses of the main comparison; the source names backbone, method and seed."""
     label_source: str
-    """Who labelled the responses, in a sentence."""
+    """A sentence on who labelled the responses."""
     validation: str | None = None
-    """How the evaluator was validated against people, in a sentence."""
+    """A sentence on a validation of the evaluator that was made elsewhere."""
     matches: Mapping[str, Label] = field(default_factory=dict)
     """Whether the answer of a response matches the reference, by response id."""
     ablations: Sequence[SettledVerdict] = ()
@@ -88,26 +69,14 @@ class ExperimentResults:
     times: Sequence[TrainingTime] = ()
     recipes: Mapping[ResponseSource, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of each training run, by its backbone, method and seed."""
+    evaluator: EvaluatorLabels | None = None
+    """Labels of people, where the evaluator is validated."""
     provenance: Mapping[str, RunProvenance] = field(default_factory=dict)
     """How each run was made and judged, by a name of the run."""
     grid: ExperimentGrid | None = None
     """The planned main comparison; by default the product of all methods, backbones, seeds and questions that occur."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Responses that are not among the verdicts, by reason."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalSettings:
-    """Resamples and random seeds of the intervals. Defaults are those of the paper (appendices D.2, D.6 and D.7)."""
-
-    main_resamples: int = 5_000
-    main_seed: int = 2027
-    ablation_resamples: int = 10_000
-    ablation_seed: int = 2031
-    switch_resamples: int = 10_000
-    switch_seed: int = 20260915
-    reference: str = REFERENCE_METHOD
-    """The method whose gains over the others are reported."""
 
 
 def refuse_mixed_runs(runs: Mapping[str, RunProvenance]) -> RunProvenance:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import (
     ALL_METRICS,
     GAP_CLASSES,
@@ -23,7 +24,7 @@ from eclose.stats.intervals import Estimate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eclose.experiments.report.inputs import IntervalSettings
+    from eclose.experiments.bootstrap_plan import BootstrapDraws
     from eclose.stats.resampling import BootstrapReplicates
 
 OVERALL_COLUMNS = (*ALL_METRICS, MATCH, MATCH_ONLY, SEMANTIC_ONLY)
@@ -65,34 +66,32 @@ class MainResults:
     """One entry per other method; empty where the reference method is not in the experiment."""
 
 
-def summarize_main_results(outcomes: OutcomeTable, settings: IntervalSettings) -> MainResults:
+def summarize_main_results(outcomes: OutcomeTable, draws: BootstrapDraws) -> MainResults:
     """Compute the rates and gains, with paired hierarchical intervals where the grid is complete."""
     methods = outcomes.grid.methods
     overall = {
         method: {column: outcomes.average_settings(method, column) for column in OVERALL_COLUMNS} for method in methods
     }
     differences: dict[tuple[str, str], Estimate] = {}
-    reference = settings.reference
     if outcomes.complete:
         arrays = outcomes.arrange(OVERALL_COLUMNS)
-        rng = np.random.default_rng(settings.main_seed)
-        replicates = arrays.bootstrap(rng=rng, resamples=settings.main_resamples)
+        rng = np.random.default_rng(draws.seed)
+        replicates = arrays.bootstrap(rng=rng, resamples=draws.resamples)
         for method in methods:
             for column in OVERALL_COLUMNS:
                 at = arrays.column(method, column)
                 overall[method][column] = overall[method][column].with_estimate(replicates.estimate(at))
-                if reference in methods:
+                if REFERENCE_METHOD in methods:
                     # Draws are shared by all methods, so the difference is taken resample by resample.
-                    differences[method, column] = replicates.difference(arrays.column(reference, column), at)
-    others = [method for method in methods if method != reference] if reference in methods else []
-    gains = tuple(_compare_methods(outcomes, overall, reference, method, differences) for method in others)
+                    differences[method, column] = replicates.difference(arrays.column(REFERENCE_METHOD, column), at)
+    others = [method for method in methods if method != REFERENCE_METHOD] if REFERENCE_METHOD in methods else []
+    gains = tuple(_compare_methods(outcomes, overall, method, differences) for method in others)
     return MainResults(outcomes, overall, gains)
 
 
 def _compare_methods(
     outcomes: OutcomeTable,
     overall: Mapping[str, Mapping[str, MeanRate]],
-    reference: str,
     method: str,
     differences: Mapping[tuple[str, str], Estimate],
 ) -> MethodGain:
@@ -100,7 +99,8 @@ def _compare_methods(
     by_setting = {
         column: {
             setting: subtract_rates(
-                outcomes.average_seeds(reference, *setting, column), outcomes.average_seeds(method, *setting, column)
+                outcomes.average_seeds(REFERENCE_METHOD, *setting, column),
+                outcomes.average_seeds(method, *setting, column),
             )
             for setting in grid.settings
         }
@@ -116,7 +116,7 @@ def _compare_methods(
         method,
         {
             column: differences.get((method, column))
-            or Estimate(subtract_rates(overall[reference][column], overall[method][column]), None)
+            or Estimate(subtract_rates(overall[REFERENCE_METHOD][column], overall[method][column]), None)
             for column in OVERALL_COLUMNS
         },
         {column: _tally_settings(column, list(gains.values())) for column, gains in by_setting.items()},

@@ -10,12 +10,12 @@ import numpy as np
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.core.preference_comparisons import Direction, Edge
+from eclose.core.response import UNTUNED_METHOD
 from eclose.core.verdict import FailureClass
 from eclose.errors import UserError
 from eclose.experiments.report.grid import ExperimentGrid, MissingResponses, derive_grid, find_missing_responses
-from eclose.experiments.report.inputs import name_method
+from eclose.experiments.report.method_names import name_method
 from eclose.metrics.experiment import (
-    UNTUNED_METHOD,
     ExperimentArrays,
     ExperimentUnit,
     locate_response,
@@ -237,7 +237,7 @@ def tabulate_switches(rows: Sequence[FamilySwitchScores], methods: Sequence[str]
         raise UserError(f"{unnamed:,} rows of the switch test do not name their backbone. Run the switch test again.")
     units = [
         ExperimentUnit(
-            name_method(row.method) if row.method else UNTUNED_METHOD,
+            name_method(row.method or UNTUNED_METHOD),
             row.model or "",
             row.seed,
             row.benchmark or "",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eclose.core.preference_comparisons import Edge
 from eclose.diagnosis.report.number_format import DASH
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import (
     ALL_METRICS,
     COUNTERFACTUAL,
@@ -16,6 +17,7 @@ from eclose.experiments.report.outcomes import (
     SWITCH_COLUMNS,
     SWITCHED,
 )
+from eclose.experiments.report.people_tables import build_evaluator_tables
 from eclose.experiments.report.switches import name_switch_column
 from eclose.experiments.report.tables import (
     build_main_tables,
@@ -49,6 +51,8 @@ def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]
         tables += _build_switch_tables(report, report.switches, "switch")
     for switches in report.variant_switches:
         tables += _build_switch_tables(report, switches, f"ablation-switch-{switches.outcomes.grid.backbones[0]}")
+    if report.evaluator:
+        tables += build_evaluator_tables(report.evaluator, report.bootstrap.judge)
     if report.used_settings:
         tables.append(_build_hyperparameter_table(report))
     if report.cost:
@@ -120,13 +124,12 @@ def _build_ablation_gains(report: ExperimentReport, ablation: AblationResults) -
         for gain in ablation.gains
     )
     intervals = (
-        f"Brackets: 95 % intervals over pooled questions and seeds ({report.settings.ablation_resamples:,} resamples, "
-        f"seed {report.settings.ablation_seed})."
+        f"Brackets: 95 % intervals over pooled questions and seeds ({report.bootstrap.ablations})."
         if ablation.outcomes.complete
         else "No intervals: the grid is incomplete."
     )
     note = (
-        f"Points; positive values favour {report.settings.reference}. {intervals} "
+        f"Points; positive values favour {REFERENCE_METHOD}. {intervals} "
         f"{describe_sizes(ablation.outcomes)} {report.labels}"
     )
     heads = ("Comparator", "Metric", "Metric gain", "TRR gain", "LGG reduction")
@@ -161,19 +164,20 @@ def _build_ablation_datasets(report: ExperimentReport, ablation: AblationResults
 def _build_switch_tables(report: ExperimentReport, switches: SwitchResults, key: str) -> Iterator[ReportTable]:
     outcomes = switches.outcomes
     grid, sizes = outcomes.grid, describe_sizes(outcomes, "families")
-    reference = report.settings.reference
     if switches.gains:
         rows = tuple(
             (ReportTableCell(str(edge)), *(make_gain_cell(gains[edge]) for gains in switches.gains.values()))
             for edge in Edge
         )
         intervals = (
-            f"Brackets: 95 % intervals over families and seeds ({report.settings.switch_resamples:,} resamples, seed "
-            f"{report.settings.switch_seed})."
+            f"Brackets: 95 % intervals over families and seeds ({report.bootstrap.switches})."
             if outcomes.complete
             else "No intervals: the grid is incomplete."
         )
-        note = f"Switch rate of {reference} minus that of each method, in points. {intervals} {sizes} {_SWITCH_LABELS}"
+        note = (
+            f"Switch rate of {REFERENCE_METHOD} minus that of each method, in points. {intervals} {sizes} "
+            f"{_SWITCH_LABELS}"
+        )
         yield ReportTable(f"{key}-gains", "Gains in dependency control", ("Edge", *switches.gains), rows, note)
     families = sum(grid.benchmarks.values()) * len(grid.backbones)
     rows = tuple(

@@ -10,12 +10,13 @@ import numpy as np
 
 from eclose.core.preference_comparisons import Edge
 from eclose.experiments.report.main_results import subtract_columns
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import SWITCH_COLUMNS, SWITCHED, MeanRate, OutcomeTable
 from eclose.stats.bootstrap import shared_questions_design
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
-    from eclose.experiments.report.inputs import IntervalSettings
+    from eclose.experiments.bootstrap_plan import BootstrapDraws
 
 
 @dataclass(frozen=True)
@@ -34,26 +35,26 @@ def name_switch_column(edge: Edge) -> str:
     return f"{edge} {SWITCHED}"
 
 
-def summarize_switches(outcomes: OutcomeTable, settings: IntervalSettings) -> SwitchResults:
+def summarize_switches(outcomes: OutcomeTable, draws: BootstrapDraws) -> SwitchResults:
     """Compute switch rates and gains; with intervals where every model was tested on every family."""
-    methods, reference = outcomes.grid.methods, settings.reference
+    methods = outcomes.grid.methods
     rates = {
         method: {column: outcomes.average_settings(method, column) for column in SWITCH_COLUMNS} for method in methods
     }
     arrays = replicates = None
-    if outcomes.complete and reference in methods:
+    if outcomes.complete and REFERENCE_METHOD in methods:
         arrays = outcomes.arrange([name_switch_column(edge) for edge in Edge])
         design = arrays.design
         shared = shared_questions_design(design.datasets, backbones=design.backbones, seeds=design.seeds)
-        rng = np.random.default_rng(settings.switch_seed)
-        replicates = arrays.bootstrap(rng=rng, resamples=settings.switch_resamples, design=shared)
+        rng = np.random.default_rng(draws.seed)
+        replicates = arrays.bootstrap(rng=rng, resamples=draws.resamples, design=shared)
 
     def subtract(method: str, edge: Edge) -> Estimate:
         column = name_switch_column(edge)
-        columns = (arrays.column(reference, column), arrays.column(method, column)) if arrays else (0, 0)
-        return subtract_columns(replicates, columns, rates[reference][column], rates[method][column])
+        columns = (arrays.column(REFERENCE_METHOD, column), arrays.column(method, column)) if arrays else (0, 0)
+        return subtract_columns(replicates, columns, rates[REFERENCE_METHOD][column], rates[method][column])
 
-    others = [method for method in methods if method != reference] if reference in methods else []
+    others = [method for method in methods if method != REFERENCE_METHOD] if REFERENCE_METHOD in methods else []
     return SwitchResults(
         outcomes, rates, {method: {edge: subtract(method, edge) for edge in Edge} for method in others}
     )

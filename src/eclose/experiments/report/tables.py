@@ -13,6 +13,7 @@ from eclose.diagnosis.report.number_format import (
 )
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
 from eclose.experiments.report.main_results import LOWER_IS_BETTER
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import ALL_METRICS, MATCH, MATCH_ONLY, SEMANTIC_ONLY
 from eclose.metrics.rates import MAIN_METRICS, Metric
 from eclose.stats.rates import sample_sd_or_none
@@ -44,7 +45,7 @@ def rank_displayed_values(texts: Sequence[str], *, lower: bool = False) -> list[
 
 
 def make_mean_cell(rate: MeanRate, *, decimals: int, rank: int = 0, n: int | None = None) -> ReportTableCell:
-    """Return a rate with its interval; its number of responses follows unless it is ``n`` with all judged."""
+    """Return a rate with its interval; with its n where that is not the given one, or responses are unjudged."""
     details = [format_percent_interval(rate.interval, decimals=decimals)] if rate.interval else []
     if rate.unjudged or rate.n != n:
         details.append(f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""))
@@ -121,10 +122,7 @@ def _build_overall_table(report: ExperimentReport) -> ReportTable:
 def _describe_main_intervals(report: ExperimentReport) -> str:
     if not report.main.outcomes.complete:
         return "No intervals: the grid is incomplete."
-    return (
-        f"Brackets: 95 % paired hierarchical intervals ({report.settings.main_resamples:,} resamples, seed "
-        f"{report.settings.main_seed})."
-    )
+    return f"Brackets: 95 % paired hierarchical intervals ({report.bootstrap.main})."
 
 
 def _build_settings_table(report: ExperimentReport) -> ReportTable:
@@ -165,10 +163,10 @@ def _build_gains_table(report: ExperimentReport) -> ReportTable:
         rows.append((ReportTableCell(gain.method), *cells, *map(ReportTableCell, won)))
     heads = ("Compared with", *ALL_METRICS, "Settings, Acc", "Settings, TRR")
     note = (
-        f"{report.settings.reference} minus each method, in points of the means over settings. "
+        f"{REFERENCE_METHOD} minus each method, in points of the means over settings. "
         f"{_describe_main_intervals(report)} Settings are won by exact values. {report.labels}"
     )
-    return ReportTable("gains", f"Gains of {report.settings.reference}", heads, tuple(rows), note)
+    return ReportTable("gains", f"Gains of {REFERENCE_METHOD}", heads, tuple(rows), note)
 
 
 def _build_accuracy_table(report: ExperimentReport) -> ReportTable:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.identity import canonical_json
-from eclose.experiments.report.inputs import name_method
+from eclose.experiments.report.method_names import name_method
 from eclose.stats.rates import mean_or_none, sample_sd_or_none
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ REPORTED_SETTINGS = (
     "target_margin",
     "smoothing",
 )
-"""Settings of the paper's table; recipes name them so. Others are listed where runs differ in them."""
+"""Names in recipes of the settings in the paper's table. Other settings are listed only where runs differ."""
 _IDENTITY = frozenset({"model", "revision", "method", "seed", "run_name", "data_seed", "families", "output_dir"})
-"""Settings that say which run it is."""
+"""Settings that identify a run and are not hyperparameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def list_used_settings(recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> t
 
 
 def _name_runs(runs: Sequence[ResponseSource], recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the backbones of the runs, or the methods, where these alone tell them apart; else every run."""
+    """Return the shortest description of some runs: their backbones, their methods, or the list of the runs."""
     for name in ("model", "method"):
         values = {getattr(run, name) for run in runs}
         if all(run in runs for run in recipes if getattr(run, name) in values):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
 from eclose.diagnosis.report.write import FIGURES_FOLDER
 from eclose.experiments.report.documents import (
-    render_experiment_json,
     render_experiment_latex,
     render_experiment_markdown,
     render_seed_csv,
     render_switch_csv,
 )
 from eclose.experiments.report.figures import draw_experiment_figures
+from eclose.experiments.report.to_json import render_experiment_json
 from eclose.store.records.atomic import write_files
 
 if TYPE_CHECKING:

@@ -1,0 +1,155 @@
+"""The report of an experiment as one JSON object: every rate with its n and interval, under stable keys (0043)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from eclose.diagnosis.report.detectors.documents import table_to_dict
+from eclose.diagnosis.report.to_json import estimate_to_dict
+from eclose.experiments.report.documents import list_report_statements, list_run_rates
+from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.study_tables import build_experiment_tables
+from eclose.metrics.judge_against_people import JudgeAgreementScores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eclose.experiments.report.ablations import AblationResults
+    from eclose.experiments.report.build import ExperimentReport
+    from eclose.experiments.report.evaluator import EvaluatorResults
+    from eclose.experiments.report.outcomes import MeanRate, OutcomeTable
+    from eclose.experiments.report.switches import SwitchResults
+    from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
+
+EXPERIMENT_FORMAT = "eclose-experiment-1"
+
+
+def render_experiment_json(report: ExperimentReport) -> str:
+    """Return one JSON object in ASCII: every rate with its n and interval."""
+    return json.dumps(_report_to_dict(report), indent=1, allow_nan=False) + "\n"
+
+
+def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
+    main = report.main
+    return {
+        # The keys are a public format: add keys, never rename them.
+        "format": EXPERIMENT_FORMAT,
+        "labels": report.labels,
+        "provenance": asdict(report.provenance),
+        "complete": not report.missing,
+        "missing": list(report.missing),
+        "left_out": report.left_out,
+        "reference": REFERENCE_METHOD,
+        "intervals": asdict(report.bootstrap),
+        "grid": _grid_to_dict(main.outcomes),
+        "overall": _rates_to_dict(main.overall),
+        "gains": [
+            {
+                "method": gain.method,
+                "differences": {column: estimate_to_dict(value) for column, value in gain.differences.items()},
+                "settings": {column: tally._asdict() for column, tally in gain.settings.items()},
+                "reliability_ranges": {name: list(ends) for name, ends in gain.reliability_ranges.items()},
+            }
+            for gain in main.gains
+        ],
+        "seeds": list_run_rates(main.outcomes),
+        "ablations": [_ablation_to_dict(ablation) for ablation in report.ablations],
+        "evaluator": None if report.evaluator is None else _evaluator_to_dict(report.evaluator),
+        "switches": None if report.switches is None else _switches_to_dict(report.switches),
+        "variant_switches": [_switches_to_dict(switches) for switches in report.variant_switches],
+        "cost": None
+        if report.cost is None
+        else {
+            "runs": report.cost.runs,
+            "device_hours": report.cost.device_hours,
+            "hours": [
+                {"method": method, "backbone": backbone, **asdict(hours)}
+                for (method, backbone), hours in report.cost.hours.items()
+            ],
+        },
+        "hyperparameters": {setting.name: dict(setting.values) for setting in report.used_settings},
+        "statements": list(list_report_statements(report)),
+        "tables": [table_to_dict(table) for table in build_experiment_tables(report)],
+    }
+
+
+def _grid_to_dict(outcomes: OutcomeTable) -> dict[str, Any]:
+    return {**asdict(outcomes.grid), "cases": len(outcomes.units)}
+
+
+def _rates_to_dict(rates: Mapping[str, Mapping[str, MeanRate]]) -> dict[str, Any]:
+    return {name: {column: _mean_to_dict(rate) for column, rate in columns.items()} for name, columns in rates.items()}
+
+
+def _mean_to_dict(rate: MeanRate) -> dict[str, Any]:
+    # ``value`` is null where too few responses are judged; ``of_judged`` is the rate of the judged.
+    return {**asdict(rate), "value": rate.shown, "of_judged": rate.value}
+
+
+def _ablation_to_dict(ablation: AblationResults) -> dict[str, Any]:
+    return {
+        "backbone": ablation.backbone,
+        "grid": _grid_to_dict(ablation.outcomes),
+        "rates": _rates_to_dict(ablation.rates),
+        "seeds": list_run_rates(ablation.outcomes),
+        "gains": [
+            {
+                "variant": gain.variant,
+                "metric": gain.metric,
+                "metric_gain": None if gain.metric_gain is None else estimate_to_dict(gain.metric_gain),
+                "reliability_gain": estimate_to_dict(gain.reliability_gain),
+                "gap_reduction": estimate_to_dict(gain.gap_reduction),
+            }
+            for gain in ablation.gains
+        ],
+    }
+
+
+def _switches_to_dict(switches: SwitchResults) -> dict[str, Any]:
+    return {
+        "grid": _grid_to_dict(switches.outcomes),
+        "rates": _rates_to_dict(switches.rates),
+        "gains": {
+            method: {str(edge): estimate_to_dict(estimate) for edge, estimate in gains.items()}
+            for method, gains in switches.gains.items()
+        },
+        "seeds": list_run_rates(switches.outcomes),
+    }
+
+
+def _evaluator_to_dict(evaluator: EvaluatorResults) -> dict[str, Any]:
+    return {
+        "name": evaluator.name,
+        "not_in_runs": evaluator.not_in_runs,
+        "datasets": {name: _group_to_dict(group) for name, group in evaluator.agreement.datasets.items()},
+        "judges": {
+            name: {**_group_to_dict(group), "inconsistent": evaluator.inconsistent[name]}
+            for name, group in evaluator.judges.items()
+        },
+        "gains": {
+            name: {
+                "mean_agreement": estimate_to_dict(gain.mean_agreement),
+                "mean_failure_f1": estimate_to_dict(gain.mean_failure_f1),
+            }
+            for name, gain in evaluator.gains.items()
+        },
+    }
+
+
+def _group_to_dict(group: GroupValidation) -> dict[str, Any]:
+    return {
+        "responses": group.responses,
+        "questions": group.questions,
+        "mean_agreement": estimate_to_dict(group.mean_agreement),
+        "mean_failure_f1": estimate_to_dict(group.mean_failure_f1),
+        "largest_failure_difference": group.largest_failure_difference,
+        "labels": {label.value: _label_to_dict(row) for label, row in group.rows.items()},
+    }
+
+
+def _label_to_dict(row: LabelAgreementRow) -> dict[str, Any]:
+    scores = {score.name: estimate_to_dict(getattr(row.scores, score.name)) for score in fields(JudgeAgreementScores)}
+    counts = {"n": row.n, "unjudged": row.unjudged, "failures": row.failures}
+    return {**counts, "misses": row.misses, "false_alarms": row.false_alarms, **scores}
