@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eclose.experiments.report.main_results import subtract_columns
+from eclose.experiments.report.compared_rates import ComparedRates
 from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
 from eclose.experiments.report.outcomes import RESPONSE_COLUMNS, MeanRate, OutcomeTable, tabulate_responses
 from eclose.metrics.experiment import get_response_method
@@ -95,9 +95,10 @@ def _summarize_backbone(backbone: str, outcomes: OutcomeTable, draws: BootstrapD
         rng = np.random.default_rng(draws.seed)
         replicates = arrays.bootstrap(rng=rng, resamples=draws.resamples, design=design)
 
+    compared = ComparedRates(rates, arrays, replicates)
+
     def subtract(first: str, second: str, column: str) -> Estimate:
-        columns = (arrays.column(first, column), arrays.column(second, column)) if arrays else (0, 0)
-        return subtract_columns(replicates, columns, rates[first][column], rates[second][column])
+        return compared.subtract((first, column), (second, column))
 
     gains = []
     for variant in variants:

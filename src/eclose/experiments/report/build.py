@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from eclose.errors import UserError
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.ablations import AblationResults, summarize_ablations
+from eclose.experiments.report.claims import Claim, check_claims
 from eclose.experiments.report.evaluator import EvaluatorResults, summarize_evaluator
 from eclose.experiments.report.inputs import RunProvenance, refuse_mixed_runs
 from eclose.experiments.report.main_results import MainResults, summarize_main_results
@@ -48,6 +49,11 @@ class ExperimentReport:
     """Whether answer matches are known."""
     left_out: dict[str, int]
     bootstrap: BootstrapPlan
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims of the paper, checked against these results."""
+        return check_claims(self.main, self.ablations, self.switches)
 
     @property
     def missing(self) -> tuple[str, ...]:

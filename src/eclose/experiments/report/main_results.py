@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eclose.experiments.report.compared_rates import ComparedRates, subtract_rates
 from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import (
     ALL_METRICS,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eclose.experiments.bootstrap_plan import BootstrapDraws
-    from eclose.stats.resampling import BootstrapReplicates
 
 OVERALL_COLUMNS = (*ALL_METRICS, MATCH, MATCH_ONLY, SEMANTIC_ONLY)
 LOWER_IS_BETTER = frozenset({Metric.GAP_RATE, *GAP_CLASSES})
@@ -60,10 +60,15 @@ class MainResults:
     """Rates of the main comparison."""
 
     outcomes: OutcomeTable
-    overall: Mapping[str, Mapping[str, MeanRate]]
-    """Means over settings by method and column."""
+    compared: ComparedRates
+    """Means over settings."""
     gains: tuple[MethodGain, ...]
     """One entry per other method; empty where the reference method is not in the experiment."""
+
+    @property
+    def overall(self) -> Mapping[str, Mapping[str, MeanRate]]:
+        """Means over settings by method and column."""
+        return self.compared.rates
 
 
 def summarize_main_results(outcomes: OutcomeTable, draws: BootstrapDraws) -> MainResults:
@@ -72,29 +77,21 @@ def summarize_main_results(outcomes: OutcomeTable, draws: BootstrapDraws) -> Mai
     overall = {
         method: {column: outcomes.average_settings(method, column) for column in OVERALL_COLUMNS} for method in methods
     }
-    differences: dict[tuple[str, str], Estimate] = {}
+    arrays = replicates = None
     if outcomes.complete:
         arrays = outcomes.arrange(OVERALL_COLUMNS)
         rng = np.random.default_rng(draws.seed)
         replicates = arrays.bootstrap(rng=rng, resamples=draws.resamples)
         for method in methods:
             for column in OVERALL_COLUMNS:
-                at = arrays.column(method, column)
-                overall[method][column] = overall[method][column].with_estimate(replicates.estimate(at))
-                if REFERENCE_METHOD in methods:
-                    # Draws are shared by all methods, so the difference is taken resample by resample.
-                    differences[method, column] = replicates.difference(arrays.column(REFERENCE_METHOD, column), at)
+                estimate = replicates.estimate(arrays.column(method, column))
+                overall[method][column] = overall[method][column].with_estimate(estimate)
+    compared = ComparedRates(overall, arrays, replicates)
     others = [method for method in methods if method != REFERENCE_METHOD] if REFERENCE_METHOD in methods else []
-    gains = tuple(_compare_methods(outcomes, overall, method, differences) for method in others)
-    return MainResults(outcomes, overall, gains)
+    return MainResults(outcomes, compared, tuple(_compare_methods(outcomes, compared, method) for method in others))
 
 
-def _compare_methods(
-    outcomes: OutcomeTable,
-    overall: Mapping[str, Mapping[str, MeanRate]],
-    method: str,
-    differences: Mapping[tuple[str, str], Estimate],
-) -> MethodGain:
+def _compare_methods(outcomes: OutcomeTable, compared: ComparedRates, method: str) -> MethodGain:
     grid = outcomes.grid
     by_setting = {
         column: {
@@ -114,19 +111,10 @@ def _compare_methods(
             ranges[benchmark] = (min(defined), max(defined))
     return MethodGain(
         method,
-        {
-            column: differences.get((method, column))
-            or Estimate(subtract_rates(overall[REFERENCE_METHOD][column], overall[method][column]), None)
-            for column in OVERALL_COLUMNS
-        },
+        {column: compared.subtract((REFERENCE_METHOD, column), (method, column)) for column in OVERALL_COLUMNS},
         {column: _tally_settings(column, list(gains.values())) for column, gains in by_setting.items()},
         ranges,
     )
-
-
-def subtract_rates(first: MeanRate, second: MeanRate) -> float | None:
-    """Return the difference of two rates; None where one of them is undefined."""
-    return None if first.value is None or second.value is None else first.value - second.value
 
 
 def _tally_settings(column: str, gains: Sequence[float | None]) -> SettingTally:
@@ -135,12 +123,3 @@ def _tally_settings(column: str, gains: Sequence[float | None]) -> SettingTally:
     defined = [sign * gain for gain in gains if gain is not None]
     won, lost = sum(gain > TIE for gain in defined), sum(gain < -TIE for gain in defined)
     return SettingTally(won, len(defined) - won - lost, lost)
-
-
-def subtract_columns(
-    replicates: BootstrapReplicates | None, columns: tuple[int, int], first: MeanRate, second: MeanRate
-) -> Estimate:
-    """Return a paired difference; without interval where nothing was resampled."""
-    if replicates is None:
-        return Estimate(subtract_rates(first, second), None)
-    return replicates.difference(*columns)

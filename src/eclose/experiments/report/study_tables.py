@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from eclose.experiments.report.training import TrainingCost
 
 _DATASET_COLUMNS = (MATCH, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
+_CLAIM_HEADS = ("Comparison", "Outcome", "Difference", "n")
 _SWITCH_LABELS = "No labels: signs of differences of mean log-likelihoods, whose ties fail."
 
 
@@ -57,7 +58,28 @@ def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]
         tables.append(_build_hyperparameter_table(report))
     if report.cost:
         tables.append(_build_cost_table(report.cost))
+    if claims := _build_claims_table(report):
+        tables.append(claims)
     return tuple(tables)
+
+
+def _build_claims_table(report: ExperimentReport) -> ReportTable | None:
+    """Return the claims of the paper with what decides them; None without a comparison."""
+    rows: list[tuple[ReportTableCell, ...]] = []
+    for claim in report.claims:
+        rows.append((ReportTableCell(f"{claim.title} {claim.outcome.capitalize()}."),))
+        for comparison in claim.comparisons:
+            name, outcome, size = map(ReportTableCell, (comparison.name, comparison.outcome, f"{comparison.n:,}"))
+            rows.append((name, outcome, make_gain_cell(comparison.difference), size))
+    if not any(claim.comparisons for claim in report.claims):
+        return None
+    note = (
+        "Differences in points that are positive where the claim is right, with the intervals of the tables above. A "
+        "claim holds where all intervals lie above zero, does not hold where one lies below, and is open otherwise, "
+        "also where methods to compare are missing. n: judged responses, or families, of the smaller side. "
+        f"{report.labels}"
+    )
+    return ReportTable("claims", "The paper's claims in this experiment", _CLAIM_HEADS, tuple(rows), note)
 
 
 def _build_ablation_tables(report: ExperimentReport, ablation: AblationResults) -> Iterator[ReportTable]:

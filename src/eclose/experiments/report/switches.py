@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eclose.core.preference_comparisons import Edge
-from eclose.experiments.report.main_results import subtract_columns
+from eclose.experiments.report.compared_rates import ComparedRates
 from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import SWITCH_COLUMNS, SWITCHED, MeanRate, OutcomeTable
 from eclose.stats.bootstrap import shared_questions_design
@@ -24,10 +24,15 @@ class SwitchResults:
     """Switch rates of the methods on some backbones."""
 
     outcomes: OutcomeTable
-    rates: Mapping[str, Mapping[str, MeanRate]]
-    """Means over settings, by method and column such as ``S SW``."""
+    compared: ComparedRates
+    """Means over settings; columns are such as ``S SW``."""
     gains: Mapping[str, Mapping[Edge, Estimate]]
     """Switch rate of the reference method minus that of another method, by that method."""
+
+    @property
+    def rates(self) -> Mapping[str, Mapping[str, MeanRate]]:
+        """Means over settings by method and column."""
+        return self.compared.rates
 
 
 def name_switch_column(edge: Edge) -> str:
@@ -43,18 +48,17 @@ def summarize_switches(outcomes: OutcomeTable, draws: BootstrapDraws) -> SwitchR
     }
     arrays = replicates = None
     if outcomes.complete and REFERENCE_METHOD in methods:
-        arrays = outcomes.arrange([name_switch_column(edge) for edge in Edge])
+        arrays = outcomes.arrange(SWITCH_COLUMNS)
         design = arrays.design
         shared = shared_questions_design(design.datasets, backbones=design.backbones, seeds=design.seeds)
         rng = np.random.default_rng(draws.seed)
         replicates = arrays.bootstrap(rng=rng, resamples=draws.resamples, design=shared)
-
-    def subtract(method: str, edge: Edge) -> Estimate:
-        column = name_switch_column(edge)
-        columns = (arrays.column(REFERENCE_METHOD, column), arrays.column(method, column)) if arrays else (0, 0)
-        return subtract_columns(replicates, columns, rates[REFERENCE_METHOD][column], rates[method][column])
-
+    compared = ComparedRates(rates, arrays, replicates)
     others = [method for method in methods if method != REFERENCE_METHOD] if REFERENCE_METHOD in methods else []
-    return SwitchResults(
-        outcomes, rates, {method: {edge: subtract(method, edge) for edge in Edge} for method in others}
-    )
+    gains = {method: {edge: _compare_switches(compared, method, edge) for edge in Edge} for method in others}
+    return SwitchResults(outcomes, compared, gains)
+
+
+def _compare_switches(compared: ComparedRates, method: str, edge: Edge) -> Estimate:
+    column = name_switch_column(edge)
+    return compared.subtract((REFERENCE_METHOD, column), (method, column))

@@ -1,0 +1,172 @@
+"""The paper's claims, checked against the results of an experiment.
+
+A claim consists of comparisons, each a difference that should be positive. It holds where the intervals of all of them
+lie above zero, and does not hold where one lies below. Otherwise the experiment cannot tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from eclose.core.preference_comparisons import Edge
+from eclose.core.response import UNTUNED_METHOD
+from eclose.experiments.report.compared_rates import ComparedRates
+from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
+from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL
+from eclose.experiments.report.switches import SwitchResults, name_switch_column
+from eclose.metrics.rates import Metric
+from eclose.stats.intervals import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from eclose.experiments.report.ablations import AblationResults
+    from eclose.experiments.report.compared_rates import RateKey
+    from eclose.experiments.report.main_results import MainResults
+
+UNTUNED = name_method(UNTUNED_METHOD)
+SUPERVISED = (name_method("sft"), name_method("cf_sft"))
+MARGINS_ALONE = name_method("rm")
+ONE_SIDED = name_method("e_closure-one_sided")
+
+
+class ClaimOutcome(StrEnum):
+    """Whether a claim holds in an experiment."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    OPEN = "cannot tell"
+
+
+@dataclass(frozen=True)
+class ClaimComparison:
+    """A difference that is positive where the claim is right."""
+
+    name: str
+    """The two sides, such as ``LSR: SFT - Backbone``."""
+    difference: Estimate
+    n: int
+    """Judged responses or families of the smaller side."""
+
+    @property
+    def outcome(self) -> ClaimOutcome:
+        """Whether the interval lies above zero, below it, or around it."""
+        interval = self.difference.interval
+        if interval is None or interval.low <= 0 <= interval.high:
+            return ClaimOutcome.OPEN
+        return ClaimOutcome.HOLDS if interval.low > 0 else ClaimOutcome.FAILS
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper with the comparisons that decide it."""
+
+    title: str
+    comparisons: tuple[ClaimComparison, ...]
+    """Empty where the experiment lacks the methods to compare."""
+
+    @property
+    def outcome(self) -> ClaimOutcome:
+        """Whether all comparisons hold, one of them fails, or neither."""
+        outcomes = [comparison.outcome for comparison in self.comparisons]
+        if ClaimOutcome.FAILS in outcomes:
+            return ClaimOutcome.FAILS
+        return ClaimOutcome.HOLDS if outcomes and set(outcomes) == {ClaimOutcome.HOLDS} else ClaimOutcome.OPEN
+
+
+def check_claims(
+    main: MainResults, ablations: Iterable[AblationResults], switches: SwitchResults | None
+) -> tuple[Claim, ...]:
+    """Check the claims of the paper's section 5 that an experiment can decide."""
+    responses = main.compared
+    preferences = ComparedRates({}) if switches is None else switches.compared
+    others = [method for method in main.outcomes.grid.methods if method != REFERENCE_METHOD]
+    ablated = list(ablations)
+    on_original, on_counterfactual = f"{Edge.CLOSURE} {ORIGINAL}", f"{Edge.CLOSURE} {COUNTERFACTUAL}"
+    return (
+        Claim("The untuned backbones have a local-global gap.", tuple(_find_gap(responses))),
+        Claim(
+            "Supervised fine-tuning raises local soundness.",
+            _compare_methods(responses, Metric.LOCAL_SOUNDNESS_RATE, SUPERVISED, [UNTUNED]),
+        ),
+        Claim(
+            "Supervised fine-tuning lowers closure.",
+            _compare_methods(responses, Metric.CLOSURE_RATE, [UNTUNED], SUPERVISED),
+        ),
+        Claim(
+            f"{REFERENCE_METHOD} has the highest trace reliability.",
+            _compare_methods(responses, Metric.TRACE_RELIABILITY_RATE, [REFERENCE_METHOD], others),
+        ),
+        Claim(
+            f"{REFERENCE_METHOD} has the smallest gap of all tuned methods.",
+            _compare_methods(
+                responses, Metric.GAP_RATE, [method for method in others if method != UNTUNED], [REFERENCE_METHOD]
+            ),
+        ),
+        Claim(
+            f"{MARGINS_ALONE} fails on C under counterfactual inputs.",
+            _compare(preferences, (MARGINS_ALONE, on_original), (MARGINS_ALONE, on_counterfactual))
+            + _compare(preferences, (REFERENCE_METHOD, on_counterfactual), (MARGINS_ALONE, on_counterfactual)),
+        ),
+        Claim(
+            f"T is the edge on which {REFERENCE_METHOD} is weakest.",
+            _compare(preferences, _reference_switch(Edge.SUPPORT), _reference_switch(Edge.ALIGNMENT))
+            + _compare(preferences, _reference_switch(Edge.CLOSURE), _reference_switch(Edge.ALIGNMENT)),
+        ),
+        Claim("Every ablation loses on the metric of its own edge.", tuple(_compare_ablations(ablated))),
+        Claim("Two-sided margins are more reliable than one-sided ones.", tuple(_compare_one_sided(ablated))),
+    )
+
+
+def _reference_switch(edge: Edge) -> RateKey:
+    return REFERENCE_METHOD, name_switch_column(edge)
+
+
+def _find_gap(responses: ComparedRates) -> Iterator[ClaimComparison]:
+    if (key := (UNTUNED, Metric.GAP_RATE)) in responses:
+        rate = responses.rate(key)
+        yield ClaimComparison(
+            f"{Metric.GAP_RATE}: {UNTUNED}", Estimate(rate.value, rate.interval, rate.undefined), rate.n
+        )
+
+
+def _compare_methods(
+    responses: ComparedRates, metric: Metric, firsts: Iterable[str], seconds: Iterable[str]
+) -> tuple[ClaimComparison, ...]:
+    """Compare every first method with every second one."""
+    seconds = list(seconds)
+    return tuple(
+        comparison
+        for first in firsts
+        for second in seconds
+        for comparison in _compare(responses, (first, metric), (second, metric))
+    )
+
+
+def _compare(compared: ComparedRates, first: RateKey, second: RateKey) -> tuple[ClaimComparison, ...]:
+    """Return the comparison of two rates; nothing where the experiment lacks one of them."""
+    if first not in compared or second not in compared:
+        return ()
+    names = (first[0], second[0]) if first[1] == second[1] else (" ".join(first), " ".join(second))
+    column = f"{first[1]}: " if first[1] == second[1] else ""
+    size = min(compared.rate(first).n, compared.rate(second).n)
+    return (ClaimComparison(f"{column}{names[0]} - {names[1]}", compared.subtract(first, second), size),)
+
+
+def _compare_ablations(ablations: Iterable[AblationResults]) -> Iterator[ClaimComparison]:
+    for results in ablations:
+        for gain in results.gains:
+            if gain.variant != ONE_SIDED and gain.metric is not None and gain.metric_gain is not None:
+                name = f"{gain.metric}: {REFERENCE_METHOD} - {gain.variant}"
+                yield ClaimComparison(name, gain.metric_gain, results.rates[gain.variant][gain.metric].n)
+
+
+def _compare_one_sided(ablations: Iterable[AblationResults]) -> Iterator[ClaimComparison]:
+    for results in ablations:
+        for gain in results.gains:
+            if gain.variant == ONE_SIDED:
+                size = results.rates[gain.variant][Metric.TRACE_RELIABILITY_RATE].n
+                name = f"{Metric.TRACE_RELIABILITY_RATE}: {REFERENCE_METHOD} - {gain.variant}"
+                yield ClaimComparison(name, gain.reliability_gain, size)
