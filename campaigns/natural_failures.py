@@ -17,13 +17,14 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import set_seed
+from transformers import AttentionInterface, set_seed
+from transformers.cache_utils import Cache, DynamicLayer
 from transformers.trainer_utils import get_last_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 HELD_OUT_SEED = 9_001
 """World seed of the held-out questions; training families have the seed 7 and verifiers are trained on others."""
 PROMPT = ResponsePrompt(0)
+BATCH = 8
+"""Questions that are answered at once."""
 VERDICTS_FILE = "verdicts.jsonl"
 
 
@@ -69,7 +72,7 @@ class Settings:
     questions: int = 500
     samples: int = 8
     temperature: float = 0.5
-    max_tokens: int = 200
+    max_tokens: int = 176
     seed: int = 42
 
 
@@ -119,9 +122,66 @@ def _find_checkpoint(folder: Path) -> str | None:
 
 def make_questions(settings: Settings) -> list[Instance]:
     """Return the held-out questions, equally many of each profile."""
-    streams = [make_world_items(profile, HELD_OUT_SEED) for profile in settings.profiles]
-    items = chain.from_iterable(zip_longest(*streams))
-    return [item.instance for item in islice(items, settings.questions)]
+    share = -(-settings.questions // len(settings.profiles))
+    profiles = [
+        [item.instance for item in islice(make_world_items(name, HELD_OUT_SEED), share)] for name in settings.profiles
+    ]
+    # A batch is of one profile, so that its replies are about equally long.
+    turns = range(0, share, BATCH)
+    return [item for at in turns for items in profiles for item in items[at : at + BATCH]][: settings.questions]
+
+
+class RoomyLayer(DynamicLayer):
+    """Keys and values in buffers with room for all tokens, so that a step copies its own tokens alone."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._room = room
+        self._buffers: list[Tensor] = []
+        self._length = 0
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Append the states of a step, of the shape (prompt, head, token, feature); return all so far."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            shape = (*key_states.shape[:2], self._room, key_states.shape[-1])
+            self._buffers = [torch.empty(shape), torch.empty(shape)]
+        start, self._length = self._length, self._length + key_states.shape[2]
+        for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
+            buffer[:, :, start : self._length] = states
+        return self._expose()
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep some of the prompts."""
+        self._buffers = [buffer[indices] for buffer in self._buffers]
+        self._expose()
+
+    def _expose(self) -> tuple[Tensor, Tensor]:
+        self.keys, self.values = (buffer[:, :, : self._length] for buffer in self._buffers)
+        return self.keys, self.values
+
+
+def attend_in_groups(
+    _module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, **_settings: Any
+) -> tuple[Tensor, None]:
+    """Attend with all query heads of a key head at once: keys and values are not repeated in memory.
+
+    Args:
+        query: (prompt, head, query, feature); the heads of a key head are neighbours.
+        key: (prompt, key head, key, feature), as is ``value``.
+        mask: (prompt, 1, query, key), added to the scores.
+    """
+    prompts, heads, length, width = query.shape
+    groups = heads // key.shape[1]
+    folded = query.reshape(prompts, key.shape[1], groups * length, width)
+    mixed = torch.nn.functional.scaled_dot_product_attention(
+        folded, key, value, attn_mask=mask.repeat(1, 1, groups, 1), scale=scaling
+    )
+    return mixed.reshape(prompts, heads, length, width).transpose(1, 2).contiguous(), None
+
+
+ATTENTION = "in_groups"
+AttentionInterface.register(ATTENTION, attend_in_groups)
 
 
 class Sampler:
@@ -129,6 +189,7 @@ class Sampler:
 
     def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
         self._model = model
+        self._model.set_attn_implementation(ATTENTION)
         self._tokenizer = tokenizer
         self._settings = settings
         self._stops = find_stop_ids(tokenizer, model.generation_config)
@@ -162,15 +223,16 @@ class Sampler:
         """
         samples, width = self._settings.samples, max(map(len, prompts))
         pad = min(self._stops)
-        ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
-        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        output = self._model(
-            input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1
-        )
-        cache = output.past_key_values
-        logits: Tensor = output.logits[:, -1:].expand(-1, samples, -1)  # (prompt, reply, vocabulary)
-        prompt_seen = mask.bool()[:, None, None].expand(-1, 1, samples, -1)  # (prompt, 1, reply, key)
+        tokens = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
+        given = torch.tensor([[False] * (width - len(prompt)) + [True] * len(prompt) for prompt in prompts])
+        positions = (given.cumsum(-1) - 1).clamp(min=0)
+        # Padding sees itself, since a row without any key has no softmax.
+        causal = torch.ones(width, width, dtype=torch.bool).tril()
+        seen = (given[:, None] & causal | torch.eye(width, dtype=torch.bool))[:, None]  # (prompt, 1, query, key)
+        room = width + samples * self._settings.max_tokens
+        cache = Cache(layers=[RoomyLayer(room) for _ in range(self._model.config.num_hidden_layers)])
+        logits = self._forward(tokens, seen, positions, cache, last=True).expand(-1, samples, -1)
+        prompt_seen = given[:, None, None].expand(-1, 1, samples, -1)
         own = torch.eye(samples, dtype=torch.bool)[None, None]
         rows: list[list[list[int]]] = [[[] for _ in range(samples)] for _ in prompts]
         alive, position = list(range(len(prompts))), positions[:, -1:]
@@ -191,23 +253,31 @@ class Sampler:
                 alive = [alive[number] for number in keep]
             position = position + 1
             seen = torch.cat([prompt_seen, own.repeat(len(alive), 1, 1, step + 1)], dim=-1)
-            output = self._model(
-                input_ids=tokens,
-                attention_mask=torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min),
-                position_ids=position.expand(-1, samples),
-                past_key_values=cache,
-                use_cache=True,
-            )
-            logits = output.logits
+            logits = self._forward(tokens, seen, position.expand(-1, samples), cache)
         return [row for replies in rows for row in replies]
+
+    def _forward(self, tokens: Tensor, seen: Tensor, positions: Tensor, cache: Cache, *, last: bool = False) -> Tensor:
+        """Return logits of the shape (prompt, token, vocabulary); of the last token alone where asked."""
+        output = self._model(
+            input_ids=tokens,
+            attention_mask=torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min),
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1 if last else 0,
+        )
+        logits: Tensor = output.logits
+        return logits
 
     def _draw(self, logits: Tensor, generator: torch.Generator) -> Tensor:
         """Draw a token for each reply; the result has the shape (prompt, reply)."""
-        probabilities = torch.softmax(logits / self._settings.temperature, dim=-1)
-        return torch.multinomial(probabilities.flatten(0, 1), 1, generator=generator).view(logits.shape[:2])
+        # By the inverse distribution function: one random number a token, where multinomial draws one a word.
+        cumulative = torch.softmax(logits / self._settings.temperature, dim=-1).cumsum(-1)
+        drawn = torch.rand(*logits.shape[:2], 1, generator=generator) * cumulative[..., -1:]
+        return torch.searchsorted(cumulative, drawn, right=True).squeeze(-1)
 
 
-def sample_responses(settings: Settings, weights: str, batch: int = 8) -> None:
+def sample_responses(settings: Settings, weights: str) -> None:
     """Sample responses to all questions, appending batch by batch; finished questions are skipped."""
     instances = make_questions(settings)
     path = settings.out / RESPONSES_FILE
@@ -219,12 +289,12 @@ def sample_responses(settings: Settings, weights: str, batch: int = 8) -> None:
     adapted = load_adapter(load_causal_model(weights, dtype="float32"), train_generator(settings, weights))
     sampler = Sampler(adapted.merge_and_unload().eval(), load_tokenizer(weights), settings)
     with path.open("ab") as file:
-        for start in range(finished, len(instances), batch):
+        for start in range(finished, len(instances), BATCH):
             # One write for each batch: a kill leaves whole batches, or a torn line that the reader names.
-            responses = list(sampler.sample(instances[start : start + batch]))
+            responses = list(sampler.sample(instances[start : start + BATCH]))
             file.write(b"".join(encode_json_line(response) + b"\n" for response in responses))
             file.flush()
-            print(f"{min(start + batch, len(instances))} of {len(instances)} questions", file=sys.stderr, flush=True)
+            print(f"{min(start + BATCH, len(instances))} of {len(instances)} questions", file=sys.stderr, flush=True)
 
 
 def label_responses(out: Path) -> Counter[str]:
