@@ -71,6 +71,8 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "detect evaluate": (["demo", "--calibration", "calibration.json", "--resamples", "10"], None),
     "detect choose": (["demo", "--out", "new.jsonl"], None),
     "detect convert": (["log.eval", "--out", "alignscore"], "train"),
+    "experiment audit sample": (["experiment", "--out", "new"], None),
+    "experiment audit report": (["experiment", "demo/planted.jsonl"], None),
     "experiment init": (["plan.yaml", "--out", "new"], "train"),
     "experiment run": (["experiment"], "chat"),
     "experiment report": (["experiment", "--out", "new"], None),

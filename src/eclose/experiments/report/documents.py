@@ -22,10 +22,12 @@ from eclose.experiments.report.tables import FIXED
 from eclose.metrics.rates import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from eclose.diagnosis.report.table import ReportTable
     from eclose.experiments.report.build import ExperimentReport
     from eclose.experiments.report.outcomes import OutcomeTable
+    from eclose.stats.rates import Rate
 
 
 def list_report_cautions(report: ExperimentReport) -> Iterator[str]:
@@ -64,7 +66,16 @@ def render_experiment_markdown(report: ExperimentReport) -> str:
     lines = ["# Results of the experiment\n"]
     lines += [f"> {escape_markdown(sentence)}\n>" for sentence in list_report_cautions(report)]
     lines += ["", *(f"- {escape_markdown(sentence)}" for sentence in list_report_statements(report))]
-    for table in build_experiment_tables(report):
+    return _join_markdown(lines, build_experiment_tables(report))
+
+
+def render_audit_markdown(tables: Iterable[ReportTable]) -> str:
+    """Return the tables of an audit as Markdown."""
+    return _join_markdown(["# Audit of the results\n"], tables)
+
+
+def _join_markdown(lines: list[str], tables: Iterable[ReportTable]) -> str:
+    for table in tables:
         lines += make_markdown_table(table)
     return add_no_break_spaces("\n".join(lines)) + "\n"
 
@@ -73,9 +84,22 @@ def render_experiment_latex(report: ExperimentReport) -> str:
     """Return every table as LaTeX, in the layout of the paper."""
     # Comments at the top, because tables are copied without the page around them.
     lines = [f"% {escape_latex(sentence)}" for sentence in list_report_cautions(report)]
-    for table in build_experiment_tables(report):
-        lines += make_latex_table(table, "l" + "r" * (len(table.heads) - 1), details_below=True)
-    return join_latex_lines(lines)
+    return join_latex_lines([*lines, *_make_latex_tables(build_experiment_tables(report))])
+
+
+def render_audit_latex(tables: Iterable[ReportTable]) -> str:
+    """Return the tables of an audit as LaTeX."""
+    return join_latex_lines(_make_latex_tables(tables))
+
+
+def _make_latex_tables(tables: Iterable[ReportTable]) -> Iterator[str]:
+    for table in tables:
+        yield from make_latex_table(table, "l" + "r" * (len(table.heads) - 1), details_below=True)
+
+
+def rate_to_dict(rate: Rate) -> dict[str, Any]:
+    """Return a rate as plain values for JSON."""
+    return {"hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged, "value": rate.value}
 
 
 def list_run_rates(outcomes: OutcomeTable) -> list[dict[str, Any]]:
@@ -84,11 +108,7 @@ def list_run_rates(outcomes: OutcomeTable) -> list[dict[str, Any]]:
     for method, backbone, seed in outcomes.grid.runs:
         for benchmark in outcomes.grid.benchmarks:
             rates = {column: outcomes.rate(method, backbone, seed, benchmark, column) for column in outcomes.columns}
-            counts = {
-                str(column): {"hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged, "value": rate.value}
-                for column, rate in rates.items()
-                if rate is not None
-            }
+            counts = {str(column): rate_to_dict(rate) for column, rate in rates.items() if rate is not None}
             if counts:
                 run = {"method": method, "backbone": backbone, "seed": seed, "benchmark": benchmark}
                 rows.append({**run, "rates": counts})

@@ -17,7 +17,7 @@ from eclose.experiments.report.outcomes import (
     SWITCH_COLUMNS,
     SWITCHED,
 )
-from eclose.experiments.report.people_tables import build_evaluator_tables
+from eclose.experiments.report.people_tables import build_audit_tables, build_evaluator_tables
 from eclose.experiments.report.switches import name_switch_column
 from eclose.experiments.report.tables import (
     build_main_tables,
@@ -53,6 +53,8 @@ def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]
         tables += _build_switch_tables(report, switches, f"ablation-switch-{switches.outcomes.grid.backbones[0]}")
     if report.evaluator:
         tables += build_evaluator_tables(report.evaluator, report.bootstrap.judge)
+    if report.audit:
+        tables += build_audit_tables(report.audit, report.bootstrap.audit)
     if report.used_settings:
         tables.append(_build_hyperparameter_table(report))
     if report.cost:

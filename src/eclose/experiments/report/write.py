@@ -8,17 +8,33 @@ from typing import TYPE_CHECKING
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
 from eclose.diagnosis.report.write import FIGURES_FOLDER
 from eclose.experiments.report.documents import (
+    render_audit_latex,
+    render_audit_markdown,
     render_experiment_latex,
     render_experiment_markdown,
     render_seed_csv,
     render_switch_csv,
 )
 from eclose.experiments.report.figures import draw_experiment_figures
-from eclose.experiments.report.to_json import render_experiment_json
+from eclose.experiments.report.people_tables import build_audit_tables
+from eclose.experiments.report.to_json import render_audit_json, render_experiment_json
 from eclose.store.records.atomic import write_files
 
 if TYPE_CHECKING:
+    from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.build import ExperimentReport
+
+
+def write_audit_report(audit: AuditResults, draws: BootstrapDraws, folder: Path | str) -> list[Path]:
+    """Write the tables of an audit alone as JSON, Markdown and LaTeX; return the paths."""
+    tables = tuple(build_audit_tables(audit, draws))
+    files = {
+        "audit.json": render_audit_json(audit, draws),
+        "audit.md": render_audit_markdown(tables),
+        "audit.tex": render_audit_latex(tables),
+    }
+    return list(write_files(Path(folder), {name: text.encode() for name, text in files.items()}).values())
 
 
 def write_experiment_report(report: ExperimentReport, folder: Path | str) -> list[Path]:
