@@ -17,7 +17,7 @@ from eclose.diagnosis.report.number_format import (
 )
 from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL, RESPONSE_COLUMNS, SWITCHED
-from eclose.experiments.report.study_tables import build_experiment_tables
+from eclose.experiments.report.study_tables import HYPERPARAMETERS_KEY, build_experiment_tables
 from eclose.experiments.report.tables import FIXED
 from eclose.metrics.rates import Metric
 
@@ -35,9 +35,14 @@ def list_report_cautions(report: ExperimentReport) -> Iterator[str]:
     if report.missing:
         yield "Incomplete: what is missing is listed here, and grids with holes have no intervals."
         yield from report.missing
+    yield from list_left_out(report)
+    yield report.labels
+
+
+def list_left_out(report: ExperimentReport) -> Iterator[str]:
+    """Yield the responses that are not in the report, by reason."""
     for reason, count in report.left_out.items():
         yield f"Not in the report, because {reason}: {format_count(count, 'response')}."
-    yield report.labels
 
 
 def list_report_statements(report: ExperimentReport) -> Iterator[str]:
@@ -94,7 +99,9 @@ def render_audit_latex(tables: Iterable[ReportTable]) -> str:
 
 def _make_latex_tables(tables: Iterable[ReportTable]) -> Iterator[str]:
     for table in tables:
-        yield from make_latex_table(table, "l" + "r" * (len(table.heads) - 1), details_below=True)
+        # Texts of settings are broken into lines; numbers are aligned at the right.
+        columns = r"lp{0.75\linewidth}" if table.key == HYPERPARAMETERS_KEY else "l" + "r" * (len(table.heads) - 1)
+        yield from make_latex_table(table, columns, details_below=True)
 
 
 def rate_to_dict(rate: Rate) -> dict[str, Any]:

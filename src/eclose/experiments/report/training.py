@@ -103,10 +103,17 @@ def list_used_settings(recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> t
             continue
         values: defaultdict[str, list[ResponseSource]] = defaultdict(list)
         for source, recipe in recipes.items():
-            values[canonical_json(recipe[name]) if name in recipe else "not recorded"].append(source)
+            values[_write_setting(recipe[name]) if name in recipe else "not recorded"].append(source)
         if name in REPORTED_SETTINGS or len(values) > 1:
             used.append(UsedSetting(name, {value: _name_runs(runs, recipes) for value, runs in values.items()}))
     return tuple(used)
+
+
+def _write_setting(value: object) -> str:
+    """Return a value of a recipe as text: names without quotes, lists without brackets."""
+    if isinstance(value, list):
+        return ", ".join(map(_write_setting, value))
+    return value if isinstance(value, str) else canonical_json(value)
 
 
 def _name_runs(runs: Sequence[ResponseSource], recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from eclose.experiments.report.documents import (
     render_switch_csv,
 )
 from eclose.experiments.report.figures import draw_experiment_figures
+from eclose.experiments.report.page import REPORT_PAGE_FILE, render_experiment_page
 from eclose.experiments.report.people_tables import build_audit_tables
 from eclose.experiments.report.to_json import render_audit_json, render_experiment_json
 from eclose.store.records.atomic import write_files
@@ -38,7 +39,7 @@ def write_audit_report(audit: AuditResults, draws: BootstrapDraws, folder: Path 
 
 
 def write_experiment_report(report: ExperimentReport, folder: Path | str) -> list[Path]:
-    """Write the report as JSON, Markdown, LaTeX, CSV and figures; return the paths.
+    """Write the report as one HTML page, JSON, Markdown, LaTeX, CSV and figures; return the paths.
 
     Figures are left out without matplotlib.
     """
@@ -51,7 +52,8 @@ def write_experiment_report(report: ExperimentReport, folder: Path | str) -> lis
     }
     if report.switches or report.variant_switches:
         files["switch_rates.csv"] = render_switch_csv(report)
+    figures = draw_experiment_figures(report) if explain_missing_figures() is None else {}
+    files[REPORT_PAGE_FILE] = render_experiment_page(report, figures)
     contents = {name: text.encode() for name, text in files.items()}
-    if explain_missing_figures() is None:
-        contents |= {f"{FIGURES_FOLDER}/{name}": data for name, data in draw_experiment_figures(report).items()}
+    contents |= {f"{FIGURES_FOLDER}/{name}": data for name, data in figures.items()}
     return list(write_files(Path(folder), contents).values())
