@@ -20,6 +20,7 @@ from eclose.experiments.report.documents import (
     render_experiment_markdown,
 )
 from eclose.experiments.report.inputs import ExperimentResults, RunProvenance
+from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.experiments.report.tables import rank_displayed_values
 from eclose.experiments.report.to_json import render_experiment_json
 from eclose.experiments.report.write import write_experiment_report
@@ -133,3 +134,31 @@ def test_files_are_written_and_written_again_alike(tmp_path):
     with (tmp_path / "first" / "per_seed.csv").open() as file:
         # Two backbones, two benchmarks, five runs.
         assert len(list(csv.DictReader(file))) == 20
+
+
+def test_hyperparameters_are_those_of_the_recipes_and_name_the_runs_that_differ():
+    shared = {"lora_rank": 16, "lora_targets": ["q_proj", "v_proj"], "dtype": "bfloat16", "eval_steps": 5}
+    recipes = {
+        ResponseSource(backbone, method, seed): {
+            **shared,
+            "learning_rate": 1e-4 if backbone == "small" else 5e-5,
+            "margin_weight": 0.5 if method == "e_closure" else 0,
+            "warmup_steps": 3 if (backbone, method, seed) == ("small", "sft", 2) else 0,
+            "seed": seed,
+            "method": method,
+            "work": f"hash of {backbone} {method} {seed}",
+            "inputs": {"families": backbone},
+        }
+        for backbone, method, seed in product(("small", "large"), ("sft", "e_closure"), (1, 2))
+    }
+    report = build_experiment_report(make_results(recipes=recipes), FEW)
+    (table,) = [table for table in build_experiment_tables(report) if table.key == "hyperparameters"]
+    shown = {row[0].text: row[1].text for row in table.rows}
+    assert shown.pop("warmup_steps").endswith("; 3 for SFT on small, seed 2")
+    assert shown == {
+        "lora_targets": "q_proj, v_proj",
+        "lora_rank": "16",
+        "dtype": "bfloat16",
+        "learning_rate": "0.0001 for small; 5e-05 for large",
+        "margin_weight": "0 for SFT; 0.5 for E-Closure",
+    }

@@ -16,7 +16,7 @@ from eclose.diagnosis.report.number_format import (
     format_signed_percent,
 )
 from eclose.experiments.report.method_names import REFERENCE_METHOD
-from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL, RESPONSE_COLUMNS, SWITCHED
+from eclose.experiments.report.outcomes import COUNTERFACTUAL, MATCH, ORIGINAL, RESPONSE_COLUMNS, SWITCHED
 from eclose.experiments.report.study_tables import HYPERPARAMETERS_KEY, build_experiment_tables
 from eclose.experiments.report.tables import FIXED
 from eclose.metrics.rates import Metric
@@ -60,10 +60,14 @@ def list_report_statements(report: ExperimentReport) -> Iterator[str]:
             f"{benchmark} {format_signed_percent(low)} to {format_signed_percent(high)}"
             for benchmark, (low, high) in gain.reliability_ranges.items()
         )
-        yield (
+        sentence = (
             f"{REFERENCE_METHOD} against {gain.method}, in points: {differences}. Of {settings}, accuracy is "
             f"higher in {accuracy.won} and TRR in {reliability.won}. TRR gains by dataset: {ranges}."
         )
+        if report.matched:
+            matched = gain.settings[MATCH]
+            sentence += f" By deterministic matching, accuracy is higher in {matched.won} and equal in {matched.tied}."
+        yield sentence
 
 
 def render_experiment_markdown(report: ExperimentReport) -> str:
@@ -133,6 +137,22 @@ def render_seed_csv(report: ExperimentReport) -> str:
     return _write_csv(lines)
 
 
+def render_ablation_csv(report: ExperimentReport) -> str:
+    """Return one line per variant and seed, with all benchmarks pooled: every rate in percent, each with its n."""
+    heads = [name for column in RESPONSE_COLUMNS for name in (str(column), f"{column} n")]
+    lines: list[list[object]] = [["backbone", "variant", "seed", *heads]]
+    for ablation in report.ablations:
+        outcomes, backbone = ablation.outcomes, ablation.backbone
+        for variant in ablation.rates:
+            for seed in outcomes.grid.seeds_of(variant):
+                rates = [outcomes.pool(variant, backbone, seed, column) for column in RESPONSE_COLUMNS]
+                values = [text for rate in rates if rate for text in _write_rate(rate_to_dict(rate))]
+                # A run without a response has no line; it is among what is missing.
+                if values:
+                    lines.append([backbone, variant, _name_seed(seed), *values])
+    return _write_csv(lines)
+
+
 def render_switch_csv(report: ExperimentReport) -> str:
     """Return one line per run, benchmark and edge: O, CF and SW in percent, each with its n."""
     kinds = (ORIGINAL, COUNTERFACTUAL, SWITCHED)
@@ -144,7 +164,8 @@ def render_switch_csv(report: ExperimentReport) -> str:
                 values = [text for kind in kinds for text in _write_rate(run["rates"][f"{edge} {kind}"])]
                 names = [run["benchmark"], run["backbone"], run["method"], _name_seed(run["seed"]), str(edge)]
                 lines.append([*names, *values])
-    return _write_csv(lines)
+    # The full method stands beside its variants once more; a line is written once.
+    return _write_csv(list({tuple(line): line for line in lines}.values()))
 
 
 def _name_seed(seed: int | None) -> str:

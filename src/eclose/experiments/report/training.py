@@ -39,7 +39,9 @@ REPORTED_SETTINGS = (
     "smoothing",
 )
 """Names in recipes of the settings in the paper's table. Other settings are listed only where runs differ."""
-_IDENTITY = frozenset({"model", "revision", "method", "seed", "run_name", "data_seed", "families", "output_dir"})
+_IDENTITY = frozenset(
+    {"model", "revision", "method", "seed", "run_name", "data_seed", "inputs", "work", "output_dir", "logging_dir"}
+)
 """Settings that identify a run and are not hyperparameters."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
 from eclose.diagnosis.report.write import FIGURES_FOLDER
 from eclose.experiments.report.documents import (
+    render_ablation_csv,
     render_audit_latex,
     render_audit_markdown,
     render_experiment_latex,
@@ -50,6 +51,8 @@ def write_experiment_report(report: ExperimentReport, folder: Path | str) -> lis
         "experiment.tex": render_experiment_latex(report),
         "per_seed.csv": render_seed_csv(report),
     }
+    if report.ablations:
+        files["ablation_per_seed.csv"] = render_ablation_csv(report)
     if report.switches or report.variant_switches:
         files["switch_rates.csv"] = render_switch_csv(report)
     figures = draw_experiment_figures(report) if explain_missing_figures() is None else {}
