@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from tests.experiments.judged import write_judged_experiment
+from tests.experiments.judged import TRAINING, write_judged_experiment
 
 from eclose.core.judgment import Judgment
 from eclose.core.response import ResponseSource
@@ -12,6 +14,7 @@ from eclose.errors import RecordError, UserError
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.results import collect_results
 from eclose.store.records.jsonl import write_records
+from eclose.store.runs.manifest import hash_file
 
 pytestmark = pytest.mark.slow
 GOOD = Verdict(locally_sound=True, aligned=True, closed=True, complete=True, correct=True)
@@ -65,6 +68,16 @@ def test_two_verdicts_on_one_response_are_refused(tmp_path):
     labels = write_labels(tmp_path, SettledVerdict("r-wiki-0", "wiki-0", GOOD, source=UNTUNED), other)
     with pytest.raises(RecordError, match="two different verdicts"):
         collect_results(write_judged_experiment(tmp_path, labels=labels))
+
+
+def test_runs_with_other_prompts_are_refused_and_the_data_are_recorded(tmp_path):
+    experiment = write_judged_experiment(tmp_path)
+    results = collect_results(experiment)
+    assert {run.pool for run in results.provenance.values()} == {hash_file(tmp_path / "questions.jsonl")[:19]}
+    other = replace(experiment.resolved["Large"], training={**TRAINING, "demonstrations": 3})
+    changed = replace(experiment, resolved={**experiment.resolved, "Large": other})
+    with pytest.raises(UserError, match=r"differ in prompt: sha256:\w+ \(Small\), sha256:\w+ \(Large\)"):
+        build_experiment_report(replace(results, provenance=collect_results(changed).provenance))
 
 
 def test_planned_runs_without_results_are_listed(tmp_path):

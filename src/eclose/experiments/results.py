@@ -34,7 +34,7 @@ from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.models.adapter_recipe import read_adapter_recipe
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import FOLDER_MANIFEST
-from eclose.store.runs.manifest import read_manifest
+from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
@@ -86,12 +86,6 @@ def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] 
     for task in experiment.tasks:
         if task.is_finished(experiment.folder):
             parts.add(task)
-    guidelines = experiment.judge.get("guidelines")
-    provenance = RunProvenance(
-        evaluator=experiment.plan.judge.model,
-        effort=experiment.judge.get("effort"),
-        guidelines=None if guidelines is None else content_hash(guidelines)[:19],
-    )
     judged = [*parts.verdicts, *parts.ablations]
     grid = _plan_grid(experiment.plan)
     results = ExperimentResults(
@@ -103,8 +97,7 @@ def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] 
         recipes=parts.recipes,
         evaluator=_collect_evaluator_labels(experiment, judged, judgments or {}),
         label_source="Labels by the judge of the plan",
-        # Stages of other judges, prompts or data have other folders, so all runs of a plan agree.
-        provenance={str(experiment.folder): provenance},
+        provenance=_describe_runs(experiment),
         grid=grid,
         ablation_grid=_plan_ablation_grid(experiment.plan, grid),
         unfinished=tuple(_list_unfinished(experiment, parts)),
@@ -113,6 +106,32 @@ def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] 
     if experiment.plan.audit_labels is None:
         return results
     return replace(results, audit=collect_audit_labels(results.verdicts, experiment.plan.audit_labels))
+
+
+def _describe_runs(experiment: Experiment) -> dict[str, RunProvenance]:
+    """Return how the runs of each backbone were made and judged.
+
+    Stages of other judges or data have other folders, so all runs of a plan agree in them; a prompt belongs to the
+    settings of a backbone.
+    """
+    plan, guidelines = experiment.plan, experiment.judge.get("guidelines")
+    hashes = {key: hash_file(path) for key, path in plan.inputs.items() if path.is_file()}
+    families = [hashes[key] for key in ("train_families", "development_families") if key in hashes]
+    shared = RunProvenance(
+        evaluator=plan.judge.model,
+        effort=experiment.judge.get("effort"),
+        guidelines=None if guidelines is None else _shorten(content_hash(guidelines)),
+        pool=_shorten(hashes["questions"]) if "questions" in hashes else None,
+        families=_shorten(content_hash(families)) if families else None,
+    )
+    return {
+        name: replace(shared, prompt=_shorten(backbone.prompt.hash)) for name, backbone in experiment.resolved.items()
+    }
+
+
+def _shorten(digest: str) -> str:
+    """Return ``sha256:`` and twelve digits, which tell hashes apart in a table."""
+    return digest[:19]
 
 
 def collect_audit_labels(verdicts: Sequence[SettledVerdict], labels: Path) -> AuditLabels:

@@ -8,6 +8,7 @@ import pytest
 from tests.paper.derivations.human_audit import AUTOMATED, HUMAN, METHODS, labelled
 from tests.paper.printed import BACKBONES, DATASETS, cells
 
+from eclose.core.verdict import Verdict
 from eclose.errors import UserError
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.audit import AuditedResponse, AuditLabels, summarize_audit
@@ -102,6 +103,21 @@ def test_draws_stay_within_settings():
 
 def test_the_paper_resamples_questions_ten_thousand_times_with_seed_42():
     assert str(BootstrapPlan().audit) == "10,000 resamples, seed 42"
+
+
+@pytest.mark.slow
+def test_differences_rest_on_responses_that_both_labelled():
+    rows = [
+        row._replace(automated=Verdict()) if row.unit.method == "RM" and row.unit.question == "q0" else row
+        for row in paper_responses()
+    ]
+    assert rows[2 * 90].human.reliable
+    audit = summarize_audit(AuditLabels(responses=rows), DRAWS)
+    rates = {source.value: audit.rates["RM"][source]["TRR"] for source in audit.rates["RM"]}
+    assert (rates[AUTOMATED].n, rates[AUTOMATED].unjudged, rates[HUMAN].n) == (89, 1, 90)
+    assert audit.compared["RM"]["TRR"] == 89
+    expected = (rates[AUTOMATED].hits - (rates[HUMAN].hits - 1)) / 89
+    assert audit.differences["RM"]["TRR"].value == pytest.approx(expected)
 
 
 def test_two_responses_of_a_method_to_a_question_are_refused():
