@@ -167,6 +167,21 @@ def test_hyperparameters_are_those_of_the_recipes_and_name_the_runs_that_differ(
     }
 
 
+def test_the_keys_of_the_json_format_stay():
+    data = json.loads(render_experiment_json(build_experiment_report(make_results(), FEW)))
+    assert set(data) == {
+        *("format", "labels", "provenance", "complete", "missing", "left_out", "reference", "intervals", "grid"),
+        *("overall", "gains", "seeds", "ablations", "evaluator", "audit", "switches", "variant_switches", "cost"),
+        *("hyperparameters", "statements", "tables"),
+    }
+    assert set(data["intervals"]) == {"main", "ablations", "switches", "audit", "judge"}
+    assert set(data["overall"]["SFT"]["TRR"]) == {
+        *("value", "of_judged", "n", "unjudged", "parts", "interval", "undefined"),
+    }
+    assert set(data["seeds"][0]) == {"method", "backbone", "seed", "benchmark", "rates"}
+    assert set(data["gains"][0]) == {"method", "differences", "settings", "reliability_ranges"}
+
+
 def make_switch_rows(runs):
     margins = {margin_name(edge, direction): 1.0 for edge in Edge for direction in Direction}
     return [
