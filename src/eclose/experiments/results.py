@@ -15,6 +15,7 @@ from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.experiments.cells import SWITCHES_FILE, Stage
 from eclose.experiments.folder import Experiment, load_experiment
 from eclose.experiments.people_labels import read_people_labels
+from eclose.experiments.report.audit import AuditedResponse, AuditLabels
 from eclose.experiments.report.build import ExperimentReport, build_experiment_report
 from eclose.experiments.report.evaluator import EvaluatorLabels
 from eclose.experiments.report.grid import ExperimentGrid
@@ -23,20 +24,21 @@ from eclose.experiments.report.inputs import (
     RunProvenance,
     TrainingTime,
 )
-from eclose.experiments.report.method_names import name_method
+from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
 from eclose.experiments.report.write import write_experiment_report
 from eclose.judged_cases import read_judged_cases
 from eclose.judging.validation_file import read_judgments
+from eclose.metrics.experiment import locate_response
 from eclose.metrics.judge_against_people import ValidationCase
 from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.models.adapter_recipe import read_adapter_recipe
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import FOLDER_MANIFEST
-from eclose.store.runs.manifest import read_manifest
+from eclose.store.runs.manifest import hash_file, read_manifest
 from eclose.training.switch_test import FamilySwitchScores
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eclose.experiments.cells import StageTask
     from eclose.experiments.plan import Plan
@@ -84,14 +86,9 @@ def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] 
     for task in experiment.tasks:
         if task.is_finished(experiment.folder):
             parts.add(task)
-    guidelines = experiment.judge.get("guidelines")
-    provenance = RunProvenance(
-        evaluator=experiment.plan.judge.model,
-        effort=experiment.judge.get("effort"),
-        guidelines=None if guidelines is None else content_hash(guidelines)[:19],
-    )
     judged = [*parts.verdicts, *parts.ablations]
-    return ExperimentResults(
+    grid = _plan_grid(experiment.plan)
+    results = ExperimentResults(
         verdicts=parts.verdicts,
         ablations=parts.ablations,
         matches=parts.matches,
@@ -100,11 +97,59 @@ def collect_results(experiment: Experiment, judgments: Mapping[str, Path | str] 
         recipes=parts.recipes,
         evaluator=_collect_evaluator_labels(experiment, judged, judgments or {}),
         label_source="Labels by the judge of the plan",
-        # Stages of other judges, prompts or data have other folders, so all runs of a plan agree.
-        provenance={str(experiment.folder): provenance},
-        grid=_plan_grid(experiment.plan),
+        provenance=_describe_runs(experiment),
+        grid=grid,
+        ablation_grid=_plan_ablation_grid(experiment.plan, grid),
+        unfinished=tuple(_list_unfinished(experiment, parts)),
         left_out=dict(parts.left_out),
     )
+    if experiment.plan.audit_labels is None:
+        return results
+    return replace(results, audit=collect_audit_labels(results.verdicts, experiment.plan.audit_labels))
+
+
+def _describe_runs(experiment: Experiment) -> dict[str, RunProvenance]:
+    """Return how the runs of each backbone were made and judged.
+
+    Stages of other judges or data have other folders, so all runs of a plan agree in them; a prompt belongs to the
+    settings of a backbone.
+    """
+    plan, guidelines = experiment.plan, experiment.judge.get("guidelines")
+    hashes = {key: hash_file(path) for key, path in plan.inputs.items() if path.is_file()}
+    families = [hashes[key] for key in ("train_families", "development_families") if key in hashes]
+    shared = RunProvenance(
+        evaluator=plan.judge.model,
+        effort=experiment.judge.get("effort"),
+        guidelines=None if guidelines is None else _shorten(content_hash(guidelines)),
+        pool=_shorten(hashes["questions"]) if "questions" in hashes else None,
+        families=_shorten(content_hash(families)) if families else None,
+    )
+    return {
+        name: replace(shared, prompt=_shorten(backbone.prompt.hash)) for name, backbone in experiment.resolved.items()
+    }
+
+
+def _shorten(digest: str) -> str:
+    """Return ``sha256:`` and twelve digits, which tell hashes apart in a table."""
+    return digest[:19]
+
+
+def collect_audit_labels(verdicts: Sequence[SettledVerdict], labels: Path) -> AuditLabels:
+    """Read people's verdicts of an audit and join them with those of the judge, in the order of the methods."""
+    people = read_people_labels(labels, verdicts)
+    order = {row.response_id: number for number, row in enumerate(verdicts)}
+    pairs = sorted(people.pairs, key=lambda pair: order[pair[0].response_id])
+    responses = []
+    for row, human in pairs:
+        unit = locate_response(row)
+        unit = unit._replace(method=name_method(unit.method))
+        responses.append(AuditedResponse(unit, row.verdict, human.verdict))
+    return AuditLabels(responses=responses, not_in_runs=people.not_in_runs)
+
+
+def name_response(task: StageTask, id_: str) -> str:
+    """Return the id of a response in the experiment: responses of several cells to a question may have one id."""
+    return f"{task.id}/{id_}"
 
 
 def _collect_evaluator_labels(
@@ -142,6 +187,23 @@ def _plan_grid(plan: Plan) -> ExperimentGrid:
     return ExperimentGrid(
         methods, tuple(item.name for item in plan.backbones), tuple(sorted(plan.seeds)), dict(questions)
     )
+
+
+def _plan_ablation_grid(plan: Plan, main: ExperimentGrid) -> ExperimentGrid | None:
+    """Return the planned ablations, with the full method of the main comparison."""
+    if not plan.ablations or plan.ablation_backbone is None:
+        return None
+    variants = tuple(name_method(method) for method in plan.ablations)
+    full = (REFERENCE_METHOD,) if REFERENCE_METHOD in main.methods else ()
+    return replace(main, methods=(*variants, *full), backbones=(plan.ablation_backbone,))
+
+
+def _list_unfinished(experiment: Experiment, parts: _CollectedParts) -> Iterator[str]:
+    """Yield the parts of the study without any result; grids list the missing runs of the other parts."""
+    if experiment.plan.ablations and not parts.ablations:
+        yield "Ablations: no run is judged."
+    if not parts.switches:
+        yield "Switch test: no run is finished."
 
 
 @dataclass
@@ -189,8 +251,7 @@ class _CollectedParts:
         case_set = read_judged_cases(task.folder(self.experiment.folder))
         rows = self.ablations if task.cell.method in self.experiment.plan.ablations else self.verdicts
         for case in case_set.cases:
-            # Responses of several cells to a question may have one id.
-            row = replace(case.row, response_id=f"{task.id}/{case.response.id}", source=task.cell.source)
+            row = replace(case.row, response_id=name_response(task, case.response.id), source=task.cell.source)
             rows.append(row)
             self.matches[row.response_id] = case.matched
         self.left_out.update(reason for _, reason in case_set.left_out)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,11 @@ import eclose
 from eclose.cli.main import app
 from eclose.cli.shared.extras import _EXTRAS, describe_missing_extra
 from eclose.core.instance import Instance
+from eclose.core.verdict import SettledVerdict
 from eclose.experiments.cells import ResolvedBackbone, Stage
 from eclose.experiments.folder import Experiment, write_experiment_plan
 from eclose.experiments.plan import parse_plan
-from eclose.store.records.jsonl import read_records
+from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.oracle.judge_file import judge_file_by_oracle
 
 ROOT = Path(__file__).parents[3]
@@ -71,6 +73,8 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "detect evaluate": (["demo", "--calibration", "calibration.json", "--resamples", "10"], None),
     "detect choose": (["demo", "--out", "new.jsonl"], None),
     "detect convert": (["log.eval", "--out", "alignscore"], "train"),
+    "experiment audit sample": (["experiment", "--out", "new", "--questions", "1"], None),
+    "experiment audit report": (["experiment", "labels.jsonl"], None),
     "experiment init": (["plan.yaml", "--out", "new"], "train"),
     "experiment run": (["experiment"], "chat"),
     "experiment report": (["experiment", "--out", "new"], None),
@@ -159,18 +163,23 @@ def _split_families(folder):
 
 
 def write_experiment(folder):
-    """Write an experiment as ``experiment init`` does, without importing torch, with one judged cell."""
+    """Write an experiment as ``experiment init`` does, without importing torch, with the judged cells of one seed."""
     training = {"demonstrations": 0, "order": "evidence_first", "max_length": 8_192}
     plan = parse_plan(plan_values(questions=str(folder / "instances.jsonl")))
     experiment = Experiment(folder / "experiment", plan, {"Small": ResolvedBackbone("sha256:0", training)}, {}, {})
     write_experiment_plan(experiment)
-    judged = next(task for task in experiment.tasks if task.stage is Stage.JUDGE).folder(experiment.folder)
-    judged.mkdir(parents=True)
-    for name in ("instances.jsonl", "responses.jsonl"):
-        shutil.copy(folder / name, judged)
-    judge_file_by_oracle(
-        judged / "responses.jsonl", lambda path: read_records(path, Instance), judgments=judged / "judgments.jsonl"
-    )
+    tasks = [task for task in experiment.tasks if task.stage is Stage.JUDGE and task.cell.seed != plan.seeds[1]]
+    for task in tasks:
+        judged = task.folder(experiment.folder)
+        judged.mkdir(parents=True)
+        for name in ("instances.jsonl", "responses.jsonl"):
+            shutil.copy(folder / name, judged)
+        judge_file_by_oracle(
+            judged / "responses.jsonl", lambda path: read_records(path, Instance), judgments=judged / "judgments.jsonl"
+        )
+    labels = read_records(judged / "verdicts.jsonl", SettledVerdict)
+    rows = [replace(row, response_id=f"{task.id}/{row.response_id}", source=None) for row in labels]
+    write_records(folder / "labels.jsonl", rows)
 
 
 @pytest.fixture(scope="module")

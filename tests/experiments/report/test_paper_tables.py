@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from functools import cache
+from io import StringIO
+from pathlib import Path
 
 import pytest
 from tests.experiments.report.paper_results import paper_results
@@ -10,11 +13,18 @@ from tests.paper.printed import BACKBONES, DATASETS, METHODS, cells
 
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
+from eclose.experiments.report.documents import (
+    list_report_statements,
+    render_ablation_csv,
+    render_seed_csv,
+    render_switch_csv,
+)
 from eclose.experiments.report.study_tables import build_experiment_tables
 
 pytestmark = pytest.mark.slow
 DRAWS = BootstrapDraws(resamples=20, seed=1)
 FEW = BootstrapPlan(main=DRAWS, ablations=DRAWS, switches=DRAWS)
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "paper"
 COLUMNS = {"acc_match": "Acc_match", "acc_sem": "Acc_sem"}
 
 
@@ -136,6 +146,42 @@ def test_accuracy_and_text_have_the_printed_numbers():
     assert gains["CF-SFT"].settings["Acc_match"][:2] == (8, 1)
     smallest, largest = gains["RM"].reliability_ranges["MuSiQue"]
     assert (round(100 * smallest, 1), round(100 * largest, 1)) == (15.9, 26.1)
+
+
+def read_csv(text, *names):
+    return {tuple(line[name] for name in names): line for line in csv.DictReader(StringIO(text))}
+
+
+def test_csv_files_have_the_published_rates():
+    lines = read_csv(render_seed_csv(report()), "backbone", "dataset", "method", "seed")
+    published = list(csv.DictReader(StringIO((FIXTURES / "per_seed_results.csv").read_text())))
+    assert len(published) == len(lines) == 117
+    heads = {"acc_match": "Acc_match", "acc_sem": "Acc", "lsr": "LSR", "gsr": "GSR", "trr": "TRR", "lgg": "LGG"}
+    for row in published:
+        line = lines[row["backbone"], row["dataset"], row["method"], row["seed"]]
+        for name, head in heads.items():
+            assert float(line[head]) == pytest.approx(float(row[name]), abs=0.00501), (row, name)
+            assert line[f"{head} n"] == row["n"]
+    lines = read_csv(render_ablation_csv(report()), "variant", "seed")
+    published = list(csv.DictReader(StringIO((FIXTURES / "ablation_per_seed.csv").read_text())))
+    assert len(published) == len(lines) == 15
+    heads |= {"a": "A", "c": "C"}
+    for row in published:
+        line = lines[row["variant"].replace("Full", "E-Closure"), row["seed"]]
+        for name, head in heads.items():
+            assert float(line[head]) == pytest.approx(float(row[name]), abs=0.00501), (row, name)
+    # Nine settings of the backbone, and nine times three seeds of four methods, each with three edges.
+    assert len(list(csv.DictReader(StringIO(render_switch_csv(report()))))) == (9 + 9 * 3 * 4) * 3
+
+
+def test_sentences_have_the_printed_gains():
+    sentences = list(list_report_statements(report()))
+    assert [sentence.split(",")[0] for sentence in sentences] == [f"E-Closure against {name}" for name in METHODS[:-1]]
+    against = dict(zip(METHODS, sentences, strict=False))
+    assert "Of 9 settings, accuracy is higher in 9 and TRR in 9." in against["CF-SFT"]
+    assert "accuracy is higher in 7 and TRR in 7." in against["RM"]
+    assert "MuSiQue +15.9 to +26.1" in against["RM"]
+    assert "By deterministic matching, accuracy is higher in 8 and equal in 1." in against["CF-SFT"]
 
 
 def test_cost_table_has_the_printed_hours_and_their_sum():

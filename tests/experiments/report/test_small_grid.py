@@ -10,6 +10,7 @@ from itertools import product
 import pytest
 from tests.diagnosis.report.latex_check import find_latex_problems
 
+from eclose.core.preference_comparisons import Direction, Edge
 from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
@@ -19,10 +20,13 @@ from eclose.experiments.report.documents import (
     render_experiment_latex,
     render_experiment_markdown,
 )
+from eclose.experiments.report.grid import ExperimentGrid
 from eclose.experiments.report.inputs import ExperimentResults, RunProvenance
+from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.experiments.report.tables import rank_displayed_values
 from eclose.experiments.report.to_json import render_experiment_json
 from eclose.experiments.report.write import write_experiment_report
+from eclose.training.switch_test import FamilySwitchScores, margin_name
 
 DRAWS = BootstrapDraws(resamples=20, seed=1)
 FEW = BootstrapPlan(main=DRAWS, ablations=DRAWS, switches=DRAWS)
@@ -133,3 +137,77 @@ def test_files_are_written_and_written_again_alike(tmp_path):
     with (tmp_path / "first" / "per_seed.csv").open() as file:
         # Two backbones, two benchmarks, five runs.
         assert len(list(csv.DictReader(file))) == 20
+
+
+def test_hyperparameters_are_those_of_the_recipes_and_name_the_runs_that_differ():
+    shared = {"lora_rank": 16, "lora_targets": ["q_proj", "v_proj"], "dtype": "bfloat16", "eval_steps": 5}
+    recipes = {
+        ResponseSource(backbone, method, seed): {
+            **shared,
+            "learning_rate": 1e-4 if backbone == "small" else 5e-5,
+            "margin_weight": 0.5 if method == "e_closure" else 0,
+            "warmup_steps": 3 if (backbone, method, seed) == ("small", "sft", 2) else 0,
+            "seed": seed,
+            "method": method,
+            "work": f"hash of {backbone} {method} {seed}",
+            "inputs": {"families": backbone},
+        }
+        for backbone, method, seed in product(("small", "large"), ("sft", "e_closure"), (1, 2))
+    }
+    report = build_experiment_report(make_results(recipes=recipes), FEW)
+    (table,) = [table for table in build_experiment_tables(report) if table.key == "hyperparameters"]
+    shown = {row[0].text: row[1].text for row in table.rows}
+    assert shown.pop("warmup_steps").endswith("; 3 for SFT on small, seed 2")
+    assert shown == {
+        "lora_targets": "q_proj, v_proj",
+        "lora_rank": "16",
+        "dtype": "bfloat16",
+        "learning_rate": "0.0001 for small; 5e-05 for large",
+        "margin_weight": "0 for SFT; 0.5 for E-Closure",
+    }
+
+
+def test_the_keys_of_the_json_format_stay():
+    data = json.loads(render_experiment_json(build_experiment_report(make_results(), FEW)))
+    assert set(data) == {
+        *("format", "labels", "provenance", "complete", "missing", "left_out", "reference", "intervals", "grid"),
+        *("overall", "gains", "seeds", "ablations", "evaluator", "audit", "switches", "variant_switches", "cost"),
+        *("hyperparameters", "statements", "tables"),
+    }
+    assert set(data["intervals"]) == {"main", "ablations", "switches", "audit", "judge"}
+    assert set(data["overall"]["SFT"]["TRR"]) == {
+        *("value", "of_judged", "n", "unjudged", "parts", "interval", "undefined"),
+    }
+    assert set(data["seeds"][0]) == {"method", "backbone", "seed", "benchmark", "rates"}
+    assert set(data["gains"][0]) == {"method", "differences", "settings", "reliability_ranges"}
+
+
+def make_switch_rows(runs):
+    margins = {margin_name(edge, direction): 1.0 for edge in Edge for direction in Direction}
+    return [
+        FamilySwitchScores("f", "wiki", "p", {}, margins, model=backbone, method=method, seed=seed)
+        for backbone, method, seed in runs
+    ]
+
+
+def test_planned_switch_runs_without_scores_are_listed_and_leave_no_intervals():
+    runs = [(backbone, *run) for backbone in ("small", "large") for run in RUNS]
+    grid = ExperimentGrid(("Backbone", "SFT", "E-Closure"), ("small", "large"), (1, 2), {"wiki": 3, "hotpot": 2})
+    whole = build_experiment_report(make_results(switches=make_switch_rows(runs), grid=grid), FEW)
+    assert not whole.missing
+    assert whole.switches.gains["SFT"][Edge.SUPPORT].interval is not None
+    # All runs of a backbone are missing, so the rows alone would look complete.
+    part = make_switch_rows(run for run in runs if run[0] == "small")
+    report = build_experiment_report(make_results(switches=part, grid=grid), FEW)
+    assert len(report.missing) == 5
+    assert "Switch test: families of E-Closure on large, seed 2: all 1 are missing." in report.missing
+    assert report.switches.gains["SFT"][Edge.SUPPORT].interval is None
+
+
+def test_responses_outside_the_plan_are_refused():
+    planned = ExperimentGrid(("Backbone", "SFT"), ("small", "large"), (1, 2), {"wiki": 3, "hotpot": 2})
+    with pytest.raises(UserError, match=r"not in the plan of the experiment: E-Closure on small, seed 1, wiki: 3"):
+        build_experiment_report(make_results(grid=planned), FEW)
+    fewer = ExperimentGrid(("Backbone", "SFT", "E-Closure"), ("small", "large"), (1, 2), {"wiki": 2, "hotpot": 2})
+    with pytest.raises(UserError, match="wiki: the runs answer 3 questions, the plan has 2"):
+        build_experiment_report(make_results(grid=fewer), FEW)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eclose.cli.experiment import audit
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, escape_invisible, format_count, print_line, print_table
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Run a study of backbones, methods and seeds from one plan.",
 )
+
+app.add_typer(audit.app, name="audit")
 
 ExperimentFolder = Annotated[
     Path, typer.Argument(help="Folder of an experiment.", file_okay=False, show_default=False, metavar="DIR")

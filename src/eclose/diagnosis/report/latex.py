@@ -62,6 +62,7 @@ _SPECIAL = {
     "·": r"\textperiodcentered{}",
     "−": r"\textminus{}",
     "±": r"\textpm{}",
+    "Δ": r"$\Delta$",
 }
 _SPECIAL_CHARACTER = re.compile("[" + re.escape("".join(_SPECIAL)) + "]")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,7 +70,8 @@ def summarize_ablations(results: ExperimentResults, draws: BootstrapDraws) -> It
                 for row in results.verdicts
                 if row.source and row.source.model == backbone and _is_method(row, REFERENCE_METHOD)
             ]
-        outcomes = tabulate_responses(rows, results.matches)
+        planned = replace(results.ablation_grid, backbones=(backbone,)) if results.ablation_grid else None
+        outcomes = tabulate_responses(rows, results.matches, planned)
         yield _summarize_backbone(backbone, outcomes, draws)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.ablations import AblationResults, summarize_ablations
+from eclose.experiments.report.audit import AuditResults, summarize_audit
 from eclose.experiments.report.claims import Claim, check_claims
 from eclose.experiments.report.evaluator import EvaluatorResults, summarize_evaluator
 from eclose.experiments.report.inputs import RunProvenance, refuse_mixed_runs
@@ -40,6 +41,7 @@ class ExperimentReport:
     variant_switches: tuple[SwitchResults, ...]
     """Switch rates of ablated variants beside the full method, one entry per backbone."""
     evaluator: EvaluatorResults | None
+    audit: AuditResults | None
     cost: TrainingCost | None
     used_settings: tuple[UsedSetting, ...]
     provenance: RunProvenance
@@ -47,6 +49,8 @@ class ExperimentReport:
     validation: str | None
     matched: bool
     """Whether answer matches are known."""
+    unfinished: tuple[str, ...]
+    """Sentences on parts of the study without any result."""
     left_out: dict[str, int]
     bootstrap: BootstrapPlan
 
@@ -66,6 +70,7 @@ class ExperimentReport:
             yield from (f"Ablations: responses of {run}." for run in ablation.outcomes.missing)
         for switches in filter(None, (self.switches, *self.variant_switches)):
             yield from (f"Switch test: families of {run}." for run in switches.outcomes.missing)
+        yield from self.unfinished
 
     @property
     def labels(self) -> str:
@@ -108,12 +113,14 @@ def build_experiment_report(results: ExperimentResults, bootstrap: BootstrapPlan
         switches,
         variant_switches,
         evaluator,
+        summarize_audit(results.audit, bootstrap.audit) if results.audit else None,
         summarize_training_cost(results.times) if results.times else None,
         list_used_settings(results.recipes),
         provenance,
         results.label_source,
         evaluator.sentence if evaluator else results.validation,
         bool(results.matches),
+        tuple(results.unfinished),
         dict(results.left_out),
         bootstrap,
     )
@@ -127,6 +134,9 @@ def _summarize_all_switches(
         return None, ()
     table = tabulate_switches(results.switches, methods)
     main = table.select(lambda unit: unit.method in methods, [name for name in table.grid.methods if name in methods])
+    if results.grid is not None and main.units:
+        # Runs are those of the plan, also where none of a method is finished; families are those that were scored.
+        main = main.expect(replace(results.grid, benchmarks=main.grid.benchmarks))
     # Variants were trained on some backbones only, so they are compared there and not in the main grid.
     variants = [method for method in table.grid.methods if method not in methods]
     compared = {*variants, REFERENCE_METHOD}

@@ -104,4 +104,4 @@ def _compare(cases: Sequence[ValidationCase], judged: Sequence[Verdict], draws: 
 
 
 def _count_inconsistent(verdicts: Iterable[Verdict]) -> int:
-    return sum(verdict.reliable is True and verdict.correct is False for verdict in verdicts)
+    return sum(bool(verdict.inconsistent) for verdict in verdicts)

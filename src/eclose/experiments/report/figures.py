@@ -58,12 +58,13 @@ def draw_overall_bars(report: ExperimentReport) -> Figure:
             if rate.interval:
                 top = 100 * rate.interval.high
                 axes.plot([position] * 2, [100 * end for end in rate.interval], color=INK, linewidth=0.8)
-            axes.annotate(text, (position, top), (0, 2), textcoords="offset points", ha="center", fontsize=4.5)
+            axes.annotate(text, (position, top), (0, 2), textcoords="offset points", ha="center", fontsize=4.2)
     axes.set_xticks(range(len(ALL_METRICS)), [str(metric) for metric in ALL_METRICS])
-    axes.set_ylim(0, 112)
+    axes.set_ylim(0, 108)
     axes.grid(axis="y", color=TRACK_GREY)
     remove_frame(axes)
-    figure.legend(loc="outside upper left", ncols=min(len(methods), 5), frameon=False, fontsize=7)
+    # A legend of the axes, not of the figure, leaves the line above it to the warning of an incomplete grid.
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(len(methods), 5), frameon=False, fontsize=7)
     lines = "" if report.missing else " Lines: 95 % paired hierarchical intervals."
     settings = len(report.main.outcomes.grid.settings)
     figure.supxlabel(f"Percent, means over {settings} settings.{lines}", fontsize=6.5, color=SOFT_INK)

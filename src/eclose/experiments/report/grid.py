@@ -31,6 +31,10 @@ class ExperimentGrid:
         """Return the seeds of a method: none for the untuned backbone."""
         return (None,) if method == name_method(UNTUNED_METHOD) else self.seeds
 
+    def count_responses(self, method: str) -> int:
+        """Return the number of responses that a method should have on all backbones and with all seeds."""
+        return sum(self.benchmarks.values()) * len(self.backbones) * len(self.seeds_of(method))
+
     @property
     def settings(self) -> list[tuple[str, str]]:
         """Every backbone with every benchmark."""

@@ -14,6 +14,7 @@ from eclose.core.response import ResponseSource
 from eclose.core.three_valued import Label
 from eclose.core.verdict import SettledVerdict
 from eclose.errors import UserError
+from eclose.experiments.report.audit import AuditLabels
 from eclose.experiments.report.evaluator import EvaluatorLabels
 from eclose.experiments.report.grid import ExperimentGrid
 from eclose.training.switch_test import FamilySwitchScores
@@ -71,10 +72,16 @@ class ExperimentResults:
     """Settings of each training run, by its backbone, method and seed."""
     evaluator: EvaluatorLabels | None = None
     """Labels of people, where the evaluator is validated."""
+    audit: AuditLabels | None = None
+    """Labels of people, where results were audited."""
     provenance: Mapping[str, RunProvenance] = field(default_factory=dict)
     """How each run was made and judged, by a name of the run."""
     grid: ExperimentGrid | None = None
     """The planned main comparison; by default the product of all methods, backbones, seeds and questions that occur."""
+    ablation_grid: ExperimentGrid | None = None
+    """The planned ablations; by default the product of everything that occurs."""
+    unfinished: Sequence[str] = ()
+    """Sentences on parts of the study without any result."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Responses that are not among the verdicts, by reason."""
 

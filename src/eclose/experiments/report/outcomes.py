@@ -168,6 +168,10 @@ class OutcomeTable:
         hits, counted = (part[np.ix_(order, at)] for part in self.indicators)
         return ExperimentArrays.arrange([self.units[index] for index in order], chosen, MetricIndicators(hits, counted))
 
+    def expect(self, grid: ExperimentGrid) -> OutcomeTable:
+        """Return the table compared with another grid."""
+        return OutcomeTable.of(self.units, self.columns, self.indicators, grid)
+
     def select(self, keep: Callable[[ExperimentUnit], bool], methods: Sequence[str] | None = None) -> OutcomeTable:
         """Return the rows that are kept, with a grid of their own; ``methods`` sets the order of its methods."""
         chosen = [index for index, unit in enumerate(self.units) if keep(unit)]

@@ -12,18 +12,24 @@ from eclose.diagnosis.report.number_format import (
     format_score_interval,
 )
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
+from eclose.experiments.report.audit import ALL_METHODS, LabelSource
 from eclose.experiments.report.evaluator import EVALUATOR_LABELS
-from eclose.experiments.report.tables import make_gain_cell
+from eclose.experiments.report.main_results import LOWER_IS_BETTER
+from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.tables import make_gain_cell, rank_displayed_values
 from eclose.metrics.judge_against_people import JudgedLabel
+from eclose.metrics.rates import MAIN_METRICS, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eclose.experiments.bootstrap_plan import BootstrapDraws
+    from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.evaluator import EvaluatorResults
     from eclose.metrics.judge_against_people import GroupValidation, JudgeAgreementReport
     from eclose.stats.intervals import Estimate
 
+_AUDIT_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
 _PEOPLE = "Labels of people are the reference."
 
 
@@ -121,6 +127,70 @@ def _build_judge_gains_table(evaluator: EvaluatorResults, intervals: str) -> Rep
     )
     heads = ("Judge", "Mean agreement", "Mean F1_0")
     return ReportTable("evaluator-gains", f"Gains of {evaluator.name} over other judges", heads, rows, note)
+
+
+def build_audit_tables(audit: AuditResults, draws: BootstrapDraws) -> Iterator[ReportTable]:
+    """Yield the audit of results: agreement, rates under both kinds of labels, their differences, and methods."""
+    intervals = f"Brackets: 95 % intervals over questions within settings ({draws})."
+    size = f"n: {audit.responses:,} responses to {audit.questions:,} questions of {audit.settings:,} settings."
+    if audit.not_in_runs:
+        size += f" {audit.not_in_runs:,} further labels are on responses outside the experiment."
+    note = (
+        f"{_PEOPLE} n0: failures by people's labels; F1_0, BAcc and kappa take a failure as the event; Δp0: failure "
+        f"rate of the evaluator minus people's, in points. {intervals} {size}"
+    )
+    yield build_agreement_table("audit-agreement", "Audit: evaluator against people", audit.agreement, note)
+    yield _build_audit_rates(audit, size)
+    rows = tuple(
+        (
+            ReportTableCell(method),
+            ReportTableCell(f"{audit.compared[method][Metric.TRACE_RELIABILITY_RATE]:,}"),
+            *(make_gain_cell(differences[metric]) for metric in _AUDIT_METRICS),
+        )
+        for method, differences in audit.differences.items()
+    )
+    note = (
+        "Rate by the evaluator minus rate by people, in points, on the responses that both labelled. "
+        f"{intervals} Methods and both kinds of labels share the draws. {size}"
+    )
+    heads = ("Method", "n", "ΔTRR", "ΔLGG")
+    yield ReportTable("audit-differences", "Audit: automated minus human rates", heads, rows, note)
+    if audit.gains:
+        rows = tuple(
+            (ReportTableCell(method), *(make_gain_cell(gains[metric]) for metric in _AUDIT_METRICS))
+            for method, gains in audit.gains.items()
+        )
+        note = f"{REFERENCE_METHOD} minus each method under people's labels, in points. {intervals} {size}"
+        title = "Audit: methods under people's labels"
+        yield ReportTable("audit-methods", title, ("Method", "TRR gain", "LGG difference"), rows, note)
+
+
+def _build_audit_rates(audit: AuditResults, size: str) -> ReportTable:
+    """Return the rates of every method under both kinds of labels; the best under people's labels is bold."""
+    methods = [method for method in audit.rates if method != ALL_METHODS]
+    best = {}
+    for metric in MAIN_METRICS:
+        values = [
+            format_percent(audit.rates[method][LabelSource.HUMAN][metric].value, decimals=2) for method in methods
+        ]
+        for method, rank in zip(methods, rank_displayed_values(values, lower=metric in LOWER_IS_BETTER), strict=True):
+            best[method, metric] = int(rank == 1)
+    rows = []
+    for method, sources in audit.rates.items():
+        for source, rates in sources.items():
+            cells = []
+            for metric in MAIN_METRICS:
+                rank = best.get((method, metric), 0) if source is LabelSource.HUMAN else 0
+                details = [f"n {rates[metric].n:,} +{rates[metric].unjudged:,}"] if rates[metric].unjudged else []
+                # The gap is rare, so its count is printed beside the rate.
+                if metric is Metric.GAP_RATE:
+                    details.insert(0, f"({rates[metric].hits:,})")
+                text = format_percent(rates[metric].value, decimals=2)
+                cells.append(ReportTableCell(text, tuple(details), rank=rank))
+            rows.append((ReportTableCell(method), ReportTableCell(source.value), *cells))
+    note = f"Percent; LGG with its count. Best under people's labels bold. {size} A cell with + has unjudged responses."
+    heads = ("Method", "Labels", *map(str, MAIN_METRICS))
+    return ReportTable("audit-results", "Audit: rates under both kinds of labels", heads, tuple(rows), note)
 
 
 def make_percent_cell(estimate: Estimate) -> ReportTableCell:

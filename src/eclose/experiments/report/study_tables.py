@@ -17,7 +17,7 @@ from eclose.experiments.report.outcomes import (
     SWITCH_COLUMNS,
     SWITCHED,
 )
-from eclose.experiments.report.people_tables import build_evaluator_tables
+from eclose.experiments.report.people_tables import build_audit_tables, build_evaluator_tables
 from eclose.experiments.report.switches import name_switch_column
 from eclose.experiments.report.tables import (
     build_main_tables,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from eclose.experiments.report.switches import SwitchResults
     from eclose.experiments.report.training import TrainingCost
 
+HYPERPARAMETERS_KEY = "hyperparameters"
 _DATASET_COLUMNS = (MATCH, Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)
 _CLAIM_HEADS = ("Comparison", "Outcome", "Difference", "n")
 _SWITCH_LABELS = "No labels: signs of differences of mean log-likelihoods, whose ties fail."
@@ -54,6 +55,8 @@ def build_experiment_tables(report: ExperimentReport) -> tuple[ReportTable, ...]
         tables += _build_switch_tables(report, switches, f"ablation-switch-{switches.outcomes.grid.backbones[0]}")
     if report.evaluator:
         tables += build_evaluator_tables(report.evaluator, report.bootstrap.judge)
+    if report.audit:
+        tables += build_audit_tables(report.audit, report.bootstrap.audit)
     if report.used_settings:
         tables.append(_build_hyperparameter_table(report))
     if report.cost:
@@ -201,12 +204,11 @@ def _build_switch_tables(report: ExperimentReport, switches: SwitchResults, key:
             f"{_SWITCH_LABELS}"
         )
         yield ReportTable(f"{key}-gains", "Gains in dependency control", ("Edge", *switches.gains), rows, note)
-    families = sum(grid.benchmarks.values()) * len(grid.backbones)
     rows = tuple(
         (
             ReportTableCell(method),
             *(
-                make_mean_cell(switches.rates[method][column], decimals=2, n=families * len(grid.seeds_of(method)))
+                make_mean_cell(switches.rates[method][column], decimals=2, n=grid.count_responses(method))
                 for column in SWITCH_COLUMNS
             ),
         )
@@ -251,7 +253,7 @@ def _build_hyperparameter_table(report: ExperimentReport) -> ReportTable:
             text = "; ".join(f"{value} for {', '.join(runs)}" for value, runs in setting.values.items())
         rows.append((ReportTableCell(setting.name), ReportTableCell(text)))
     note = "As recorded in the recipes of the runs; settings outside the paper's table only where runs differ."
-    return ReportTable("hyperparameters", "Training hyperparameters", ("Setting", "Value"), tuple(rows), note)
+    return ReportTable(HYPERPARAMETERS_KEY, "Training hyperparameters", ("Setting", "Value"), tuple(rows), note)
 
 
 def _build_cost_table(cost: TrainingCost) -> ReportTable:

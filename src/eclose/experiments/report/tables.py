@@ -108,13 +108,17 @@ def _build_overall_table(report: ExperimentReport) -> ReportTable:
     cells = tuple(
         (
             ReportTableCell(method),
-            *(make_mean_cell(rate, decimals=2, rank=rank) for rate, rank in zip(rates, row_ranks, strict=True)),
+            *(
+                make_mean_cell(rate, decimals=2, rank=rank, n=main.outcomes.grid.count_responses(method))
+                for rate, rank in zip(rates, row_ranks, strict=True)
+            ),
         )
         for method, rates, row_ranks in zip(main.outcomes.grid.methods, rows, ranks, strict=True)
     )
     note = (
         f"Percent. Means over {len(main.outcomes.grid.settings)} settings of equal weight, after means over seeds. "
-        f"{_describe_main_intervals(report)} Best bold, second best underlined. {report.labels}"
+        f"{_describe_main_intervals(report)} Best bold, second best underlined. {describe_sizes(main.outcomes)} "
+        f"{report.labels}"
     )
     return ReportTable("overall", "Aggregate performance", ("Method", *ALL_METRICS), cells, note)
 
@@ -172,12 +176,19 @@ def _build_gains_table(report: ExperimentReport) -> ReportTable:
 def _build_accuracy_table(report: ExperimentReport) -> ReportTable:
     columns = (Metric.ACCURACY, MATCH, MATCH_ONLY, SEMANTIC_ONLY)
     rows = tuple(
-        (ReportTableCell(method), *(make_mean_cell(rates[column], decimals=2) for column in columns))
+        (
+            ReportTableCell(method),
+            *(
+                make_mean_cell(rates[column], decimals=2, n=report.main.outcomes.grid.count_responses(method))
+                for column in columns
+            ),
+        )
         for method, rates in report.main.overall.items()
     )
     note = (
         "Percent, means over settings. Acc_sem: labels of the evaluator. Match only and Semantic only: accepted by one "
-        f"of the two. {_describe_main_intervals(report)} {_MATCH_NOTE} {report.labels}"
+        f"of the two. {_describe_main_intervals(report)} {_MATCH_NOTE} {describe_sizes(report.main.outcomes)} "
+        f"{report.labels}"
     )
     heads = ("Method", "Acc_sem", MATCH, MATCH_ONLY, SEMANTIC_ONLY)
     return ReportTable("answer-accuracy", "Answer accuracy under two scoring rules", heads, rows, note)

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.report.detectors.documents import table_to_dict
 from eclose.diagnosis.report.to_json import estimate_to_dict
-from eclose.experiments.report.documents import list_report_statements, list_run_rates
+from eclose.experiments.report.documents import list_report_statements, list_run_rates, rate_to_dict
 from eclose.experiments.report.method_names import REFERENCE_METHOD
+from eclose.experiments.report.people_tables import build_audit_tables
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.metrics.judge_against_people import JudgeAgreementScores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eclose.experiments.bootstrap_plan import BootstrapDraws
     from eclose.experiments.report.ablations import AblationResults
+    from eclose.experiments.report.audit import AuditResults
     from eclose.experiments.report.build import ExperimentReport
     from eclose.experiments.report.evaluator import EvaluatorResults
     from eclose.experiments.report.outcomes import MeanRate, OutcomeTable
     from eclose.experiments.report.switches import SwitchResults
     from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
+    from eclose.metrics.rates import Metric
+    from eclose.stats.intervals import Estimate
 
 EXPERIMENT_FORMAT = "eclose-experiment-1"
 
@@ -57,6 +62,7 @@ def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
         "seeds": list_run_rates(main.outcomes),
         "ablations": [_ablation_to_dict(ablation) for ablation in report.ablations],
         "evaluator": None if report.evaluator is None else _evaluator_to_dict(report.evaluator),
+        "audit": None if report.audit is None else audit_to_dict(report.audit),
         "switches": None if report.switches is None else _switches_to_dict(report.switches),
         "variant_switches": [_switches_to_dict(switches) for switches in report.variant_switches],
         "cost": None
@@ -136,6 +142,46 @@ def _evaluator_to_dict(evaluator: EvaluatorResults) -> dict[str, Any]:
             for name, gain in evaluator.gains.items()
         },
     }
+
+
+def audit_to_dict(audit: AuditResults) -> dict[str, Any]:
+    """Return an audit as plain values for JSON."""
+    return {
+        "responses": audit.responses,
+        "questions": audit.questions,
+        "settings": audit.settings,
+        "not_in_runs": audit.not_in_runs,
+        "agreement": _group_to_dict(audit.agreement.overall),
+        "rates": {
+            method: {
+                source.value: {metric: rate_to_dict(rate) for metric, rate in rates.items()}
+                for source, rates in sources.items()
+            }
+            for method, sources in audit.rates.items()
+        },
+        "compared": {method: dict(counts) for method, counts in audit.compared.items()},
+        "differences": _estimates_to_dict(audit.differences),
+        "gains": _estimates_to_dict(audit.gains),
+    }
+
+
+def _estimates_to_dict(estimates: Mapping[str, Mapping[Metric, Estimate]]) -> dict[str, Any]:
+    return {
+        name: {metric: estimate_to_dict(estimate) for metric, estimate in columns.items()}
+        for name, columns in estimates.items()
+    }
+
+
+def render_audit_json(audit: AuditResults, draws: BootstrapDraws) -> str:
+    """Return an audit alone as one JSON object in ASCII, under the keys of the report of an experiment."""
+    tables = [table_to_dict(table) for table in build_audit_tables(audit, draws)]
+    content = {
+        "format": EXPERIMENT_FORMAT,
+        "intervals": {"audit": asdict(draws)},
+        "audit": audit_to_dict(audit),
+        "tables": tables,
+    }
+    return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def _group_to_dict(group: GroupValidation) -> dict[str, Any]:

@@ -39,7 +39,9 @@ REPORTED_SETTINGS = (
     "smoothing",
 )
 """Names in recipes of the settings in the paper's table. Other settings are listed only where runs differ."""
-_IDENTITY = frozenset({"model", "revision", "method", "seed", "run_name", "data_seed", "families", "output_dir"})
+_IDENTITY = frozenset(
+    {"model", "revision", "method", "seed", "run_name", "data_seed", "inputs", "work", "output_dir", "logging_dir"}
+)
 """Settings that identify a run and are not hyperparameters."""
 
 
@@ -103,10 +105,17 @@ def list_used_settings(recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> t
             continue
         values: defaultdict[str, list[ResponseSource]] = defaultdict(list)
         for source, recipe in recipes.items():
-            values[canonical_json(recipe[name]) if name in recipe else "not recorded"].append(source)
+            values[_write_setting(recipe[name]) if name in recipe else "not recorded"].append(source)
         if name in REPORTED_SETTINGS or len(values) > 1:
             used.append(UsedSetting(name, {value: _name_runs(runs, recipes) for value, runs in values.items()}))
     return tuple(used)
+
+
+def _write_setting(value: object) -> str:
+    """Return a value of a recipe as text: names without quotes, lists without brackets."""
+    if isinstance(value, list):
+        return ", ".join(map(_write_setting, value))
+    return value if isinstance(value, str) else canonical_json(value)
 
 
 def _name_runs(runs: Sequence[ResponseSource], recipes: Mapping[ResponseSource, Mapping[str, Any]]) -> tuple[str, ...]:
