@@ -98,9 +98,17 @@ class StageTask:
         """Return the folder of the stage below the folder of the experiment."""
         return root / self.stage.value / self.id
 
+    def result_path(self, root: Path) -> Path:
+        """Return the file that the command of the stage writes last."""
+        return self.folder(root) / _RESULTS[self.stage]
+
+    def find_missing_need(self, root: Path) -> StageTask | None:
+        """Return the first stage that this one needs and that is not finished."""
+        return next((need for need in self.needs if not need.is_finished(root)), None)
+
     def is_finished(self, root: Path) -> bool:
         """Return whether the command of the stage has written its last file, with a result in it."""
-        path = self.folder(root) / _RESULTS[self.stage]
+        path = self.result_path(root)
         if not path.is_file():
             return False
         if self.stage is Stage.TRAIN:
@@ -209,7 +217,7 @@ class StagePlanner:
         }
 
 
-_FILTER_KEYS = ("backbone", "method", "seed", "stage")
+_FILTER_KEYS = ("backbone", "method", "seed", "stage", "id")
 
 
 def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[StageTask]:
@@ -217,7 +225,7 @@ def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[Sta
 
     Args:
         tasks: The stages of an experiment.
-        filters: Such as ``["method=sft", "method=rm", "stage=train"]``.
+        filters: Such as ``["method=sft", "method=rm", "stage=train"]``; an id is the name of a stage's folder.
 
     Raises:
         SettingError: A key is unknown, or a value occurs in no task.
@@ -229,13 +237,15 @@ def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[Sta
             raise SettingError(f"--only {item}: write key=value with one of the keys {', '.join(_FILTER_KEYS)}.")
         values = {_filter_value(task, key) for task in tasks}
         if value not in values:
-            raise SettingError(f"--only {item}: the plan has {', '.join(sorted(values))}.")
+            # A large plan has thousands of ids.
+            known = "no stage with this id" if key == "id" else ", ".join(sorted(values))
+            raise SettingError(f"--only {item}: the plan has {known}.")
         chosen.setdefault(key, set()).add(value)
     return [task for task in tasks if all(_filter_value(task, key) in values for key, values in chosen.items())]
 
 
 def _filter_value(task: StageTask, key: str) -> str:
-    if key == "stage":
-        return task.stage.value
+    if key in ("stage", "id"):
+        return str(getattr(task, key))
     # The seed of an untuned backbone is "None", which no plan lists.
     return str(getattr(task.cell, key))

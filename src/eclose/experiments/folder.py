@@ -3,7 +3,7 @@
 ::
 
     plan.json            the plan, and what it resolves to
-    train/ID/            a training run; ID is the hash of what decides it
+    train/ID/            a training run; ID is the hash of what decides it; stage.log has the output of its process
     select/ID/           the selected checkpoint
     generate/ID/         responses to all questions
     judge/ID/            the same responses, judged
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 PLAN_FILE = "plan.json"
 STAGE_FILE = "stage.json"
 """Cell, stage and identity of a stage's folder, for readers of the folder."""
+STAGE_LOG_FILE = "stage.log"
+"""Output of the process of a stage, where stages run in processes of their own."""
+JUDGE_LEDGER_FILE = "judge.sqlite"
 FORMAT = "eclose-experiment-plan-1"
 
 
@@ -74,6 +77,14 @@ class Experiment:
     def missing_inputs(self) -> list[str]:
         """Input files that do not exist, each with its key."""
         return [f"{key}: {path}" for key, path in self.plan.inputs.items() if not path.is_file()]
+
+    @property
+    def judge_ledger(self) -> Path | str:
+        """Ledger of the judge: a file, which admits one process at a time, or the URL of a database."""
+        ledger = self.plan.judge.ledger
+        if ledger is None:
+            return self.folder / JUDGE_LEDGER_FILE
+        return ledger if "://" in ledger else Path(ledger)
 
     def state(self, task: StageTask) -> StageState:
         """Return the state of a stage."""

@@ -63,8 +63,8 @@ class PlannedJudge(JudgeSettings):
     concurrency: int = 64
     """Largest number of calls in flight."""
     ledger: str | None = None
-    """Ledger of all calls: a file or a ``postgresql://`` URL; None for ``judge.sqlite`` in the folder of the
-    experiment. A file admits one process at a time."""
+    """Ledger of all calls: a file, which may be relative to the plan, or a ``postgresql://`` URL; None for
+    ``judge.sqlite`` in the folder of the experiment. A file admits one process at a time."""
 
     @property
     def settings(self) -> JudgeSettings:
@@ -238,6 +238,9 @@ def _locate_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the values with absolute paths of files, and of weights that are a folder or file here."""
     located: dict[str, Any] = dict(values)
     located |= {name: folder / value for name, value in values.items() if isinstance(value, Path)}
+    judge: PlannedJudge | None = values.get("judge")
+    if judge is not None and judge.ledger is not None and "://" not in judge.ledger:
+        located["judge"] = replace(judge, ledger=str(folder / judge.ledger))
     if "backbones" in located:
         located["backbones"] = [
             replace(backbone, weights=str(folder / backbone.weights))

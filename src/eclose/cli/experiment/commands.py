@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Run a study of backbones, methods and seeds from one plan.",
 )
+
+
+class RunEngine(StrEnum):
+    """What runs the stages of an experiment."""
+
+    LOCAL = "local"
+    SNAKEMAKE = "snakemake"
+
 
 ExperimentFolder = Annotated[
     Path, typer.Argument(help="Folder of an experiment.", file_okay=False, show_default=False, metavar="DIR")
@@ -88,22 +97,52 @@ def run(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run only these stages: key=value with backbone, method, seed or stage; may be repeated.",
+            help="Run only these stages: key=value with backbone, method, seed, stage or id (the name of a stage's "
+            "folder); may be repeated.",
             show_default=False,
             metavar="KEY=VALUE",
         ),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of stages at once; default: 1, or that of the profile. Several run in processes of their own "
+            "and share the GPUs.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        RunEngine, typer.Option(help="What runs the stages: this machine, or Snakemake from a written Snakefile.")
+    ] = RunEngine.LOCAL,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="Profile of Snakemake: a name or folder that sets the executor of a cluster.", show_default=False
+        ),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(help="Longest time to wait for a stage that another process is running (seconds).", min=0)
+    ] = 0.0,
 ) -> None:
-    """Run every stage that is not finished, in this process: train, select, generate, judge, switch.
+    """Run every stage that is not finished: train, select, generate, judge, switch.
 
     Each stage is the command of its name in a folder of its own. Stopped at any moment, the same command goes on. A
     stage that fails is listed, with the exit code 3, and the other cells go on; the next run tries it again.
+
+    With --jobs, the output of a stage is in stage.log of its folder. Judging runs one stage at a time unless the plan
+    names a PostgreSQL ledger. With --engine snakemake, the stages that the chosen ones need are run as well, and the
+    Snakefile in DIR can be read and run without this command.
     """
     from eclose.experiments.run import run_experiment
 
     result = run_experiment(
         folder,
         only or (),
+        engine=engine.value,
+        jobs=jobs,
+        profile=profile,
+        wait=wait,
         on_stage=lambda task, number, total: _note(f"{number}/{total} {task.cell}: {task.stage}"),
         on_result=lambda task, problem: _note(f"{task.cell}: {task.stage} {problem or 'finished'}"),
     )
