@@ -187,3 +187,25 @@ def test_a_thousand_cells_are_planned_in_under_five_seconds(data):
     assert len({task.cell for task in experiment.tasks}) == 1_010
     assert [experiment.state(task) for task in experiment.tasks]
     assert time.monotonic() - start < 5
+
+
+def test_runs_made_elsewhere_belong_to_cells_of_the_plan(tmp_path):
+    runs = [
+        {"backbone": "Large", "method": "dpo", "seed": 9, "judged": "judged"},
+        {"backbone": "Small", "seed": 1, "adapter": "adapter"},
+        {"backbone": "Small", "method": "sft", "seed": 1},
+        {"backbone": "Small", "method": "sft", "seed": 1, "switches": "one.jsonl"},
+        {"backbone": "Small", "method": "sft", "seed": 1, "switches": "two.jsonl"},
+    ]
+    write_data(tmp_path)
+    with pytest.raises(SettingError) as refused:
+        read_plan(write_plan(tmp_path, runs=runs))
+    for problem in (
+        "runs[0].backbone: Large is not one of the backbones Small",
+        "runs[0].method: dpo is not one of backbone, sft, e_closure",
+        "runs[0].seed: 9 is not one of 1, 2",
+        "runs[1]: an untuned backbone has neither a seed nor an adapter",
+        "runs[2]: name adapter, responses, judged or switches",
+        "runs: switches of Small sft 1 is given twice",
+    ):
+        assert problem in str(refused.value)

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
-from eclose.experiments.cells import FAILURE_FILE, ResolvedBackbone, Stage, StagePlanner, StageTask
+from eclose.experiments.cells import FAILURE_FILE, Cell, ResolvedBackbone, Stage, StagePlanner, StageTask
 from eclose.experiments.forecast import ExperimentForecast, forecast_experiment
+from eclose.experiments.imports import ImportCheck, hash_imports, import_stage, list_imports
 from eclose.experiments.plan import Plan, count_records, parse_plan, read_plan
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import parse_dataclass
@@ -63,6 +64,8 @@ class Experiment:
     """Sequences that the objective of each method scores per family."""
     judge: Mapping[str, Any]
     """Identity of the judge: model, settings and guidelines."""
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """Hash of every file that was made elsewhere, by its path."""
 
     @cached_property
     def tasks(self) -> list[StageTask]:
@@ -71,7 +74,12 @@ class Experiment:
         inputs = {
             key: hash_file(path) if path.is_file() else f"missing {key}" for key, path in self.plan.inputs.items()
         }
-        return StagePlanner(self.plan, self.resolved, inputs, self.judge).tasks()
+        imports = {
+            (Cell(run.backbone, run.method, run.seed), stage): (path, self.imports[str(path)])
+            for run in self.plan.runs
+            for stage, path in list_imports(run).items()
+        }
+        return StagePlanner(self.plan, self.resolved, inputs, self.judge, imports).tasks()
 
     @property
     def missing_inputs(self) -> list[str]:
@@ -127,7 +135,7 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
         The experiment; nothing has been run.
 
     Raises:
-        SettingError: The plan has problems; the message lists all of them.
+        SettingError: The plan has problems, or runs made elsewhere do not fit it; the message lists all of them.
     """
     from eclose.experiments.training_settings import (  # noqa: PLC0415 - imports torch
         count_objective_sequences,
@@ -144,9 +152,15 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
     }
     sequences = {method: count_objective_sequences(method) for method in (*plan.methods, *plan.ablations)}
     judge = {**find_judge(plan, keyless=True).identity, **plan.judge.settings.identity}
-    experiment = Experiment(Path(out), plan, resolved, sequences, judge)
+    if problems := list(ImportCheck(plan, resolved, judge).list_problems()):
+        raise SettingError("runs made elsewhere do not fit the plan: " + "; ".join(problems))
+    experiment = Experiment(Path(out), plan, resolved, sequences, judge, hash_imports(plan))
     _refuse_equal_backbones(experiment)
     write_experiment_plan(experiment)
+    for task in experiment.tasks:
+        if task.source is not None and not task.is_finished(experiment.folder):
+            write_stage_file(task, experiment.folder)
+            import_stage(task, experiment.folder, plan.questions)
     return experiment
 
 
@@ -160,6 +174,7 @@ def write_experiment_plan(experiment: Experiment) -> None:
             "resolved": {name: asdict(backbone) for name, backbone in experiment.resolved.items()},
             "sequences": dict(experiment.sequences),
             "judge": dict(experiment.judge),
+            "imports": dict(experiment.imports),
         },
     )
 
@@ -177,7 +192,8 @@ def load_experiment(folder: Path | str) -> Experiment:
     if record.get("format") != FORMAT:
         raise UserError(f"{path}: is not a plan of this version ({FORMAT}). Run eclose experiment init again.")
     resolved = {name: parse_dataclass(ResolvedBackbone, values) for name, values in record["resolved"].items()}
-    return Experiment(Path(folder), parse_plan(record["plan"]), resolved, record["sequences"], record["judge"])
+    plan, imports = parse_plan(record["plan"]), record.get("imports", {})
+    return Experiment(Path(folder), plan, resolved, record["sequences"], record["judge"], imports)
 
 
 def find_judge(plan: Plan, *, keyless: bool = False) -> ModelRef:

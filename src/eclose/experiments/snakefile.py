@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
-from eclose.experiments.cells import Stage
+from eclose.experiments.cells import Stage, StageTask
 from eclose.experiments.folder import STAGE_LOG_FILE, StageState, write_failure
 from eclose.experiments.processes import GRACE_SECONDS, list_devices
 from eclose.experiments.run_result import ExperimentRun, StageProblem
@@ -23,7 +23,6 @@ from eclose.store.records.atomic import AtomicFile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eclose.experiments.cells import StageTask
     from eclose.experiments.folder import Experiment
     from eclose.experiments.run_result import RunCallbacks
 
@@ -99,7 +98,7 @@ def _format_rule(task: StageTask, experiment: Experiment) -> str:
     stage = task.stage
     lines = [f"rule {stage}:"]
     if (need := _NEEDS.get(stage)) is not None:
-        result = next(other for other in experiment.tasks if other.stage is need).result_path(Path()).name
+        result = StageTask(task.cell, need, {}).result_path(Path()).name
         lines += [
             "    input:",
             f'        lambda wildcards: [ancient(f"{need}/{{id}}/{result}") for id in {stage.upper()}[wildcards.id]],',

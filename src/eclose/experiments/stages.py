@@ -18,6 +18,7 @@ from eclose.calls.run import RunOptions
 from eclose.errors import EcloseError, UserError
 from eclose.experiments.cells import FAILURE_FILE, SWITCHES_FILE, Stage, StageTask
 from eclose.experiments.folder import STAGE_FILE, Experiment, find_judge, write_failure, write_stage_file
+from eclose.experiments.imports import SELECTED_FOLDER, import_stage
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
 from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.run import judge_responses
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from eclose.experiments.plan import Backbone
 
 LAUNCHER_LOG_FILE = "launcher.log"
-_SELECTED_FOLDER = "selected"
 _LOCK_SECONDS = 0.5
 """Time between two attempts to take a lock."""
 _TERMINATED = 143
@@ -127,7 +127,10 @@ class _StageRunner:
             Stage.JUDGE: self._judge,
             Stage.SWITCH: self._switch,
         }
-        actions[self.task.stage]()
+        if self.task.source is not None:
+            import_stage(self.task, self.experiment.folder, self.experiment.plan.questions)
+        else:
+            actions[self.task.stage]()
         if not self.task.is_finished(self.experiment.folder):
             raise UserError(f"{self._folder}: the stage ended without a result; its files have the reasons.")
 
@@ -144,7 +147,7 @@ class _StageRunner:
         """Folder of the selected adapter; None for an untuned backbone."""
         if not self.task.cell.is_tuned:
             return None
-        return self.task.needs[0].folder(self.experiment.folder) / _SELECTED_FOLDER
+        return self.task.needs[0].folder(self.experiment.folder) / SELECTED_FOLDER
 
     def _train(self) -> None:
         plan, cell = self.experiment.plan, self.task.cell
