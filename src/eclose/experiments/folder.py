@@ -29,7 +29,7 @@ from eclose.experiments.plan import Plan, count_records, parse_plan, read_plan
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import parse_dataclass
 from eclose.store.records.strict_json import parse_json_object
-from eclose.store.runs.manifest import hash_file
+from eclose.store.runs.manifest import hash_file, read_manifest
 
 if TYPE_CHECKING:
     from eclose.models.resolve import ModelRef
@@ -115,13 +115,25 @@ class Experiment:
                 if path.parent not in planned:
                     yield path.parent, str(parse_json_object(path.read_bytes())["cell"])
 
-    def forecast(self) -> ExperimentForecast:
-        """Forecast adapters, switch runs, responses and hours of the whole plan."""
+    def count_questions(self) -> int | None:
+        """Return the number of questions: that of the file, or the planned one where there is no file."""
         plan = self.plan
-        questions = plan.question_count
-        if plan.questions.is_file():
-            questions = count_records("questions", plan.questions)
-        return forecast_experiment(plan, self.tasks, self.sequences, questions)
+        return count_records("questions", plan.questions) if plan.questions.is_file() else plan.question_count
+
+    def read_training_hours(self) -> dict[tuple[str, str], list[float]]:
+        """Return the hours of every finished training run, by backbone and method."""
+        hours: dict[tuple[str, str], list[float]] = {}
+        for task in self.tasks:
+            if task.stage is Stage.TRAIN and task.is_finished(self.folder):
+                seconds = read_manifest(task.result_path(self.folder)).run["seconds"]
+                hours.setdefault((task.cell.backbone, task.cell.method), []).append(seconds / 3_600)
+        return hours
+
+    def forecast(self) -> ExperimentForecast:
+        """Forecast adapters, switch runs, responses and hours of the whole plan; finished runs serve as a pilot."""
+        return forecast_experiment(
+            self.plan, self.tasks, self.sequences, self.count_questions(), self.read_training_hours()
+        )
 
 
 def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:

@@ -16,7 +16,7 @@ from pathlib import Path
 from eclose.experiments.cells import FAILURE_FILE, Stage, StageTask
 from eclose.experiments.folder import STAGE_LOG_FILE, Experiment, write_failure
 from eclose.experiments.run_result import ExperimentRun, RunCallbacks, StageProblem
-from eclose.experiments.supervised import interrupt_on_termination, start_supervised, stop_supervised
+from eclose.experiments.supervised import close_supervised, interrupt_on_termination, start_supervised, stop_supervised
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 120.0
@@ -94,7 +94,7 @@ class _StagePool:
         for slot, running in list(self.running.items()):
             if (exit_code := running.process.poll()) is not None:
                 del self.running[slot]
-                _close_input(running.process)
+                close_supervised(running.process)
                 self._record(running.task, exit_code)
         for number, task in list(self.pending.items()):
             if task.is_finished(self.experiment.folder):
@@ -151,8 +151,3 @@ class _StagePool:
             problem = f"its process {ending}; its output is in {task.folder(root) / STAGE_LOG_FILE}"
             write_failure(task, root, problem, None)
             self.result.add(task, problem, self.callbacks)
-
-
-def _close_input(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()

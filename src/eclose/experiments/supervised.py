@@ -41,15 +41,25 @@ def start_supervised(words: Sequence[str], *, env: Mapping[str, str], output: An
 
 def stop_supervised(processes: Sequence[subprocess.Popen[bytes]], grace: float) -> None:
     """Ask process groups to terminate, and kill those that are still there after ``grace`` seconds or Ctrl+C."""
-    for process in processes:
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
         _signal_group(process.pid, signal.SIGTERM)
     try:
-        for process in processes:
+        for process in running:
             process.wait(grace)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        for process in processes:
+        for process in running:
             _signal_group(process.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
             process.wait()
+    finally:
+        for process in processes:
+            close_supervised(process)
+
+
+def close_supervised(process: subprocess.Popen[bytes]) -> None:
+    """Close the pipe to a process that has ended."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 @contextmanager
