@@ -72,3 +72,12 @@ def _comparable(path, folder):
     # The key hashes adapter_config.json, in which PEFT lists target modules in the order of a set: another one in every
     # process.
     return re.sub(rb'"key":"[^"]*"', b"", data) if path.name == "selection.replies.jsonl" else data
+
+
+def read_tables(folder):
+    """Return the tables of a report by file, without recorded times, which differ between two runs."""
+    report = json.loads((folder / "experiment.json").read_text())
+    assert report.pop("cost")
+    report["tables"] = [table for table in report["tables"] if table["key"] != "cost"]
+    tables = {path.name: path.read_bytes() for path in folder.glob("*.csv")}
+    return {**tables, "experiment.json": json.dumps(report, indent=1).encode()}

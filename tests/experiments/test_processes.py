@@ -10,12 +10,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
 
-from tests.experiments.plans import read_results
+from tests.experiments.plans import read_results, read_tables
 
 from eclose.errors import SettingError
 from eclose.experiments.cells import Stage
 from eclose.experiments.folder import StageState, init_experiment
 from eclose.experiments.processes import list_slot_devices
+from eclose.experiments.results import report_experiment
 from eclose.experiments.run import run_experiment
 from eclose.store.ledger.database import WriterLock
 
@@ -107,3 +108,6 @@ def test_killed_with_two_stages_at_once_it_ends_as_an_unbroken_run(write, tmp_pa
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     assert read_results(broken.folder) == read_results(whole.folder)
+    for experiment in (whole, broken):
+        report_experiment(experiment)
+    assert read_tables(broken.folder / "report") == read_tables(whole.folder / "report")
