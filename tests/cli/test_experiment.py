@@ -1,14 +1,22 @@
 """``eclose experiment`` as a user meets it."""
 
+import io
+import re
+import sys
+
 import pytest
 import torch  # noqa: F401 - init imports it
+from rich.console import Console
 from tests.experiments.plans import write_data, write_plan
 from typer.testing import CliRunner
 
+from eclose.cli.experiment.live import LiveProgress
 from eclose.cli.main import app
 from eclose.errors import UserError
 from eclose.experiments.cells import Stage
 from eclose.experiments.folder import load_experiment, write_failure, write_stage_file
+from eclose.store.records.outcome_counts import RecordCounts
+from eclose.store.runs.manifest import Manifest
 
 
 def command(*words):
@@ -39,7 +47,8 @@ def test_init_again_says_what_is_finished(data):
     experiment = load_experiment(data / "exp")
     train = next(task for task in experiment.tasks if task.stage is Stage.TRAIN)
     write_stage_file(train, experiment.folder)
-    (train.folder(experiment.folder) / "manifest.json").write_text("{}")
+    manifest = Manifest("train", {}, {}, {}, RecordCounts(2, 2), run={"seconds": 60})
+    manifest.write(train.result_path(experiment.folder))
     output = command("init", write_plan(data, seeds=[1, 2, 3]), "--out", data / "exp")
     assert output.splitlines()[3].split() == ["Small", "sft", "3", "1/3", *["0/3"] * 4]
 
@@ -79,3 +88,29 @@ def test_status_names_the_stages_of_an_earlier_plan(data):
 def test_a_folder_without_a_plan_is_a_sentence(tmp_path):
     with pytest.raises(UserError, match="there is no plan"):
         CliRunner().invoke(app, ["experiment", "status", str(tmp_path)], catch_exceptions=False)
+
+
+def test_a_live_table_counts_finished_stages_and_names_those_that_run(data, capsys):
+    command("init", write_plan(data), "--out", data / "exp")
+    experiment = load_experiment(data / "exp")
+    train, select, *_ = [task for task in experiment.tasks if task.cell.is_tuned]
+    progress = LiveProgress(experiment)
+    progress.begin(train, 1, 23)
+    sys.stdout.write("loss 0.1\n")
+    (train.folder(experiment.folder) / "manifest.json").write_text("{}")
+    progress.end(train, None)
+    progress.begin(select, 2, 23)
+    progress.end(select, "no answers")
+    progress.begin(select, 2, 23)
+    progress.close()
+    console = Console(record=True, width=120, file=io.StringIO())
+    console.print(progress.draw())
+    text = " ".join(console.export_text().split())
+    assert "1 of 23 stages finished" in text
+    assert re.search(r"Small\W+sft\W+2\W+1/2\W+0/2", text)
+    assert "running: Small sft 1: select" in text
+    assert "failed: Small sft 1: select no answers" in text
+    # What a stage prints is in its log and not over the table.
+    assert (train.folder(experiment.folder) / "stage.log").read_text() == "loss 0.1\n"
+    sys.stdout.write("after\n")
+    assert capsys.readouterr().out == "after\n"

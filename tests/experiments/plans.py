@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import islice
 
 import yaml
@@ -10,6 +11,21 @@ import yaml
 from eclose.store.records.jsonl import write_records
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
+
+QUICK = {
+    "use_cpu": True,
+    "families_per_update": 2,
+    "max_steps": 1,
+    "warmup_steps": 0,
+    "demonstrations": 0,
+    "lora_rank": 2,
+    "report_to": "none",
+    "save_strategy": "steps",
+    "save_steps": 1,
+    "eval_strategy": "no",
+    "disable_tqdm": True,
+}
+"""Settings of training for a run of one update."""
 
 
 def write_data(folder, *, families=2, questions=2):
@@ -41,3 +57,27 @@ def write_plan(folder, **more):
     # Through JSON, so that tuples and paths become what YAML knows.
     path.write_text(yaml.safe_dump(json.loads(json.dumps(plan_values(**more), default=str))))
     return path
+
+
+def read_results(folder):
+    """Return every result by its path; times, versions and ledgers differ between two runs."""
+    names = ("responses.jsonl", "judgments.jsonl", "switches.jsonl", "selection.replies.jsonl")
+    paths = [path for path in folder.rglob("*") if path.name in (*names, "adapter_model.safetensors")]
+    return {path.relative_to(folder): _comparable(path, folder) for path in paths if "checkpoint-" not in str(path)}
+
+
+def _comparable(path, folder):
+    # Switch scores name the folder of their adapter, which is another one in another experiment.
+    data = path.read_bytes().replace(str(folder).encode(), b"")
+    # The key hashes adapter_config.json, in which PEFT lists target modules in the order of a set: another one in every
+    # process.
+    return re.sub(rb'"key":"[^"]*"', b"", data) if path.name == "selection.replies.jsonl" else data
+
+
+def read_tables(folder):
+    """Return the tables of a report by file, without recorded times, which differ between two runs."""
+    report = json.loads((folder / "experiment.json").read_text())
+    assert report.pop("cost")
+    report["tables"] = [table for table in report["tables"] if table["key"] != "cost"]
+    tables = {path.name: path.read_bytes() for path in folder.glob("*.csv")}
+    return {**tables, "experiment.json": json.dumps(report, indent=1).encode()}

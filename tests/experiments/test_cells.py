@@ -108,6 +108,9 @@ def test_filters_choose_any_value_of_a_key_and_all_keys(plan):
         Stage.JUDGE,
         Stage.SWITCH,
     }
+    assert filter_tasks(planned, [f"id={chosen[0].id}", "stage=train"]) == chosen[:1]
+    with pytest.raises(SettingError, match="--only id=0: the plan has no stage with this id"):
+        filter_tasks(planned, ["id=0"])
     with pytest.raises(SettingError, match="--only seed=7: the plan has 1, 2"):
         filter_tasks(planned, ["seed=7"])
     with pytest.raises(SettingError, match="--only colour=red: write key=value"):

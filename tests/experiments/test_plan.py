@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 import torch  # noqa: F401 - settings of training are fields of its classes
 from tests.experiments.plans import plan_values, write_data, write_plan
+from typer.testing import CliRunner
 
+from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
+from eclose.experiments.cells import Stage
 from eclose.experiments.folder import init_experiment, load_experiment
 from eclose.experiments.forecast import HoursFit
+from eclose.experiments.judge_forecast import forecast_judge_cost
 from eclose.experiments.plan import read_plan
+from eclose.store.records.outcome_counts import RecordCounts
+from eclose.store.runs.manifest import Manifest
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "recipes" / "experiment" / "paper.yaml"
@@ -177,6 +183,38 @@ def test_a_line_through_hours():
     assert HoursFit.of({}, sequences) is None
 
 
+def test_finished_runs_are_a_pilot_for_those_that_are_left(data):
+    experiment = init_experiment(write_plan(data), data / "exp")
+    assert experiment.forecast().hours_left(["sft", "e_closure"]) is None
+    train = next(task for task in experiment.tasks if task.stage is Stage.TRAIN)
+    assert train.cell.method == "sft"
+    manifest = Manifest("train", {}, {}, {}, RecordCounts(2, 2), run={"seconds": 1_800})
+    train.folder(experiment.folder).mkdir(parents=True)
+    manifest.write(train.result_path(experiment.folder))
+    forecast = experiment.forecast()
+    # One of two runs of SFT is left; E-Closure scores 15 sequences where SFT scores one.
+    assert forecast.hours_left(["sft"]) == pytest.approx(0.5)
+    assert forecast.hours_left(["e_closure"]) == pytest.approx(2 * 15 * 0.5)
+    output = CliRunner().invoke(app, ["experiment", "init", str(data / "plan.yaml"), "--out", str(data / "exp")])
+    assert "Training, main comparison: 15.5 h left, by 1 finished run" in output.stdout
+
+
+def test_the_cost_of_judging_is_forecast_from_gold_responses(data):
+    priced = {"model": "openai/gpt-5-mini"}
+    forecasts = {}
+    for questions in (1, 2):
+        write_data(data, questions=questions)
+        path = write_plan(data, judge=priced)
+        forecasts[questions] = forecast_judge_cost(init_experiment(path, data / f"exp{questions}"))
+    assert forecasts[2].responses == 5 * 2
+    assert forecasts[2].cost == pytest.approx(2 * forecasts[1].cost, abs=1)
+    # About 6 questions on 1,500 tokens at less than a dollar a million: cents, not dollars.
+    assert 10**3 < forecasts[2].cost < 10**6
+    unpriced = forecast_judge_cost(init_experiment(write_plan(data), data / "unpriced"))
+    assert unpriced.cost is None
+    assert unpriced.calls == forecasts[2].calls > 0
+
+
 @pytest.mark.timing
 def test_a_thousand_cells_are_planned_in_under_five_seconds(data):
     backbones = [{"name": f"B{number}", "weights": f"hub/b{number}", "learning_rate": 0.1} for number in range(10)]
@@ -187,3 +225,25 @@ def test_a_thousand_cells_are_planned_in_under_five_seconds(data):
     assert len({task.cell for task in experiment.tasks}) == 1_010
     assert [experiment.state(task) for task in experiment.tasks]
     assert time.monotonic() - start < 5
+
+
+def test_runs_made_elsewhere_belong_to_cells_of_the_plan(tmp_path):
+    runs = [
+        {"backbone": "Large", "method": "dpo", "seed": 9, "judged": "judged"},
+        {"backbone": "Small", "seed": 1, "adapter": "adapter"},
+        {"backbone": "Small", "method": "sft", "seed": 1},
+        {"backbone": "Small", "method": "sft", "seed": 1, "switches": "one.jsonl"},
+        {"backbone": "Small", "method": "sft", "seed": 1, "switches": "two.jsonl"},
+    ]
+    write_data(tmp_path)
+    with pytest.raises(SettingError) as refused:
+        read_plan(write_plan(tmp_path, runs=runs))
+    for problem in (
+        "runs[0].backbone: Large is not one of the backbones Small",
+        "runs[0].method: dpo is not one of backbone, sft, e_closure",
+        "runs[0].seed: 9 is not one of 1, 2",
+        "runs[1]: an untuned backbone has neither a seed nor an adapter",
+        "runs[2]: name adapter, responses, judged or switches",
+        "runs: switches of Small sft 1 is given twice",
+    ):
+        assert problem in str(refused.value)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,8 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
 
-from tests.experiments.plans import write_plan
-from tests.training.small import short_families, small_model, small_tokenizer
+from tests.experiments.plans import read_results
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
@@ -27,87 +25,12 @@ from eclose.experiments.results import collect_results, report_experiment
 from eclose.experiments.run import run_experiment
 from eclose.judged_cases import read_judged_cases
 from eclose.store.ledger.database import WriterLock
-from eclose.store.records.jsonl import read_records, write_records
-from eclose.training.api import train
+from eclose.store.records.jsonl import read_records
 from eclose.training.switch_test import FamilySwitchScores
-from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import HandlerRegistry
 
 pytestmark = pytest.mark.slow
-
-QUICK = {
-    "use_cpu": True,
-    "families_per_update": 2,
-    "max_steps": 1,
-    "warmup_steps": 0,
-    "demonstrations": 0,
-    "lora_rank": 2,
-    "report_to": "none",
-    "save_strategy": "steps",
-    "save_steps": 1,
-    "eval_strategy": "no",
-    "disable_tqdm": True,
-}
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    """Weights that answer in the right layout, because they know two families by heart, and the data of a plan."""
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("material")
-    small_model().save_pretrained(folder / "random")
-    small_tokenizer().save_pretrained(folder / "random")
-    families = short_families(2)
-    for name in ("train", "development"):
-        write_records(folder / f"{name}.jsonl", families)
-    write_records(folder / "questions.jsonl", [family.source for family in families])
-    learn = {**QUICK, "max_steps": 120, "learning_rate": 1e-2, "lr_scheduler_type": "constant", "lora_rank": 0}
-    learn |= {"model": str(folder / "random"), "method": "sft", "save_strategy": "no", "gradient_checkpointing": False}
-    train(folder / "train.jsonl", out=folder / "learned", **learn)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with ModelServerThread(build_world_handlers()) as model:
-        yield model
-
-
-@pytest.fixture
-def write(material, judge, tmp_path):
-    """Write a plan of one backbone, one method and one seed into the folder of the test."""
-
-    def write(**more):
-        values = {
-            "backbones": [{"name": "Small", "weights": material / "learned" / "adapter", "learning_rate": 1e-4}],
-            "methods": ["e_closure"],
-            "seeds": [1],
-            "training": QUICK,
-            "judge": {"model": "world", "base_url": judge.base_url, "unpriced": True},
-            "max_new_tokens": 120,
-            "selection_max_new_tokens": 120,
-            **{name: material / f"{name.partition('_')[0]}.jsonl" for name in ("train_families", "questions")},
-            "development_families": material / "development.jsonl",
-        }
-        return write_plan(tmp_path, **values | more)
-
-    return write
-
-
-def contents(folder):
-    """Return every result by its path; times, versions and ledgers differ between two runs."""
-    names = ("responses.jsonl", "judgments.jsonl", "switches.jsonl", "selection.replies.jsonl")
-    paths = [path for path in folder.rglob("*") if path.name in (*names, "adapter_model.safetensors")]
-    return {path.relative_to(folder): _comparable(path, folder) for path in paths if "checkpoint-" not in str(path)}
-
-
-def _comparable(path, folder):
-    # Switch scores name the folder of their adapter, which is another one in another experiment.
-    data = path.read_bytes().replace(str(folder).encode(), b"")
-    # The key hashes adapter_config.json, in which PEFT lists target modules in the order of a set: another one in every
-    # process.
-    return re.sub(rb'"key":"[^"]*"', b"", data) if path.name == "selection.replies.jsonl" else data
 
 
 def test_an_experiment_runs_from_training_to_the_switch_test_and_only_once(write, tmp_path):
@@ -125,11 +48,11 @@ def test_an_experiment_runs_from_training_to_the_switch_test_and_only_once(write
     again = run_experiment(tmp_path / "exp")
     assert (len(again.finished), len(again.before)) == (0, 8)
 
-    before = contents(tmp_path / "exp")
+    before = read_results(tmp_path / "exp")
     extended = init_experiment(write(seeds=[1, 2]), tmp_path / "exp")
     more = run_experiment(extended)
     assert {(task.cell.seed, task.stage) for task in more.finished} == {(2, stage) for stage in Stage}
-    assert {path: data for path, data in contents(tmp_path / "exp").items() if path in before} == before
+    assert {path: data for path, data in read_results(tmp_path / "exp").items() if path in before} == before
 
 
 def test_the_report_has_the_rates_of_all_cells_and_names_what_is_missing(write, tmp_path):
@@ -227,7 +150,7 @@ def test_a_launcher_trains_in_a_process_of_its_own(write, tmp_path, monkeypatch)
     for experiment in (here, launched):
         result = run_experiment(experiment, ["stage=train"])
         assert not result.failed, result.failed
-    assert contents(tmp_path / "here") == contents(tmp_path / "launched")
+    assert read_results(tmp_path / "here") == read_results(tmp_path / "launched")
 
 
 def test_killed_in_every_stage_it_ends_as_an_unbroken_run(write, tmp_path):
@@ -249,4 +172,4 @@ def test_killed_in_every_stage_it_ends_as_an_unbroken_run(write, tmp_path):
     assert kills >= 4
     ended = subprocess.run(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert contents(broken.folder) == contents(whole.folder)
+    assert read_results(broken.folder) == read_results(whole.folder)

@@ -87,6 +87,8 @@ class StageTask:
     """Resolved settings, hashes of inputs, and ids of the stages before."""
     needs: tuple[StageTask, ...] = field(default=(), compare=False)
     """Stages that must be finished before."""
+    source: Path | None = field(default=None, compare=False)
+    """File that a stage made elsewhere is taken from; None for a stage that is run."""
     id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,9 +100,17 @@ class StageTask:
         """Return the folder of the stage below the folder of the experiment."""
         return root / self.stage.value / self.id
 
+    def result_path(self, root: Path) -> Path:
+        """Return the file that the command of the stage writes last."""
+        return self.folder(root) / _RESULTS[self.stage]
+
+    def find_missing_need(self, root: Path) -> StageTask | None:
+        """Return the first stage that this one needs and that is not finished."""
+        return next((need for need in self.needs if not need.is_finished(root)), None)
+
     def is_finished(self, root: Path) -> bool:
         """Return whether the command of the stage has written its last file, with a result in it."""
-        path = self.folder(root) / _RESULTS[self.stage]
+        path = self.result_path(root)
         if not path.is_file():
             return False
         if self.stage is Stage.TRAIN:
@@ -148,19 +158,38 @@ class StagePlanner:
     """Hash of every input file by its key in the plan."""
     judge: Mapping[str, Any]
     """Identity of the judge: model, settings and guidelines."""
+    imports: Mapping[tuple[Cell, Stage], tuple[Path, str]] = field(default_factory=dict)
+    """File and hash of every stage that was made elsewhere."""
 
     def tasks(self) -> list[StageTask]:
         """Return the stages of all cells, each after the stages that it needs."""
         backbones = {backbone.name: backbone for backbone in self.plan.backbones}
-        return [task for cell in list_cells(self.plan) for task in self._cell_tasks(cell, backbones[cell.backbone])]
+        tasks = []
+        for cell in list_cells(self.plan):
+            stages = list(self._cell_tasks(cell, backbones[cell.backbone]))
+            # What only stages made elsewhere would need is not run.
+            needed = {task for task in stages if task.stage in (Stage.JUDGE, Stage.SWITCH)}
+            for task in reversed(stages):
+                needed.update(task.needs if task in needed else ())
+            tasks += [task for task in stages if task in needed]
+        return tasks
+
+    def _plan_stage(
+        self, cell: Cell, stage: Stage, identity: Mapping[str, Any], needs: tuple[StageTask, ...] = ()
+    ) -> StageTask:
+        """Return a stage that is run after others, or taken from a file."""
+        if (cell, stage) not in self.imports:
+            return StageTask(cell, stage, identity, needs)
+        path, digest = self.imports[cell, stage]
+        return StageTask(cell, stage, {**identity, "imported": digest}, source=path)
 
     def _cell_tasks(self, cell: Cell, backbone: Backbone) -> Iterator[StageTask]:
         resolved = self.resolved[backbone.name]
         weights = {"weights": resolved.content, "revision": backbone.revision, "dtype": backbone.dtype}
         adapter: tuple[StageTask, ...] = ()
         if cell.is_tuned:
-            train = StageTask(cell, Stage.TRAIN, self._train_identity(cell, resolved))
-            select = StageTask(
+            train = self._plan_stage(cell, Stage.TRAIN, self._train_identity(cell, resolved))
+            select = self._plan_stage(
                 cell,
                 Stage.SELECT,
                 {
@@ -179,7 +208,7 @@ class StagePlanner:
             "prompt": resolved.prompt.hash,
             "max_length": resolved.training["max_length"],
         }
-        generate = StageTask(
+        generate = self._plan_stage(
             cell,
             Stage.GENERATE,
             {
@@ -193,10 +222,10 @@ class StagePlanner:
             adapter,
         )
         yield generate
-        yield StageTask(cell, Stage.JUDGE, {"generate": generate.id, "judge": dict(self.judge)}, (generate,))
+        yield self._plan_stage(cell, Stage.JUDGE, {"generate": generate.id, "judge": dict(self.judge)}, (generate,))
         if cell.method not in self.plan.ablations or self.plan.switch_ablations:
             families = {"families": self.inputs["development_families"]}
-            yield StageTask(cell, Stage.SWITCH, system | families, adapter)
+            yield self._plan_stage(cell, Stage.SWITCH, system | families, adapter)
 
     def _train_identity(self, cell: Cell, resolved: ResolvedBackbone) -> dict[str, Any]:
         return {
@@ -209,7 +238,7 @@ class StagePlanner:
         }
 
 
-_FILTER_KEYS = ("backbone", "method", "seed", "stage")
+_FILTER_KEYS = ("backbone", "method", "seed", "stage", "id")
 
 
 def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[StageTask]:
@@ -217,7 +246,7 @@ def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[Sta
 
     Args:
         tasks: The stages of an experiment.
-        filters: Such as ``["method=sft", "method=rm", "stage=train"]``.
+        filters: Such as ``["method=sft", "method=rm", "stage=train"]``; an id is the name of a stage's folder.
 
     Raises:
         SettingError: A key is unknown, or a value occurs in no task.
@@ -229,13 +258,15 @@ def filter_tasks(tasks: Sequence[StageTask], filters: Sequence[str]) -> list[Sta
             raise SettingError(f"--only {item}: write key=value with one of the keys {', '.join(_FILTER_KEYS)}.")
         values = {_filter_value(task, key) for task in tasks}
         if value not in values:
-            raise SettingError(f"--only {item}: the plan has {', '.join(sorted(values))}.")
+            # A large plan has thousands of ids.
+            known = "no stage with this id" if key == "id" else ", ".join(sorted(values))
+            raise SettingError(f"--only {item}: the plan has {known}.")
         chosen.setdefault(key, set()).add(value)
     return [task for task in tasks if all(_filter_value(task, key) in values for key, values in chosen.items())]
 
 
 def _filter_value(task: StageTask, key: str) -> str:
-    if key == "stage":
-        return task.stage.value
+    if key in ("stage", "id"):
+        return str(getattr(task, key))
     # The seed of an untuned backbone is "None", which no plan lists.
     return str(getattr(task.cell, key))

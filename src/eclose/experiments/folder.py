@@ -3,7 +3,7 @@
 ::
 
     plan.json            the plan, and what it resolves to
-    train/ID/            a training run; ID is the hash of what decides it
+    train/ID/            a training run; ID is the hash of what decides it; stage.log has the output of its process
     select/ID/           the selected checkpoint
     generate/ID/         responses to all questions
     judge/ID/            the same responses, judged
@@ -15,20 +15,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import SettingError, UserError
-from eclose.experiments.cells import FAILURE_FILE, ResolvedBackbone, Stage, StagePlanner, StageTask
+from eclose.experiments.cells import FAILURE_FILE, Cell, ResolvedBackbone, Stage, StagePlanner, StageTask
 from eclose.experiments.forecast import ExperimentForecast, forecast_experiment
+from eclose.experiments.imports import ImportCheck, hash_imports, import_stage, list_imports
 from eclose.experiments.plan import Plan, count_records, parse_plan, read_plan
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import parse_dataclass
 from eclose.store.records.strict_json import parse_json_object
-from eclose.store.runs.manifest import hash_file
+from eclose.store.runs.manifest import hash_file, read_manifest
 
 if TYPE_CHECKING:
     from eclose.models.resolve import ModelRef
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 PLAN_FILE = "plan.json"
 STAGE_FILE = "stage.json"
 """Cell, stage and identity of a stage's folder, for readers of the folder."""
+STAGE_LOG_FILE = "stage.log"
+"""Output of the process of a stage, where stages run in processes of their own."""
+JUDGE_LEDGER_FILE = "judge.sqlite"
 FORMAT = "eclose-experiment-plan-1"
 
 
@@ -60,6 +64,8 @@ class Experiment:
     """Sequences that the objective of each method scores per family."""
     judge: Mapping[str, Any]
     """Identity of the judge: model, settings and guidelines."""
+    imports: Mapping[str, str] = field(default_factory=dict)
+    """Hash of every file that was made elsewhere, by its path."""
 
     @cached_property
     def tasks(self) -> list[StageTask]:
@@ -68,12 +74,25 @@ class Experiment:
         inputs = {
             key: hash_file(path) if path.is_file() else f"missing {key}" for key, path in self.plan.inputs.items()
         }
-        return StagePlanner(self.plan, self.resolved, inputs, self.judge).tasks()
+        imports = {
+            (Cell(run.backbone, run.method, run.seed), stage): (path, self.imports[str(path)])
+            for run in self.plan.runs
+            for stage, path in list_imports(run).items()
+        }
+        return StagePlanner(self.plan, self.resolved, inputs, self.judge, imports).tasks()
 
     @property
     def missing_inputs(self) -> list[str]:
         """Input files that do not exist, each with its key."""
         return [f"{key}: {path}" for key, path in self.plan.inputs.items() if not path.is_file()]
+
+    @property
+    def judge_ledger(self) -> Path | str:
+        """Ledger of the judge: a file, which admits one process at a time, or the URL of a database."""
+        ledger = self.plan.judge.ledger
+        if ledger is None:
+            return self.folder / JUDGE_LEDGER_FILE
+        return ledger if "://" in ledger else Path(ledger)
 
     def state(self, task: StageTask) -> StageState:
         """Return the state of a stage."""
@@ -96,13 +115,25 @@ class Experiment:
                 if path.parent not in planned:
                     yield path.parent, str(parse_json_object(path.read_bytes())["cell"])
 
-    def forecast(self) -> ExperimentForecast:
-        """Forecast adapters, switch runs, responses and hours of the whole plan."""
+    def count_questions(self) -> int | None:
+        """Return the number of questions: that of the file, or the planned one where there is no file."""
         plan = self.plan
-        questions = plan.question_count
-        if plan.questions.is_file():
-            questions = count_records("questions", plan.questions)
-        return forecast_experiment(plan, self.tasks, self.sequences, questions)
+        return count_records("questions", plan.questions) if plan.questions.is_file() else plan.question_count
+
+    def read_training_hours(self) -> dict[tuple[str, str], list[float]]:
+        """Return the hours of every finished training run, by backbone and method."""
+        hours: dict[tuple[str, str], list[float]] = {}
+        for task in self.tasks:
+            if task.stage is Stage.TRAIN and task.is_finished(self.folder):
+                seconds = read_manifest(task.result_path(self.folder)).run["seconds"]
+                hours.setdefault((task.cell.backbone, task.cell.method), []).append(seconds / 3_600)
+        return hours
+
+    def forecast(self) -> ExperimentForecast:
+        """Forecast adapters, switch runs, responses and hours of the whole plan; finished runs serve as a pilot."""
+        return forecast_experiment(
+            self.plan, self.tasks, self.sequences, self.count_questions(), self.read_training_hours()
+        )
 
 
 def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
@@ -116,7 +147,7 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
         The experiment; nothing has been run.
 
     Raises:
-        SettingError: The plan has problems; the message lists all of them.
+        SettingError: The plan has problems, or runs made elsewhere do not fit it; the message lists all of them.
     """
     from eclose.experiments.training_settings import (  # noqa: PLC0415 - imports torch
         count_objective_sequences,
@@ -133,9 +164,15 @@ def init_experiment(plan: Path | str | Plan, out: Path | str) -> Experiment:
     }
     sequences = {method: count_objective_sequences(method) for method in (*plan.methods, *plan.ablations)}
     judge = {**find_judge(plan, keyless=True).identity, **plan.judge.settings.identity}
-    experiment = Experiment(Path(out), plan, resolved, sequences, judge)
+    if problems := list(ImportCheck(plan, resolved, judge).list_problems()):
+        raise SettingError("runs made elsewhere do not fit the plan: " + "; ".join(problems))
+    experiment = Experiment(Path(out), plan, resolved, sequences, judge, hash_imports(plan))
     _refuse_equal_backbones(experiment)
     write_experiment_plan(experiment)
+    for task in experiment.tasks:
+        if task.source is not None and not task.is_finished(experiment.folder):
+            write_stage_file(task, experiment.folder)
+            import_stage(task, experiment.folder, plan.questions)
     return experiment
 
 
@@ -149,6 +186,7 @@ def write_experiment_plan(experiment: Experiment) -> None:
             "resolved": {name: asdict(backbone) for name, backbone in experiment.resolved.items()},
             "sequences": dict(experiment.sequences),
             "judge": dict(experiment.judge),
+            "imports": dict(experiment.imports),
         },
     )
 
@@ -166,7 +204,8 @@ def load_experiment(folder: Path | str) -> Experiment:
     if record.get("format") != FORMAT:
         raise UserError(f"{path}: is not a plan of this version ({FORMAT}). Run eclose experiment init again.")
     resolved = {name: parse_dataclass(ResolvedBackbone, values) for name, values in record["resolved"].items()}
-    return Experiment(Path(folder), parse_plan(record["plan"]), resolved, record["sequences"], record["judge"])
+    plan, imports = parse_plan(record["plan"]), record.get("imports", {})
+    return Experiment(Path(folder), plan, resolved, record["sequences"], record["judge"], imports)
 
 
 def find_judge(plan: Plan, *, keyless: bool = False) -> ModelRef:

@@ -10,7 +10,7 @@ import numpy as np
 from eclose.experiments.cells import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eclose.experiments.cells import StageTask
     from eclose.experiments.plan import Plan
@@ -51,6 +51,10 @@ class TrainingForecast:
     """Hours of a run by the fit; None without recorded hours."""
     recorded: float | None
     """Hours of a run as recorded; None where none are."""
+    finished: int = 0
+    """Runs that are finished."""
+    piloted: float | None = None
+    """Hours of a run as finished runs of this experiment took: the mean of the method, else by a fit through them."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,29 @@ class ExperimentForecast:
     def hours(self, methods: Sequence[str], *, recorded: bool = False) -> float | None:
         """Return the hours of all training runs of some methods; None where a method has none."""
         rows = [row for row in self.training if row.method in methods]
-        values = [row.recorded if recorded else row.fitted for row in rows]
-        if any(value is None for value in values):
+        return _sum_hours((row.runs, row.recorded if recorded else row.fitted) for row in rows)
+
+    def hours_left(self, methods: Sequence[str]) -> float | None:
+        """Return the hours of the runs that are not finished, by those that are; None where there is no such run."""
+        rows = [row for row in self.training if row.method in methods]
+        return _sum_hours((row.runs - row.finished, row.piloted) for row in rows)
+
+
+def _sum_hours(runs: Iterable[tuple[int, float | None]]) -> float | None:
+    total = 0.0
+    for count, hours in runs:
+        if hours is None:
             return None
-        return sum(row.runs * value for row, value in zip(rows, values, strict=True) if value is not None)
+        total += count * hours
+    return total
 
 
 def forecast_experiment(
-    plan: Plan, tasks: Sequence[StageTask], sequences: Mapping[str, int], questions: int | None
+    plan: Plan,
+    tasks: Sequence[StageTask],
+    sequences: Mapping[str, int],
+    questions: int | None,
+    finished: Mapping[tuple[str, str], Sequence[float]] | None = None,
 ) -> ExperimentForecast:
     """Forecast an experiment.
 
@@ -83,6 +102,7 @@ def forecast_experiment(
         tasks: Its stages.
         sequences: Sequences that each method scores per family.
         questions: Number of questions; None where it is unknown.
+        finished: Hours of finished training runs, by backbone and method.
     """
     generated = [task.cell for task in tasks if task.stage is Stage.GENERATE]
     ablations = sum(cell.method in plan.ablations for cell in generated)
@@ -91,22 +111,34 @@ def forecast_experiment(
         switch_runs=sum(task.stage is Stage.SWITCH for task in tasks),
         responses=None if questions is None else (len(generated) - ablations) * questions,
         ablation_responses=None if questions is None else ablations * questions,
-        training=tuple(_forecast_training(plan, tasks, sequences)),
+        training=tuple(_forecast_training(plan, tasks, sequences, finished or {})),
     )
 
 
 def _forecast_training(
-    plan: Plan, tasks: Sequence[StageTask], sequences: Mapping[str, int]
+    plan: Plan,
+    tasks: Sequence[StageTask],
+    sequences: Mapping[str, int],
+    finished: Mapping[tuple[str, str], Sequence[float]],
 ) -> Iterator[TrainingForecast]:
     trained = [task.cell for task in tasks if task.stage is Stage.TRAIN]
     for backbone in plan.backbones:
         # Ablations are left out of the fit, so that their recorded hours can be compared with it.
         main = {method: hours for method, hours in backbone.hours.items() if method in plan.methods}
         fit = HoursFit.of(main, sequences)
+        pilot = {method: float(np.mean(hours)) for (name, method), hours in finished.items() if name == backbone.name}
+        pilot_fit = HoursFit.of(pilot, sequences)
         for method in (*plan.methods, *plan.ablations):
             runs = sum(cell.backbone == backbone.name and cell.method == method for cell in trained)
             if runs:
-                fitted = None if fit is None else fit.hours(sequences[method])
+                count = sequences[method]
                 yield TrainingForecast(
-                    backbone.name, method, runs, sequences[method], fitted, backbone.hours.get(method)
+                    backbone.name,
+                    method,
+                    runs,
+                    count,
+                    fitted=None if fit is None else fit.hours(count),
+                    recorded=backbone.hours.get(method),
+                    finished=len(finished.get((backbone.name, method), ())),
+                    piloted=pilot.get(method, None if pilot_fit is None else pilot_fit.hours(count)),
                 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from eclose.benchmarks.load import scan_instances
+from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import SettingError, UserError
 from eclose.experiments.bootstrap_plan import BootstrapPlan
 from eclose.judging.settings import JudgeSettings
@@ -62,13 +63,37 @@ class PlannedJudge(JudgeSettings):
     concurrency: int = 64
     """Largest number of calls in flight."""
     ledger: str | None = None
-    """Ledger of all calls: a file or a ``postgresql://`` URL; None for ``judge.sqlite`` in the folder of the
-    experiment. A file admits one process at a time."""
+    """Ledger of all calls: a file, which may be relative to the plan, or a ``postgresql://`` URL; None for
+    ``judge.sqlite`` in the folder of the experiment. A file admits one process at a time."""
 
     @property
     def settings(self) -> JudgeSettings:
         """How responses are judged, apart from the model and its calls."""
         return JudgeSettings(**{name.name: getattr(self, name.name) for name in fields(JudgeSettings)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRun:
+    """Results of a cell that were made elsewhere; stages that have them are not run."""
+
+    backbone: str
+    """Name of the backbone."""
+    method: str = UNTUNED_METHOD
+    seed: int | None = None
+    adapter: Path | None = None
+    """Folder of the selected adapter, with its recipe."""
+    responses: Path | None = None
+    """Responses to all questions: a file, or the folder of a run."""
+    judged: Path | None = None
+    """Folder of judged responses to all questions."""
+    switches: Path | None = None
+    """Switch test: a file, or a folder with ``switches.jsonl``."""
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """Files and folders by key."""
+        values = {name: getattr(self, name) for name in ("adapter", "responses", "judged", "switches")}
+        return {name: path for name, path in values.items() if path is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +135,8 @@ class Plan:
     """People's verdicts on judged responses, to validate the judge with."""
     audit_labels: Path | None = None
     """People's verdicts of the audit of results."""
+    runs: list[ImportedRun] = field(default_factory=list)
+    """Results that were made elsewhere."""
     bootstrap: BootstrapPlan = field(default_factory=BootstrapPlan)
     """Resamples and seeds of the intervals."""
     launcher: str | None = None
@@ -165,6 +192,7 @@ def read_plan(path: Path | str) -> Plan:
     values, problems = _parse_fields(read_yaml_settings(path, "a plan"))
     values = _locate_files(values, path.parent.resolve())
     problems += _list_cell_problems(values)
+    problems += _list_run_problems(values)
     problems += _list_file_problems(values)
     problems += list_training_problems(*_list_training_keys(values))
     if problems:
@@ -219,6 +247,12 @@ def _locate_files(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the values with absolute paths of files, and of weights that are a folder or file here."""
     located: dict[str, Any] = dict(values)
     located |= {name: folder / value for name, value in values.items() if isinstance(value, Path)}
+    judge: PlannedJudge | None = values.get("judge")
+    if judge is not None and judge.ledger is not None and "://" not in judge.ledger:
+        located["judge"] = replace(judge, ledger=str(folder / judge.ledger))
+    located["runs"] = [
+        replace(run, **{name: folder / path for name, path in run.paths.items()}) for run in values.get("runs", [])
+    ]
     if "backbones" in located:
         located["backbones"] = [
             replace(backbone, weights=str(folder / backbone.weights))
@@ -255,6 +289,30 @@ def _list_cell_problems(values: Mapping[str, Any]) -> Iterator[str]:
     for key, training in _list_training_keys(values)[1].items():
         for setting in sorted(_CELL_SETTINGS & training.keys()):
             yield f"{key}.{setting}: the plan sets it for each cell; leave it out here"
+
+
+def _list_run_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield problems of results that were made elsewhere, apart from the content of their files."""
+    runs: list[ImportedRun] = values.get("runs", [])
+    backbones = [backbone.name for backbone in values.get("backbones", [])]
+    methods, seeds = [*values.get("methods", []), *values.get("ablations", [])], values.get("seeds", [])
+    for number, run in enumerate(runs):
+        key = f"runs[{number}]"
+        if run.backbone not in backbones:
+            yield f"{key}.backbone: {run.backbone} is not one of the backbones {', '.join(backbones)}"
+        if not run.paths:
+            yield f"{key}: name adapter, responses, judged or switches"
+        if run.method == UNTUNED_METHOD:
+            if run.seed is not None or run.adapter is not None:
+                yield f"{key}: an untuned backbone has neither a seed nor an adapter"
+            continue
+        if run.method not in methods:
+            yield f"{key}.method: {run.method} is not one of {', '.join([UNTUNED_METHOD, *methods])}"
+        if run.seed not in seeds:
+            yield f"{key}.seed: {run.seed} is not one of {', '.join(map(str, seeds))}"
+    cells = [(run.backbone, run.method, run.seed, name) for run in runs for name in run.paths]
+    for backbone, method, seed, name in _find_repeated(cells):
+        yield f"runs: {name} of {backbone} {method} {'' if seed is None else seed} is given twice"
 
 
 def _list_training_keys(values: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eclose.cli.experiment import audit
-from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, escape_invisible, format_count, print_line, print_table
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,14 @@ app = typer.Typer(
 )
 
 app.add_typer(audit.app, name="audit")
+
+
+class RunEngine(StrEnum):
+    """What runs the stages of an experiment."""
+
+    LOCAL = "local"
+    SNAKEMAKE = "snakemake"
+
 
 ExperimentFolder = Annotated[
     Path, typer.Argument(help="Folder of an experiment.", file_okay=False, show_default=False, metavar="DIR")
@@ -41,14 +50,16 @@ def init(
     """Check a plan, write it into a folder, and print what it takes.
 
     Prints the grid with the stages that are finished already, and the expected numbers of adapters, switch runs,
-    responses and hours of training. Nothing is run. A folder with an earlier plan keeps its finished stages: a plan
-    with one more seed or method adds cells, and the others are not run again.
+    responses, hours of training and cost of judging. Hours come from recorded hours of the plan and from runs that
+    are finished. Nothing is run, and results made elsewhere are taken in. A folder with an earlier plan keeps its
+    finished stages: a plan with one more seed or method adds cells, and the others are not run again.
     """
     from eclose.experiments.folder import init_experiment
 
     experiment = init_experiment(plan, out)
     _print_grid(experiment)
     _print_forecast(experiment.forecast(), experiment)
+    _print_judge_forecast(experiment)
     for missing in experiment.missing_inputs:
         print_line(f"not there yet: {missing}")
     print_line(f"Run it with: eclose experiment run {out}")
@@ -91,25 +102,59 @@ def run(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run only these stages: key=value with backbone, method, seed or stage; may be repeated.",
+            help="Run only these stages: key=value with backbone, method, seed, stage or id (the name of a stage's "
+            "folder); may be repeated.",
             show_default=False,
             metavar="KEY=VALUE",
         ),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of stages at once; default: 1, or that of the profile. Several run in processes of their own "
+            "and share the GPUs.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        RunEngine, typer.Option(help="What runs the stages: this machine, or Snakemake from a written Snakefile.")
+    ] = RunEngine.LOCAL,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="Profile of Snakemake: a name or folder that sets the executor of a cluster.", show_default=False
+        ),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(help="Longest time to wait for a stage that another process is running (seconds).", min=0)
+    ] = 0.0,
 ) -> None:
-    """Run every stage that is not finished, in this process: train, select, generate, judge, switch.
+    """Run every stage that is not finished: train, select, generate, judge, switch.
 
     Each stage is the command of its name in a folder of its own. Stopped at any moment, the same command goes on. A
-    stage that fails is listed, with the exit code 3, and the other cells go on; the next run tries it again.
+    stage that fails is listed, with the exit code 3, and the other cells go on; the next run tries it again. On a
+    terminal a table shows the progress, and the output of a stage is in stage.log of its folder.
+
+    With --jobs, judging runs one stage at a time unless the plan names a PostgreSQL ledger. With --engine snakemake,
+    the stages that the chosen ones need are run as well, and the Snakefile in DIR can be read and run without this
+    command.
     """
+    from eclose.cli.experiment.live import show_experiment_progress
     from eclose.experiments.run import run_experiment
 
-    result = run_experiment(
-        folder,
-        only or (),
-        on_stage=lambda task, number, total: _note(f"{number}/{total} {task.cell}: {task.stage}"),
-        on_result=lambda task, problem: _note(f"{task.cell}: {task.stage} {problem or 'finished'}"),
-    )
+    # Snakemake prints its own progress.
+    with show_experiment_progress(folder, jobs=jobs, live=engine is RunEngine.LOCAL) as progress:
+        result = run_experiment(
+            folder,
+            only or (),
+            engine=engine.value,
+            jobs=jobs,
+            profile=profile,
+            wait=wait,
+            on_stage=progress.begin,
+            on_result=progress.end,
+        )
     for problem in (*result.failed, *result.waiting):
         state = "failed" if problem in result.failed else "waiting"
         print_line(f"{state}: {problem.task.cell}, {problem.task.stage}: {problem.problem}")
@@ -144,11 +189,6 @@ def report(
         print_line(f"  {path}")
 
 
-def _note(line: str) -> None:
-    """Print a line of progress on standard error."""
-    typer.echo(escape_invisible(f"eclose: {line}"), err=True)
-
-
 def _group_by_cell(tasks: Sequence[StageTask]) -> dict[Cell, list[StageTask]]:
     groups: dict[Cell, list[StageTask]] = {}
     for task in tasks:
@@ -157,22 +197,12 @@ def _group_by_cell(tasks: Sequence[StageTask]) -> dict[Cell, list[StageTask]]:
 
 
 def _print_grid(experiment: Experiment) -> None:
-    """Print one row for every backbone and method: its cells, and the finished ones of each stage."""
+    from eclose.cli.experiment.live import list_grid_rows
     from eclose.experiments.cells import Stage
 
-    groups: dict[tuple[str, str], list[StageTask]] = {}
-    for task in experiment.tasks:
-        groups.setdefault((task.cell.backbone, task.cell.method), []).append(task)
-    rows = []
-    for (backbone, method), tasks in groups.items():
-        row = [backbone, method, str(len({task.cell for task in tasks}))]
-        for stage in Stage:
-            finished = [task.is_finished(experiment.folder) for task in tasks if task.stage is stage]
-            row.append(f"{sum(finished)}/{len(finished)}" if finished else "-")
-        rows.append(row)
     cells = len({task.cell for task in experiment.tasks})
     title = f"{experiment.folder}: {format_count(cells, 'cell')}; finished of all"
-    print_table(title, ["backbone", "method", "cells", *Stage], rows)
+    print_table(title, ["backbone", "method", "cells", *Stage], list_grid_rows(experiment))
 
 
 def _print_forecast(forecast: ExperimentForecast, experiment: Experiment) -> None:
@@ -182,9 +212,35 @@ def _print_forecast(forecast: ExperimentForecast, experiment: Experiment) -> Non
     more = f", {forecast.ablation_responses:,} more of ablations" if forecast.ablation_responses else ""
     print_line(f"Expected: {', '.join(parts)}, {responses} responses{more}")
     for name, methods in (("main comparison", plan.methods), ("ablations", plan.ablations)):
-        if (hours := forecast.hours(methods)) is not None and methods:
-            recorded = forecast.hours(methods, recorded=True)
-            beside = "" if recorded is None else f", {recorded:,.0f} h as recorded"
-            print_line(f"Training, {name}: {hours:,.0f} h by the fit{beside}")
-        elif methods:
-            print_line(f"Training, {name}: hours unknown; give hours of a backbone to forecast them")
+        if methods:
+            print_line(f"Training, {name}: {_describe_hours(forecast, methods)}")
+
+
+def _describe_hours(forecast: ExperimentForecast, methods: Sequence[str]) -> str:
+    """Return the hours of training by recorded hours, and those left by the runs that are finished."""
+    parts = []
+    if (hours := forecast.hours(methods)) is not None:
+        recorded = forecast.hours(methods, recorded=True)
+        beside = "" if recorded is None else f", {recorded:,.0f} h as recorded"
+        parts.append(f"{hours:,.0f} h by the fit{beside}")
+    finished = sum(row.finished for row in forecast.training if row.method in methods)
+    if (left := forecast.hours_left(methods)) is not None:
+        parts.append(f"{left:,.3g} h left, by {format_count(finished, 'finished run')}")
+    return "; ".join(parts) or "hours unknown; run one as a pilot, or give hours of a backbone"
+
+
+def _print_judge_forecast(experiment: Experiment) -> None:
+    """Print the calls and the cost of judging that is left."""
+    from eclose.calls.prices import format_money
+    from eclose.experiments.judge_forecast import forecast_judge_cost
+
+    if (forecast := forecast_judge_cost(experiment)) is None:
+        print_line("Judging: cost unknown until there are questions, and families or responses")
+        return
+    money = "cost unknown, the judge has no price"
+    if forecast.cost is not None:
+        money = format_money(forecast.cost, forecast.currency)
+    print_line(
+        f"Judging: {format_count(forecast.responses, 'response')} left, {format_count(forecast.calls, 'call')}, {money}"
+        f" (by {forecast.basis})"
+    )

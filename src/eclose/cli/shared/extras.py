@@ -22,6 +22,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("parquet",),
     "ray": ("ray",),
     "safetensors": ("train",),  # comes with transformers
+    "snakemake": ("experiment",),
     "sqlalchemy": ("chat", "annotate"),
     "starlette": ("annotate",),  # comes with fastapi
     "torch": ("train",),
