@@ -58,13 +58,13 @@ _SETTINGS = (
 )
 
 
-def render_model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str) -> str:
+def render_model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str | None = None) -> str:
     """Return the card of a model in its present state.
 
     Args:
         trainer: The trainer of the model.
         recipe: Settings and inputs of the run; may be empty.
-        scoring: Name of the scoring strategy.
+        scoring: Name of the scoring strategy; None for a trainer that has none.
     """
     args: Any = trainer.args
     families: Any = trainer.train_dataset
@@ -76,8 +76,8 @@ def render_model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str)
     rows |= {
         "families": f"{len(families):,}",
         "updates so far": f"{trainer.state.global_step:,}",
-        "scoring": scoring,
     }
+    rows |= {} if scoring is None else {"scoring": scoring}
     return _CARD.format(
         base=json.dumps(base, ensure_ascii=False),  # a JSON string is also a YAML string, with special characters too
         library="peft" if hasattr(model, "peft_config") else "transformers",

@@ -147,6 +147,9 @@ def _config(recipe: TrainingRecipe, out: Path, development: Path | None) -> EClo
     evaluation = recipe.training.get("eval_strategy")
     if not development and evaluation not in (None, "no"):
         raise UserError(f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Pass --development.")
+    if recipe.training.get("evaluate_families") and (not development or evaluation == "no"):
+        missing = "--development" if not development else "another eval_strategy than no"
+        raise UserError(f"evaluate_families: no held-out families are evaluated. Pass {missing}.")
     bar = not recipe.training.get("disable_tqdm", not sys.stderr.isatty())
     strategy = evaluation or ("epoch" if development else "no")
     return recipe.config(out, eval_strategy=strategy, disable_tqdm=not bar)

@@ -31,6 +31,18 @@ _MOST_POINTS = 600
 """Points of a curve; longer logs are averaged over neighbouring lines."""
 _DIRECTIONS = {"o": "original", "c": "counterfactual"}
 _HELD_OUT = "eval_"
+REPLY_METRICS_PREFIX = "generated/"
+"""Prefix of figures of generated replies in the log, behind ``eval_``."""
+REPLY_RATES = {"correct": "accuracy", "no answer": "no_answer", "TRR": "TRR", "LGG": "LGG"}
+"""Rates of generated replies by their labels."""
+_REPLY_COUNTS = {
+    "replies": "n",
+    "TRR judged": "TRR_n",
+    "TRR undecided": "TRR_undecided",
+    "LGG judged": "LGG_n",
+    "LGG undecided": "LGG_undecided",
+}
+_INPUTS = {"original": "gold", "evidence edited": "evidence_cf", "question edited": "question_cf"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,7 @@ def render_run_page(run: Path) -> str:
         facts=list(_facts(lines, recipe, run)),
         charts=list(_charts(lines)),
         evaluations=list(_evaluations(lines)),
+        replies=list(_replies(lines)),
         scores=list(_scores(selection)),
         size=(_WIDTH, _HEIGHT, _LEFT, _HEIGHT - _BOTTOM),
         policy=POLICY.format(style=csp_source_hash(style)),
@@ -150,6 +163,15 @@ def _charts(lines: Sequence[Mapping[str, Any]]) -> Iterator[RunChart]:
     for prefix, split in (("", "training"), (_HELD_OUT, "held out")):
         switches = [(edge.value, f"{prefix}switch/{edge.value}", edge.value) for edge in Edge]
         yield from _chart(lines, f"Switch rates, {split}, %", switches, scale=100, span=(0, 100))
+    generated = _HELD_OUT + REPLY_METRICS_PREFIX
+    kinds = [(text, f"{generated}accuracy_{kind}") for text, kind in _INPUTS.items()]
+    accuracies = [(text, name, colour) for (text, name), colour in zip(kinds, "oTC", strict=True)]
+    accuracies.append(("no answer", f"{generated}no_answer", "n"))
+    yield from _chart(
+        lines, "Correct replies by input, and replies without an answer, %", accuracies, scale=100, span=(0, 100)
+    )
+    judged = [("TRR", f"{generated}TRR", "a"), ("LGG", f"{generated}LGG", "c")]
+    yield from _chart(lines, "Trace reliability and local-global gap, %", judged, scale=100, span=(0, 100))
     yield from _chart(lines, "Learning rate", [("", "learning_rate", "a")], zero=True)
     yield from _chart(lines, "Gradient norm", [("", "grad_norm", "a")], zero=True)
 
@@ -240,6 +262,22 @@ def _evaluations(lines: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
             losses = [_format(line.get(f"eval_{name}")) for name in ("loss", "gen_loss", "margin_loss")]
             switches = [format_percent(line.get(f"eval_switch/{edge.value}")) for edge in Edge]
             yield [f"{line.get('step', 0):,}", *losses, *switches]
+
+
+def _replies(lines: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the heads of a table, then a row for every evaluation with generated replies, in percent for rates."""
+    generated = _HELD_OUT + REPLY_METRICS_PREFIX
+    rows = [line for line in lines if f"{generated}n" in line]
+    judged = any(f"{generated}TRR_n" in line for line in rows)
+    rates = {"correct": "accuracy", **{text: f"accuracy_{kind}" for text, kind in _INPUTS.items()}}
+    rates |= {"no answer": "no_answer"} | ({"TRR": "TRR", "LGG": "LGG"} if judged else {})
+    counts = _REPLY_COUNTS if judged else {"replies": "n"}
+    if rows:
+        yield ["update", *(f"{text} %" for text in rates), *counts]
+    for line in rows:
+        cells = [format_percent(line.get(generated + name)) for name in rates.values()]
+        numbers = [line.get(generated + name) for name in counts.values()]
+        yield [f"{line.get('step', 0):,}", *cells, *(DASH if value is None else f"{value:,}" for value in numbers)]
 
 
 def _scores(selection: Mapping[str, Any]) -> Iterator[list[str]]:
