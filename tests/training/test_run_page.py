@@ -89,7 +89,7 @@ def test_replies_have_curves_and_a_table(tmp_path):
     ]
     html = render_run_page(written(tmp_path, lines))
     curves = curves_of(html)
-    assert len(curves["Correct replies by input, and replies without an answer, %"]) == 2
+    assert len(curves["Correct replies by input, %"]) == 2
     assert [len(points.split()) for points in curves["Trace reliability and local-global gap, %"]] == [1]
     assert re.search(r"<td>1</td><td>50.0</td><td>75.0</td><td>–</td><td>–</td><td>25.0</td><td>–</td>", html)
     assert re.search(r"<td>40.0</td><td>–</td><td>12</td><td>10</td><td>2</td><td>–</td><td>–</td>", html)

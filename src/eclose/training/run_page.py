@@ -37,9 +37,9 @@ REPLY_RATES = {"correct": "accuracy", "no answer": "no_answer", "TRR": "TRR", "L
 """Rates of generated replies by their labels."""
 _REPLY_COUNTS = {
     "replies": "n",
-    "TRR judged": "TRR_n",
+    "TRR n": "TRR_n",
     "TRR undecided": "TRR_undecided",
-    "LGG judged": "LGG_n",
+    "LGG n": "LGG_n",
     "LGG undecided": "LGG_undecided",
 }
 _INPUTS = {"original": "gold", "evidence edited": "evidence_cf", "question edited": "question_cf"}
@@ -137,7 +137,16 @@ def _facts(lines: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any], run: P
     sessions = json.loads(path.read_text("utf-8")) if path.is_file() else []
     state = "finished" if sessions and sessions[-1].get("ended") else "under way or interrupted"
     yield "state", f"{state}, {format_count(last, 'update')} in the log"
-    names = ("model", "revision", "method", "seed", "learning_rate", "families_per_update", "num_train_epochs")
+    names = (
+        "model",
+        "revision",
+        "method",
+        "baseline",
+        "seed",
+        "learning_rate",
+        "families_per_update",
+        "num_train_epochs",
+    )
     for name in names:
         if recipe.get(name) is not None:
             yield name, str(recipe[name])
@@ -154,6 +163,13 @@ def _charts(lines: Sequence[Mapping[str, Any]]) -> Iterator[RunChart]:
     losses = {"Loss": "loss", "Generation loss": "gen_loss", "Margin loss": "margin_loss"}
     for title, name in losses.items():
         yield from _chart(lines, title, [("training", name, "a"), ("held out", _HELD_OUT + name, "a")])
+    # Figures of baselines, as TRL names them.
+    for title, name, scale in (
+        ("Reward of preferred minus rejected", "rewards/margins", 1),
+        ("Pairs ranked right, %", "rewards/accuracies", 100),
+    ):
+        curves = [("training", name, "a"), ("held out", _HELD_OUT + name, "a")]
+        yield from _chart(lines, title, curves, scale=scale)
     # Comparisons by edge: S, T and C, or Re and Rq of the response margin.
     edges = {name[8:-2]: None for line in lines for name in line if name.startswith("margins/")}
     for edge in edges:
@@ -167,9 +183,7 @@ def _charts(lines: Sequence[Mapping[str, Any]]) -> Iterator[RunChart]:
     kinds = [(text, f"{generated}accuracy_{kind}") for text, kind in _INPUTS.items()]
     accuracies = [(text, name, colour) for (text, name), colour in zip(kinds, "oTC", strict=True)]
     accuracies.append(("no answer", f"{generated}no_answer", "n"))
-    yield from _chart(
-        lines, "Correct replies by input, and replies without an answer, %", accuracies, scale=100, span=(0, 100)
-    )
+    yield from _chart(lines, "Correct replies by input, %", accuracies, scale=100, span=(0, 100))
     judged = [("TRR", f"{generated}TRR", "a"), ("LGG", f"{generated}LGG", "c")]
     yield from _chart(lines, "Trace reliability and local-global gap, %", judged, scale=100, span=(0, 100))
     yield from _chart(lines, "Learning rate", [("", "learning_rate", "a")], zero=True)

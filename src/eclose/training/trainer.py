@@ -36,7 +36,7 @@ from eclose.training.complete_checkpoints import (
     COMPLETE_MARKER_FILE,
     remove_safety_checkpoints,
 )
-from eclose.training.config import AUTO
+from eclose.training.config import AUTO, is_baseline
 from eclose.training.evaluation.held_out_replies import HeldOutReplyEvaluator, choose_held_out_families
 from eclose.training.log import TrainingLogMeans, install_training_progress
 from eclose.training.model_card import render_model_card
@@ -82,11 +82,23 @@ class RunTrainer(Trainer):
     recipe: dict[str, Any]
     """Every setting and input of a run in a folder, written beside each adapter and onto its card."""
     reply_evaluator: HeldOutReplyEvaluator | None = None
+    config: EClosureConfig
+    family_count: int
+    """Number of families to train on."""
 
-    def _prepare_run(self, config: EClosureConfig, held_out: FamilyDataset | None) -> None:
-        """Add callbacks and the evaluation of replies; to be called at the end of the constructor."""
+    @property
+    def scoring(self) -> str:
+        """How scores are computed."""
+        return "one sequence per response, by TRL"
+
+    def _prepare_run(self, config: EClosureConfig, held_out: FamilyDataset | None, family_count: int) -> None:
+        """Add callbacks and the evaluation of replies; to be called at the end of construction."""
         self.recipe = {}
-        self.config = config
+        self.config, self.family_count = config, family_count
+        identity = {"method": config.method, "seed": config.seed, "backbone": self._backbone}
+        # Trackers read both when training begins.
+        self.args.run_identity = identity
+        self.args.run_name = self.args.run_name or f"{self._backbone} {config.method} {config.seed}"
         if config.evaluate_families and held_out:
             self.reply_evaluator = _build_reply_evaluator(config, held_out)
             if self.is_fsdp_enabled or self.is_deepspeed_enabled:
@@ -96,6 +108,12 @@ class RunTrainer(Trainer):
                 )
         self.add_callback(EpochCheckpoints)
         install_training_progress(self)
+
+    @property
+    def _backbone(self) -> str:
+        """Name of the weights in tables."""
+        config = self.accelerator.unwrap_model(self.model).config
+        return model_table_name(getattr(config, "_name_or_path", "") or "model")
 
     # ---- evaluation ----
 
@@ -109,9 +127,7 @@ class RunTrainer(Trainer):
         figures: list[dict[str, float]] = [{}]
         if self.args.process_index == 0:
             model = self.accelerator.unwrap_model(self.model)
-            name = model_table_name(getattr(model.config, "_name_or_path", "") or "model")
-            source = ResponseSource(name, self.config.method, self.args.seed)
-            step = self.state.global_step
+            source, step = ResponseSource(self._backbone, self.config.method, self.args.seed), self.state.global_step
             figures = [self.reply_evaluator.evaluate(model, self.processing_class, source, step)]
         if self.args.world_size > 1:
             broadcast_object_list(figures)
@@ -150,14 +166,11 @@ class RunTrainer(Trainer):
         # Settings as JSON: a pickle is neither readable nor safe to open.
         (folder / "training_args.bin").unlink(missing_ok=True)  # written by Transformers
         (folder / "training_args.json").write_text(_json(self.args), encoding="utf-8")
-        (folder / "README.md").write_text(self._render_card(), encoding="utf-8")
+        (folder / "README.md").write_text(render_model_card(self, self.recipe), encoding="utf-8")
         if self.recipe:
             (folder / CHECKPOINT_RECIPE_FILE).write_text(
                 json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
             )
-
-    def _render_card(self) -> str:
-        return render_model_card(self, recipe=self.recipe)
 
 
 class EClosureTrainer(RunTrainer):
@@ -191,7 +204,9 @@ class EClosureTrainer(RunTrainer):
         """
         if processing_class is None:
             raise SettingError("processing_class: pass the model's tokenizer.")
-        _check_processes(args)
+        check_processes(args)
+        if is_baseline(args.method):
+            raise SettingError(f"method = {args.method}: is trained by TRL; use baselines.trainers, or eclose train.")
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = False  # every forward pass uses all parameters
         # For the reports of Transformers; what an update contains is decided by the sampler.
@@ -222,7 +237,12 @@ class EClosureTrainer(RunTrainer):
             warnings.warn(self.choice.message, stacklevel=2)
         self._log_means = TrainingLogMeans()
         held_out: Any = self.eval_dataset
-        self._prepare_run(args, held_out)
+        self._prepare_run(args, held_out, len(self.train_dataset))
+
+    @property
+    def scoring(self) -> str:
+        """Name of the scoring strategy."""
+        return self.choice.name
 
     # ---- families ----
 
@@ -398,9 +418,6 @@ class EClosureTrainer(RunTrainer):
         tokens: int = sum(forest.tokens for forest in inputs)
         return 6 * parameters * tokens
 
-    def _render_card(self) -> str:
-        return render_model_card(self, recipe=self.recipe, scoring=self.choice.name)
-
 
 def _choose_scoring(model: Any, args: EClosureConfig) -> ScoringChoice:
     """Return how the model is scored, as the first process determines by checking it.
@@ -471,7 +488,8 @@ def _add_adapter(model: Any, peft_config: Any) -> Any:
         raise SettingError(f"peft_config: {error}") from error
 
 
-def _check_processes(args: EClosureConfig) -> None:
+def check_processes(args: EClosureConfig) -> None:
+    """Raise where the number of processes is not the one asked for, or one process has several GPUs."""
     if args.processes is not None and args.world_size != args.processes:
         raise SettingError(
             f"processes = {args.processes}, but {args.world_size} started. On CPUs `accelerate launch` always starts "

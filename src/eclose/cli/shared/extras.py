@@ -26,6 +26,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "starlette": ("annotate",),  # comes with fastapi
     "torch": ("train",),
     "transformers": ("train",),
+    "trl": ("trl",),
     "uvicorn": ("annotate",),
     "xllamacpp": ("local",),
     "yaml": ("chat", "train"),
