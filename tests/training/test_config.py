@@ -63,7 +63,7 @@ def test_all_mistakes_are_told_at_once():
     with pytest.raises(SettingError) as error:
         small_config(
             "nowhere",
-            method="dpo",
+            method="ppo",
             order="random",
             response_tokens="some",
             strategy="forest",
@@ -78,7 +78,7 @@ def test_all_mistakes_are_told_at_once():
         )
     message = str(error.value)
     for part in (
-        "method = 'dpo': choose one of sft, cf_sft, rm, e_closure",
+        "method = 'ppo': choose one of sft, cf_sft, rm, e_closure",
         "order = 'random': choose one of evidence_first, question_first",
         "response_tokens = 'some': choose one of full, content",
         "strategy = 'forest': choose one of auto, naive, dedup, tree",

@@ -31,7 +31,9 @@ HELPER = Path(__file__).with_name("sharded.py")
 RECIPES = ROOT / "recipes"
 MAY_DIFFER = ("runtime", "per_second", "tree/", "total_flos", "train_loss")
 """Times, how an update was cut into forwards, and the mean loss since the process began."""
-QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+# This checkout's package, also where another one is installed.
+SOURCES = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HF_HUB_OFFLINE": "1", "PYTHONPATH": SOURCES}
 PATIENCE = 300
 
 # Seven families in updates of three: two processes have two and one of them, then one and a stand-in. A forward takes
@@ -219,6 +221,17 @@ def assert_same(result, expected, *, loss, margin, weight):
 @pytest.mark.slow
 def test_two_processes_train_what_one_does(one, two):
     assert_same(two[0], one, **ROUNDING)
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_answers_held_out_inputs(run, two):
+    replies = {"evaluate-families": 1, "evaluate-max-new-tokens": 2}
+    out, _ = run(2, **replies)
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text("utf-8").splitlines()]
+    assert [line["eval_generated/n"] for line in lines if "eval_loss" in line] == [3, 3]
+    assert (out / "evaluation" / "update-6" / "responses.jsonl").read_bytes().count(b"\n") == 3
+    weights = [folder / "adapter" / "adapter_model.safetensors" for folder in (out, two[0])]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
 @pytest.mark.slow

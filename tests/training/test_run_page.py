@@ -80,6 +80,21 @@ def test_every_figure_of_the_log_has_a_curve(tmp_path):
     assert rates == pytest.approx([10 + 166 * (1 - share) for share in (0.25, 0.5, 0.75, 1)], abs=0.1)
 
 
+def test_replies_have_curves_and_a_table(tmp_path):
+    generated = {"accuracy": 0.5, "accuracy_gold": 0.75, "no_answer": 0.25, "n": 12}
+    judged = {**generated, "TRR": 0.4, "TRR_n": 10, "TRR_undecided": 2}
+    lines = [
+        {"eval_loss": 1.0, "step": step, **{f"eval_generated/{name}": value for name, value in figures.items()}}
+        for step, figures in enumerate((generated, judged), start=1)
+    ]
+    html = render_run_page(written(tmp_path, lines))
+    curves = curves_of(html)
+    assert len(curves["Correct replies by input, %"]) == 2
+    assert [len(points.split()) for points in curves["Trace reliability and local-global gap, %"]] == [1]
+    assert re.search(r"<td>1</td><td>50.0</td><td>75.0</td><td>–</td><td>–</td><td>25.0</td><td>–</td>", html)
+    assert re.search(r"<td>40.0</td><td>–</td><td>12</td><td>10</td><td>2</td><td>–</td><td>–</td>", html)
+
+
 def test_the_page_is_one_file_that_asks_for_nothing(tmp_path):
     recipe = {"model": "<script>alert(1)</script>", "method": "sft", "seed": 3, "inputs": {"families": None}}
     page = Page(write_run_page(written(tmp_path, log_lines(), recipe=recipe)).read_text("utf-8"))

@@ -1,5 +1,6 @@
 """The trainer as a user of Trainers meets it: reproducible, clear when a family fails, quiet otherwise."""
 
+import json
 import os
 import subprocess
 import sys
@@ -148,9 +149,7 @@ def test_the_front_matter_of_a_card_is_yaml_whatever_the_name(tmp_path, name):
     model = small_model()
     model.config._name_or_path = name
     trainer = small_trainer(tmp_path, short_families(1), model=model, method="rm")
-    meta = yaml.safe_load(
-        render_model_card(trainer, recipe=trainer.recipe, scoring=trainer.choice.name).split("---\n")[1]
-    )
+    meta = yaml.safe_load(render_model_card(trainer, trainer.recipe).split("---\n")[1])
     assert meta["base_model"] == name
     assert meta["tags"] == ["eclose", "rm"]
 
@@ -222,3 +221,18 @@ def test_a_switch_is_told_where_both_directions_are_known(method, switches):
 def test_families_in_memory_know_their_ids():
     families = short_families(3)
     assert FamilyList(families).ids == [family.id for family in families]
+
+
+@pytest.mark.slow
+def test_trackers_get_the_identity_of_the_run(tmp_path, monkeypatch):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
+    families = short_families(2)
+    replies = {"eval_strategy": "epoch", "evaluate_families": 1, "evaluate_max_new_tokens": 2}
+    settings = {"report_to": "tensorboard", "method": "sft", "seed": 7, "num_train_epochs": 1}
+    small_trainer(tmp_path / "run", families, families, **settings, **replies).train()
+    events = event_accumulator.EventAccumulator(str(tmp_path / "board")).Reload()
+    (text,) = events.Tensors("args/text_summary")
+    identity = json.loads(text.tensor_proto.string_val[0])
+    assert [identity[name] for name in ("run_name", "method", "seed", "backbone")] == ["model sft 7", "sft", 7, "model"]
+    assert [event.value for event in events.Scalars("eval/generated/n")] == [3.0]

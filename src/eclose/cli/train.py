@@ -43,6 +43,7 @@ def train(
     \b
       --model NAME            weights: a name on the hub, a folder, a GGUF file
       --method sft            another objective than e_closure
+      --method dpo            a baseline by TRL (or simpo), not a method of the paper
       --learning-rate 1e-4
       --max-steps 100
       --report-to tensorboard

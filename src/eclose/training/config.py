@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.metadata import version
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,9 +19,35 @@ from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.objective import MarginHinge, TrainingMethod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 AUTO = "auto"
+
+
+class BaselineMethod(StrEnum):
+    """Objectives that are not the paper's, trained by TRL on pairs of whole responses."""
+
+    DPO = "dpo"
+    SIMPO = "simpo"
+
+
+DEFAULT_PREFERENCE_BETA = {BaselineMethod.DPO: 0.1, BaselineMethod.SIMPO: 2.0}
+"""beta where the settings name none: that of the DPO paper, and of SimPO's authors for Llama-3-Base."""
+PAIRS_PER_FAMILY = 4
+"""Pairs of a family in an epoch of a baseline: both directions of one evidence edit, and of the question edit."""
+
+
+def is_baseline(method: str) -> bool:
+    """Return whether a method is a baseline."""
+    return method in list(BaselineMethod)
+
+
+def describe_baseline(method: str) -> str:
+    """Return the mark of a baseline in recipes and on model cards: its trainer, and that it is not the paper's."""
+    name = {BaselineMethod.DPO: "DPO", BaselineMethod.SIMPO: "SimPO"}[BaselineMethod(method)]
+    return f"{name} by TRL {version('trl')}, on pairs of whole responses; not a method of the paper"
+
+
 _FIXED = {
     "gradient_accumulation_steps": (
         1,
@@ -40,8 +69,20 @@ def _setting(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
+class TrackedArguments(TrainingArguments):
+    """Training arguments that trackers log together with the identity of the run: method, seed and backbone."""
+
+    # Without annotation, or it would be taken for a setting.
+    run_identity = MappingProxyType[str, Any]({})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings and the identity; TensorBoard, W&B, MLflow and trackio log this."""
+        settings: dict[str, Any] = super().to_dict()  # type: ignore[no-untyped-call]
+        return {**settings, **self.run_identity}
+
+
 @dataclass
-class EClosureConfig(TrainingArguments):
+class EClosureConfig(TrackedArguments):
     """Settings of training, apart from model and data.
 
     Defaults are those of the paper where appendix D.4 has a value. The prompt (``demonstrations``, ``order``) is only
@@ -51,7 +92,11 @@ class EClosureConfig(TrainingArguments):
     # Transformers parses the text of these fields as JSON, which is how a command line passes one value per edge.
     _VALID_DICT_FIELDS = (*TrainingArguments._VALID_DICT_FIELDS, "target_margin", "smoothing")  # type: ignore[assignment]
 
-    method: str = _setting("e_closure", f"Objective of training: {', '.join(TrainingMethod)}.")
+    method: str = _setting(
+        "e_closure",
+        f"Objective of training: {', '.join(TrainingMethod)}; or {', '.join(BaselineMethod)}, which are baselines of "
+        "TRL (eclose[trl]) on pairs of whole responses and no methods of the paper.",
+    )
     margin_weight: float = _setting(1.0, "lambda: weight of all margins together, relative to the generation loss.")
     target_margin: float | dict[str, float] = _setting(  # noqa: RUF009
         0.5, 'gamma: target margin in nats per token; one number, or one per edge: {"S": 0.5, "T": 0.5, "C": 0.5}.'
@@ -76,6 +121,28 @@ class EClosureConfig(TrainingArguments):
     strategy: str = _setting(AUTO, "Sharing of computation between the scores of a family: auto, tree, dedup or naive.")
     backend: str = _setting(AUTO, "Attention of tree scoring: auto, sdpa, columns or flex.")
     processes: int | None = _setting(None, "Number of processes this run must have; the run stops if it has another.")
+    evaluate_families: int = _setting(
+        0,
+        "Held-out families whose three inputs are answered greedily with every evaluation, for accuracy and missing "
+        "answers in the log. 0 for none, the default, because generation may take longer than the epoch: 16 show a "
+        "trend, and eclose select answers all. Changes no weights. One process generates while others wait.",
+    )
+    evaluate_max_new_tokens: int = _setting(512, "Longest of these replies in tokens.")
+    evaluate_judge: str | None = _setting(
+        None,
+        "Judge of these replies, for TRR and LGG in the log: a model or an address as eclose judge --judge takes it, "
+        "without inspect/. The address of eclose world serve is the oracle of world families.",
+    )
+    evaluate_budget: float | None = _setting(
+        None, "Most that the judge may cost over the whole run, in USD; later replies are then not judged."
+    )
+    preference_beta: float | None = _setting(
+        None, "beta of the baselines: 0.1 for dpo and 2 for simpo where it is not set."
+    )
+    simpo_gamma: float = _setting(1.0, "gamma of simpo: target margin of the rewards.")
+    pairs_per_forward: int = _setting(
+        4, "Pairs of the baselines in one forward pass: 1, 2 or 4 of the four of a family. Changes no result."
+    )
 
     # Settings of Transformers with other defaults: those of the paper, or what families need.
     num_train_epochs: float = _setting(5.0, "Passes over the families.")
@@ -119,8 +186,8 @@ class EClosureConfig(TrainingArguments):
         }
 
     def _problems(self) -> Iterator[str]:
-        choices = {
-            "method": TrainingMethod,
+        choices: dict[str, Iterable[str]] = {
+            "method": (*TrainingMethod, *BaselineMethod),
             "response_tokens": ScoredTokens,
             "order": PromptOrder,
             "strategy": (AUTO, *ScoringStrategy),
@@ -134,11 +201,26 @@ class EClosureConfig(TrainingArguments):
                 yield f"{name} = {getattr(self, name)}: must be at least 1"
         for name in ("target_margin", "smoothing"):
             yield from _edge_problems(name, getattr(self, name))
+        yield from self._evaluation_problems()
         if self.margin_weight < 0:
             yield f"margin_weight = {self.margin_weight}: must not be negative"
+        if self.preference_beta is not None and not self.preference_beta > 0:
+            yield f"preference_beta = {self.preference_beta}: must be a positive number"
+        if self.pairs_per_forward < 1 or PAIRS_PER_FAMILY % self.pairs_per_forward:
+            yield f"pairs_per_forward = {self.pairs_per_forward}: choose 1, 2 or 4"
         for name, (value, advice) in _FIXED.items():
             if getattr(self, name) != value:
                 yield f"{name}: {advice}"
+
+    def _evaluation_problems(self) -> Iterator[str]:
+        if self.evaluate_families < 0:
+            yield f"evaluate_families = {self.evaluate_families}: must not be negative"
+        if self.evaluate_max_new_tokens < 1:
+            yield f"evaluate_max_new_tokens = {self.evaluate_max_new_tokens}: must be at least 1"
+        if self.evaluate_judge and not self.evaluate_families:
+            yield "evaluate_judge: there are no replies to judge; set evaluate_families"
+        if self.evaluate_budget is not None and not self.evaluate_judge:
+            yield "evaluate_budget: only a judge costs money; set evaluate_judge"
 
 
 def _per_edge(value: float | Mapping[str, float], edge: str) -> float:

@@ -11,8 +11,9 @@ import torch
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerCallback
 
 from eclose.core.preference_comparisons import Direction, Edge
+from eclose.diagnosis.report.number_format import format_percent
 from eclose.store.records.atomic import AtomicFile
-from eclose.training.run_page import METRICS_FILE, write_run_page
+from eclose.training.run_page import METRICS_FILE, REPLY_METRICS_PREFIX, REPLY_RATES, write_run_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,6 +124,11 @@ def _format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str
     ]
     if switches:
         parts.append("switch " + " ".join(switches))
+    parts += [
+        f"{label} {format_percent(logs[name])} %"
+        for label, figure in REPLY_RATES.items()
+        if (name := f"{prefix}{REPLY_METRICS_PREFIX}{figure}") in logs
+    ]
     if not prefix and "grad_norm" in logs:
         parts.append(f"gradient {logs['grad_norm']:.3g}")
     return "  ".join(parts)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import eclose
-
-if TYPE_CHECKING:
-    from transformers import Trainer
+from eclose.training.config import describe_baseline, is_baseline
 
 _CARD = """\
 ---
@@ -18,13 +16,13 @@ pipeline_tag: text-generation
 tags:
 - eclose
 - {method}
----
+{tags}---
 
 # {title}
 
 Trained with `eclose` {version} by the objective `{method}` to answer multi-hop
 questions over given passages: numbered steps, then `Final answer:`.
-
+{baseline}
 | setting | value |
 |---|---|
 {settings}
@@ -42,12 +40,13 @@ Switch rates and losses say how preferences follow edited inputs. They do not sa
 those (`eclose judge`). Answers are only as good as the passages given.
 """
 
+_BASELINE = """
+**A baseline, not a method of the paper:** {mark}. Its pairs are the four comparisons of a family: the response to the
+original input against that to an edited one, under each of the two inputs, for one evidence edit and the question edit.
+"""
+_OBJECTIVE_SETTINGS = ("margin_weight", "target_margin", "smoothing", "response_tokens")
+_BASELINE_SETTINGS = ("preference_beta", "simpo_gamma")
 _SETTINGS = (
-    "method",
-    "margin_weight",
-    "target_margin",
-    "smoothing",
-    "response_tokens",
     "families_per_update",
     "learning_rate",
     "num_train_epochs",
@@ -58,36 +57,38 @@ _SETTINGS = (
 )
 
 
-def render_model_card(trainer: Trainer, *, recipe: dict[str, Any], scoring: str) -> str:
+def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
     """Return the card of a model in its present state.
 
     Args:
-        trainer: The trainer of the model.
+        trainer: The trainer of the model, a ``RunTrainer``.
         recipe: Settings and inputs of the run; may be empty.
-        scoring: Name of the scoring strategy.
     """
-    args: Any = trainer.args
-    families: Any = trainer.train_dataset
+    config: Any = trainer.config
+    baseline = is_baseline(config.method)
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = getattr(model.config, "_name_or_path", "") or "unknown"
-    rows = {name: f"`{getattr(args, name)}`" for name in _SETTINGS}
+    names = ("method", *(_BASELINE_SETTINGS if baseline else _OBJECTIVE_SETTINGS), *_SETTINGS)
+    rows = {name: f"`{getattr(config, name)}`" for name in names}
     # A trainer used without a run folder has no recipe, and so no rows about files.
     rows |= _origin(model) | _data(recipe)
     rows |= {
-        "families": f"{len(families):,}",
+        "families": f"{trainer.family_count:,}",
         "updates so far": f"{trainer.state.global_step:,}",
-        "scoring": scoring,
+        "scoring": trainer.scoring,
     }
     return _CARD.format(
         base=json.dumps(base, ensure_ascii=False),  # a JSON string is also a YAML string, with special characters too
         library="peft" if hasattr(model, "peft_config") else "transformers",
-        method=args.method,
-        title=f"{base.rstrip('/').split('/')[-1]}, {args.method}, seed {args.seed}",
+        method=config.method,
+        tags="- trl\n" if baseline else "",
+        baseline=_BASELINE.format(mark=describe_baseline(config.method)) if baseline else "",
+        title=f"{base.rstrip('/').split('/')[-1]}, {config.method}, seed {config.seed}",
         version=eclose.__version__,
         settings="\n".join(f"| {name} | {value} |" for name, value in rows.items()),
         figures=_figures(trainer.state.log_history),
-        demonstrations=args.demonstrations,
-        order=args.order,
+        demonstrations=config.demonstrations,
+        order=config.order,
     )
 
 

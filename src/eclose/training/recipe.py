@@ -22,7 +22,13 @@ _DERIVED = frozenset({"output_dir", "local_rank", "per_device_train_batch_size"}
 RESULT_NEUTRAL_SETTINGS = frozenset(
     {
         # Memory, loading, logging, publishing, and the network between processes.
-        *("processes", "tokens_per_forward", "gradient_checkpointing", "gradient_checkpointing_kwargs"),
+        *(
+            "processes",
+            "tokens_per_forward",
+            "pairs_per_forward",
+            "gradient_checkpointing",
+            "gradient_checkpointing_kwargs",
+        ),
         *("dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers"),
         *("dataloader_prefetch_factor", "dataloader_multiprocessing_context", "torch_empty_cache_steps"),
         *("logging_steps", "logging_strategy", "logging_first_step", "log_level", "log_level_replica"),
@@ -36,9 +42,13 @@ RESULT_NEUTRAL_SETTINGS = frozenset(
             "ddp_timeout",
             "per_device_eval_batch_size",
         ),
+        # Evaluation leaves weights and random numbers as they were.
+        *("evaluate_families", "evaluate_max_new_tokens", "evaluate_judge", "evaluate_budget"),
     }
 )
 """Settings that do not change the weights. An interrupted run may continue with other values of these."""
+_BASELINE_SETTINGS = frozenset({"preference_beta", "simpo_gamma"})
+"""Settings that only baselines use."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,8 @@ def name_planned_settings(recipe: TrainingRecipe) -> dict[str, Any]:
         for field in fields(EClosureConfig)
         if field.init and field.name not in _DERIVED and not field.name.endswith("_token")
     }
-    own = EClosureConfig.__annotations__
+    # Settings of baselines appear like those of Transformers: they do not change the names of the paper's methods.
+    own = EClosureConfig.__annotations__.keys() - _BASELINE_SETTINGS
     training = {
         name: recipe.training.get(name, default)
         for name, default in defaults.items()

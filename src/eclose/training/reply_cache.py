@@ -40,19 +40,23 @@ class CheckpointQuestion:
     """Correct answer and its aliases."""
 
 
+def list_checkpoint_views(family: Family) -> tuple[tuple[View, tuple[str, ...]], ...]:
+    """Return the three views of a family that checkpoints are asked about, each with the aliases of its answer."""
+    # Aliases are those of the source's answer; answers to edited inputs have none.
+    return (
+        (family.gold, family.source.aliases),
+        (select_fixed_edit(family).view, ()),
+        (family.question_edit.view, ()),
+    )
+
+
 def build_checkpoint_questions(
     family: Family, prompt: ResponsePrompt, decoding: Decoding
 ) -> Iterator[CheckpointQuestion]:
     """Yield the three inputs of a family."""
-    # Aliases are those of the source's answer; answers to edited inputs have none.
-    views: tuple[tuple[ViewKind, View, tuple[str, ...]], ...] = (
-        (ViewKind.GOLD, family.gold, family.source.aliases),
-        (ViewKind.EVIDENCE_CF, select_fixed_edit(family).view, ()),
-        (ViewKind.QUESTION_CF, family.question_edit.view, ()),
-    )
-    for kind, view, aliases in views:
+    for view, aliases in list_checkpoint_views(family):
         messages = tuple(prompt.messages(view.question, view.evidence))
-        yield CheckpointQuestion(family.id, kind, Request(messages, decoding), (view.answer, *aliases))
+        yield CheckpointQuestion(family.id, view.kind, Request(messages, decoding), (view.answer, *aliases))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity, read_manifest
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
+from eclose.training.config import describe_baseline, is_baseline
 from eclose.training.log import TrainingMetricsWriter
 from eclose.training.recipe import (
     TrainingRecipe,
@@ -31,7 +33,7 @@ from eclose.training.recipe import (
 )
 from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.session_times import TerminationCheckpoint, TrainingSessionRecorder
-from eclose.training.trainer import EClosureTrainer
+from eclose.training.trainer import EClosureTrainer, RunTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +93,7 @@ def run_training(
     run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
     if (manifest := run.read_finished()) is not None:
         return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
-    if recipe.model.load_in_4bit:
-        require_4bit_support(recipe.model.model)  # before the families are read, which may take minutes
+    _require_extras(recipe.model, config.method)  # before the families are read, which may take minutes
     sessions = TrainingSessionRecorder(out, config)
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
@@ -103,7 +104,7 @@ def run_training(
     left_out = list(admission.left_out)
     if development and held_out:
         left_out += [replace(record, where=f"{development.name} {record.where}") for record in held_out.left_out]
-    trainer = EClosureTrainer(
+    trainer = _trainer_builder(config.method)(
         _model(recipe.model),
         config,
         admission.families,
@@ -126,7 +127,24 @@ def run_training(
     return TrainingResult(out / "adapter", admission.tally.counts(), False, checkpoint, left_out, metrics)
 
 
-def _train(trainer: EClosureTrainer, termination: TerminationCheckpoint, checkpoint: Path | None, out: Path) -> None:
+def _require_extras(model: TrainedModelSettings, method: str) -> None:
+    """Raise where the model or the method needs a library that is not installed."""
+    if is_baseline(method) and find_spec("trl") is None:
+        raise UserError(f"method = {method}: needs trl. Run: pip install 'eclose[train,trl]'")
+    if model.load_in_4bit:
+        require_4bit_support(model.model)
+
+
+def _trainer_builder(method: str) -> Callable[..., RunTrainer]:
+    """Return what builds the trainer of a method."""
+    if not is_baseline(method):
+        return EClosureTrainer
+    from eclose.training.baselines.trainers import build_baseline_trainer  # noqa: PLC0415 - needs the trl extra
+
+    return build_baseline_trainer
+
+
+def _train(trainer: RunTrainer, termination: TerminationCheckpoint, checkpoint: Path | None, out: Path) -> None:
     """Train from a checkpoint or from the start; raise TrainingTerminatedError where the process was terminated."""
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if termination.stopped:
@@ -147,6 +165,9 @@ def _config(recipe: TrainingRecipe, out: Path, development: Path | None) -> EClo
     evaluation = recipe.training.get("eval_strategy")
     if not development and evaluation not in (None, "no"):
         raise UserError(f"eval_strategy = {evaluation!r}: there are no families to evaluate on. Pass --development.")
+    if recipe.training.get("evaluate_families") and (not development or evaluation == "no"):
+        missing = "--development" if not development else "another eval_strategy than no"
+        raise UserError(f"evaluate_families: no held-out families are evaluated. Pass {missing}.")
     bar = not recipe.training.get("disable_tqdm", not sys.stderr.isatty())
     strategy = evaluation or ("epoch" if development else "no")
     return recipe.config(out, eval_strategy=strategy, disable_tqdm=not bar)
@@ -195,7 +216,9 @@ class _RunFolder:
     @property
     def recipe(self) -> dict[str, Any]:
         """Content of ``recipe.json``: every resolved setting, the families, and the identity of the run."""
-        return {**self.settings, "inputs": self.inputs, "work": self.work}
+        method = self.settings["method"]
+        mark = {"baseline": describe_baseline(method)} if is_baseline(method) else {}
+        return {**self.settings, **mark, "inputs": self.inputs, "work": self.work}
 
     def admit(
         self, renderer: TokenPathRenderer, tick: Callable[[], None]
@@ -256,9 +279,9 @@ class _RunFolder:
                 line = {"where": record.where, "reason": record.rejected or str(record.error)}
                 file.write(canonical_json(line).encode("utf-8", "backslashreplace") + b"\n")
 
-    def write_end(self, trainer: EClosureTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
+    def write_end(self, trainer: RunTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
         """Draw the page of the run, then write the manifest, which marks the run as finished."""
-        resources = {**sessions.finish(trainer.state.global_step), "scoring": trainer.choice.name}
+        resources = {**sessions.finish(trainer.state.global_step), "scoring": trainer.scoring}
         write_run_page(self.out)
         # The manifest is written last: a run without one is continued.
         outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])

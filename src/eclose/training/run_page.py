@@ -31,6 +31,18 @@ _MOST_POINTS = 600
 """Points of a curve; longer logs are averaged over neighbouring lines."""
 _DIRECTIONS = {"o": "original", "c": "counterfactual"}
 _HELD_OUT = "eval_"
+REPLY_METRICS_PREFIX = "generated/"
+"""Prefix of figures of generated replies in the log, behind ``eval_``."""
+REPLY_RATES = {"correct": "accuracy", "no answer": "no_answer", "TRR": "TRR", "LGG": "LGG"}
+"""Rates of generated replies by their labels."""
+_REPLY_COUNTS = {
+    "replies": "n",
+    "TRR n": "TRR_n",
+    "TRR undecided": "TRR_undecided",
+    "LGG n": "LGG_n",
+    "LGG undecided": "LGG_undecided",
+}
+_INPUTS = {"original": "gold", "evidence edited": "evidence_cf", "question edited": "question_cf"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,7 @@ def render_run_page(run: Path) -> str:
         facts=list(_facts(lines, recipe, run)),
         charts=list(_charts(lines)),
         evaluations=list(_evaluations(lines)),
+        replies=list(_replies(lines)),
         scores=list(_scores(selection)),
         size=(_WIDTH, _HEIGHT, _LEFT, _HEIGHT - _BOTTOM),
         policy=POLICY.format(style=csp_source_hash(style)),
@@ -124,7 +137,16 @@ def _facts(lines: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any], run: P
     sessions = json.loads(path.read_text("utf-8")) if path.is_file() else []
     state = "finished" if sessions and sessions[-1].get("ended") else "under way or interrupted"
     yield "state", f"{state}, {format_count(last, 'update')} in the log"
-    names = ("model", "revision", "method", "seed", "learning_rate", "families_per_update", "num_train_epochs")
+    names = (
+        "model",
+        "revision",
+        "method",
+        "baseline",
+        "seed",
+        "learning_rate",
+        "families_per_update",
+        "num_train_epochs",
+    )
     for name in names:
         if recipe.get(name) is not None:
             yield name, str(recipe[name])
@@ -141,6 +163,13 @@ def _charts(lines: Sequence[Mapping[str, Any]]) -> Iterator[RunChart]:
     losses = {"Loss": "loss", "Generation loss": "gen_loss", "Margin loss": "margin_loss"}
     for title, name in losses.items():
         yield from _chart(lines, title, [("training", name, "a"), ("held out", _HELD_OUT + name, "a")])
+    # Figures of baselines, as TRL names them.
+    for title, name, scale in (
+        ("Reward of preferred minus rejected", "rewards/margins", 1),
+        ("Pairs ranked right, %", "rewards/accuracies", 100),
+    ):
+        curves = [("training", name, "a"), ("held out", _HELD_OUT + name, "a")]
+        yield from _chart(lines, title, curves, scale=scale)
     # Comparisons by edge: S, T and C, or Re and Rq of the response margin.
     edges = {name[8:-2]: None for line in lines for name in line if name.startswith("margins/")}
     for edge in edges:
@@ -150,6 +179,13 @@ def _charts(lines: Sequence[Mapping[str, Any]]) -> Iterator[RunChart]:
     for prefix, split in (("", "training"), (_HELD_OUT, "held out")):
         switches = [(edge.value, f"{prefix}switch/{edge.value}", edge.value) for edge in Edge]
         yield from _chart(lines, f"Switch rates, {split}, %", switches, scale=100, span=(0, 100))
+    generated = _HELD_OUT + REPLY_METRICS_PREFIX
+    kinds = [(text, f"{generated}accuracy_{kind}") for text, kind in _INPUTS.items()]
+    accuracies = [(text, name, colour) for (text, name), colour in zip(kinds, "oTC", strict=True)]
+    accuracies.append(("no answer", f"{generated}no_answer", "n"))
+    yield from _chart(lines, "Correct replies by input, %", accuracies, scale=100, span=(0, 100))
+    judged = [("TRR", f"{generated}TRR", "a"), ("LGG", f"{generated}LGG", "c")]
+    yield from _chart(lines, "Trace reliability and local-global gap, %", judged, scale=100, span=(0, 100))
     yield from _chart(lines, "Learning rate", [("", "learning_rate", "a")], zero=True)
     yield from _chart(lines, "Gradient norm", [("", "grad_norm", "a")], zero=True)
 
@@ -240,6 +276,22 @@ def _evaluations(lines: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
             losses = [_format(line.get(f"eval_{name}")) for name in ("loss", "gen_loss", "margin_loss")]
             switches = [format_percent(line.get(f"eval_switch/{edge.value}")) for edge in Edge]
             yield [f"{line.get('step', 0):,}", *losses, *switches]
+
+
+def _replies(lines: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """Yield the heads of a table, then a row for every evaluation with generated replies, in percent for rates."""
+    generated = _HELD_OUT + REPLY_METRICS_PREFIX
+    rows = [line for line in lines if f"{generated}n" in line]
+    judged = any(f"{generated}TRR_n" in line for line in rows)
+    rates = {"correct": "accuracy", **{text: f"accuracy_{kind}" for text, kind in _INPUTS.items()}}
+    rates |= {"no answer": "no_answer"} | ({"TRR": "TRR", "LGG": "LGG"} if judged else {})
+    counts = _REPLY_COUNTS if judged else {"replies": "n"}
+    if rows:
+        yield ["update", *(f"{text} %" for text in rates), *counts]
+    for line in rows:
+        cells = [format_percent(line.get(generated + name)) for name in rates.values()]
+        numbers = [line.get(generated + name) for name in counts.values()]
+        yield [f"{line.get('step', 0):,}", *cells, *(DASH if value is None else f"{value:,}" for value in numbers)]
 
 
 def _scores(selection: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -9,6 +9,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "accelerate": ("train",),
     "aiohttp": ("chat", "world"),
     "argon2": ("annotate",),
+    "datasets": ("trl",),  # comes with trl
     "fastapi": ("annotate",),
     "genai_prices": ("prices",),
     "httpx2": ("chat",),  # comes with openai
@@ -27,6 +28,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "starlette": ("annotate",),  # comes with fastapi
     "torch": ("train",),
     "transformers": ("train",),
+    "trl": ("trl",),
     "uvicorn": ("annotate",),
     "xllamacpp": ("local",),
     "yaml": ("chat", "train"),
