@@ -35,7 +35,12 @@ class EngineName(StrEnum):
 
 def select(
     run: Annotated[Path, typer.Argument(help="Folder of a training run.", show_default=False)],
-    families: Annotated[Path, typer.Option(help="Held-out families, one JSON object a line.", show_default=False)],
+    families: Annotated[
+        str, typer.Option(help="Held-out families: JSON Lines, Parquet, or a folder of either.", show_default=False)
+    ],
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
@@ -69,7 +74,7 @@ def select(
     from eclose.training.api import select as select_checkpoint
 
     # Read before the weights are loaded, so that a wrong file is refused at once.
-    values, counts = read_families(families)
+    values, counts = read_families(families, hub=hub)
     with _show_progress() as (on_checkpoint, on_replies):
         selection = select_checkpoint(
             run,

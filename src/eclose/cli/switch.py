@@ -23,7 +23,6 @@ from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from eclose.core.preference_comparisons import Edge
     from eclose.stats.intervals import Estimate
@@ -36,7 +35,7 @@ FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""
 
 
-def print_family_counts(stage: PipelineStep | None, families: Path, counts: RecordCounts, *, again: bool) -> None:
+def print_family_counts(stage: PipelineStep | None, families: str, counts: RecordCounts, *, again: bool) -> None:
     """Print the counts of families by outcome."""
     if stage is not None:
         print_step_result(stage, counts, again=again, doubt="is this a file of families")
@@ -185,8 +184,13 @@ def switch_result_to_json(
 
 
 def switch(
-    families: Annotated[Path, typer.Argument(help="Families, one JSON object a line.", show_default=False)],
+    families: Annotated[
+        str, typer.Argument(help="Families: JSON Lines, Parquet, or a folder of either.", show_default=False)
+    ],
     *,
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option(
@@ -257,6 +261,7 @@ def switch(
         families,
         settings=settings,
         out=out,
+        hub=hub,
         seed=seed,
         resamples=resamples,
         force=force,

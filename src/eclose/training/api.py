@@ -13,11 +13,12 @@ from eclose.core.response import ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_recipe_setting, read_adapter_recipe, same_weights
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.families import scan_families
-from eclose.store.records.json_reader import require_regular_file
-from eclose.store.records.jsonl import read_records, write_records
+from eclose.store.records.families import FamilySource, scan_families
+from eclose.store.records.jsonl import read_records
 from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
-from eclose.store.runs.step import PipelineStep
+from eclose.store.runs.family_files import FamilyInput, FamilySplit, open_families, write_family_lines
+from eclose.store.runs.folder import DEVELOPMENT, FAMILIES_FILE
+from eclose.store.runs.step import PipelineStep, companion_file_path
 from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.switch_test import (
     BACKBONE,
@@ -46,11 +47,12 @@ def require_torch(purpose: str) -> None:
 
 
 def train(
-    families: Path | str | Iterable[Family],
+    families: FamilyInput,
     *,
     out: Path | str,
     recipe: Path | str | None = None,
-    development: Path | str | Iterable[Family] | None = None,
+    development: FamilyInput | None = None,
+    hub: bool = False,
     tick: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> TrainingResult:
@@ -58,11 +60,16 @@ def train(
 
     Stopped at any moment, the same call continues from the last complete checkpoint; once finished, it does nothing.
 
+    Families may be a file (JSON Lines or Parquet), a folder, an address on a hub, ``Family`` values, or rows of a table
+    such as ``datasets.Dataset``. All but JSON Lines are written to ``families.jsonl`` in ``out``, with a manifest of
+    where they come from. The same families are the same run in every form.
+
     Args:
-        families: File of families, or families; the latter are written to ``families.jsonl`` in ``out``.
+        families: Families to train on; of a folder or a dataset the split ``train``.
         out: Folder of the run.
         recipe: File of settings (YAML); ``settings`` take precedence.
-        development: Families to evaluate on with every checkpoint.
+        development: Families to evaluate on with every checkpoint; of a folder or a dataset the split ``validation``.
+        hub: Whether an address such as ``hf://datasets/owner/name`` may be fetched.
         tick: Called for every family that is read.
         **settings: Any setting of ``docs/train-settings.md`` and any field of Transformers' ``TrainingArguments``:
             ``model``, ``method``, ``learning_rate``, ``max_steps`` and so on.
@@ -78,46 +85,39 @@ def train(
     from eclose.training.run import run_training  # noqa: PLC0415 - imports torch
 
     folder = Path(out)
-    return run_training(
-        _family_file(families, folder / "families.jsonl"),
-        read_recipe(None if recipe is None else Path(recipe), settings),
-        folder,
-        None if development is None else _family_file(development, folder / "development.jsonl"),
-        tick,
-    )
+    checked = read_recipe(None if recipe is None else Path(recipe), settings)
+    # A run is identified by the hash of its files, and its workers read families from them by offset.
+    training = write_family_lines(open_families(families, FamilySplit.TRAIN, hub=hub), folder / FAMILIES_FILE)
+    held_out = None
+    if development is not None:
+        source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
+        held_out = write_family_lines(source, folder / DEVELOPMENT)
+    return run_training(training, checked, folder, held_out, tick)
 
 
-def _family_file(families: Path | str | Iterable[Family], path: Path) -> Path:
-    """Return the file of families, written to ``path`` where they are values."""
-    if isinstance(families, str | Path):
-        return Path(families)
-    # Also values are written to a file: a run is identified by the hash of its files, and its workers read from them.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_records(path, families)
-    return path
-
-
-def read_families(path: Path) -> tuple[list[Family], RecordCounts]:
-    """Read a file of families, with the counts of its records.
+def read_families(families: FamilyInput, *, hub: bool = False) -> tuple[list[Family], RecordCounts]:
+    """Read held-out families, with the counts of their records.
 
     Raises:
-        UserError: The file holds no usable family.
+        UserError: There is no usable family.
     """
-    counter, families = RecordCounter(), []
-    for record in scan_families(path):
+    source = open_families(families, FamilySplit.HELD_OUT, hub=hub)
+    counter, values = RecordCounter(), []
+    for record in scan_families(source):
         counter.add(record)
         if record.value is not None:
-            families.append(record.value)
-    if not families:
-        raise UserError(f"{path}: there is no family to select on ({counter.counts()}).")
-    return families, counter.counts()
+            values.append(record.value)
+    if not values:
+        raise UserError(f"{source.name}: there is no family to select on ({counter.counts()}).")
+    return values, counter.counts()
 
 
 def select(
     run: Path | str,
-    families: Path | str | Sequence[Family],
+    families: FamilyInput,
     *,
     out: Path | str | None = None,
+    hub: bool = False,
     model: str | None = None,
     engine: Literal["transformers", "vllm"] = "transformers",
     max_new_tokens: int = 512,
@@ -130,8 +130,10 @@ def select(
 
     Args:
         run: Folder of a training run.
-        families: File of held-out families, or families.
+        families: Held-out families, in any form that ``train`` takes; of a folder or a dataset the split
+            ``validation``.
         out: Folder for the selection; the folder of the run by default.
+        hub: Whether an address on a hub may be fetched.
         model: Where the weights are, if not where the recipe says.
         engine: What runs the model.
         max_new_tokens: Longest reply in tokens; a truncated reply counts as wrong.
@@ -150,7 +152,7 @@ def select(
 
     folder = Path(run)
     origin = read_training_origin(folder, model)
-    values = read_families(Path(families))[0] if isinstance(families, str | Path) else list(families)
+    values, _ = read_families(families, hub=hub)
     selection = select_checkpoint(
         folder,
         values,
@@ -238,10 +240,11 @@ class SwitchResult:
 
 
 def switch_test(
-    families: Path | str,
+    families: FamilyInput,
     *,
     settings: SwitchSettings,
     out: Path | str | None = None,
+    hub: bool = False,
     seed: int = 42,
     resamples: int = 10_000,
     force: bool = False,
@@ -253,9 +256,10 @@ def switch_test(
     No response is generated: a preference is a difference of mean token log-likelihoods.
 
     Args:
-        families: File of families.
+        families: Families in any form that ``train`` takes; of a folder or a dataset the split ``validation``.
         settings: The model, its adapters, and how families are scored.
         out: File for the scores and margins of every family; nothing is written by default.
+        hub: Whether an address on a hub may be fetched.
         seed: Seed of the resampling.
         resamples: Number of bootstrap resamples of families.
         force: Replace a file that other settings wrote.
@@ -275,16 +279,22 @@ def switch_test(
 
     if out is None and force:
         raise SettingError("--force: nothing is written without --out. Leave it out, or name a file.")
-    path = Path(families)
+    source = open_families(families, FamilySplit.HELD_OUT, hub=hub)
     systems = _Systems.of(settings)
     identity = systems.identity | {"max_length": settings.max_length, "dtype": settings.dtype}
-    # The weights are inputs, so another adapter in the same folder is other work.
-    inputs = (path, *(folder / ADAPTER_WEIGHTS for folder in systems.recipes))
-    step = PipelineStep("switch", identity, inputs, path.with_name("switches.jsonl") if out is None else Path(out))
-    records = _score(path, systems, settings, notify, wrap)
-    rows, counts, again = _collect(path, records) if out is None else _write(step, records, force=force)
+    records = _score(source, systems, settings, notify, wrap)
+    step = None
+    if out is None:
+        rows, counts, again = _collect(records)
+    else:
+        # As lines, so that the same families are the same work whatever form they came in.
+        path = write_family_lines(source, companion_file_path(Path(out), FAMILIES_FILE))
+        # The weights are inputs, so another adapter in the same folder is other work.
+        weights = (folder / ADAPTER_WEIGHTS for folder in systems.recipes)
+        step = PipelineStep("switch", identity, (path, *weights), Path(out))
+        rows, counts, again = _write(step, records, force=force)
     if not counts.received:
-        raise UserError(f"{path}: holds no family. Check that this is the file you meant.")
+        raise UserError(f"{source.name}: holds no family. Check that this is the file you meant.")
     compared = compare_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
     return SwitchResult(
         rows,
@@ -292,7 +302,7 @@ def switch_test(
         summarize_switch_rates(rows),
         compared,
         identity | {"resamples": resamples, "seed": seed},
-        None if out is None else step,
+        step,
         again,
     )
 
@@ -362,10 +372,9 @@ def _write(
 
 
 def _collect(
-    path: Path, records: Iterator[ReadRecord[FamilySwitchScores]]
+    records: Iterator[ReadRecord[FamilySwitchScores]],
 ) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
     """Collect the rows in memory."""
-    require_regular_file(path)
     counter, rows = RecordCounter(), []
     for record in records:
         counter.add(record)
@@ -375,7 +384,7 @@ def _collect(
 
 
 def _score(
-    path: Path,
+    families: FamilySource,
     systems: _Systems,
     settings: SwitchSettings,
     notify: Callable[[str], None],
@@ -397,7 +406,7 @@ def _score(
     for system, source in systems.sources.items():
         model = base if system == BACKBONE else load_adapter(base, system)
         yield from score_family_switches(
-            wrap(scan_families(path), f"{system}: {path.name}"),
+            wrap(scan_families(families), f"{system}: {Path(families.name).name}"),
             model,
             TokenPathRenderer(tokenizer, systems.prompt, settings.max_length),
             choice,
