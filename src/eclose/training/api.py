@@ -22,11 +22,15 @@ from eclose.store.runs.step import PipelineStep, companion_file_path
 from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.switch_test import (
     BACKBONE,
+    SWITCH_SEED,
     FamilySwitchScores,
+    PooledSwitchRates,
     SwitchContrast,
     SwitchRates,
     compare_switch_rates,
     default_torch_device,
+    has_pooled_methods,
+    pool_switch_rates,
     score_family_switches,
     summarize_switch_rates,
 )
@@ -192,7 +196,7 @@ class SwitchSettings:
     """Settings of a switch test: the model, its adapters, and how families are scored.
 
     Attributes:
-        model: Weights by name, folder or GGUF file; an adapter's recipe may name them.
+        model: Weights by name, folder or GGUF file; by default those that the adapters' recipes name, which may differ.
         adapters: Folders of adapters, each tested on the model.
         revision: Commit of the model on the hub; an adapter's recipe may name it.
         backbone: Whether the model is also tested without an adapter.
@@ -225,6 +229,9 @@ class SwitchResult:
         counts: Numbers of families by outcome.
         rates: O, CF and SW of each dependency, by model and dataset.
         contrasts: SW of each model, with its gain over the first one.
+        pooled: SW of each method over its backbones and seeds, with its gain over the first one; None where no method
+            has several models, or where they cannot be pooled.
+        not_pooled: Why they cannot be pooled.
         settings: What the scores depend on.
         step: The step that wrote the rows; None where none were written.
         again: Whether the step had been finished before this call.
@@ -237,6 +244,8 @@ class SwitchResult:
     settings: Mapping[str, Any] = field(default_factory=dict)
     step: PipelineStep | None = None
     again: bool = False
+    pooled: PooledSwitchRates | None = None
+    not_pooled: str | None = None
 
 
 def switch_test(
@@ -245,7 +254,7 @@ def switch_test(
     settings: SwitchSettings,
     out: Path | str | None = None,
     hub: bool = False,
-    seed: int = 42,
+    seed: int = SWITCH_SEED,
     resamples: int = 10_000,
     force: bool = False,
     notify: Callable[[str], None] = lambda _message: None,
@@ -253,7 +262,8 @@ def switch_test(
 ) -> SwitchResult:
     """Test whether a model's preferences follow the evidence, the question and the trace (appendix D.7).
 
-    No response is generated: a preference is a difference of mean token log-likelihoods.
+    No response is generated: a preference is a difference of mean token log-likelihoods. Adapters of one method on
+    several backbones or with several training seeds, as their recipes say, are also pooled.
 
     Args:
         families: Families in any form that ``train`` takes; of a folder or a dataset the split ``validation``.
@@ -273,8 +283,6 @@ def switch_test(
         UserError: The file holds no family, or the weights cannot be loaded.
         SettingError: A setting contradicts an adapter's recipe.
     """
-    import numpy as np  # noqa: PLC0415 - not before there is something to draw
-
     from eclose.models.load_weights import ADAPTER_WEIGHTS  # noqa: PLC0415
 
     if out is None and force:
@@ -290,32 +298,57 @@ def switch_test(
         # As lines, so that the same families are the same work whatever form they came in.
         path = write_family_lines(source, companion_file_path(Path(out), FAMILIES_FILE))
         # The weights are inputs, so another adapter in the same folder is other work.
-        weights = (folder / ADAPTER_WEIGHTS for folder in systems.recipes)
+        weights = (folder / ADAPTER_WEIGHTS for folder in systems.adapters)
         step = PipelineStep("switch", identity, (path, *weights), Path(out))
         rows, counts, again = _write(step, records, force=force)
     if not counts.received:
         raise UserError(f"{source.name}: holds no family. Check that this is the file you meant.")
-    compared = compare_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
+    recorded = identity | {"resamples": resamples, "seed": seed}
     return SwitchResult(
         rows,
         counts,
         summarize_switch_rates(rows),
-        compared,
-        identity | {"resamples": resamples, "seed": seed},
-        step,
-        again,
+        settings=recorded,
+        step=step,
+        again=again,
+        **_compare(rows, seed, resamples),
     )
+
+
+def _compare(rows: Sequence[FamilySwitchScores], seed: int, resamples: int) -> dict[str, Any]:
+    """Return the comparisons of a result: model by model, and methods over their backbones and seeds."""
+    import numpy as np  # noqa: PLC0415 - not before there is something to draw
+
+    if not rows:
+        return {"contrasts": {}}
+    contrasts = compare_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples)
+    if not has_pooled_methods(rows):
+        return {"contrasts": contrasts}
+    try:
+        pooled = pool_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples)
+    except UserError as error:
+        # The models themselves are compared all the same.
+        return {"contrasts": contrasts, "not_pooled": str(error)}
+    return {"contrasts": contrasts, "pooled": pooled}
+
+
+@dataclass(frozen=True)
+class _Backbone:
+    """Weights, and the adapters on them with their recipes."""
+
+    model: str
+    revision: str | None
+    recipes: dict[Path, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class _Systems:
-    """The model, the adapters on it with their recipes, and the prompt they are scored with."""
+    """The models of a switch test by backbone, and the prompt they are scored with."""
 
-    model: str
-    revision: str | None
+    backbones: tuple[_Backbone, ...]
     prompt: ResponsePrompt
-    recipes: dict[Path, dict[str, Any]]
-    backbone: bool
+    untuned: bool
+    """Whether the backbones are tested without an adapter too."""
 
     @classmethod
     def of(cls, settings: SwitchSettings) -> _Systems:
@@ -328,37 +361,71 @@ class _Systems:
             raise SettingError("--adapter: the same folder is given twice. Give each once.")
         folders = {folder: read_adapter_recipe(folder) for folder in settings.adapters}
         recipes = {str(folder): recipe for folder, recipe in folders.items()}
-        name = agree_on_recipe_setting("model", settings.model, recipes, same=same_weights)
-        if name is None:
-            raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
+        backbones = tuple(_group_by_backbone(settings, folders))
         count = agree_on_recipe_setting("demonstrations", settings.demonstrations, recipes)
         order = agree_on_recipe_setting("order", settings.order.value if settings.order else None, recipes)
         prompt = ResponsePrompt(2 if count is None else count, PromptOrder(order or PromptOrder.EVIDENCE_FIRST))
-        revision = agree_on_recipe_setting("revision", settings.revision, recipes)
-        return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
+        return cls(backbones, prompt, settings.backbone or not settings.adapters)
 
-    @property
-    def sources(self) -> dict[str, ResponseSource]:
-        """Backbone, method and seed of each system, in order."""
+    def systems(self, backbone: _Backbone) -> dict[str, tuple[Path | None, ResponseSource]]:
+        """Return the adapter and the source of each model on a backbone by its name, in order."""
         from eclose.models.load_weights import describe_adapter_source, model_table_name  # noqa: PLC0415
 
-        name = model_table_name(self.model)
-        adapters = {
-            str(path): describe_adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()
-        }
-        return ({BACKBONE: ResponseSource(name)} if self.backbone else {}) | adapters
+        name = model_table_name(backbone.model)
+        systems: dict[str, tuple[Path | None, ResponseSource]] = {}
+        if self.untuned:
+            systems[BACKBONE if len(self.backbones) == 1 else f"{BACKBONE} {name}"] = None, ResponseSource(name)
+        for path, recipe in backbone.recipes.items():
+            systems[str(path)] = path, describe_adapter_source(name, recipe, path.name)
+        return systems
+
+    @property
+    def adapters(self) -> list[Path]:
+        """Folders of all adapters."""
+        return [folder for backbone in self.backbones for folder in backbone.recipes]
 
     @property
     def identity(self) -> dict[str, Any]:
         """What determines the scores, for the manifest."""
+        models = [backbone.model for backbone in self.backbones]
+        revisions = [backbone.revision for backbone in self.backbones]
+        systems = {
+            system: asdict(source)
+            for backbone in self.backbones
+            for system, (_, source) in self.systems(backbone).items()
+        }
         return {
-            "model": self.model,
-            "revision": self.revision,
-            "systems": {system: asdict(source) for system, source in self.sources.items()},
+            "model": models[0] if len(models) == 1 else models,
+            "revision": revisions[0] if len(models) == 1 else revisions,
+            "systems": systems,
             "demonstrations": self.prompt.demonstrations,
             "order": self.prompt.order.value,
             "prompt": self.prompt.hash,
         }
+
+
+def _group_by_backbone(settings: SwitchSettings, folders: Mapping[Path, dict[str, Any]]) -> Iterator[_Backbone]:
+    """Yield the backbones in order of appearance; one for all adapters where a setting names the weights."""
+    named = [recipe["model"] for recipe in folders.values() if recipe.get("model") is not None]
+    models = list(dict.fromkeys(named)) if settings.model is None else [settings.model]
+    # A copy of the weights in another folder is the same backbone.
+    models = [model for at, model in enumerate(models) if not any(same_weights(model, other) for other in models[:at])]
+    if not models:
+        raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
+    if len(models) > 1 and len(named) < len(folders):
+        bare = next(folder for folder, recipe in folders.items() if recipe.get("model") is None)
+        raise SettingError(f"--adapter {bare}: its recipe names no model, and the others name several. Test it alone.")
+    for model in models:
+        members = {
+            folder: recipe
+            for folder, recipe in folders.items()
+            if len(models) == 1 or same_weights(recipe["model"], model)
+        }
+        recipes = {str(folder): recipe for folder, recipe in members.items()}
+        # With one model, this also refuses a recipe that names other weights than the setting.
+        agree_on_recipe_setting("model", settings.model, recipes, same=same_weights)
+        revision = agree_on_recipe_setting("revision", settings.revision, recipes)
+        yield _Backbone(model, revision, members)
 
 
 def _write(
@@ -396,23 +463,25 @@ def _score(
     from eclose.likelihood.render import TokenPathRenderer  # noqa: PLC0415
     from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer  # noqa: PLC0415
 
-    tokenizer = load_tokenizer(systems.model, systems.revision)
     device = settings.device or default_torch_device()
-    base = load_causal_model(systems.model, revision=systems.revision, dtype=settings.dtype, device=device)
-    # Nothing is trained, so the check need not compare gradients.
-    choice = choose_scoring_strategy(base.requires_grad_(False))
-    if choice.message:
-        notify(choice.message)
-    for system, source in systems.sources.items():
-        model = base if system == BACKBONE else load_adapter(base, system)
-        yield from score_family_switches(
-            wrap(scan_families(families), f"{system}: {Path(families.name).name}"),
-            model,
-            TokenPathRenderer(tokenizer, systems.prompt, settings.max_length),
-            choice,
-            tokens_per_forward=settings.tokens_per_forward,
-            system=system,
-            source=source,
-        )
-        if model is not base:
-            base = model.unload()  # an adapter lives inside the model it was put on
+    for backbone in systems.backbones:
+        tokenizer = load_tokenizer(backbone.model, backbone.revision)
+        base = load_causal_model(backbone.model, revision=backbone.revision, dtype=settings.dtype, device=device)
+        # Nothing is trained, so the check need not compare gradients.
+        choice = choose_scoring_strategy(base.requires_grad_(False))
+        if choice.message:
+            notify(choice.message)
+        for system, (adapter, source) in systems.systems(backbone).items():
+            model = base if adapter is None else load_adapter(base, adapter)
+            yield from score_family_switches(
+                wrap(scan_families(families), f"{system}: {Path(families.name).name}"),
+                model,
+                TokenPathRenderer(tokenizer, systems.prompt, settings.max_length),
+                choice,
+                tokens_per_forward=settings.tokens_per_forward,
+                system=system,
+                source=source,
+            )
+            if model is not base:
+                base = model.unload()  # an adapter lives inside the model it was put on
+        del base, model  # before the next backbone is loaded

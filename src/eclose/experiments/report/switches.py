@@ -11,7 +11,6 @@ import numpy as np
 from eclose.core.preference_comparisons import Edge
 from eclose.experiments.report.main_results import subtract_columns
 from eclose.experiments.report.outcomes import SWITCH_COLUMNS, SWITCHED, MeanRate, OutcomeTable
-from eclose.stats.bootstrap import shared_questions_design
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -43,10 +42,8 @@ def summarize_switches(outcomes: OutcomeTable, settings: IntervalSettings) -> Sw
     arrays = replicates = None
     if outcomes.complete and reference in methods:
         arrays = outcomes.arrange([name_switch_column(edge) for edge in Edge])
-        design = arrays.design
-        shared = shared_questions_design(design.datasets, backbones=design.backbones, seeds=design.seeds)
         rng = np.random.default_rng(settings.switch_seed)
-        replicates = arrays.bootstrap(rng=rng, resamples=settings.switch_resamples, design=shared)
+        replicates = arrays.bootstrap_shared_questions(rng=rng, resamples=settings.switch_resamples)
 
     def subtract(method: str, edge: Edge) -> Estimate:
         column = name_switch_column(edge)
