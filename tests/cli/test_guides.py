@@ -111,7 +111,7 @@ RUN_HERE = {
     "README.md": 1,
     "docs/guides/diagnose.md": 2,
     "docs/guides/generate.md": 1,
-    "docs/guides/train.md": 3,
+    "docs/guides/train.md": 5,
     "docs/guides/world.md": 1,
 }
 """Pages with Python blocks that the tests of this file run, and how many."""
@@ -124,11 +124,26 @@ def test_every_python_block_is_run():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of TRL
+def test_the_lines_that_mount_the_loss_run():
+    pytest.importorskip("peft")
+    pytest.importorskip("trl")
+    small = importlib.import_module("tests.training.small")
+    *_, loss, trainer = code_blocks("docs/guides/train.md")
+    model, tokenizer = small.small_model(), small.small_tokenizer()
+    names = {"model": model, "tokenizer": tokenizer, "families": small.short_families(2)}
+    exec(compile(loss, "train.md", "exec"), names)
+    assert all(weight.grad is not None for weight in model.parameters() if weight.requires_grad)
+    exec(compile(trainer, "train.md", "exec"), names)
+    assert names["EClosureSFTTrainer"].compute_loss is eclose.EClosureLossMixin.compute_loss
+
+
+@pytest.mark.slow
 def test_the_lines_that_train_on_a_dataset_run(tmp_path, monkeypatch):
     pytest.importorskip("peft")
     pytest.importorskip("datasets")
     small = importlib.import_module("tests.training.small")
-    code, _, _ = code_blocks("docs/guides/train.md")
+    code, *_ = code_blocks("docs/guides/train.md")
     families = small.short_families(4)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
@@ -169,7 +184,7 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
 def test_the_lines_that_train_run(tmp_path, monkeypatch):
     pytest.importorskip("peft")
     small = importlib.import_module("tests.training.small")
-    _, page, code = code_blocks("docs/guides/train.md")
+    _, page, code, _, _ = code_blocks("docs/guides/train.md")
     families = small.short_families(4)
     monkeypatch.chdir(tmp_path)
     settings = "families_per_update=8)"
