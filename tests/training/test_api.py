@@ -73,6 +73,48 @@ def test_select_writes_what_the_command_writes(tmp_path):
     assert replies[0] == replies[1]
 
 
+@pytest.mark.slow
+def test_two_devices_select_what_one_does(tmp_path):
+    weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
+    tiny.model().save_pretrained(weights)
+    tiny.tokenizer().save_pretrained(weights)
+    write_records(families, islice(make_world_families("2wiki", 5), 2))
+    recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
+    for name in ("one", "two"):
+        for step in (4, 8, 12):
+            tiny.adapter(tmp_path / name / f"checkpoint-{step}", seed=step)
+            (tmp_path / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
+        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+    names = []
+    eclose.select(tmp_path / "one", families, max_new_tokens=6)
+    eclose.select(tmp_path / "two", families, max_new_tokens=6, devices=2, on_checkpoint=names.append)
+    assert names == ["checkpoint-4", "checkpoint-8", "checkpoint-12"]
+    for file in ("selection.json", "selection.replies.jsonl"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+    # Finished checkpoints are not generated again.
+    names.clear()
+    eclose.select(tmp_path / "two", families, max_new_tokens=6, devices=2, on_checkpoint=names.append)
+    assert names == []
+    config = json.loads((weights / "config.json").read_text())
+    (weights / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 8}))
+    with pytest.raises(eclose.UserError, match=r"family .*Gold: .*leave no room for a reply in a context of 8"):
+        eclose.select(tmp_path / "two", families, max_new_tokens=7, devices=2, force=True)
+
+
+def test_devices_that_do_not_fit_are_refused(tmp_path):
+    (tmp_path / "recipe.json").write_text(json.dumps({"model": "m"}))
+    families = short_families(1)
+    with pytest.raises(eclose.SettingError, match="vLLM spreads a model over GPUs by itself"):
+        eclose.select(tmp_path, families, engine="vllm", devices=2)
+    with pytest.raises(eclose.SettingError, match="--devices two: give a number"):
+        command("select", tmp_path, "--families", write_one(tmp_path), "--devices", "two")
+
+
+def write_one(folder):
+    write_records(folder / "one.jsonl", short_families(1))
+    return folder / "one.jsonl"
+
+
 def test_switch_test_writes_what_the_command_writes(tmp_path):
     weights, families = tmp_path / "tiny", tmp_path / "families.jsonl"
     model().save_pretrained(weights)

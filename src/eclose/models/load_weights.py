@@ -206,6 +206,13 @@ def load_causal_model(
     return model if device is None else model.to(device)
 
 
+def resolve_load_dtype(name: str, revision: str | None, dtype: str, device: str) -> Any:
+    """Return the precision to name where several processes load the same weights, so that all have the same."""
+    if dtype != "auto" or not _runs_on_cpu(device) or name.endswith(".gguf"):
+        return dtype
+    return _fastest_dtype(load_model_config(name, revision))
+
+
 def require_4bit_support(name: str) -> None:
     """Raise where the weights cannot be packed to 4 bits here: without bitsandbytes, or for a GGUF file."""
     if name.endswith(".gguf"):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
     from eclose.training.run import TrainingResult
-    from eclose.training.select import AdaptableModel, Selection, TrainingOrigin
+    from eclose.training.select import AdaptableModel, CheckpointResponder, Selection, TrainingOrigin
 
 
 def require_torch(purpose: str) -> None:
@@ -126,6 +126,7 @@ def select(
     engine: Literal["transformers", "vllm"] = "transformers",
     max_new_tokens: int = 512,
     batch_tokens: int = 32_768,
+    devices: int | Literal["auto"] = 1,
     force: bool = False,
     on_checkpoint: Callable[[str], None] = lambda _name: None,
     on_replies: Callable[[int, int], None] = lambda _count, _total: None,
@@ -142,9 +143,11 @@ def select(
         engine: What runs the model.
         max_new_tokens: Longest reply in tokens; a truncated reply counts as wrong.
         batch_tokens: Tokens of a batch, prompts and replies; Transformers only. Changes no result.
+        devices: Number of devices that checkpoints are spread over, each in a process, or ``auto`` for every GPU;
+            Transformers only. Processes import the script that calls this: guard it with ``__name__ == "__main__"``.
         force: Select again although it was done with other settings.
         on_checkpoint: Called with the name of each checkpoint whose replies are generated.
-        on_replies: Called with the number of replies so far and in total.
+        on_replies: Called with the number of replies so far and in total; not with several devices.
 
     Returns:
         The accuracy of every checkpoint, and the one selected.
@@ -161,7 +164,8 @@ def select(
         folder,
         values,
         CheckpointReplySettings(origin, engine, max_new_tokens),
-        lambda: _load(origin, engine, folder, batch_tokens, on_replies),
+        _make_responder(origin, engine, devices, batch_tokens)
+        or (lambda: _load(origin, engine, folder, batch_tokens, on_replies)),
         out=None if out is None else Path(out),
         force=force,
         on_checkpoint=on_checkpoint,
@@ -170,6 +174,21 @@ def select(
     if (folder / METRICS_FILE).is_file():
         write_run_page(folder)
     return selection
+
+
+def _make_responder(
+    origin: TrainingOrigin, engine: str, devices: int | Literal["auto"], batch_tokens: int
+) -> CheckpointResponder | None:
+    """Return a pool of devices; None where there is one device."""
+    if devices == 1:
+        return None
+    if engine == "vllm":
+        raise SettingError("--devices: vLLM spreads a model over GPUs by itself. Leave it out, or use transformers.")
+    require_torch("generating")
+    from eclose.models.local.device_pool import DevicePool, list_local_devices  # noqa: PLC0415 - imports torch
+
+    names = list_local_devices(devices)
+    return None if len(names) == 1 else DevicePool(origin.model, names, origin.revision, origin.dtype, batch_tokens)
 
 
 def _load(
