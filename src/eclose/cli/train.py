@@ -51,7 +51,8 @@ def train(
 
     \b
       --model NAME            weights: a name on the hub, a folder, a GGUF file
-      --method sft            another objective than e_closure
+      --method sft            another objective than e_closure: sft, cf_sft, rm
+      --method e_closure-S    E-Closure without S; -T and -C without T and C
       --learning-rate 1e-4
       --max-steps 100
       --report-to tensorboard
@@ -60,6 +61,7 @@ def train(
     the other one is evaluated on. The same families are the same run in every form.
 
     Stopped at any moment, the same command goes on from the last complete checkpoint; once done, it does nothing.
+    SIGTERM finishes the update, writes a checkpoint and exits with 143.
 
     \b
     Several processes on one machine, also without a GPU:
