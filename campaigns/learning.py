@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import set_seed
@@ -31,22 +32,29 @@ from perf.tree_cost import packaged_weights
 
 from eclose.core.family import ViewKind
 from eclose.core.preference_comparisons import Direction, Edge
+from eclose.errors import UserError
 from eclose.likelihood.exactness_check import choose_scoring_strategy
 from eclose.likelihood.render import TokenPathRenderer
+from eclose.metrics.experiment import UNTUNED_METHOD
 from eclose.models.interface import Decoding
 from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.models.local.transformers_model import TransformersModel
 from eclose.protocol.response_prompt import ResponsePrompt
-from eclose.stats.intervals import wilson_interval
 from eclose.store.records.jsonl import ReadRecord
 from eclose.training.config import EClosureConfig
 from eclose.training.reply_cache import CheckpointReply, build_checkpoint_questions
-from eclose.training.switch_test import score_family_switches
+from eclose.training.switch_test import (
+    SWITCH_SEED,
+    FamilySwitchScores,
+    SwitchContrast,
+    pool_switch_rates,
+    score_family_switches,
+)
 from eclose.training.trainer import EClosureTrainer
 from eclose.world.make.families import make_world_families
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eclose.core.family import Family
 
@@ -198,13 +206,38 @@ def run(experiment: Experiment) -> None:
         ask_for_answers(experiment, BACKBONE, None, demonstrations=2)
 
 
-def _percent(hits: int, n: int) -> str:
-    interval = wilson_interval(hits, n)
-    return "-" if interval is None else f"{100 * hits / n:.1f} [{100 * interval.low:.0f}-{100 * interval.high:.0f}]"
+def _switch_rows(experiment: Experiment, method: str, seed: int | None) -> list[FamilySwitchScores]:
+    """Return the margins of a model as rows of the switch test; none where it is not finished."""
+    path = experiment.folder(method, seed) / "switches.json"
+    margins = json.loads(path.read_text()) if path.is_file() else {}
+    trained = None if seed is None else method
+    return [
+        FamilySwitchScores(family, experiment.profile, "", {}, row, {}, f"{method} {seed}", "model", trained, seed)
+        for family, row in margins.items()
+    ]
+
+
+def pool_seeds(experiment: Experiment) -> Mapping[str, Mapping[Edge, SwitchContrast]]:
+    """Return the switch rates of each method over its seeds; empty until every seed of every method is finished."""
+    rows = [row for method, seed in systems(experiment) for row in _switch_rows(experiment, method, seed)]
+    try:
+        pooled = pool_switch_rates(rows, rng=np.random.default_rng(SWITCH_SEED)).contrasts
+    except UserError:
+        return {}
+    return {(BACKBONE if method == UNTUNED_METHOD else method): row for method, row in pooled.items()}
+
+
+def _percent(hits: int, n: int, contrast: SwitchContrast | None) -> str:
+    """Return a rate with the interval over families and seeds."""
+    # The same families are tested with every seed, so the cases are not independent.
+    interval = contrast.rate.interval if contrast else None
+    ends = f" [{100 * interval.low:.0f}-{100 * interval.high:.0f}]" if interval else ""
+    return f"{100 * hits / n:.1f}{ends}"
 
 
 def rows(experiment: Experiment) -> Iterable[list[str]]:
     """Yield a row per method, its seeds pooled: O / CF / SW of each edge, accuracy, minutes."""
+    pooled = pool_seeds(experiment)
     for method in (BACKBONE, *experiment.methods):
         folders = [experiment.folder(method, seed) for seed in (experiment.seeds if method != BACKBONE else (None,))]
         finished = [folder for folder in folders if (folder / "switches.json").is_file()]
@@ -214,19 +247,19 @@ def rows(experiment: Experiment) -> Iterable[list[str]]:
         yield [
             method,
             str(len(finished)),
-            *(_edge(margins, edge) for edge in Edge),
+            *(_edge(margins, edge, pooled.get(method, {}).get(edge)) for edge in Edge),
             *_answers(finished),
             _minutes(finished),
         ]
 
 
-def _edge(margins: Sequence[dict[str, float]], edge: Edge) -> str:
+def _edge(margins: Sequence[dict[str, float]], edge: Edge, contrast: SwitchContrast | None) -> str:
     wins = [[row[f"{edge.value}.{direction.value}"] > 0 for direction in Direction] for row in margins]
     means = [sum(row[f"{edge.value}.{direction.value}"] for row in margins) / len(margins) for direction in Direction]
     original, edited = (sum(win[index] for win in wins) for index in (0, 1))
     both = sum(all(win) for win in wins)
     n = len(margins)
-    ends = f"{100 * original / n:.0f} / {100 * edited / n:.0f} / {_percent(both, n)}"
+    ends = f"{100 * original / n:.0f} / {100 * edited / n:.0f} / {_percent(both, n, contrast)}"
     return f"{ends} ({means[0]:+.2f}, {means[1]:+.2f})"
 
 

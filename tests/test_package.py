@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[1]
 
 PUBLIC = {
     "BaseComparison", "BatchSettings", "CallSettings", "ChatDetectorSettings", "Comparison", "ConstructSettings",
-    "Direction", "EcloseError", "Edge", "EvidenceEdit", "FailureClass", "Family", "GateResult", "GenerateSettings",
+    "Direction", "EClosureCollator", "EClosureLoss", "EClosureLossMixin", "EcloseError", "Edge", "EvidenceEdit",
+    "FailureClass", "Family", "GateResult", "GenerateSettings",
     "Ineligibility", "Instance", "JudgeSettings", "Judgment", "LocalDetectorSettings", "LocalFailure", "MetricRate",
     "Passage", "QuestionEdit", "Rates", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results",
     "RunOptions", "RunResult", "Selection", "SettingError", "SettledVerdict", "SourceLabels", "Step",

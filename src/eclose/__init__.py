@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from eclose.judging.settings import JudgeSettings
     from eclose.testing import assert_reliable
     from eclose.training.api import SwitchResult, SwitchSettings, select, switch_test, train
+    from eclose.training.loss.e_closure import EClosureCollator, EClosureLoss, EClosureLossMixin
     from eclose.training.run import TrainingResult
     from eclose.training.select import Selection
 
@@ -96,6 +97,7 @@ _HOMES = {
     "eclose.judging.settings": ("JudgeSettings",),
     "eclose.testing": ("assert_reliable",),
     "eclose.training.api": ("SwitchResult", "SwitchSettings", "select", "switch_test", "train"),
+    "eclose.training.loss.e_closure": ("EClosureCollator", "EClosureLoss", "EClosureLossMixin"),
     "eclose.training.run": ("TrainingResult",),
     "eclose.training.select": ("Selection",),
 }
@@ -109,6 +111,9 @@ __all__ = [
     "Comparison",
     "ConstructSettings",
     "Direction",
+    "EClosureCollator",
+    "EClosureLoss",
+    "EClosureLossMixin",
     "EcloseError",
     "Edge",
     "EvidenceEdit",

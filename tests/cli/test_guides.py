@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from eclose import testing
 from eclose.cli.main import app
 from eclose.core.family import Family
 from eclose.store.records import jsonl
-from eclose.world.make.families import make_world_families
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 
@@ -111,10 +109,9 @@ def code_blocks(page):
 
 RUN_HERE = {
     "README.md": 1,
-    "docs/guides/construct.md": 1,
     "docs/guides/diagnose.md": 2,
     "docs/guides/generate.md": 1,
-    "docs/guides/train.md": 2,
+    "docs/guides/train.md": 5,
     "docs/guides/world.md": 1,
 }
 """Pages with Python blocks that the tests of this file run, and how many."""
@@ -126,18 +123,40 @@ def test_every_python_block_is_run():
     assert {page: count for page, count in counts.items() if count} == RUN_HERE
 
 
-def test_the_lines_that_read_a_dataset_run(tmp_path, monkeypatch):
-    pytest.importorskip("pyarrow")
-    (code,) = code_blocks("docs/guides/construct.md")
-    families = list(islice(make_world_families("short-easy", 5), 3))
-    jsonl.write_records(tmp_path / "run" / "families.train.jsonl", families)
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of TRL
+def test_the_lines_that_mount_the_loss_run():
+    pytest.importorskip("peft")
+    pytest.importorskip("trl")
+    small = importlib.import_module("tests.training.small")
+    *_, loss, trainer = code_blocks("docs/guides/train.md")
+    model, tokenizer = small.small_model(), small.small_tokenizer()
+    names = {"model": model, "tokenizer": tokenizer, "families": small.short_families(2)}
+    exec(compile(loss, "train.md", "exec"), names)
+    assert all(weight.grad is not None for weight in model.parameters() if weight.requires_grad)
+    exec(compile(trainer, "train.md", "exec"), names)
+    assert names["EClosureSFTTrainer"].compute_loss is eclose.EClosureLossMixin.compute_loss
+
+
+@pytest.mark.slow
+def test_the_lines_that_train_on_a_dataset_run(tmp_path, monkeypatch):
+    pytest.importorskip("peft")
+    pytest.importorskip("datasets")
+    small = importlib.import_module("tests.training.small")
+    code, *_ = code_blocks("docs/guides/train.md")
+    families = small.short_families(4)
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(
-        app, ["families", "export", "run/families.train.jsonl", "--format", "datasets", "--out", "my-dataset"]
-    )
-    assert result.exit_code == 0, result.output
-    exec(compile(code, "construct.md", "exec"), {})
-    assert list(jsonl.read_records(tmp_path / "train.jsonl", Family)) == families
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    for name, part in (("families", families), ("train", families[:3]), ("development", families[3:])):
+        jsonl.write_records(tmp_path / "run" / f"{name}.jsonl", part)
+    words = ["families", "export", "run", "--format", "datasets", "--out", "my-dataset"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    small.small_model().save_pretrained("model")
+    small.small_tokenizer().save_pretrained("model")
+    quick = "max_steps=1, families_per_update=2, demonstrations=0, lora_rank=2, use_cpu=True, report_to='none'"
+    exec(compile(code.replace("model=MODEL", f"model='model', {quick}"), "train.md", "exec"), {})
+    for name, part in (("families", families[:3]), ("development", families[3:])):
+        assert list(jsonl.read_records(tmp_path / "runs" / "mine" / f"{name}.jsonl", Family)) == list(part)
 
 
 def test_the_lines_that_assert_run(tmp_path, monkeypatch):
@@ -165,7 +184,7 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
 def test_the_lines_that_train_run(tmp_path, monkeypatch):
     pytest.importorskip("peft")
     small = importlib.import_module("tests.training.small")
-    page, code = code_blocks("docs/guides/train.md")
+    _, page, code, _, _ = code_blocks("docs/guides/train.md")
     families = small.short_families(4)
     monkeypatch.chdir(tmp_path)
     settings = "families_per_update=8)"

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from itertools import product
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +16,7 @@ pytest.importorskip("peft", reason="needs the train extra")
 from tests.tiny_models import model, save_adapter, tokenizer
 
 from eclose.cli.main import app
+from eclose.core.preference_comparisons import Edge
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import read_records
 from eclose.training.api import SwitchSettings, _Systems, require_torch
@@ -110,6 +113,57 @@ def test_adapters_are_compared_on_one_backbone(home, tmp_path):
     assert [row.margins for row in read_records(alone, FamilySwitchScores)] == together[str(adapters[1])]
 
 
+@pytest.fixture(scope="module")
+def grid(home, tmp_path_factory):
+    """Two methods on two backbones with two seeds: eight adapters."""
+    folder = tmp_path_factory.mktemp("grid")
+    shutil.copytree(home / "tiny", folder / "other")
+    adapters = []
+    for number, (method, weights, seed) in enumerate(
+        product(("sft", "e_closure"), (home / "tiny", folder / "other"), (42, 43)), start=1
+    ):
+        adapter = save_adapter(folder / f"run{number}" / "adapter", seed=number)
+        recipe = {"model": str(weights), "demonstrations": 0, "order": "evidence_first", "method": method, "seed": seed}
+        (folder / f"run{number}" / "recipe.json").write_text(json.dumps(recipe))
+        adapters.append(adapter)
+    return adapters
+
+
+@pytest.mark.slow
+def test_seeds_and_backbones_are_pooled(home, grid, tmp_path):
+    words = [word for adapter in grid for word in ("--adapter", adapter)]
+    out = tmp_path / "switches.jsonl"
+    result = run("switch", home / "families.jsonl", *words, "--backbone", "--out", out)
+    assert "30 received = 30 accepted" in result.output
+    assert "by method over 2 backbones, 2 seeds, 2 datasets" in result.output
+    table = result.output.split("Switch rates by method")[1].splitlines()[2:5]
+    assert [line.split()[0] for line in table] == ["Backbone", "sft", "e_closure"]
+    rows = list(read_records(out, FamilySwitchScores))
+    assert {(row.system, row.model) for row in rows if row.method is None} == {
+        ("backbone tiny", "tiny"),
+        ("backbone other", "other"),
+    }
+    document = json.loads(run("switch", home / "families.jsonl", *words, "--backbone", "--out", out, "--json").stdout)
+    pooled = document["pooled"]
+    assert (pooled["backbones"], pooled["seeds"]) == (["tiny", "other"], [42, 43])
+    # Every setting has the same weight: 2 families of one dataset and 1 of the other on each backbone.
+    means = [
+        mean(
+            mean(row.switched(edge) for row in rows if key(row) == cell)
+            for cell in {key(row) for row in rows if row.method == "sft"}
+        )
+        for edge in Edge
+    ]
+    (method,) = (method for method in pooled["methods"] if method["method"] == "sft")
+    assert [method["edges"][edge.value]["rate"] for edge in Edge] == pytest.approx(means)
+    missing = run("switch", home / "families.jsonl", *words[:-2])
+    assert "Seeds and backbones are not pooled: a paired comparison needs" in missing.output
+
+
+def key(row):
+    return row.method, row.model, row.seed, row.benchmark
+
+
 def test_json(home):
     document = json.loads(backbone(home, "--json").stdout)
     assert document["counts"] == {"received": 3, "accepted": 3, "rejected": {}, "quarantined": {}, "repaired": {}}
@@ -171,7 +225,8 @@ def untouched(monkeypatch):
 def test_an_adapter_is_asked_as_it_was_trained(home, tmp_path):
     adapter, families = home / "run1" / "adapter", home / "families.jsonl"
     systems = _Systems.of(SwitchSettings(adapters=(adapter,)))
-    assert (systems.model, systems.prompt.demonstrations, systems.backbone) == (str(home / "tiny"), 0, False)
+    (backbone_,) = systems.backbones
+    assert (backbone_.model, systems.prompt.demonstrations, systems.untuned) == (str(home / "tiny"), 0, False)
     with pytest.raises(SettingError, match=r"demonstrations: --demonstrations says 1, the recipe of .*adapter says 0"):
         run("switch", families, "--adapter", adapter, "--demonstrations", 1)
     with pytest.raises(SettingError, match="order: --order says question_first, the recipe of"):
@@ -180,7 +235,7 @@ def test_an_adapter_is_asked_as_it_was_trained(home, tmp_path):
         run("switch", families, "--adapter", adapter, "--model", "other/model")
     # The same model in another place is the same model.
     elsewhere = SwitchSettings(model="/elsewhere/tiny", adapters=(adapter,), demonstrations=0)
-    assert _Systems.of(elsewhere).model == "/elsewhere/tiny"
+    assert [backbone_.model for backbone_ in _Systems.of(elsewhere).backbones] == ["/elsewhere/tiny"]
     other = tmp_path / "run3"
     shutil.copytree(adapter, other / "adapter")
     (other / "recipe.json").write_text(json.dumps({"model": "x/tiny", "demonstrations": 1}))

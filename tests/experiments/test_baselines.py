@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell
-from eclose.experiments.report.inputs import BASELINE_NAMES, BASELINE_NOTE, name_method
+from eclose.experiments.report.method_names import BASELINE_NAMES, BASELINE_NOTE, name_method
 from eclose.experiments.report.study_tables import mark_baselines
 from eclose.experiments.training_settings import count_objective_sequences, list_training_problems
 from eclose.training.config import BaselineMethod

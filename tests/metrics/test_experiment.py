@@ -13,6 +13,7 @@ from eclose.metrics.experiment import (
     get_response_method,
 )
 from eclose.metrics.rates import MAIN_METRICS, Metric, compute_metric_rate
+from eclose.stats.bootstrap import shared_questions_design
 from eclose.stats.rates import mean_or_none
 
 BENCHMARKS = {"2wiki": 3, "musique": 2, "hotpot": 4}
@@ -126,6 +127,17 @@ def test_replicates_are_the_means_of_the_drawn_rows():
             value = replicates.draws[resample, experiment.column(method, metric)]
             expected = mean_or_none(settings)
             assert np.isnan(value) if expected is None else value == pytest.approx(expected, abs=1e-12)
+
+
+def test_shared_questions_are_drawn_once_for_all_backbones():
+    """D.7: every backbone once, one draw of questions, seeds of each backbone."""
+    experiment = ExperimentArrays.of(experiment_rows(8))
+    replicates = experiment.bootstrap_shared_questions(rng=np.random.default_rng(1), resamples=20)
+    design = shared_questions_design(experiment.design.datasets, backbones=2, seeds=3)
+    (block,) = design.draw(np.random.default_rng(1), 20)
+    assert block.backbone.tolist() == [[0, 1]] * 20
+    assert block.questions.shape[1] == 1
+    assert replicates.draws == pytest.approx(experiment.table.means(block, design.datasets), nan_ok=True)
 
 
 def test_the_order_of_rows_changes_no_value():

@@ -145,10 +145,12 @@ def write_gguf(path, model):
     writer.close()
 
 
-def test_a_gguf_file_can_be_trained(tmp_path):
+def test_a_gguf_file_can_be_trained(tmp_path, capsys):
     """Its weights are unpacked, so they predict as before and take an adapter and gradients."""
     write_gguf(tmp_path / "small.gguf", build("llama"))
+    capsys.readouterr()
     model = load_causal_model(str(tmp_path / "small.gguf"), dtype="float32")
+    assert "GGUF tensors" not in capsys.readouterr().err, "a bar belongs on a terminal alone"
     assert torch.allclose(logits(model), logits(build("llama")), atol=1e-5)
     config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
     arguments = transformers.TrainingArguments(str(tmp_path / "out"), use_cpu=True, report_to="none")

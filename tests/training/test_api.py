@@ -15,7 +15,8 @@ from tests.training.small import short_families, small_model, small_tokenizer
 
 import eclose
 from eclose.cli.main import app
-from eclose.store.records.jsonl import write_records
+from eclose.store.records.families_parquet import write_families_parquet
+from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.make.families import make_world_families
 
 
@@ -72,6 +73,48 @@ def test_select_writes_what_the_command_writes(tmp_path):
     assert replies[0] == replies[1]
 
 
+@pytest.mark.slow
+def test_two_devices_select_what_one_does(tmp_path):
+    weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
+    tiny.model().save_pretrained(weights)
+    tiny.tokenizer().save_pretrained(weights)
+    write_records(families, islice(make_world_families("2wiki", 5), 2))
+    recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
+    for name in ("one", "two"):
+        for step in (4, 8, 12):
+            tiny.adapter(tmp_path / name / f"checkpoint-{step}", seed=step)
+            (tmp_path / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
+        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+    names = []
+    eclose.select(tmp_path / "one", families, max_new_tokens=6)
+    eclose.select(tmp_path / "two", families, max_new_tokens=6, devices=2, on_checkpoint=names.append)
+    assert names == ["checkpoint-4", "checkpoint-8", "checkpoint-12"]
+    for file in ("selection.json", "selection.replies.jsonl"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+    # Finished checkpoints are not generated again.
+    names.clear()
+    eclose.select(tmp_path / "two", families, max_new_tokens=6, devices=2, on_checkpoint=names.append)
+    assert names == []
+    config = json.loads((weights / "config.json").read_text())
+    (weights / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 8}))
+    with pytest.raises(eclose.UserError, match=r"family .*Gold: .*leave no room for a reply in a context of 8"):
+        eclose.select(tmp_path / "two", families, max_new_tokens=7, devices=2, force=True)
+
+
+def test_devices_that_do_not_fit_are_refused(tmp_path):
+    (tmp_path / "recipe.json").write_text(json.dumps({"model": "m"}))
+    families = short_families(1)
+    with pytest.raises(eclose.SettingError, match="vLLM spreads a model over GPUs by itself"):
+        eclose.select(tmp_path, families, engine="vllm", devices=2)
+    with pytest.raises(eclose.SettingError, match="--devices two: give a number"):
+        command("select", tmp_path, "--families", write_one(tmp_path), "--devices", "two")
+
+
+def write_one(folder):
+    write_records(folder / "one.jsonl", short_families(1))
+    return folder / "one.jsonl"
+
+
 def test_switch_test_writes_what_the_command_writes(tmp_path):
     weights, families = tmp_path / "tiny", tmp_path / "families.jsonl"
     model().save_pretrained(weights)
@@ -82,3 +125,53 @@ def test_switch_test_writes_what_the_command_writes(tmp_path):
     output = command("switch", families, "--model", weights, "--demonstrations", 0, "--out", tmp_path / "command.jsonl")
     assert (tmp_path / "python.jsonl").read_bytes() == (tmp_path / "command.jsonl").read_bytes()
     assert str(result.counts) in output
+
+
+QUICK = {
+    "families_per_update": 2,
+    "num_train_epochs": 1,
+    "demonstrations": 0,
+    "lora_rank": 2,
+    "report_to": "none",
+    "use_cpu": True,
+}
+
+
+@pytest.mark.slow
+def test_tables_train_the_same_adapter_as_lines(tmp_path, model_folder, family_file):
+    pytest.importorskip("pyarrow")
+    held_out = tmp_path / "held-out.jsonl"
+    write_records(held_out, short_families(8)[6:])
+    (table,) = write_families_parquet(tmp_path, "table", read_records(family_file, eclose.Family))
+    values = list(read_records(held_out, eclose.Family))
+    settings = {"model": str(model_folder), **QUICK}
+    lines = eclose.train(family_file, development=held_out, out=tmp_path / "lines", **settings)
+    tables = eclose.train(str(table), development=values, out=tmp_path / "tables", **settings)
+    assert lines.counts == tables.counts
+    works, weights = [], []
+    for folder in ("lines", "tables"):
+        works.append(json.loads((tmp_path / folder / "recipe.json").read_text())["work"])
+        weights.append((tmp_path / folder / "adapter" / "adapter_model.safetensors").read_bytes())
+    assert works[0] == works[1]
+    assert weights[0] == weights[1]
+    # The same run in another form is done, or goes on; other families are refused and change nothing.
+    assert eclose.train(table, development=held_out, out=tmp_path / "lines", **settings).again
+    assert eclose.train(family_file, development=held_out, out=tmp_path / "tables", **settings).again
+    with pytest.raises(eclose.UserError, match="holds other families than list"):
+        eclose.train(values, development=held_out, out=tmp_path / "tables", **settings)
+    assert eclose.train(table, development=held_out, out=tmp_path / "tables", **settings).again
+
+
+def test_a_switch_test_is_the_same_work_in_every_form(tmp_path, model_folder):
+    pytest.importorskip("pyarrow")
+    families = short_families(3)
+    write_records(tmp_path / "families.jsonl", families)
+    (table,) = write_families_parquet(tmp_path, "validation", families)
+    settings = eclose.SwitchSettings(model=str(model_folder), demonstrations=0)
+    first = eclose.switch_test(tmp_path / "families.jsonl", settings=settings, out=tmp_path / "switches.jsonl")
+    assert not first.again
+    for form in (table, list(families)):
+        again = eclose.switch_test(form, settings=settings, out=tmp_path / "switches.jsonl")
+        assert again.again
+        assert again.rows == first.rows
+    assert eclose.switch_test(table, settings=settings).rows == first.rows

@@ -23,7 +23,9 @@ from eclose.training.switch_test import (
     TOO_LONG_REASON,
     FamilySwitchScores,
     compare_switch_rates,
+    has_pooled_methods,
     margin_name,
+    pool_switch_rates,
     score_family_switches,
     summarize_switch_rates,
 )
@@ -235,6 +237,108 @@ def test_models_must_have_met_the_same_families(families):
     rows = [row(families[0], "one"), row(families[1], "one"), row(families[0], "two")]
     with pytest.raises(UserError, match="1 of 4 pairs of family and model"):
         compare_switch_rates(rows, rng=np.random.default_rng(0), resamples=100)
+
+
+# ---- pooled over backbones and seeds ----
+
+
+def trained(family, labels):
+    """A row for every (method, backbone, seed, benchmark, family) with its outcome on S; None is unjudged."""
+    rows = []
+    for (method, backbone, seed, benchmark, number), hit in labels.items():
+        scores = {"S_c": nan if hit is None else 0.5 if hit else -0.5}
+        made = row(family, f"{method} {backbone} {seed}", id_=f"{benchmark}{number}", benchmark=benchmark, **scores)
+        rows.append(replace(made, model=backbone, method=method, seed=seed))
+    return rows
+
+
+def random_labels(rng, *, missing=0.0):
+    """Outcomes of the untuned models and two methods on two backbones with three seeds, in two datasets."""
+    systems = [(None, backbone, None) for backbone in ("m", "n")]
+    systems += list(product(("sft", "e_closure"), ("m", "n"), (42, 43, 44)))
+    families = [("a", number) for number in range(5)] + [("b", number) for number in range(3)]
+    return {
+        (*system, *family): None if rng.random() < missing else bool(rng.random() < 0.3 + 0.1 * (family[1] % 3))
+        for system in systems
+        for family in families
+    }
+
+
+def rate_by_loop(labels, method, families, seeds):
+    """Rate of a method by plain loops: seeds drawn within backbones, then backbones and datasets of equal weight."""
+    settings = []
+    for backbone, benchmark in product(("m", "n"), "ab"):
+        rates = []
+        for seed in seeds[backbone] if method else (None,):
+            hits = [labels[method, backbone, seed, benchmark, number] for number in families[benchmark]]
+            judged = [hit for hit in hits if hit is not None]
+            rates.append(sum(judged) / len(judged))
+        settings.append(sum(rates) / len(rates))
+    return sum(settings) / len(settings)
+
+
+def test_pooled_rates_by_a_loop(families):
+    labels = random_labels(np.random.default_rng(3), missing=0.1)
+    pooled = pool_switch_rates(trained(families[0], labels), rng=np.random.default_rng(0), resamples=100)
+    assert (pooled.backbones, pooled.seeds) == (("m", "n"), (42, 43, 44))
+    assert list(pooled.contrasts) == ["Backbone", "sft", "e_closure"]
+    drawn = {"a": range(5), "b": range(3)}, dict.fromkeys("mn", (42, 43, 44))
+    rates = {name: rate_by_loop(labels, method, *drawn) for name, method in (("Backbone", None), ("sft", "sft"))}
+    for method, value in rates.items():
+        assert pooled.contrasts[method][S].rate.value == pytest.approx(value)
+    assert pooled.contrasts["sft"][S].gain.value == pytest.approx(rates["sft"] - rates["Backbone"])
+    assert pooled.contrasts["Backbone"][S].gain is None
+
+
+def test_pooled_intervals_by_a_loop(families):
+    """Against draws of our own: families for all, seeds within backbones, both shared by the methods."""
+    labels = random_labels(np.random.default_rng(4))
+    pooled = pool_switch_rates(trained(families[0], labels), rng=np.random.default_rng(0), resamples=4_000)
+    rng = np.random.default_rng(1)
+    rates, gains = [], []
+    for _ in range(1_500):
+        drawn = {name: rng.integers(count, size=count).tolist() for name, count in (("a", 5), ("b", 3))}
+        seeds = {backbone: rng.choice((42, 43, 44), size=3).tolist() for backbone in "mn"}
+        first, second = (rate_by_loop(labels, method, drawn, seeds) for method in ("e_closure", None))
+        rates.append(first)
+        gains.append(first - second)
+    for estimate, values_ in (
+        (pooled.contrasts["e_closure"][S].rate, rates),
+        (pooled.contrasts["e_closure"][S].gain, gains),
+    ):
+        # Quantiles of 1,500 draws with a deviation near 0.1 are known to about 0.01.
+        assert list(estimate.interval) == pytest.approx(np.quantile(values_, (0.025, 0.975)).tolist(), abs=0.03)
+
+
+def test_three_seeds_of_the_same_families_are_not_three_times_the_families(families):
+    hits = {("sft", "m", seed, "b", number): number % 2 == 0 for seed in (1, 2, 3) for number in range(48)}
+    pooled = pool_switch_rates(trained(families[0], hits), rng=np.random.default_rng(0), resamples=2_000)
+    interval = pooled.contrasts["sft"][S].rate.interval
+    # 48 families, half of them switched: the deviation is sqrt(0.25 / 48) = 0.072; with 144 it would be 0.042.
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * 0.072, rel=0.1)
+
+
+def test_the_order_of_models_changes_no_interval_but_the_sign_of_gains(families):
+    labels = random_labels(np.random.default_rng(5))
+    rows = trained(families[0], labels)
+    pooled, turned = (
+        pool_switch_rates(order, rng=np.random.default_rng(0), resamples=200) for order in (rows, rows[::-1])
+    )
+    assert list(turned.contrasts) == ["e_closure", "sft", "Backbone"]
+    assert turned.contrasts["sft"][S].rate == pooled.contrasts["sft"][S].rate
+    assert turned.contrasts["Backbone"][S].gain.value == -pooled.contrasts["e_closure"][S].gain.value
+
+
+def test_what_cannot_be_pooled_is_said(families):
+    labels = random_labels(np.random.default_rng(6))
+    assert has_pooled_methods(trained(families[0], labels))
+    assert not has_pooled_methods([row(families[0], "one"), replace(row(families[0], "two"), method="sft")])
+    labels.pop(("sft", "m", 43, "a", 0))
+    with pytest.raises(UserError, match="1 of 144 cells have none or several"):
+        pool_switch_rates(trained(families[0], labels), rng=np.random.default_rng(0), resamples=100)
+    unknown = [replace(row(families[0], "other"), model="m", method="adapter")]
+    with pytest.raises(UserError, match="seed are not known of other"):
+        pool_switch_rates(unknown, rng=np.random.default_rng(0), resamples=100)
 
 
 # ---- scores ----

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -35,7 +35,13 @@ class EngineName(StrEnum):
 
 def select(
     run: Annotated[Path, typer.Argument(help="Folder of a training run.", show_default=False)],
-    families: Annotated[Path, typer.Option(help="Held-out families, one JSON object a line.", show_default=False)],
+    *,
+    families: Annotated[
+        str, typer.Option(help="Held-out families: JSON Lines, Parquet, or a folder of either.", show_default=False)
+    ],
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
@@ -47,6 +53,14 @@ def select(
     batch_tokens: Annotated[
         int, typer.Option(min=1, help="Tokens of a batch, prompts and replies (transformers only). Changes no result.")
     ] = 32_768,
+    devices: Annotated[
+        str,
+        typer.Option(
+            metavar="N|auto",
+            help="Devices that checkpoints are spread over, each in a process; auto is every GPU (transformers only). "
+            "Changes no result.",
+        ),
+    ] = "1",
     force: Annotated[
         bool, typer.Option("--force", help="Select again although it was done with other settings.")
     ] = False,
@@ -69,7 +83,7 @@ def select(
     from eclose.training.api import select as select_checkpoint
 
     # Read before the weights are loaded, so that a wrong file is refused at once.
-    values, counts = read_families(families)
+    values, counts = read_families(families, hub=hub)
     with _show_progress() as (on_checkpoint, on_replies):
         selection = select_checkpoint(
             run,
@@ -78,6 +92,7 @@ def select(
             engine=engine.value,
             max_new_tokens=max_new_tokens,
             batch_tokens=batch_tokens,
+            devices=_parse_devices(devices),
             force=force,
             on_checkpoint=on_checkpoint,
             on_replies=on_replies,
@@ -88,6 +103,16 @@ def select(
     _print_selection(selection, len(values))
     # Without any answer all scores are 0 and the first checkpoint would win by the rule for ties: nothing was measured.
     raise typer.Exit(QUARANTINED_EXIT_CODE if counts.quarantined or not selection.has_answers else 0)
+
+
+def _parse_devices(text: str) -> int | Literal["auto"]:
+    from eclose.errors import SettingError
+
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or not int(text):
+        raise SettingError(f"--devices {text}: give a number of devices, or auto.")
+    return int(text)
 
 
 @contextmanager

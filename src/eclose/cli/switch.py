@@ -23,20 +23,26 @@ from eclose.protocol.response_prompt import PromptOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from eclose.core.preference_comparisons import Edge
     from eclose.stats.intervals import Estimate
     from eclose.stats.rates import Rate
     from eclose.store.records.outcome_counts import RecordCounts
     from eclose.store.runs.step import PipelineStep
-    from eclose.training.switch_test import EdgeSwitchRates, FamilySwitchScores, SwitchContrast, SwitchRates
+    from eclose.training.api import SwitchResult
+    from eclose.training.switch_test import (
+        EdgeSwitchRates,
+        FamilySwitchScores,
+        PooledSwitchRates,
+        SwitchContrast,
+        SwitchRates,
+    )
 
 FEW_FAMILIES = 20
 """Below this number, intervals over families are too rough to rely on."""
 
 
-def print_family_counts(stage: PipelineStep | None, families: Path, counts: RecordCounts, *, again: bool) -> None:
+def print_family_counts(stage: PipelineStep | None, families: str, counts: RecordCounts, *, again: bool) -> None:
     """Print the counts of families by outcome."""
     if stage is not None:
         print_step_result(stage, counts, again=again, doubt="is this a file of families")
@@ -108,6 +114,28 @@ def print_model_contrasts(compared: Mapping[str, Mapping[Edge, SwitchContrast]],
     print_table(f"Switch rates{over}; gain over the first row, paired by family, in points", heads, lines)
 
 
+def print_pooled_contrasts(pooled: PooledSwitchRates, datasets: int) -> None:
+    """Print one row a method: its rates over all backbones and seeds, and the gain over the first row."""
+    edges = list(next(iter(pooled.contrasts.values())))
+    heads = [
+        "method",
+        *(head for edge in edges for head in (f"{edge.value} SW %", "95 % interval", "gain", "95 % interval")),
+    ]
+    lines = []
+    for method, row in pooled.contrasts.items():
+        line = [method]
+        for contrast in row.values():
+            rate = contrast.rate
+            line += [format_percent(rate.value), format_percent_interval(rate.interval), *_gain(contrast.gain)]
+        lines.append(line)
+    parts = (("backbone", len(pooled.backbones)), ("seed", len(pooled.seeds)), ("dataset", datasets))
+    over = ", ".join(format_count(count, name) for name, count in parts)
+    typer.echo()
+    print_table(
+        f"Switch rates by method over {over}; families and seeds resampled; gain over the first row", heads, lines
+    )
+
+
 def _gain(gain: Estimate | None) -> tuple[str, str]:
     """Return points and their interval; a dash where all resamples agree: zero width would promise certainty."""
     if gain is None or gain.value is None:
@@ -132,18 +160,14 @@ def print_unscored_family(rows: Sequence[FamilySwitchScores]) -> None:
         print_line(f"{format_count(len(unjudged), 'row')} with a score that is not finite, such as {example}.")
 
 
-def switch_result_to_json(
-    settings: dict[str, Any],
-    counts: RecordCounts,
-    tables: Sequence[SwitchRates],
-    compared: Mapping[str, Mapping[Edge, SwitchContrast]],
-) -> dict[str, Any]:
+def switch_result_to_json(result: SwitchResult) -> dict[str, Any]:
     """Return the whole result for JSON; undefined values are null."""
     from dataclasses import asdict
 
     def rate_fields(rate: Rate) -> dict[str, Any]:
         return {"value": rate.value, "interval": rate.wilson, "hits": rate.hits, "n": rate.n, "unjudged": rate.unjudged}
 
+    tables = result.rates
     sources = {table.system: table.source for table in tables}
 
     def source_fields(system: str) -> dict[str, Any]:
@@ -170,27 +194,53 @@ def switch_result_to_json(
         {
             "system": system,
             **source_fields(system),
-            "edges": {
-                edge.value: {
-                    "rate": contrast.rate.value,
-                    "gain": contrast.gain.value if contrast.gain else None,
-                    "interval": contrast.gain.interval if contrast.gain else None,
-                }
-                for edge, contrast in row.items()
-            },
+            "edges": _contrast_fields(row),
         }
-        for system, row in compared.items()
+        for system, row in result.contrasts.items()
     ]
-    return {"settings": settings, "counts": asdict(counts), "groups": groups, "contrasts": contrasts}
+    return {
+        "settings": dict(result.settings),
+        "counts": asdict(result.counts),
+        "groups": groups,
+        "contrasts": contrasts,
+        "pooled": None if result.pooled is None else _pooled_fields(result.pooled),
+        "not_pooled": result.not_pooled,
+    }
+
+
+def _contrast_fields(row: Mapping[Edge, SwitchContrast]) -> dict[str, Any]:
+    return {
+        edge.value: {
+            "rate": contrast.rate.value,
+            "gain": contrast.gain.value if contrast.gain else None,
+            "interval": contrast.gain.interval if contrast.gain else None,
+        }
+        for edge, contrast in row.items()
+    }
+
+
+def _pooled_fields(pooled: PooledSwitchRates) -> dict[str, Any]:
+    methods = []
+    for method, row in pooled.contrasts.items():
+        edges = _contrast_fields(row)
+        for edge, contrast in row.items():
+            edges[edge.value]["rate_interval"] = contrast.rate.interval
+        methods.append({"method": method, "edges": edges})
+    return {"backbones": pooled.backbones, "seeds": pooled.seeds, "methods": methods}
 
 
 def switch(
-    families: Annotated[Path, typer.Argument(help="Families, one JSON object a line.", show_default=False)],
+    families: Annotated[
+        str, typer.Argument(help="Families: JSON Lines, Parquet, or a folder of either.", show_default=False)
+    ],
     *,
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option(
-            help="Weights by name, folder or GGUF file.  [default: from the adapter's recipe]", show_default=False
+            help="Weights by name, folder or GGUF file.  [default: from the adapters' recipes]", show_default=False
         ),
     ] = None,
     adapter: Annotated[
@@ -219,7 +269,7 @@ def switch(
         typer.Option(help="Device, such as cpu or cuda:1.  [default: a GPU if there is one]", show_default=False),
     ] = None,
     resamples: Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples of families.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 42,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 20_260_915,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that other settings wrote.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
@@ -238,7 +288,10 @@ def switch(
     margin o, c   the mean difference under either input
 
     With several models, gain is SW minus that of the first row, families resampled within datasets, datasets of equal
-    weight. An adapter is prompted as it was trained: its recipe.json gives model, demonstrations and order.
+    weight. Adapters of one method on several backbones or with several training seeds are also pooled: families are
+    resampled for all methods and backbones together, seeds within each backbone (appendix D.7).
+
+    An adapter is prompted as it was trained: its recipe.json gives model, demonstrations and order.
     """
     from eclose.training.api import SwitchSettings, switch_test
 
@@ -257,6 +310,7 @@ def switch(
         families,
         settings=settings,
         out=out,
+        hub=hub,
         seed=seed,
         resamples=resamples,
         force=force,
@@ -265,12 +319,14 @@ def switch(
         wrap=show_record_count,
     )
     if as_json:
-        typer.echo(
-            json.dumps(switch_result_to_json(dict(result.settings), result.counts, result.rates, result.contrasts))
-        )
+        typer.echo(json.dumps(switch_result_to_json(result)))
     else:
         print_family_counts(result.step, families, result.counts, again=result.again)
         if result.rows:
+            if result.pooled is not None:
+                print_pooled_contrasts(result.pooled, _datasets(result.rates))
+            elif result.not_pooled:
+                print_line(f"Seeds and backbones are not pooled: {result.not_pooled}")
             print_model_contrasts(result.contrasts, result.rates)
             print_switch_rates(result.rates)
             print_unscored_family(result.rows)

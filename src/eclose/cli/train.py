@@ -19,14 +19,23 @@ _EXAMPLES = 3
 
 def train(
     context: typer.Context,
-    families: Annotated[Path, typer.Argument(help="Families to train on, JSON Lines.", show_default=False)],
+    families: Annotated[
+        str,
+        typer.Argument(help="Families to train on: JSON Lines, Parquet, or a folder of either.", show_default=False),
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the run.", show_default=False)],
     recipe: Annotated[
         Path | None, typer.Option(help="File of settings (YAML); flags take precedence.", show_default=False)
     ] = None,
     development: Annotated[
-        Path | None, typer.Option(help="Families to evaluate every checkpoint on, JSON Lines.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Families to evaluate every checkpoint on: JSON Lines, Parquet, or a folder.", show_default=False
+        ),
     ] = None,
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -42,13 +51,18 @@ def train(
 
     \b
       --model NAME            weights: a name on the hub, a folder, a GGUF file
-      --method sft            another objective than e_closure
+      --method sft            another objective than e_closure: sft, cf_sft, rm
+      --method e_closure-S    E-Closure without S; -T and -C without T and C
       --method dpo            a baseline by TRL (or simpo), not a method of the paper
       --learning-rate 1e-4
       --max-steps 100
       --report-to tensorboard
 
+    Of a folder of eclose construct or eclose families export, the training split is trained on and, for --development,
+    the other one is evaluated on. The same families are the same run in every form.
+
     Stopped at any moment, the same command goes on from the last complete checkpoint; once done, it does nothing.
+    SIGTERM finishes the update, writes a checkpoint and exits with 143.
 
     \b
     Several processes on one machine, also without a GPU:
@@ -56,7 +70,7 @@ def train(
     """
     from eclose.errors import SettingError
 
-    if str(families).startswith("-"):
+    if families.startswith("-"):
         # Settings are not known here, so what follows one might be its value or the families.
         raise SettingError(f"{families}: settings come after the families. Write eclose train FAMILIES {families} ...")
     from eclose.training.api import train as train_families
@@ -64,7 +78,7 @@ def train(
 
     # A seed of None is left out, so that a recipe's seed is used; a flag takes precedence over the recipe.
     settings = {**parse_recipe_flags(context.args), **({} if seed is None else {"seed": seed})}
-    _print_result(train_families(families, out=out, recipe=recipe, development=development, **settings))
+    _print_result(train_families(families, out=out, recipe=recipe, development=development, hub=hub, **settings))
 
 
 def _print_result(result: TrainingResult) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.family import Family
 from eclose.errors import RecordError, UserError
-from eclose.store.records.jsonl import scan_records
-from eclose.store.runs.folder import FAMILIES_FILE
+from eclose.store.runs.family_files import open_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from eclose.store.records.families import FamilySource
 
 _NEAREST = 3
 """Number of similar ids that an error suggests."""
@@ -32,25 +33,28 @@ class FamilySelection:
 
 
 def pick_families_by_id(
-    path: Path,
+    path: Path | str,
     ids: Sequence[str] = (),
     *,
     limit: int = 50,
+    hub: bool = False,
     wrap: Callable[[Iterable[Any], str], Iterable[Any]] = lambda records, _label: records,
 ) -> FamilySelection:
     """Select families by their ids or those of their sources, in the order given; without ids the first by id.
 
     Args:
-        path: File of families, or folder of a run.
+        path: File of families, JSON Lines or Parquet, or folder of a run or of a dataset.
         ids: Ids of families or of their sources. An id of a family takes precedence over the same id of a source.
         limit: Number of families without ids.
+        hub: Whether an address on a hub may be fetched.
         wrap: Wraps the records with a label, for a progress display.
 
     Raises:
         UserError: The file has no family, or none with one of the ids.
     """
-    selection = FamilySelection(_families_file(path))
-    families = _read(selection, wrap)
+    source = open_families(path, hub=hub)
+    selection = FamilySelection(source.json_file or Path(path))
+    families = _read(selection, source, wrap)
     if ids:
         selection.families = _find(selection.path, families, ids)
     else:
@@ -60,19 +64,12 @@ def pick_families_by_id(
     return selection
 
 
-def _families_file(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    file = path / FAMILIES_FILE
-    if not file.exists():
-        raise UserError(f"{path}: there is no {FAMILIES_FILE} in this folder. Name a file of families.")
-    return file
-
-
-def _read(selection: FamilySelection, wrap: Callable[[Iterable[Any], str], Iterable[Any]]) -> Iterator[Family]:
+def _read(
+    selection: FamilySelection, source: FamilySource, wrap: Callable[[Iterable[Any], str], Iterable[Any]]
+) -> Iterator[Family]:
     """Yield every family and count it; raise at the end where there was none."""
     path = selection.path
-    for record in wrap(scan_records(path, Family), f"reading {path.name}"):
+    for record in wrap(source.scan(), f"reading {path.name}"):
         if record.error is not None:
             selection.unreadable.append(record.error)
         if record.value is not None:

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.construction.token_lengths import make_path_counter
-from eclose.core.family import Family
 from eclose.core.family_gates import check_family
-from eclose.store.records.jsonl import ReadRecord, encode_json_line, scan_records
+from eclose.store.records.jsonl import ReadRecord, encode_json_line
 from eclose.store.records.seen_ids import SeenIds
-from eclose.store.runs.folder import FAMILIES_FILE
+from eclose.store.runs.family_files import open_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from eclose.core.family import Family
 
 
 class FamilyProblem(NamedTuple):
@@ -42,23 +43,26 @@ class FamilyValidation:
 
 
 def validate_families(
-    path: Path,
+    path: Path | str,
     *,
     tokenizer: str | None = None,
     max_length: int = 8_192,
+    hub: bool = False,
     wrap: Callable[[Iterable[Any], str], Iterable[Any]] = lambda records, _label: records,
 ) -> FamilyValidation:
-    """Check all that code can check in a file of families, or in ``families.jsonl`` of a run's folder.
+    """Check all that code can check in a file of families, in ``families.jsonl`` of a run's folder, or in a dataset.
 
     Args:
-        path: File of families, or folder of a run.
+        path: File of families, JSON Lines or Parquet, or folder of a run or of a dataset.
         tokenizer: Folder or name of the model to train, to count tokens exactly; estimated by default.
         max_length: Longest path in tokens.
+        hub: Whether an address on a hub may be fetched.
         wrap: Wraps the records with a label, for a progress display.
     """
-    path = path / FAMILIES_FILE if path.is_dir() else path
-    validation = FamilyValidation(path)
-    for record, problems in _check(wrap(scan_records(path, Family), f"reading {path.name}"), tokenizer, max_length):
+    source = open_families(path, hub=hub)
+    validation = FamilyValidation(source.json_file or Path(path))
+    records = wrap(source.scan(), f"reading {validation.path.name}")
+    for record, problems in _check(records, tokenizer, max_length):
         if record.error is not None:
             validation.unreadable += 1
         elif problems:

@@ -21,6 +21,7 @@ from eclose.stats.bootstrap import (
     SettingScores,
     bootstrap_setting_means,
     paired_hierarchical_design,
+    shared_questions_design,
 )
 from eclose.stats.rates import mean_or_none
 from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign
@@ -180,3 +181,12 @@ class ExperimentArrays:
     ) -> BootstrapReplicates:
         """Return the metrics of every method with intervals; by default those of appendix D.2."""
         return bootstrap_setting_means(self.table, design or self.design, rng=rng, resamples=resamples)
+
+    def bootstrap_shared_questions(self, *, rng: np.random.Generator, resamples: int = 10_000) -> BootstrapReplicates:
+        """Return the metrics of every method with the intervals of appendix D.7.
+
+        Benchmarks and backbones are fixed. Questions are drawn within benchmarks, the same for all methods and
+        backbones; seeds are drawn within each backbone, the same for all methods and benchmarks.
+        """
+        design = shared_questions_design(self.design.datasets, backbones=self.design.backbones, seeds=self.design.seeds)
+        return self.bootstrap(rng=rng, resamples=resamples, design=design)

@@ -7,7 +7,9 @@ refused. Training, generation and length checks all render conversations here, s
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +20,7 @@ from eclose.errors import UserError
 from eclose.protocol.prompts import PromptMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import Tensor
 
@@ -204,6 +206,13 @@ def load_causal_model(
         # Transformers names the model after the folder of the file, and adapters and model cards would repeat it.
         model.name_or_path = model.config._name_or_path = settings["gguf_file"]
     return model if device is None else model.to(device)
+
+
+def resolve_load_dtype(name: str, revision: str | None, dtype: str, device: str) -> Any:
+    """Return the precision to name where several processes load the same weights, so that all have the same."""
+    if dtype != "auto" or not _runs_on_cpu(device) or name.endswith(".gguf"):
+        return dtype
+    return _fastest_dtype(load_model_config(name, revision))
 
 
 def require_4bit_support(name: str) -> None:
@@ -399,6 +408,23 @@ def _gguf(name: str) -> dict[str, str]:
     return {"gguf_file": Path(name).name} if name.endswith(".gguf") else {}
 
 
+@contextmanager
+def _hidden_gguf_bar() -> Iterator[None]:
+    """Hide the bar over the tensors of a GGUF file off a terminal, where it would be a line for each of them."""
+    from transformers import modeling_gguf_pytorch_utils as reader  # noqa: PLC0415
+
+    # Transformers draws this bar with tqdm itself, so the switch for its own bars does not reach it.
+    bar = getattr(reader, "tqdm", None)
+    if bar is None or sys.stderr.isatty():
+        yield
+        return
+    vars(reader)["tqdm"] = partial(bar, disable=True)
+    try:
+        yield
+    finally:
+        vars(reader)["tqdm"] = bar
+
+
 def _load_pretrained(kind: Any, name: str, **settings: Any) -> Any:
     from transformers.utils import logging  # noqa: PLC0415
 
@@ -406,7 +432,8 @@ def _load_pretrained(kind: Any, name: str, **settings: Any) -> Any:
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     where = str(Path(name).parent) if name.endswith(".gguf") else name
     try:
-        return kind.from_pretrained(where, trust_remote_code=False, **settings)
+        with _hidden_gguf_bar() if name.endswith(".gguf") else nullcontext():
+            return kind.from_pretrained(where, trust_remote_code=False, **settings)
     except OSError as missing:
         raise UserError(f"{name}: no such model here or on the hub ({str(missing).splitlines()[0]}).") from missing
     except ValueError as refused:

@@ -13,18 +13,23 @@ from eclose.core.response import UNTUNED_METHOD, ResponseSource
 from eclose.errors import SettingError, UserError
 from eclose.models.adapter_recipe import agree_on_recipe_setting, read_adapter_recipe, same_weights
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
-from eclose.store.records.families import scan_families
-from eclose.store.records.json_reader import require_regular_file
-from eclose.store.records.jsonl import read_records, write_records
+from eclose.store.records.families import FamilySource, scan_families
+from eclose.store.records.jsonl import read_records
 from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
-from eclose.store.runs.step import PipelineStep
+from eclose.store.runs.family_files import FamilyInput, FamilySplit, open_families, write_family_lines
+from eclose.store.runs.folder import DEVELOPMENT, FAMILIES_FILE
+from eclose.store.runs.step import PipelineStep, companion_file_path
 from eclose.training.run_page import METRICS_FILE, write_run_page
 from eclose.training.switch_test import (
+    SWITCH_SEED,
     FamilySwitchScores,
+    PooledSwitchRates,
     SwitchContrast,
     SwitchRates,
     compare_switch_rates,
     default_torch_device,
+    has_pooled_methods,
+    pool_switch_rates,
     score_family_switches,
     summarize_switch_rates,
 )
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
     from eclose.training.run import TrainingResult
-    from eclose.training.select import AdaptableModel, Selection, TrainingOrigin
+    from eclose.training.select import AdaptableModel, CheckpointResponder, Selection, TrainingOrigin
 
 
 def require_torch(purpose: str) -> None:
@@ -45,11 +50,12 @@ def require_torch(purpose: str) -> None:
 
 
 def train(
-    families: Path | str | Iterable[Family],
+    families: FamilyInput,
     *,
     out: Path | str,
     recipe: Path | str | None = None,
-    development: Path | str | Iterable[Family] | None = None,
+    development: FamilyInput | None = None,
+    hub: bool = False,
     tick: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> TrainingResult:
@@ -57,11 +63,16 @@ def train(
 
     Stopped at any moment, the same call continues from the last complete checkpoint; once finished, it does nothing.
 
+    Families may be a file (JSON Lines or Parquet), a folder, an address on a hub, ``Family`` values, or rows of a table
+    such as ``datasets.Dataset``. All but JSON Lines are written to ``families.jsonl`` in ``out``, with a manifest of
+    where they come from. The same families are the same run in every form.
+
     Args:
-        families: File of families, or families; the latter are written to ``families.jsonl`` in ``out``.
+        families: Families to train on; of a folder or a dataset the split ``train``.
         out: Folder of the run.
         recipe: File of settings (YAML); ``settings`` take precedence.
-        development: Families to evaluate on with every checkpoint.
+        development: Families to evaluate on with every checkpoint; of a folder or a dataset the split ``validation``.
+        hub: Whether an address such as ``hf://datasets/owner/name`` may be fetched.
         tick: Called for every family that is read.
         **settings: Any setting of ``docs/train-settings.md`` and any field of Transformers' ``TrainingArguments``:
             ``model``, ``method``, ``learning_rate``, ``max_steps`` and so on.
@@ -77,50 +88,44 @@ def train(
     from eclose.training.run import run_training  # noqa: PLC0415 - imports torch
 
     folder = Path(out)
-    return run_training(
-        _family_file(families, folder / "families.jsonl"),
-        read_recipe(None if recipe is None else Path(recipe), settings),
-        folder,
-        None if development is None else _family_file(development, folder / "development.jsonl"),
-        tick,
-    )
+    checked = read_recipe(None if recipe is None else Path(recipe), settings)
+    # A run is identified by the hash of its files, and its workers read families from them by offset.
+    training = write_family_lines(open_families(families, FamilySplit.TRAIN, hub=hub), folder / FAMILIES_FILE)
+    held_out = None
+    if development is not None:
+        source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
+        held_out = write_family_lines(source, folder / DEVELOPMENT)
+    return run_training(training, checked, folder, held_out, tick)
 
 
-def _family_file(families: Path | str | Iterable[Family], path: Path) -> Path:
-    """Return the file of families, written to ``path`` where they are values."""
-    if isinstance(families, str | Path):
-        return Path(families)
-    # Also values are written to a file: a run is identified by the hash of its files, and its workers read from them.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_records(path, families)
-    return path
-
-
-def read_families(path: Path) -> tuple[list[Family], RecordCounts]:
-    """Read a file of families, with the counts of its records.
+def read_families(families: FamilyInput, *, hub: bool = False) -> tuple[list[Family], RecordCounts]:
+    """Read held-out families, with the counts of their records.
 
     Raises:
-        UserError: The file holds no usable family.
+        UserError: There is no usable family.
     """
-    counter, families = RecordCounter(), []
-    for record in scan_families(path):
+    source = open_families(families, FamilySplit.HELD_OUT, hub=hub)
+    counter, values = RecordCounter(), []
+    for record in scan_families(source):
         counter.add(record)
         if record.value is not None:
-            families.append(record.value)
-    if not families:
-        raise UserError(f"{path}: there is no family to select on ({counter.counts()}).")
-    return families, counter.counts()
+            values.append(record.value)
+    if not values:
+        raise UserError(f"{source.name}: there is no family to select on ({counter.counts()}).")
+    return values, counter.counts()
 
 
 def select(
     run: Path | str,
-    families: Path | str | Sequence[Family],
+    families: FamilyInput,
     *,
     out: Path | str | None = None,
+    hub: bool = False,
     model: str | None = None,
     engine: Literal["transformers", "vllm"] = "transformers",
     max_new_tokens: int = 512,
     batch_tokens: int = 32_768,
+    devices: int | Literal["auto"] = 1,
     force: bool = False,
     on_checkpoint: Callable[[str], None] = lambda _name: None,
     on_replies: Callable[[int, int], None] = lambda _count, _total: None,
@@ -129,15 +134,19 @@ def select(
 
     Args:
         run: Folder of a training run.
-        families: File of held-out families, or families.
+        families: Held-out families, in any form that ``train`` takes; of a folder or a dataset the split
+            ``validation``.
         out: Folder for the selection; the folder of the run by default.
+        hub: Whether an address on a hub may be fetched.
         model: Where the weights are, if not where the recipe says.
         engine: What runs the model.
         max_new_tokens: Longest reply in tokens; a truncated reply counts as wrong.
         batch_tokens: Tokens of a batch, prompts and replies; Transformers only. Changes no result.
+        devices: Number of devices that checkpoints are spread over, each in a process, or ``auto`` for every GPU;
+            Transformers only. Processes import the script that calls this: guard it with ``__name__ == "__main__"``.
         force: Select again although it was done with other settings.
         on_checkpoint: Called with the name of each checkpoint whose replies are generated.
-        on_replies: Called with the number of replies so far and in total.
+        on_replies: Called with the number of replies so far and in total; not with several devices.
 
     Returns:
         The accuracy of every checkpoint, and the one selected.
@@ -149,12 +158,13 @@ def select(
 
     folder = Path(run)
     origin = read_training_origin(folder, model)
-    values = read_families(Path(families))[0] if isinstance(families, str | Path) else list(families)
+    values, _ = read_families(families, hub=hub)
     selection = select_checkpoint(
         folder,
         values,
         CheckpointReplySettings(origin, engine, max_new_tokens),
-        lambda: _load(origin, engine, folder, batch_tokens, on_replies),
+        _make_responder(origin, engine, devices, batch_tokens)
+        or (lambda: _load(origin, engine, folder, batch_tokens, on_replies)),
         out=None if out is None else Path(out),
         force=force,
         on_checkpoint=on_checkpoint,
@@ -163,6 +173,21 @@ def select(
     if (folder / METRICS_FILE).is_file():
         write_run_page(folder)
     return selection
+
+
+def _make_responder(
+    origin: TrainingOrigin, engine: str, devices: int | Literal["auto"], batch_tokens: int
+) -> CheckpointResponder | None:
+    """Return a pool of devices; None where there is one device."""
+    if devices == 1:
+        return None
+    if engine == "vllm":
+        raise SettingError("--devices: vLLM spreads a model over GPUs by itself. Leave it out, or use transformers.")
+    require_torch("generating")
+    from eclose.models.local.device_pool import DevicePool, list_local_devices  # noqa: PLC0415 - imports torch
+
+    names = list_local_devices(devices)
+    return None if len(names) == 1 else DevicePool(origin.model, names, origin.revision, origin.dtype, batch_tokens)
 
 
 def _load(
@@ -189,7 +214,7 @@ class SwitchSettings:
     """Settings of a switch test: the model, its adapters, and how families are scored.
 
     Attributes:
-        model: Weights by name, folder or GGUF file; an adapter's recipe may name them.
+        model: Weights by name, folder or GGUF file; by default those that the adapters' recipes name, which may differ.
         adapters: Folders of adapters, each tested on the model.
         revision: Commit of the model on the hub; an adapter's recipe may name it.
         backbone: Whether the model is also tested without an adapter.
@@ -222,6 +247,9 @@ class SwitchResult:
         counts: Numbers of families by outcome.
         rates: O, CF and SW of each dependency, by model and dataset.
         contrasts: SW of each model, with its gain over the first one.
+        pooled: SW of each method over its backbones and seeds, with its gain over the first one; None where no method
+            has several models, or where they cannot be pooled.
+        not_pooled: Why they cannot be pooled.
         settings: What the scores depend on.
         step: The step that wrote the rows; None where none were written.
         again: Whether the step had been finished before this call.
@@ -234,14 +262,17 @@ class SwitchResult:
     settings: Mapping[str, Any] = field(default_factory=dict)
     step: PipelineStep | None = None
     again: bool = False
+    pooled: PooledSwitchRates | None = None
+    not_pooled: str | None = None
 
 
 def switch_test(
-    families: Path | str,
+    families: FamilyInput,
     *,
     settings: SwitchSettings,
     out: Path | str | None = None,
-    seed: int = 42,
+    hub: bool = False,
+    seed: int = SWITCH_SEED,
     resamples: int = 10_000,
     force: bool = False,
     notify: Callable[[str], None] = lambda _message: None,
@@ -249,12 +280,14 @@ def switch_test(
 ) -> SwitchResult:
     """Test whether a model's preferences follow the evidence, the question and the trace (appendix D.7).
 
-    No response is generated: a preference is a difference of mean token log-likelihoods.
+    No response is generated: a preference is a difference of mean token log-likelihoods. Adapters of one method on
+    several backbones or with several training seeds, as their recipes say, are also pooled.
 
     Args:
-        families: File of families.
+        families: Families in any form that ``train`` takes; of a folder or a dataset the split ``validation``.
         settings: The model, its adapters, and how families are scored.
         out: File for the scores and margins of every family; nothing is written by default.
+        hub: Whether an address on a hub may be fetched.
         seed: Seed of the resampling.
         resamples: Number of bootstrap resamples of families.
         force: Replace a file that other settings wrote.
@@ -268,43 +301,72 @@ def switch_test(
         UserError: The file holds no family, or the weights cannot be loaded.
         SettingError: A setting contradicts an adapter's recipe.
     """
-    import numpy as np  # noqa: PLC0415 - not before there is something to draw
-
     from eclose.models.load_weights import ADAPTER_WEIGHTS  # noqa: PLC0415
 
     if out is None and force:
         raise SettingError("--force: nothing is written without --out. Leave it out, or name a file.")
-    path = Path(families)
+    source = open_families(families, FamilySplit.HELD_OUT, hub=hub)
     systems = _Systems.of(settings)
     identity = systems.identity | {"max_length": settings.max_length, "dtype": settings.dtype}
-    # The weights are inputs, so another adapter in the same folder is other work.
-    inputs = (path, *(folder / ADAPTER_WEIGHTS for folder in systems.recipes))
-    step = PipelineStep("switch", identity, inputs, path.with_name("switches.jsonl") if out is None else Path(out))
-    records = _score(path, systems, settings, notify, wrap)
-    rows, counts, again = _collect(path, records) if out is None else _write(step, records, force=force)
+    records = _score(source, systems, settings, notify, wrap)
+    step = None
+    if out is None:
+        rows, counts, again = _collect(records)
+    else:
+        # As lines, so that the same families are the same work whatever form they came in.
+        path = write_family_lines(source, companion_file_path(Path(out), FAMILIES_FILE))
+        # The weights are inputs, so another adapter in the same folder is other work.
+        weights = (folder / ADAPTER_WEIGHTS for folder in systems.adapters)
+        step = PipelineStep("switch", identity, (path, *weights), Path(out))
+        rows, counts, again = _write(step, records, force=force)
     if not counts.received:
-        raise UserError(f"{path}: holds no family. Check that this is the file you meant.")
-    compared = compare_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples) if rows else {}
+        raise UserError(f"{source.name}: holds no family. Check that this is the file you meant.")
+    recorded = identity | {"resamples": resamples, "seed": seed}
     return SwitchResult(
         rows,
         counts,
         summarize_switch_rates(rows),
-        compared,
-        identity | {"resamples": resamples, "seed": seed},
-        None if out is None else step,
-        again,
+        settings=recorded,
+        step=step,
+        again=again,
+        **_compare(rows, seed, resamples),
     )
+
+
+def _compare(rows: Sequence[FamilySwitchScores], seed: int, resamples: int) -> dict[str, Any]:
+    """Return the comparisons of a result: model by model, and methods over their backbones and seeds."""
+    import numpy as np  # noqa: PLC0415 - not before there is something to draw
+
+    if not rows:
+        return {"contrasts": {}}
+    contrasts = compare_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples)
+    if not has_pooled_methods(rows):
+        return {"contrasts": contrasts}
+    try:
+        pooled = pool_switch_rates(rows, rng=np.random.default_rng(seed), resamples=resamples)
+    except UserError as error:
+        # The models themselves are compared all the same.
+        return {"contrasts": contrasts, "not_pooled": str(error)}
+    return {"contrasts": contrasts, "pooled": pooled}
+
+
+@dataclass(frozen=True)
+class _Backbone:
+    """Weights, and the adapters on them with their recipes."""
+
+    model: str
+    revision: str | None
+    recipes: dict[Path, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class _Systems:
-    """The model, the adapters on it with their recipes, and the prompt they are scored with."""
+    """The models of a switch test by backbone, and the prompt they are scored with."""
 
-    model: str
-    revision: str | None
+    backbones: tuple[_Backbone, ...]
     prompt: ResponsePrompt
-    recipes: dict[Path, dict[str, Any]]
-    backbone: bool
+    untuned: bool
+    """Whether the backbones are tested without an adapter too."""
 
     @classmethod
     def of(cls, settings: SwitchSettings) -> _Systems:
@@ -317,37 +379,74 @@ class _Systems:
             raise SettingError("--adapter: the same folder is given twice. Give each once.")
         folders = {folder: read_adapter_recipe(folder) for folder in settings.adapters}
         recipes = {str(folder): recipe for folder, recipe in folders.items()}
-        name = agree_on_recipe_setting("model", settings.model, recipes, same=same_weights)
-        if name is None:
-            raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
+        backbones = tuple(_group_by_backbone(settings, folders))
         count = agree_on_recipe_setting("demonstrations", settings.demonstrations, recipes)
         order = agree_on_recipe_setting("order", settings.order.value if settings.order else None, recipes)
         prompt = ResponsePrompt(2 if count is None else count, PromptOrder(order or PromptOrder.EVIDENCE_FIRST))
-        revision = agree_on_recipe_setting("revision", settings.revision, recipes)
-        return cls(name, revision, prompt, folders, settings.backbone or not settings.adapters)
+        return cls(backbones, prompt, settings.backbone or not settings.adapters)
 
-    @property
-    def sources(self) -> dict[str, ResponseSource]:
-        """Backbone, method and seed of each system, in order."""
+    def systems(self, backbone: _Backbone) -> dict[str, tuple[Path | None, ResponseSource]]:
+        """Return the adapter and the source of each model on a backbone by its name, in order."""
         from eclose.models.load_weights import describe_adapter_source, model_table_name  # noqa: PLC0415
 
-        name = model_table_name(self.model)
-        adapters = {
-            str(path): describe_adapter_source(name, recipe, path.name) for path, recipe in self.recipes.items()
-        }
-        return ({UNTUNED_METHOD: ResponseSource(name)} if self.backbone else {}) | adapters
+        name = model_table_name(backbone.model)
+        systems: dict[str, tuple[Path | None, ResponseSource]] = {}
+        if self.untuned:
+            systems[UNTUNED_METHOD if len(self.backbones) == 1 else f"{UNTUNED_METHOD} {name}"] = (
+                None,
+                ResponseSource(name),
+            )
+        for path, recipe in backbone.recipes.items():
+            systems[str(path)] = path, describe_adapter_source(name, recipe, path.name)
+        return systems
+
+    @property
+    def adapters(self) -> list[Path]:
+        """Folders of all adapters."""
+        return [folder for backbone in self.backbones for folder in backbone.recipes]
 
     @property
     def identity(self) -> dict[str, Any]:
         """What determines the scores, for the manifest."""
+        models = [backbone.model for backbone in self.backbones]
+        revisions = [backbone.revision for backbone in self.backbones]
+        systems = {
+            system: asdict(source)
+            for backbone in self.backbones
+            for system, (_, source) in self.systems(backbone).items()
+        }
         return {
-            "model": self.model,
-            "revision": self.revision,
-            "systems": {system: asdict(source) for system, source in self.sources.items()},
+            "model": models[0] if len(models) == 1 else models,
+            "revision": revisions[0] if len(models) == 1 else revisions,
+            "systems": systems,
             "demonstrations": self.prompt.demonstrations,
             "order": self.prompt.order.value,
             "prompt": self.prompt.hash,
         }
+
+
+def _group_by_backbone(settings: SwitchSettings, folders: Mapping[Path, dict[str, Any]]) -> Iterator[_Backbone]:
+    """Yield the backbones in order of appearance; one for all adapters where a setting names the weights."""
+    named = [recipe["model"] for recipe in folders.values() if recipe.get("model") is not None]
+    models = list(dict.fromkeys(named)) if settings.model is None else [settings.model]
+    # A copy of the weights in another folder is the same backbone.
+    models = [model for at, model in enumerate(models) if not any(same_weights(model, other) for other in models[:at])]
+    if not models:
+        raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
+    if len(models) > 1 and len(named) < len(folders):
+        bare = next(folder for folder, recipe in folders.items() if recipe.get("model") is None)
+        raise SettingError(f"--adapter {bare}: its recipe names no model, and the others name several. Test it alone.")
+    for model in models:
+        members = {
+            folder: recipe
+            for folder, recipe in folders.items()
+            if len(models) == 1 or same_weights(recipe["model"], model)
+        }
+        recipes = {str(folder): recipe for folder, recipe in members.items()}
+        # With one model, this also refuses a recipe that names other weights than the setting.
+        agree_on_recipe_setting("model", settings.model, recipes, same=same_weights)
+        revision = agree_on_recipe_setting("revision", settings.revision, recipes)
+        yield _Backbone(model, revision, members)
 
 
 def _write(
@@ -361,10 +460,9 @@ def _write(
 
 
 def _collect(
-    path: Path, records: Iterator[ReadRecord[FamilySwitchScores]]
+    records: Iterator[ReadRecord[FamilySwitchScores]],
 ) -> tuple[list[FamilySwitchScores], RecordCounts, bool]:
     """Collect the rows in memory."""
-    require_regular_file(path)
     counter, rows = RecordCounter(), []
     for record in records:
         counter.add(record)
@@ -374,7 +472,7 @@ def _collect(
 
 
 def _score(
-    path: Path,
+    families: FamilySource,
     systems: _Systems,
     settings: SwitchSettings,
     notify: Callable[[str], None],
@@ -386,23 +484,25 @@ def _score(
     from eclose.likelihood.render import TokenPathRenderer  # noqa: PLC0415
     from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer  # noqa: PLC0415
 
-    tokenizer = load_tokenizer(systems.model, systems.revision)
     device = settings.device or default_torch_device()
-    base = load_causal_model(systems.model, revision=systems.revision, dtype=settings.dtype, device=device)
-    # Nothing is trained, so the check need not compare gradients.
-    choice = choose_scoring_strategy(base.requires_grad_(False))
-    if choice.message:
-        notify(choice.message)
-    for system, source in systems.sources.items():
-        model = base if system == UNTUNED_METHOD else load_adapter(base, system)
-        yield from score_family_switches(
-            wrap(scan_families(path), f"{system}: {path.name}"),
-            model,
-            TokenPathRenderer(tokenizer, systems.prompt, settings.max_length),
-            choice,
-            tokens_per_forward=settings.tokens_per_forward,
-            system=system,
-            source=source,
-        )
-        if model is not base:
-            base = model.unload()  # an adapter lives inside the model it was put on
+    for backbone in systems.backbones:
+        tokenizer = load_tokenizer(backbone.model, backbone.revision)
+        base = load_causal_model(backbone.model, revision=backbone.revision, dtype=settings.dtype, device=device)
+        # Nothing is trained, so the check need not compare gradients.
+        choice = choose_scoring_strategy(base.requires_grad_(False))
+        if choice.message:
+            notify(choice.message)
+        for system, (adapter, source) in systems.systems(backbone).items():
+            model = base if adapter is None else load_adapter(base, adapter)
+            yield from score_family_switches(
+                wrap(scan_families(families), f"{system}: {Path(families.name).name}"),
+                model,
+                TokenPathRenderer(tokenizer, systems.prompt, settings.max_length),
+                choice,
+                tokens_per_forward=settings.tokens_per_forward,
+                system=system,
+                source=source,
+            )
+            if model is not base:
+                base = model.unload()  # an adapter lives inside the model it was put on
+        del base, model  # before the next backbone is loaded

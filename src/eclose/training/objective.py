@@ -34,9 +34,13 @@ class TrainingMethod(StrEnum):
     RESPONSE_MARGIN = "rm"
     E_CLOSURE = "e_closure"
     WITHOUT_SUPPORT = "e_closure-S"
+    """E-Closure without S: "-" means "minus"."""
     WITHOUT_ALIGNMENT = "e_closure-T"
+    """E-Closure without T."""
     WITHOUT_CLOSURE = "e_closure-C"
+    """E-Closure without C."""
     ONE_SIDED = "e_closure-one_sided"
+    """E-Closure with the original direction of each edge only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,9 @@ from eclose.training.reply_cache import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from eclose.models.interface import Reply, Request
 
 SELECTION_FILE = "selection.json"
 SELECTION_REPLY_FILE = "selection.replies.jsonl"
@@ -56,6 +58,28 @@ class AdaptableModel(Protocol):
     def with_adapter(self, folder: Path) -> LocalBatchModel:
         """Return the model with the adapter of a folder on it."""
         ...
+
+
+class CheckpointResponder(Protocol):
+    """What generates the replies of checkpoints: a model in this process, or a pool of devices."""
+
+    def complete_all(self, adapters: Sequence[Path], requests: Sequence[Request]) -> Iterator[list[Reply]]:
+        """Yield the replies of each adapter to all requests, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class SingleDeviceResponder:
+    """Responder that puts one adapter after another on a model in this process."""
+
+    load: Callable[[], AdaptableModel]
+    """Loads the model; called once, and only if replies are missing."""
+
+    def complete_all(self, adapters: Sequence[Path], requests: Sequence[Request]) -> Iterator[list[Reply]]:
+        """Yield the replies of each adapter to all requests, in order."""
+        model = self.load()
+        for adapter in adapters:
+            yield model.with_adapter(adapter).complete_all(requests)
 
 
 @dataclass(frozen=True)
@@ -216,7 +240,7 @@ def select_checkpoint(
     run: Path,
     families: Sequence[Family],
     settings: CheckpointReplySettings,
-    load: Callable[[], AdaptableModel],
+    responder: CheckpointResponder | Callable[[], AdaptableModel],
     *,
     out: Path | None = None,
     force: bool = False,
@@ -228,7 +252,7 @@ def select_checkpoint(
         run: Folder of a training run.
         families: Held-out families.
         settings: Everything that determines the replies.
-        load: Loads the model; called once, and only if replies are missing.
+        responder: Generates the replies that are missing; a function that loads the model stands for one device.
         out: Folder of the selection; the folder of the run by default.
         force: Replace a selection that was made with other settings.
         on_checkpoint: Called with the name of each checkpoint whose replies are generated.
@@ -244,15 +268,17 @@ def select_checkpoint(
     if not force:
         _refuse_other(folder / SELECTION_FILE, identity)
     reply_file = CheckpointReplyFile(folder / SELECTION_REPLY_FILE)
-    model: AdaptableModel | None = None
+    keys = {checkpoint: content_hash([checkpoint.hash, identity]) for checkpoint in checkpoints}
+    stored = {checkpoint: reply_file.find(key, questions) for checkpoint, key in keys.items()}
+    missing = [checkpoint.folder for checkpoint, replies in stored.items() if replies is None]
+    single = SingleDeviceResponder(responder) if callable(responder) else responder
+    generated = _generate(single, missing, questions)
     scored = []
-    for checkpoint in checkpoints:
-        key = content_hash([checkpoint.hash, identity])
-        replies = reply_file.find(key, questions)
+    for checkpoint, key in keys.items():
+        replies = stored[checkpoint]
         if replies is None:
             on_checkpoint(checkpoint.folder.name)
-            model = load() if model is None else model
-            replies = _generate(model.with_adapter(checkpoint.folder), questions)
+            replies = next(generated)
         # Also for replies read back: answers are parsed and matched again, and the file follows the present matcher.
         reply_file.write(key, checkpoint.folder.name, questions, replies)
         scored.append(ScoredCheckpoint(checkpoint, CheckpointAccuracy.of(questions, replies), key))
@@ -266,15 +292,18 @@ def select_checkpoint(
     return selection
 
 
-def _generate(model: LocalBatchModel, questions: Sequence[CheckpointQuestion]) -> list[CheckpointReply]:
+def _generate(
+    responder: CheckpointResponder, folders: Sequence[Path], questions: Sequence[CheckpointQuestion]
+) -> Iterator[list[CheckpointReply]]:
+    """Yield the replies of each checkpoint, in order; nothing is loaded before the first is asked for."""
     try:
-        replies = model.complete_all([question.request for question in questions])
+        for replies in responder.complete_all(folders, [question.request for question in questions]):
+            yield [CheckpointReply.of(question, reply) for question, reply in zip(questions, replies, strict=True)]
     except PromptTooLongError as error:
         # The model names the request by its number; a user needs the family.
         question = questions[error.index]
         reason = str(error).partition(": ")[2]
         raise UserError(f"family {question.family_id!r}, {question.view.value}: {reason}") from error
-    return [CheckpointReply.of(question, reply) for question, reply in zip(questions, replies, strict=True)]
 
 
 def _hash_questions(questions: Iterable[CheckpointQuestion]) -> str:

@@ -23,6 +23,8 @@ from eclose.core.three_valued import three_valued_and
 from eclose.errors import UserError
 from eclose.likelihood.family_scores import FamilyScores, comparison_side_name
 from eclose.likelihood.render import TOO_LONG_REASON, PathTooLongError
+from eclose.metrics.experiment import ExperimentArrays, ExperimentUnit
+from eclose.metrics.rates import MetricIndicators
 from eclose.stats.arrays import number_distinct_labels
 from eclose.stats.bootstrap import SettingScores, bootstrap_setting_means, shared_questions_design
 from eclose.stats.intervals import Estimate
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from eclose.likelihood.render import TokenPathRenderer
     from eclose.likelihood.spans import SpanScore
 
+SWITCH_SEED = 20260915
+"""Seed of the resampling in the paper (appendix D.7)."""
 _WINDOW = 32
 """Families rendered at a time and grouped into forward passes."""
 
@@ -294,6 +298,70 @@ def compare_switch_rates(
         system: {edge: contrast(number, column) for column, edge in enumerate(Edge)}
         for number, system in enumerate(systems)
     }
+
+
+@dataclass(frozen=True, slots=True)
+class PooledSwitchRates:
+    """Switch rates of each method over all its backbones and training seeds."""
+
+    backbones: tuple[str, ...]
+    seeds: tuple[int, ...]
+    contrasts: Mapping[str, Mapping[Edge, SwitchContrast]]
+    """Rates by method with every benchmark-backbone setting of equal weight, and gains over the first method."""
+
+
+def pool_switch_rates(
+    rows: Sequence[FamilySwitchScores], *, rng: np.random.Generator, resamples: int = 10_000
+) -> PooledSwitchRates:
+    """Pool models of the same method over backbones and seeds, with the intervals of appendix D.7.
+
+    Families are drawn within benchmarks, the same for all methods and backbones. Seeds are drawn within each backbone,
+    the same for all methods and benchmarks. An untuned backbone has no seed and is unchanged by their draws.
+
+    Raises:
+        UserError: A model does not say its backbone or seed, or a method lacks a backbone, a seed or a family that
+            another one has.
+    """
+    unknown = {row.system for row in rows if row.model is None or (row.method is not None and row.seed is None)}
+    if unknown:
+        raise UserError(f"backbone and training seed are not known of {', '.join(sorted(unknown))}.")
+    units = [
+        ExperimentUnit(row.method or UNTUNED_METHOD, row.model or "", row.seed, row.benchmark or UNKNOWN, row.family_id)
+        for row in rows
+    ]
+    methods = list(dict.fromkeys(unit.method for unit in units))
+    # Sorted, so that the draws do not depend on the order of the models.
+    order = sorted(range(len(units)), key=lambda index: _pooled_position(units[index]))
+    labels = [[rows[index].switched(edge) for edge in Edge] for index in order]
+    indicators = MetricIndicators(
+        np.array([[label is True for label in row] for row in labels], float),
+        np.array([[label is not None for label in row] for row in labels], float),
+    )
+    arrays = ExperimentArrays.arrange([units[index] for index in order], tuple(Edge), indicators)
+    replicates = arrays.bootstrap_shared_questions(rng=rng, resamples=resamples)
+
+    def contrast(method: str, edge: Edge) -> SwitchContrast:
+        column, first = arrays.column(method, edge), arrays.column(methods[0], edge)
+        return SwitchContrast(
+            replicates.estimate(column), None if column == first else replicates.difference(column, first)
+        )
+
+    return PooledSwitchRates(
+        tuple(dict.fromkeys(unit.backbone for unit in units)),
+        tuple(sorted({unit.seed for unit in units if unit.seed is not None})),
+        {method: {edge: contrast(method, edge) for edge in Edge} for method in methods},
+    )
+
+
+def has_pooled_methods(rows: Sequence[FamilySwitchScores]) -> bool:
+    """Return whether some method has several models, so that there is something to pool."""
+    systems = {(row.method, row.system) for row in rows}
+    return len(systems) > len({method for method, _ in systems})
+
+
+def _pooled_position(unit: ExperimentUnit) -> tuple[str, str, str, str, int]:
+    # A seed is -1 for the untuned backbone, since None cannot be compared.
+    return unit.benchmark, unit.question, unit.backbone, unit.method, -1 if unit.seed is None else unit.seed
 
 
 def _tabulate(rows: Sequence[FamilySwitchScores]) -> tuple[list[str], StratifiedDesign, SettingScores]:

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from eclose.cli.main import app
 from eclose.construction.publishing import dataset
-from eclose.construction.publishing.parquet import read_families_parquet
 from eclose.construction.split import split_families
 from eclose.errors import SettingError, UserError
+from eclose.store.records.families_parquet import read_families_parquet
 from eclose.store.records.jsonl import encode_json_line
 
 pytest.importorskip("pyarrow")

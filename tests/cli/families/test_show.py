@@ -143,7 +143,7 @@ def test_a_family_that_fails_a_gate_is_shown_nevertheless(tmp_path, known):
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda path: path.mkdir(), "there is no families.jsonl in this folder"),
+    (lambda path: path.mkdir(), "no families.jsonl and no Parquet"),
     (str, "there is no such file"),
     (lambda path: path.write_text(""), "there is no family in this file"),
     (lambda path: path.write_text('{"question": "x", "evidence": []}\n'), "looks like an instance, not a family"),

@@ -32,7 +32,10 @@ _EXAMPLES = 20
 
 def validate(
     families: Annotated[
-        Path, typer.Argument(help="File of families, JSON Lines, or folder of a run.", show_default=False)
+        str,
+        typer.Argument(
+            help="File of families, JSON Lines or Parquet, or folder of a run or dataset.", show_default=False
+        ),
     ],
     tokenizer: Annotated[
         str | None,
@@ -40,6 +43,9 @@ def validate(
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="Longest training path in tokens.")] = 8_192,
     everything: Annotated[bool, typer.Option("--all", help="Print every problem, not only the first 20.")] = False,
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
+    ] = False,
 ) -> None:
     """Check families for everything that code can check: their form, the edits, the shared steps, the answers, and
     whether they are short enough to train on.
@@ -49,7 +55,9 @@ def validate(
     """
     from eclose.construction.validate_families import validate_families
 
-    validation = validate_families(families, tokenizer=tokenizer, max_length=max_length, wrap=show_record_count)
+    validation = validate_families(
+        families, tokenizer=tokenizer, max_length=max_length, hub=hub, wrap=show_record_count
+    )
     _print_validation(validation, None if everything else _EXAMPLES)
     # Unreadable records come first: a file that cannot be read says nothing about its families.
     raise typer.Exit(QUARANTINED_EXIT_CODE if validation.unreadable else FAILED if validation.failed else 0)
@@ -88,6 +96,7 @@ def export(
         Path,
         typer.Argument(help="File of families, JSON Lines; for datasets also the folder of a run.", show_default=False),
     ],
+    *,
     layout: Annotated[ExportRowFormat, typer.Option("--format", help="Format to write.", show_default=False)],
     out: Annotated[
         Path,
@@ -104,6 +113,11 @@ def export(
     demonstrations: Annotated[int, typer.Option(min=0, help="Number of worked examples in the prompt.")] = 2,
     order: Annotated[PromptOrder, typer.Option(help="What comes first in the prompt.")] = PromptOrder.EVIDENCE_FIRST,
     force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
+    push_to_hub: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="Upload the folder to this dataset on a hub.", show_default=False),
+    ] = None,
+    public: Annotated[bool, typer.Option("--public", help="Let a dataset that is created be public.")] = False,
 ) -> None:
     """Export families for other tools: complete as tables, or as rows for TRL, to train baselines on the same prompts.
 
@@ -127,7 +141,16 @@ def export(
     from eclose.training.trl_rows import build_row_export_step, make_family_rows
 
     if layout is ExportRowFormat.DATASETS:
-        raise typer.Exit(_export_dataset(context, families, out, force=force))
+        code = _export_dataset(context, families, out, force=force)
+        if push_to_hub is not None:
+            from eclose.store.runs.hub import push_dataset
+
+            print_line(f"{out}: uploaded to {push_dataset(out, push_to_hub, private=not public)}")
+        raise typer.Exit(code)
+    if push_to_hub is not None or public:
+        from eclose.errors import SettingError
+
+        raise SettingError("--push-to-hub and --public: only datasets are uploaded. Pass --format datasets.")
     prompt = ResponsePrompt(demonstrations, order)
     step = build_row_export_step(families, out, layout, prompt, edits)
     manifest = step.claim(force=force)

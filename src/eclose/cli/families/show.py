@@ -28,7 +28,10 @@ LIMIT = 50
 
 def show(
     families: Annotated[
-        Path, typer.Argument(help="File of families, JSON Lines, or folder of a run.", show_default=False)
+        str,
+        typer.Argument(
+            help="File of families, JSON Lines or Parquet, or folder of a run or dataset.", show_default=False
+        ),
     ],
     ids: Annotated[
         list[str] | None,
@@ -41,6 +44,9 @@ def show(
         Path | None, typer.Option("--html", help="HTML file to write instead of printing.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of families without an ID, the first by id.")] = LIMIT,
+    hub: Annotated[
+        bool, typer.Option("--hub", help="Fetch families from a hub: hf://datasets/OWNER/NAME[@REVISION].")
+    ] = False,
 ) -> None:
     """Show families: their views side by side, the changes, and the findings of models.
 
@@ -53,8 +59,8 @@ def show(
 
     if html is not None:
         # Checked before anything is read: `show families.jsonl --html families.jsonl` would destroy the data.
-        _refuse_input(html, families)
-    selection = pick_families_by_id(families, ids or (), limit=limit, wrap=show_record_count)
+        _refuse_input(html, Path(families))
+    selection = pick_families_by_id(families, ids or (), limit=limit, hub=hub, wrap=show_record_count)
     if html is not None:
         _write_page(selection, html, _describe_count(len(selection.families)) if ids else _describe_first(selection))
     elif ids:

@@ -17,7 +17,8 @@ from eclose.construction.audit.file_names import AUDIT_REPORT_FILE
 from eclose.construction.audit.sample import hash_run_families
 from eclose.construction.split import SPLIT_STAGE, dataset_of_benchmark
 from eclose.store.records.json_reader import parse_json_object, read_json_objects
-from eclose.store.runs.folder import DEVELOPMENT, FAMILIES_FILE, TRAIN
+from eclose.store.runs.family_files import SPLIT_FILES
+from eclose.store.runs.folder import FAMILIES_FILE
 from eclose.store.runs.manifest import Manifest, read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -79,7 +80,7 @@ def find_dataset_licence(dataset: str) -> DatasetLicence:
 Maker: TypeAlias = Literal["models", "world"]
 ByDataset: TypeAlias = Mapping[str, Mapping[str, int]]
 
-SPLITS: Mapping[str, str] = {"train": TRAIN, "validation": DEVELOPMENT}
+SPLITS: Mapping[str, str] = {split.value: name for split, name in SPLIT_FILES.items()}
 """Files of a run by the names that dataset hubs give splits."""
 _SEPARATE_SETTINGS = ("constructor", "verifier", "reverifier", "guidelines", "max_length", "tokenizer")
 """Settings that the card reports outside its table of settings."""

@@ -12,7 +12,6 @@ from eclose.core.preference_comparisons import Edge
 from eclose.experiments.report.compared_rates import ComparedRates
 from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.outcomes import SWITCH_COLUMNS, SWITCHED, MeanRate, OutcomeTable
-from eclose.stats.bootstrap import shared_questions_design
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -49,10 +48,8 @@ def summarize_switches(outcomes: OutcomeTable, draws: BootstrapDraws) -> SwitchR
     arrays = replicates = None
     if outcomes.complete and REFERENCE_METHOD in methods:
         arrays = outcomes.arrange(SWITCH_COLUMNS)
-        design = arrays.design
-        shared = shared_questions_design(design.datasets, backbones=design.backbones, seeds=design.seeds)
         rng = np.random.default_rng(draws.seed)
-        replicates = arrays.bootstrap(rng=rng, resamples=draws.resamples, design=shared)
+        replicates = arrays.bootstrap_shared_questions(rng=rng, resamples=draws.resamples)
     compared = ComparedRates(rates, arrays, replicates)
     others = [method for method in methods if method != REFERENCE_METHOD] if REFERENCE_METHOD in methods else []
     gains = {method: {edge: _compare_switches(compared, method, edge) for edge in Edge} for method in others}

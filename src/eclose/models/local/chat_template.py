@@ -20,10 +20,15 @@ class PromptTooLongError(UserError):
 
     def __init__(self, index: int, tokens: int, context: int) -> None:
         self.index = index
+        self._arguments = index, tokens, context
         super().__init__(
             f"request {index + 1}: {tokens:,} prompt tokens leave no room for a reply in a context of {context:,}. "
             "Leave the question out or shorten its evidence: prompts are never truncated."
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what another process makes the same error from; by default it would get the message alone."""
+        return type(self), self._arguments
 
 
 def tokenize_prompt(tokenizer: Any, request: Request) -> list[int]:

@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from eclose.construction.publishing.parquet import read_families_parquet, write_families_parquet
 from eclose.core.edits import TextReplacement
 from eclose.core.family import FamilyFinding, FamilyProvenance, PassageIntervention
 from eclose.errors import RecordError, UserError
+from eclose.store.records.families_parquet import read_families_parquet, write_families_parquet
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.world.make.families import make_world_families
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from itertools import islice
@@ -74,12 +74,20 @@ def read_families_parquet(*paths: Path | str) -> Iterator[Family]:
     """Yield the families of files; raise at the first that cannot be read."""
     for path in paths:
         for raw in read_json_objects(path):
-            if raw.error is not None:
-                raise raw.error
+            if raw.value is None:
+                raise raw.error or RecordError("is empty.", path=path, record=raw.where)
             try:
-                yield decode_core_value(Family, _from_cell(Family, raw.value))
+                yield decode_family_row(raw.value)
             except RecordError as error:
                 raise error.at(path, raw.where) from error
+
+
+def decode_family_row(row: Mapping[str, Any]) -> Family:
+    """Return the family of a row of a table, such as ``datasets`` yields; raise a RecordError that lists every defect.
+
+    A JSON object of a family is a row as well.
+    """
+    return decode_core_value(Family, _from_cell(Family, row))
 
 
 def _groups(families: Iterable[Family], schema: Any, most: int) -> Iterator[list[Any]]:
@@ -120,12 +128,17 @@ def _from_cell(kind: Any, cell: Any) -> Any:
     if cell is None:
         return None
     kind = _without_none(kind)
-    if get_origin(kind) is tuple:
+    if get_origin(kind) is tuple and isinstance(cell, list):
         return [_from_cell(get_args(kind)[0], item) for item in cell]
-    if _has_fields(kind):
-        types = _field_types(kind)
-        # Unknown names are passed on, so that decoding refuses them as it does for JSON Lines.
-        return {name: _from_cell(types.get(name), item) for name, item in cell.items()}
+    if _has_fields(kind) and isinstance(cell, Mapping):
+        types, optional = _field_types(kind), _optional_fields(kind)
+        # Unknown names are passed on, so that decoding refuses them as it does for JSON Lines. A table made from JSON
+        # Lines has a null wherever a line omits a default.
+        return {
+            name: _from_cell(types.get(name), item)
+            for name, item in cell.items()
+            if item is not None or name not in optional
+        }
     return parse_json_object(cell.encode()) if _is_mapping(kind) and isinstance(cell, str) else cell
 
 
@@ -168,3 +181,11 @@ def _is_mapping(kind: Any) -> bool:
 def _field_types(kind: Any) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}
+
+
+@cache
+def _optional_fields(kind: Any) -> frozenset[str]:
+    """Return the names of the fields that have a default."""
+    return frozenset(
+        field.name for field in fields(kind) if field.default is not MISSING or field.default_factory is not MISSING
+    )

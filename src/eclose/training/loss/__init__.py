@@ -1,0 +1,1 @@
+"""The loss on families as a part that other training loops mount."""
