@@ -89,7 +89,7 @@ def write_study(folder: Path, settings: Settings, judge: str) -> dict[str, Any]:
     write_records(folder / "families.jsonl", families)
     write_records(folder / "questions.jsonl", [family.source for family in families])
     learned = folder / "learned"
-    settings_of_learning = {
+    settings_of_learning: dict[str, Any] = {
         **TRAINING,
         "model": packaged_weights(),
         "dtype": "float32",

@@ -32,10 +32,10 @@ from perf.tree_cost import packaged_weights
 
 from eclose.core.family import ViewKind
 from eclose.core.preference_comparisons import Direction, Edge
+from eclose.core.response import UNTUNED_METHOD
 from eclose.errors import UserError
 from eclose.likelihood.exactness_check import choose_scoring_strategy
 from eclose.likelihood.render import TokenPathRenderer
-from eclose.metrics.experiment import UNTUNED_METHOD
 from eclose.models.interface import Decoding
 from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.models.local.transformers_model import TransformersModel

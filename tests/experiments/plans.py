@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from eclose.store.records.jsonl import write_records
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUICK = {
     "use_cpu": True,
@@ -28,7 +32,7 @@ QUICK = {
 """Settings of training for a run of one update."""
 
 
-def write_data(folder, *, families=2, questions=2):
+def write_data(folder: Path, *, families: int = 2, questions: int = 2) -> None:
     """Write families and questions of the world."""
     write_records(folder / "train.jsonl", islice(make_world_families("short-easy", 5), families))
     write_records(folder / "development.jsonl", islice(make_world_families("short-easy", 6), families))
@@ -37,7 +41,7 @@ def write_data(folder, *, families=2, questions=2):
     )
 
 
-def plan_values(**more):
+def plan_values(**more: Any) -> dict[str, Any]:
     """Return the values of a plan with one backbone, two methods and two seeds."""
     return {
         "backbones": [{"name": "Small", "weights": "small-model", "learning_rate": 0.01}],
@@ -51,7 +55,7 @@ def plan_values(**more):
     }
 
 
-def write_plan(folder, **more):
+def write_plan(folder: Path, **more: Any) -> Path:
     """Write a plan into a folder and return its path."""
     path = folder / "plan.yaml"
     # Through JSON, so that tuples and paths become what YAML knows.
@@ -59,14 +63,14 @@ def write_plan(folder, **more):
     return path
 
 
-def read_results(folder):
+def read_results(folder: Path) -> dict[Path, bytes]:
     """Return every result by its path; times, versions and ledgers differ between two runs."""
     names = ("responses.jsonl", "judgments.jsonl", "switches.jsonl", "selection.replies.jsonl")
     paths = [path for path in folder.rglob("*") if path.name in (*names, "adapter_model.safetensors")]
     return {path.relative_to(folder): _comparable(path, folder) for path in paths if "checkpoint-" not in str(path)}
 
 
-def _comparable(path, folder):
+def _comparable(path: Path, folder: Path) -> bytes:
     # Switch scores name the folder of their adapter, which is another one in another experiment.
     data = path.read_bytes().replace(str(folder).encode(), b"")
     # The key hashes adapter_config.json, in which PEFT lists target modules in the order of a set: another one in every
@@ -74,7 +78,7 @@ def _comparable(path, folder):
     return re.sub(rb'"key":"[^"]*"', b"", data) if path.name == "selection.replies.jsonl" else data
 
 
-def read_tables(folder):
+def read_tables(folder: Path) -> dict[str, bytes]:
     """Return the tables of a report by file, without recorded times, which differ between two runs."""
     report = json.loads((folder / "experiment.json").read_text())
     assert report.pop("cost")
