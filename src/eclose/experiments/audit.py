@@ -18,7 +18,7 @@ from eclose.errors import SettingError, UserError
 from eclose.experiments.cells import Stage
 from eclose.experiments.folder import Experiment, load_experiment
 from eclose.experiments.report.audit import AuditResults, summarize_audit
-from eclose.experiments.report.write import write_audit_report
+from eclose.experiments.report.files.write import write_audit_report
 from eclose.experiments.results import REPORT_FOLDER, collect_audit_labels, collect_results, name_response
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records.atomic import write_files

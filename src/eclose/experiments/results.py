@@ -18,6 +18,7 @@ from eclose.experiments.people_labels import read_people_labels
 from eclose.experiments.report.audit import AuditedResponse, AuditLabels
 from eclose.experiments.report.build import ExperimentReport, build_experiment_report
 from eclose.experiments.report.evaluator import EvaluatorLabels
+from eclose.experiments.report.files.write import write_experiment_report
 from eclose.experiments.report.grid import ExperimentGrid
 from eclose.experiments.report.inputs import (
     ExperimentResults,
@@ -25,7 +26,6 @@ from eclose.experiments.report.inputs import (
     TrainingTime,
 )
 from eclose.experiments.report.method_names import REFERENCE_METHOD, name_method
-from eclose.experiments.report.write import write_experiment_report
 from eclose.judged_cases import read_judged_cases
 from eclose.judging.validation_file import read_judgments
 from eclose.metrics.experiment import locate_response

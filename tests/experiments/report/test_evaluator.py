@@ -14,9 +14,9 @@ from eclose.core.verdict import Verdict
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
 from eclose.experiments.report.evaluator import EvaluatorLabels, summarize_evaluator
+from eclose.experiments.report.files.to_json import render_experiment_json
 from eclose.experiments.report.people_tables import build_evaluator_tables
 from eclose.experiments.report.study_tables import build_experiment_tables
-from eclose.experiments.report.to_json import render_experiment_json
 from eclose.metrics.judge_against_people import ValidationCase
 
 DRAWS = BootstrapDraws(resamples=20, seed=1)

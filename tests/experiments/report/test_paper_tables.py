@@ -13,7 +13,7 @@ from tests.paper.printed import BACKBONES, DATASETS, METHODS, cells
 
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
-from eclose.experiments.report.documents import (
+from eclose.experiments.report.files.documents import (
     list_report_statements,
     render_ablation_csv,
     render_seed_csv,

@@ -16,16 +16,16 @@ from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import UserError
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
-from eclose.experiments.report.documents import (
+from eclose.experiments.report.files.documents import (
     render_experiment_latex,
     render_experiment_markdown,
 )
+from eclose.experiments.report.files.to_json import render_experiment_json
+from eclose.experiments.report.files.write import write_experiment_report
 from eclose.experiments.report.grid import ExperimentGrid
 from eclose.experiments.report.inputs import ExperimentResults, RunProvenance
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.experiments.report.tables import rank_displayed_values
-from eclose.experiments.report.to_json import render_experiment_json
-from eclose.experiments.report.write import write_experiment_report
 from eclose.training.switch_test import FamilySwitchScores, margin_name
 
 DRAWS = BootstrapDraws(resamples=20, seed=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
 from eclose.diagnosis.report.write import FIGURES_FOLDER
-from eclose.experiments.report.documents import (
+from eclose.experiments.report.files.documents import (
     render_ablation_csv,
     render_audit_latex,
     render_audit_markdown,
@@ -16,10 +16,10 @@ from eclose.experiments.report.documents import (
     render_seed_csv,
     render_switch_csv,
 )
-from eclose.experiments.report.figures import draw_experiment_figures
-from eclose.experiments.report.page import REPORT_PAGE_FILE, render_experiment_page
+from eclose.experiments.report.files.figures import draw_experiment_figures
+from eclose.experiments.report.files.page import REPORT_PAGE_FILE, render_experiment_page
+from eclose.experiments.report.files.to_json import render_audit_json, render_experiment_json
 from eclose.experiments.report.people_tables import build_audit_tables
-from eclose.experiments.report.to_json import render_audit_json, render_experiment_json
 from eclose.store.records.atomic import write_files
 
 if TYPE_CHECKING:

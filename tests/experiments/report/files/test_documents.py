@@ -16,7 +16,7 @@ from eclose.core.response import ResponseSource
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.audit import AuditLabels
 from eclose.experiments.report.build import build_experiment_report
-from eclose.experiments.report.documents import render_experiment_latex
+from eclose.experiments.report.files.documents import render_experiment_latex
 from eclose.experiments.report.inputs import TrainingTime
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.training.switch_test import FamilySwitchScores, margin_name

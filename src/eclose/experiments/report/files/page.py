@@ -11,7 +11,7 @@ from eclose.diagnosis.report.families.view import POLICY
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.number_format import format_count, format_percent, format_percent_interval
 from eclose.diagnosis.report.plots.figures import explain_missing_figures
-from eclose.experiments.report.documents import list_left_out, list_report_statements
+from eclose.experiments.report.files.documents import list_left_out, list_report_statements
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.metrics.rates import Metric
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.report.detectors.documents import table_to_dict
 from eclose.diagnosis.report.to_json import estimate_to_dict
-from eclose.experiments.report.documents import list_report_statements, list_run_rates, rate_to_dict
+from eclose.experiments.report.files.documents import list_report_statements, list_run_rates, rate_to_dict
 from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.report.people_tables import build_audit_tables
 from eclose.experiments.report.study_tables import build_experiment_tables

@@ -1,0 +1,1 @@
+"""The report of an experiment as files: JSON, Markdown, LaTeX, CSV, figures and one HTML page."""
