@@ -25,7 +25,7 @@ from eclose.core.response import ResponseSource
 from eclose.errors import SettingError
 from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring_strategy, set_model_attention
 from eclose.likelihood.render import TokenPathRenderer
-from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens, mean_logprobs, score_tree
+from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens
 from eclose.likelihood.spans import ScoredTokens
 from eclose.models.load_weights import model_table_name
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
@@ -39,6 +39,7 @@ from eclose.training.complete_checkpoints import (
 from eclose.training.config import AUTO, is_baseline
 from eclose.training.evaluation.held_out_replies import HeldOutReplyEvaluator, choose_held_out_families
 from eclose.training.log import TrainingLogMeans, install_training_progress
+from eclose.training.loss.family_losses import compute_family_losses
 from eclose.training.model_card import render_model_card
 from eclose.training.objective import TrainingMethod, build_objective
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from eclose.training.batching import FamilyDataset, FamilyForest
     from eclose.training.config import EClosureConfig
-    from eclose.training.objective import FamilyLoss, TrainingObjective
+    from eclose.training.objective import TrainingObjective
 
 
 class UpdateLoader(DataLoader[Any]):
@@ -343,25 +344,13 @@ class EClosureTrainer(RunTrainer):
 
     def _weighted_loss(self, model: nn.Module, forest: FamilyForest) -> Tensor:
         weighted = []
-        for weight, loss in zip(forest.weights, self._losses(model, forest), strict=True):
+        losses = compute_family_losses(model, forest, self.objective, self.choice)
+        for weight, loss in zip(forest.weights, losses, strict=True):
             weighted.append(weight * loss.total)
             if weight:  # families of weight zero are not part of the update
                 self._log_means.add_loss(loss)
         self._log_means.add_forest(forest)
         return torch.stack(weighted).sum()
-
-    def _losses(self, model: nn.Module, forest: FamilyForest) -> list[FamilyLoss]:
-        """Return the loss of every family of a forest."""
-        if forest.tree is not None:
-            values = score_tree(model, forest.tree, self.choice.backend)
-        else:
-            values = mean_logprobs(model, forest.scores, self.choice.strategy, self.choice.backend)
-        losses = []
-        # Names repeat from family to family, so each family's values are looked up in its own mapping.
-        for start, stop in forest.bounds:
-            names = [score.name for score in forest.scores[start:stop]]
-            losses.append(self.objective.loss(dict(zip(names, values[start:stop], strict=True))))
-        return losses
 
     def _equalise_count(self, forests: list[FamilyForest]) -> list[FamilyForest]:
         """Append forests of weight zero until all processes have equally many.

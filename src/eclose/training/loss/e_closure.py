@@ -24,14 +24,13 @@ from eclose.likelihood.score import (
     AttentionBackend,
     ScoringStrategy,
     limit_forward_tokens,
-    mean_logprobs,
-    score_tree,
 )
 from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.families_parquet import decode_family_row
 from eclose.training.batching import FamilyDraw, FamilyForest, FamilyList, ForestDataset
 from eclose.training.log import TrainingLogMeans
+from eclose.training.loss.family_losses import compute_family_losses
 from eclose.training.objective import FamilyLoss, MarginHinge, TrainingMethod, TrainingObjective, build_objective
 
 if TYPE_CHECKING:
@@ -163,16 +162,7 @@ class EClosureLoss:
 
     def family_losses(self, model: nn.Module, forest: FamilyForest) -> list[FamilyLoss]:
         """Return the loss of every family of a forest."""
-        if forest.tree is not None:
-            values = score_tree(model, forest.tree, self.choice.backend)
-        else:
-            values = mean_logprobs(model, forest.scores, self.choice.strategy, self.choice.backend)
-        losses = []
-        # Names repeat from family to family, so each family's values are looked up in its own mapping.
-        for start, stop in forest.bounds:
-            names = [score.name for score in forest.scores[start:stop]]
-            losses.append(self.objective.loss(dict(zip(names, values[start:stop], strict=True))))
-        return losses
+        return compute_family_losses(model, forest, self.objective, self.choice)
 
 
 class EClosureLossMixin:
