@@ -137,7 +137,7 @@ def test_seeds_and_backbones_are_pooled(home, grid, tmp_path):
     assert "30 received = 30 accepted" in result.output
     assert "by method over 2 backbones, 2 seeds, 2 datasets" in result.output
     table = result.output.split("Switch rates by method")[1].splitlines()[2:5]
-    assert [line.split()[0] for line in table] == ["Backbone", "sft", "e_closure"]
+    assert [line.split()[0] for line in table] == ["backbone", "sft", "e_closure"]
     rows = list(read_records(out, FamilySwitchScores))
     assert {(row.system, row.model) for row in rows if row.method is None} == {
         ("backbone tiny", "tiny"),

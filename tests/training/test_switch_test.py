@@ -281,13 +281,13 @@ def test_pooled_rates_by_a_loop(families):
     labels = random_labels(np.random.default_rng(3), missing=0.1)
     pooled = pool_switch_rates(trained(families[0], labels), rng=np.random.default_rng(0), resamples=100)
     assert (pooled.backbones, pooled.seeds) == (("m", "n"), (42, 43, 44))
-    assert list(pooled.contrasts) == ["Backbone", "sft", "e_closure"]
+    assert list(pooled.contrasts) == ["backbone", "sft", "e_closure"]
     drawn = {"a": range(5), "b": range(3)}, dict.fromkeys("mn", (42, 43, 44))
-    rates = {name: rate_by_loop(labels, method, *drawn) for name, method in (("Backbone", None), ("sft", "sft"))}
+    rates = {name: rate_by_loop(labels, method, *drawn) for name, method in (("backbone", None), ("sft", "sft"))}
     for method, value in rates.items():
         assert pooled.contrasts[method][S].rate.value == pytest.approx(value)
-    assert pooled.contrasts["sft"][S].gain.value == pytest.approx(rates["sft"] - rates["Backbone"])
-    assert pooled.contrasts["Backbone"][S].gain is None
+    assert pooled.contrasts["sft"][S].gain.value == pytest.approx(rates["sft"] - rates["backbone"])
+    assert pooled.contrasts["backbone"][S].gain is None
 
 
 def test_pooled_intervals_by_a_loop(families):
@@ -324,9 +324,9 @@ def test_the_order_of_models_changes_no_interval_but_the_sign_of_gains(families)
     pooled, turned = (
         pool_switch_rates(order, rng=np.random.default_rng(0), resamples=200) for order in (rows, rows[::-1])
     )
-    assert list(turned.contrasts) == ["e_closure", "sft", "Backbone"]
+    assert list(turned.contrasts) == ["e_closure", "sft", "backbone"]
     assert turned.contrasts["sft"][S].rate == pooled.contrasts["sft"][S].rate
-    assert turned.contrasts["Backbone"][S].gain.value == -pooled.contrasts["e_closure"][S].gain.value
+    assert turned.contrasts["backbone"][S].gain.value == -pooled.contrasts["e_closure"][S].gain.value
 
 
 def test_what_cannot_be_pooled_is_said(families):

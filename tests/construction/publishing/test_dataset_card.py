@@ -255,8 +255,7 @@ def test_training_is_told_with_the_files_that_are_there():
     assert "eclose train train.jsonl --development development.jsonl --out" in render_dataset_card(FACTS)
     whole = replace(FACTS, files={"train": "data/train-*.parquet"})
     assert 'load_dataset("path/to/this/folder")' in render_dataset_card(whole)
-    assert 'Path("data").glob("train-*.parquet")' in render_dataset_card(whole)
-    assert "eclose train train.jsonl --out" in render_dataset_card(whole)
+    assert "eclose train path/to/this/folder --out" in render_dataset_card(whole)
 
 
 def test_it_is_written_under_the_name_a_hub_shows(tmp_path):
