@@ -256,6 +256,7 @@ def test_training_is_told_with_the_files_that_are_there():
     whole = replace(FACTS, files={"train": "data/train-*.parquet"})
     assert 'load_dataset("path/to/this/folder")' in render_dataset_card(whole)
     assert "eclose train path/to/this/folder --out" in render_dataset_card(whole)
+    assert "train.jsonl" not in render_dataset_card(whole)
 
 
 def test_it_is_written_under_the_name_a_hub_shows(tmp_path):
