@@ -176,9 +176,10 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write the tables and figures of everything that is finished: JSON, Markdown, LaTeX, CSV, SVG and PDF.
+    """Write tables and figures of everything that is finished: one HTML page, JSON, Markdown, LaTeX, CSV, SVG and PDF.
 
-    Runs that are missing are listed first, here and in the report; an incomplete grid has no paired intervals.
+    The last table checks the paper's claims against the results. Runs that are missing are listed first, here and in
+    the report; an incomplete grid has no paired intervals.
     """
     from eclose.experiments.results import report_experiment
 
