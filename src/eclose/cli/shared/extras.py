@@ -13,6 +13,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "fastapi": ("annotate",),
     "genai_prices": ("prices",),
     "httpx2": ("chat",),  # comes with openai
+    "huggingface_hub": ("train",),  # comes with transformers
     "inspect_ai": ("inspect",),
     "jsonschema_rs": ("chat", "inspect"),
     "markdown_it": ("annotate",),
