@@ -18,6 +18,7 @@ from eclose.errors import UserError
 from eclose.experiments.cells import SELECTION_FILE, SWITCHES_FILE, Cell, ResolvedBackbone, Stage, StageTask
 from eclose.experiments.plan import Plan
 from eclose.models.adapter_recipe import ADAPTER_RECIPE_FILE, read_adapter_recipe, same_weights
+from eclose.models.load_weights import ADAPTER_WEIGHTS
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import read_records, scan_records
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
 IMPORT_FILE = "imported.json"
 """Where the files of a stage came from, with their hashes."""
 SELECTED_FOLDER = "selected"
-_ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _PROMPT_SETTINGS = ("demonstrations", "order", "max_length")
 _MAIN_FILES = {
-    Stage.SELECT: _ADAPTER_WEIGHTS,
+    Stage.SELECT: ADAPTER_WEIGHTS,
     Stage.GENERATE: RESPONSES_FILE,
     Stage.JUDGE: JUDGMENTS_FILE,
     Stage.SWITCH: SWITCHES_FILE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
@@ -54,7 +54,7 @@ class ExperimentReport:
     left_out: dict[str, int]
     bootstrap: BootstrapPlan
 
-    @property
+    @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """The claims of the paper, checked against these results."""
         return check_claims(self.main, self.ablations, self.switches)
