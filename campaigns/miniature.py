@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import LoraConfig, get_peft_model
-from transformers import set_seed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
+from campaigns.natural_failures import configure_small_training, load_with_new_adapter
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
@@ -35,7 +34,6 @@ from eclose.experiments.results import report_experiment
 from eclose.experiments.run import run_experiment
 from eclose.models.load_weights import load_causal_model, load_tokenizer
 from eclose.store.records.jsonl import write_records
-from eclose.training.config import EClosureConfig
 from eclose.training.trainer import EClosureTrainer
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
@@ -94,26 +92,15 @@ def write_backbones(folder: Path, sizes: Sizes) -> None:
         save_weights(load_causal_model(packaged_weights(), dtype="float32"), folder / FIRST_BACKBONE)
     if (folder / SECOND_BACKBONE / "config.json").is_file():
         return
-    config = EClosureConfig(
-        output_dir=str(folder / "warm-run"),
+    config = configure_small_training(
+        folder / "warm-run",
         method="sft",
         seed=1,
-        use_cpu=True,
         families_per_update=4,
         max_steps=sizes.warm_updates,
-        learning_rate=1e-3,
-        warmup_steps=2,
-        demonstrations=0,
-        tokens_per_forward=2_048,
-        gradient_checkpointing=False,
         save_strategy="no",
-        disable_tqdm=True,
     )
-    set_seed(config.seed)
-    model = get_peft_model(
-        load_causal_model(str(folder / FIRST_BACKBONE), dtype="float32"),
-        LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
-    )
+    model = load_with_new_adapter(str(folder / FIRST_BACKBONE), config.seed)
     families = list(take_families(WARM_SEED, -(-sizes.warm_updates * 4 // len(PROFILES))))
     EClosureTrainer(model, config, families, processing_class=load_tokenizer(packaged_weights())).train()
     save_weights(model.merge_and_unload(), folder / SECOND_BACKBONE)

@@ -76,6 +76,30 @@ class Settings:
     seed: int = 42
 
 
+def configure_small_training(folder: Path, **settings: Any) -> EClosureConfig:
+    """Return the settings of training a small model on the CPU, with some of them given."""
+    return EClosureConfig(
+        output_dir=str(folder),
+        use_cpu=True,
+        learning_rate=1e-3,
+        warmup_steps=2,
+        demonstrations=0,
+        tokens_per_forward=2_048,
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+        **settings,
+    )
+
+
+def load_with_new_adapter(weights: str, seed: int) -> Any:
+    """Return a model in float32 with a new adapter, whose first weights the seed decides."""
+    set_seed(seed)
+    return get_peft_model(
+        load_causal_model(weights, dtype="float32"),
+        LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+
+
 def train_generator(settings: Settings, weights: str) -> Path:
     """Fine-tune an adapter on all views of families, profiles in turn, in float32; return its folder.
 
@@ -84,28 +108,17 @@ def train_generator(settings: Settings, weights: str) -> Path:
     folder = settings.out / "generator"
     if (folder / "adapter_model.safetensors").is_file():
         return folder
-    config = EClosureConfig(
-        output_dir=str(folder),
+    config = configure_small_training(
+        folder,
         method="cf_sft",
         seed=settings.seed,
-        use_cpu=True,
         families_per_update=settings.families_per_update,
         max_steps=settings.updates,
-        learning_rate=1e-3,
-        warmup_steps=2,
-        demonstrations=0,
-        tokens_per_forward=2_048,
-        gradient_checkpointing=False,
         save_strategy="steps",
         save_steps=20,
         logging_steps=5,
-        disable_tqdm=True,
     )
-    set_seed(settings.seed)
-    model = get_peft_model(
-        load_causal_model(weights, dtype="float32"),
-        LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
-    )
+    model = load_with_new_adapter(weights, config.seed)
     count = settings.updates * settings.families_per_update
     streams = [islice(make_world_families(profile, 7), count) for profile in settings.profiles]
     families = list(islice(chain.from_iterable(zip(*streams, strict=True)), count))
