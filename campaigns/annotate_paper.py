@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
 from campaigns.annotators import agreement_recount
-from campaigns.annotators.browser import Browser
 from campaigns.annotators.error_model import SimulatedAnnotator
-from campaigns.annotators.labeller import Labeller, TruthIndex
+from campaigns.annotators.labeller import TruthIndex, label_in_shifts
 from campaigns.annotators.material import World, make_world
 from campaigns.annotators.paper_rates import (
     ADJUDICATED,
@@ -96,25 +94,6 @@ def make_study(questions: int) -> Study:
     return Study(world, ineligible, annotators)
 
 
-def work(server: Server, links: Mapping[str, str], study: Study) -> list[RequestTiming]:
-    """Let all labellers finish their queues, then the adjudicators; return the timed requests."""
-    truths = TruthIndex(study.world.truths, study.ineligible)
-    timings: list[RequestTiming] = []
-
-    def label_all(name: str) -> list[RequestTiming]:
-        browser = Browser(server.origin)
-        browser.join(links[name])
-        Labeller(browser, study.annotators[name], truths).work()
-        browser.close()
-        return browser.timings
-
-    for names in ([*CREW.screeners, *CREW.annotators], ["S3", "A7"]):
-        with ThreadPoolExecutor(len(names)) as pool:
-            for own_timings in pool.map(label_all, names):
-                timings += own_timings
-    return timings
-
-
 def run_study(folder: Path, study: Study) -> list[RequestTiming]:
     """Run the whole study over HTTP and print what it cost."""
     began = time.perf_counter()
@@ -122,7 +101,9 @@ def run_study(folder: Path, study: Study) -> list[RequestTiming]:
     print(f"project made in {time.perf_counter() - began:.1f} s; {load_average()}", flush=True)
     with Server(folder) as server:
         before, began = server.cpu, time.perf_counter()
-        timings = work(server, links, study)
+        truths = TruthIndex(study.world.truths, study.ineligible)
+        shifts = [[*CREW.screeners, *CREW.annotators], ["S3", "A7"]]
+        timings = label_in_shifts(server.origin, links, study.annotators, truths, shifts)
         seconds, spent = time.perf_counter() - began, server.cpu - before
         memory = server.memory
     kinds = Counter(timing.kind for timing in timings)

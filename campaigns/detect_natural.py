@@ -2,8 +2,8 @@
 
 Needs the folders that ``campaigns/natural_failures.py`` writes, one for each seed of the generator. Half of the
 questions calibrate the verifier, the other half is reported: separation beside word overlap, the choice among k
-responses, and the curves of abstention and of a cascade. On some questions of the first folder, the heads of the
-verifier stand beside a model that is asked: the probability of Yes by SmolLM2-135M.
+responses, and the curves of abstention and of a cascade. On the gap and some reliable responses of the first folder,
+the heads of the verifier stand beside a model that is asked: the probability of Yes by SmolLM2-135M.
 
     python campaigns/detect_natural.py runs/natural-42 runs/natural-43 runs/natural-44
 """
@@ -38,7 +38,7 @@ from eclose.detection.overlap import score_controls
 from eclose.detection.scores import DetectorKind, DetectorScore
 from eclose.detection.settings import ChatDetectorSettings
 from eclose.detection.study import study_detectors
-from eclose.detection.study_statistics import StudySettings
+from eclose.detection.study_statistics import StudyGroup, StudySettings, list_study_groups
 from eclose.detection.verifier.rows import build_verifier_rows
 from eclose.detection.verifier.training import train_linear_verifier
 from eclose.models.interface import Decoding, Request
@@ -92,7 +92,9 @@ class YesProbability:
     @torch.inference_mode()
     def score(self, request: Request) -> float:
         """Return the probability of all spellings of Yes as the first token."""
-        ids = torch.tensor([tokenize_prompt(self._tokenizer, request)])
+        # Log-probabilities are read from the model itself, so they are not requested.
+        plain = replace(request, decoding=Decoding(max_tokens=1, temperature=0.0))
+        ids = torch.tensor([tokenize_prompt(self._tokenizer, plain)])
         logits = self._model(input_ids=ids, logits_to_keep=1).logits[0, -1]
         return min(1.0, float(torch.softmax(logits, dim=-1)[self._yes].sum()))
 
@@ -107,13 +109,27 @@ def build_closure_request(instance: Instance, response: Response) -> Request:
     return Request((PromptMessage(role="user", content=text),), Decoding(max_tokens=1, temperature=0.0))
 
 
+def pick_responses_to_ask_about(labelled: LabelledSet, reliable: int) -> set[str]:
+    """Return the ids of all responses in the gap and of some reliable ones, drawn at random.
+
+    AUROC compares pairs of a failing and a reliable response, so it does not depend on the shares of the two.
+    """
+    by_group: dict[StudyGroup, list[str]] = {StudyGroup.GAP: [], StudyGroup.RELIABLE: []}
+    for row in labelled.verdicts:
+        for group in set(list_study_groups(row.verdict)) & set(by_group):
+            by_group[group].append(row.response_id)
+    candidates = by_group[StudyGroup.RELIABLE]
+    drawn = Random(0).sample(candidates, min(reliable, len(candidates)))
+    return {*by_group[StudyGroup.GAP], *drawn}
+
+
 def compare_with_asking(labelled: LabelledSet, scores: Sequence[DetectorScore], ranked: Sequence[DetectorScore]) -> str:
     """Format the separation by a verifier, its heads, a model that is asked, and the controls."""
     asked, settings = YesProbability(packaged_weights()), ChatDetectorSettings(detector=DetectorKind.ALIGNMENT)
     records = [*ranked, *score_controls(labelled.instances, labelled.responses)]
     for head in ("alignment", "closure"):
         records += [
-            replace(row, model=f"{head} head", score=row.details[head]) for row in scores if head in row.details
+            replace(row, model=f"{head} head", score=row.details[head]) for row in scores if row.score is not None
         ]
     for response in labelled.responses:
         if not response.trace.texts or not response.answer:
@@ -126,7 +142,8 @@ def compare_with_asking(labelled: LabelledSet, scores: Sequence[DetectorScore], 
             score = asked.score(request)
             records.append(DetectorScore(response_id=response.id, detector=kind, model=f"P(Yes), {kind}", score=score))
     study = study_detectors(records, labelled.responses, labelled.verdicts, StudySettings(resamples=1_000))
-    title = f"\n## beside a model that is asked: {len(labelled.responses)} responses, {dict(study.groups)}\n"
+    groups = {group.value: count for group, count in study.groups.items() if count}
+    title = f"\n## beside a model that is asked: {len(labelled.responses)} responses, {groups}\n"
     return "\n".join([title, *format_results(study.results)])
 
 
@@ -181,7 +198,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="*", help="folders of natural responses; runs/natural-* by default")
     parser.add_argument("--families", type=int, default=250, help="training families of each profile")
-    parser.add_argument("--asked", type=int, default=40, help="questions of the first run to ask SmolLM2-135M about")
+    parser.add_argument(
+        "--asked", type=int, default=60, help="reliable responses of the first run to ask SmolLM2-135M about"
+    )
     parser.add_argument("--heads", nargs="+", default=["alignment", "closure"], help="heads to combine")
     options = parser.parse_args(arguments)
     folders = options.runs or sorted(Path("runs").glob("natural-*"))
@@ -203,8 +222,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores = score_set(verifier, test_set)
         records = rank_records(evaluation.calibration, scores)
         if number == 0 and options.asked:
-            asked_set = test_set.take_questions(options.asked)
-            ids = {response.id for response in asked_set.responses}
+            ids = pick_responses_to_ask_about(test_set, options.asked)
+            asked_set = replace(
+                test_set,
+                responses=[response for response in test_set.responses if response.id in ids],
+                verdicts=[verdict for verdict in test_set.verdicts if verdict.response_id in ids],
+            )
             parts = [[row for row in rows if row.response_id in ids] for rows in (scores, records.values())]
             print(compare_with_asking(asked_set, *parts), "\n", flush=True)
         ranks = {response_id: record.score for response_id, record in records.items()}

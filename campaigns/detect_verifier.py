@@ -72,10 +72,6 @@ class LabelledSet:
         first, second = (self._restrict(dict(islice(self.instances.items(), start, None, 2))) for start in (0, 1))
         return first, second
 
-    def take_questions(self, count: int) -> LabelledSet:
-        """Return the first questions with their responses."""
-        return self._restrict(dict(islice(self.instances.items(), count)))
-
     def _restrict(self, instances: dict[str, Instance]) -> LabelledSet:
         return LabelledSet(
             self.name,

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AttentionInterface, set_seed
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers import set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
@@ -39,6 +38,7 @@ from eclose.detection.study_statistics import list_study_groups
 from eclose.models.interface import Decoding, FinishReason, Request
 from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, tokenize_prompt
+from eclose.models.local.fast_decoding import GROUPED_SDPA, build_buffered_cache
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from torch import Tensor
+    from transformers import Cache
 
 HELD_OUT_SEED = 9_001
 """World seed of the held-out questions; training families have the seed 7 and verifiers are trained on others."""
@@ -144,65 +145,12 @@ def make_questions(settings: Settings) -> list[Instance]:
     return [item for at in turns for items in profiles for item in items[at : at + BATCH]][: settings.questions]
 
 
-class RoomyLayer(DynamicLayer):
-    """Keys and values in buffers with room for all tokens, so that a step copies its own tokens alone."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._room = room
-        self._buffers: list[Tensor] = []
-        self._length = 0
-
-    def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Append the states of a step, of the shape (prompt, head, token, feature); return all so far."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-            shape = (*key_states.shape[:2], self._room, key_states.shape[-1])
-            self._buffers = [torch.empty(shape), torch.empty(shape)]
-        start, self._length = self._length, self._length + key_states.shape[2]
-        for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
-            buffer[:, :, start : self._length] = states
-        return self._expose()
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep some of the prompts."""
-        self._buffers = [buffer[indices] for buffer in self._buffers]
-        self._expose()
-
-    def _expose(self) -> tuple[Tensor, Tensor]:
-        self.keys, self.values = (buffer[:, :, : self._length] for buffer in self._buffers)
-        return self.keys, self.values
-
-
-def attend_in_groups(
-    _module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, **_settings: Any
-) -> tuple[Tensor, None]:
-    """Attend with all query heads of a key head at once: keys and values are not repeated in memory.
-
-    Args:
-        query: (prompt, head, query, feature); the heads of a key head are neighbours.
-        key: (prompt, key head, key, feature), as is ``value``.
-        mask: (prompt, 1, query, key), added to the scores.
-    """
-    prompts, heads, length, width = query.shape
-    groups = heads // key.shape[1]
-    folded = query.reshape(prompts, key.shape[1], groups * length, width)
-    mixed = torch.nn.functional.scaled_dot_product_attention(
-        folded, key, value, attn_mask=mask.repeat(1, 1, groups, 1), scale=scaling
-    )
-    return mixed.reshape(prompts, heads, length, width).transpose(1, 2).contiguous(), None
-
-
-ATTENTION = "in_groups"
-AttentionInterface.register(ATTENTION, attend_in_groups)
-
-
 class Sampler:
     """Samples several replies to each prompt; the prompt is computed once and shared by its replies."""
 
     def __init__(self, model: Any, tokenizer: Any, settings: Settings) -> None:
         self._model = model
-        self._model.set_attn_implementation(ATTENTION)
+        self._model.set_attn_implementation(GROUPED_SDPA)
         self._tokenizer = tokenizer
         self._settings = settings
         self._stops = find_stop_ids(tokenizer, model.generation_config)
@@ -243,7 +191,7 @@ class Sampler:
         causal = torch.ones(width, width, dtype=torch.bool).tril()
         seen = (given[:, None] & causal | torch.eye(width, dtype=torch.bool))[:, None]  # (prompt, 1, query, key)
         room = width + samples * self._settings.max_tokens
-        cache = Cache(layers=[RoomyLayer(room) for _ in range(self._model.config.num_hidden_layers)])
+        cache = build_buffered_cache(self._model.config, room)
         logits = self._forward(tokens, seen, positions, cache, last=True).expand(-1, samples, -1)
         prompt_seen = given[:, None, None].expand(-1, 1, samples, -1)
         own = torch.eye(samples, dtype=torch.bool)[None, None]

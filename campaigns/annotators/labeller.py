@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from .browser import Browser, Form, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from eclose.core.judgment import Ineligibility
 
+    from .browser import RequestTiming
     from .error_model import SimulatedAnnotator, Truth
 
 _NEXT = re.compile(r'<a class="main-action" href="(/tasks/[^"]+)"')
@@ -126,6 +128,38 @@ class Labeller:
     def _pause(self) -> None:
         if seconds := self._think():
             time.sleep(seconds)
+
+
+def label_in_shifts(
+    origin: str,
+    links: Mapping[str, str],
+    annotators: Mapping[str, SimulatedAnnotator],
+    truths: TruthIndex,
+    shifts: Sequence[Sequence[str]],
+) -> list[RequestTiming]:
+    """Let the people of each shift finish their queues at once, shift after shift; return the timed requests.
+
+    Args:
+        origin: Address of the annotation server.
+        links: Invitations by name.
+        annotators: The people by name.
+        truths: Truth about the responses.
+        shifts: Names; adjudicators come after the annotators.
+    """
+
+    def label_all(name: str) -> list[RequestTiming]:
+        browser = Browser(origin)
+        browser.join(links[name])
+        Labeller(browser, annotators[name], truths).work()
+        browser.close()
+        return browser.timings
+
+    timings: list[RequestTiming] = []
+    for names in shifts:
+        with ThreadPoolExecutor(len(names)) as pool:
+            for own_timings in pool.map(label_all, names):
+                timings += own_timings
+    return timings
 
 
 def fields_of(entries: list[dict[str, str]]) -> dict[str, str]:

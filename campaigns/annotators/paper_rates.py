@@ -125,8 +125,10 @@ def fit(no: float, alpha: float, share: float) -> ErrorRates:
     missed, alarms = np.meshgrid(np.linspace(0, 0.5, 501), np.linspace(0, 0.08, 801))
     no_share = no * (1 - missed) + (1 - no) * alarms
     differ = 2 * (no * missed * (1 - missed) + (1 - no) * alarms * (1 - alarms))
-    off = ((1 - differ / (2 * no_share * (1 - no_share)) - alpha) / 0.001) ** 2 + ((no_share - share) / 0.02) ** 2
-    best = np.unravel_index(np.argmin(off), off.shape)
+    with np.errstate(invalid="ignore"):  # alpha is undefined where all answers are equal
+        reached = 1 - differ / (2 * no_share * (1 - no_share))
+    off = ((reached - alpha) / 0.001) ** 2 + ((no_share - share) / 0.02) ** 2
+    best = np.unravel_index(np.nanargmin(off), off.shape)
     return ErrorRates(float(missed[best]), float(alarms[best]))
 
 

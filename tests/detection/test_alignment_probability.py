@@ -9,6 +9,7 @@ from math import exp, log
 
 import pytest
 from aiohttp import web
+from tests.models.site import site
 
 from eclose.calls.client import CallSettings, connect_model
 from eclose.core.instance import Instance, Passage
@@ -50,15 +51,8 @@ async def scripted(reply, requests, status=200):
         requests.append(json.loads(await request.read()))
         return web.json_response(reply, status=status)
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    async with site(answer) as url:
+        yield url
 
 
 def score(tmp_path, reply, *, status=200, times=1, response=RESPONSE, settings=SETTINGS):
