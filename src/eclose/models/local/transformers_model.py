@@ -28,6 +28,7 @@ from eclose.models.load_weights import (
     require_adapter_weights,
 )
 from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, limit_new_tokens, tokenize_prompt
+from eclose.models.local.fast_decoding import decode_fast
 
 BATCH_TOKENS = 32_768
 """Largest number of prompt and new tokens of a batch, padding included."""
@@ -191,15 +192,17 @@ class TransformersModel:
         # ids and mask have the shape (prompts, longest prompt); out adds the new tokens on the right.
         ids, mask = _pad_left(batch, pad, self.base.model.device)
         sampled = any(prompt.decoding.temperature > 0 for prompt in batch)
-        with self.base.using(self.adapter):
+        max_new = max(prompt.max_new for prompt in batch)
+        with self.base.using(self.adapter), decode_fast(self.base.model, ids.shape[1] + max_new) as settings:
             out = self.base.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 do_sample=False,  # sampled rows choose their token in _SampleTokens, each by its own generator
                 logits_processor=[_SampleTokens(batch)] if sampled else [],
-                max_new_tokens=max(prompt.max_new for prompt in batch),
+                max_new_tokens=max_new,
                 eos_token_id=sorted(self.stops),
                 pad_token_id=pad,
+                **settings,
             )
         new_ids = out[:, ids.shape[1] :].tolist()
         return {
@@ -285,4 +288,5 @@ def _draw(scores: Tensor, decoding: Decoding, generator: torch.Generator) -> int
     ordered, tokens = probabilities.sort(descending=True)
     # The sum before a token decides, so the token that crosses top_p is kept and at least one token remains.
     ordered[ordered.cumsum(dim=-1) - ordered >= decoding.top_p] = 0
-    return int(tokens[torch.multinomial(ordered, 1, generator=generator)])
+    # Drawn in the order of the vocabulary: two tokens that rounding swaps in the order above keep their random numbers.
+    return int(torch.multinomial(torch.zeros_like(ordered).scatter_(0, tokens, ordered), 1, generator=generator))
