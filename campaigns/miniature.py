@@ -1,10 +1,15 @@
 """The paper's study in miniature: families of the world, two small backbones, the world's oracle as judge.
 
-Makes families and questions of three profiles and the second backbone, serves the judge, runs the plan
-``recipes/experiment/miniature.yaml`` and writes its report. Finished stages are kept, so the run may be stopped and
-started again.
+Makes families and questions of three profiles and the second backbone, serves the judge and runs the plan
+``recipes/experiment/miniature.yaml``, one seed after the other. When all cells are judged, simulated annotators label
+two samples over HTTP, one to audit the results and one to validate the oracle and a judge that errs. Every part that is
+finished is kept, so the run may be stopped and started again; the report shows what is there.
 
     python campaigns/miniature.py --out runs/miniature
+
+``--cells`` names an archive of finished cells: those in it are taken in, and those made here are added. So the study
+may be made in several sittings. Two processes with one thread each, on one folder and each with some of the cells
+(``--only``), get more done than one with two threads.
 
 On two idle cores this takes up to six hours. Without arguments, an untuned backbone answers three questions.
 """
@@ -12,29 +17,38 @@ On two idle cores this takes up to six hours. Without arguments, an untuned back
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
-from campaigns.natural_failures import configure_small_training, load_with_new_adapter
+from campaigns.annotators.sample_labels import label_sample
+from campaigns.miniature_study.cells import save_cells, take_cells
+from campaigns.miniature_study.page import format_page
+from campaigns.natural_failures import Settings, train_generator
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
+from eclose.api import evaluate
+from eclose.calls.client import CallSettings
+from eclose.core.response import UNTUNED_METHOD
+from eclose.experiments.audit import sample_audit
 from eclose.experiments.folder import init_experiment
 from eclose.experiments.plan import read_plan
-from eclose.experiments.results import report_experiment
+from eclose.experiments.results import REPORT_FOLDER, report_experiment
 from eclose.experiments.run import run_experiment
-from eclose.models.load_weights import load_causal_model, load_tokenizer
+from eclose.models.load_weights import load_adapter, load_causal_model, load_tokenizer
 from eclose.store.records.jsonl import write_records
-from eclose.training.trainer import EClosureTrainer
+from eclose.store.runs.folder import JUDGMENTS_FILE
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import build_world_handlers
@@ -45,11 +59,19 @@ if TYPE_CHECKING:
 
     from eclose.core.family import Family
     from eclose.experiments.cells import StageTask
+    from eclose.experiments.folder import Experiment
 
 PLAN = Path(__file__).parents[1] / "recipes" / "experiment" / "miniature.yaml"
 PROFILES = ("short-easy", "short-hard", "confusable-short")
-TRAIN_SEED, DEVELOPMENT_SEED, QUESTION_SEED, WARM_SEED = 21, 22, 23, 24
+TRAIN_SEED, DEVELOPMENT_SEED, QUESTION_SEED = 21, 22, 23
 """World seeds. Each gives another world, so no question of one file occurs in another."""
+STAGE_TIMES_FILE = "stage_times.csv"
+PAGE_FILE = "reproduction.md"
+"""The paper's claims on this study."""
+JUDGE_SECONDS = 600.0
+"""Longest time to wait while another process on the same folder judges."""
+JUDGE_NOISE = 0.05
+"""Rate of wrong labels of the judge that errs."""
 FIRST_BACKBONE, SECOND_BACKBONE = "SmolLM2-135M", "SmolLM2-warm"
 
 
@@ -57,10 +79,10 @@ FIRST_BACKBONE, SECOND_BACKBONE = "SmolLM2-135M", "SmolLM2-warm"
 class Sizes:
     """Number of families and questions of each profile, and updates of the second backbone."""
 
-    train: int = 16
-    development: int = 10
-    questions: int = 30
-    warm_updates: int = 40
+    train: int = 10
+    development: int = 4
+    questions: int = 16
+    warm_updates: int = 120
 
 
 def take_families(seed: int, count: int) -> Iterator[Family]:
@@ -87,22 +109,17 @@ def write_data(folder: Path, sizes: Sizes) -> None:
 
 
 def write_backbones(folder: Path, sizes: Sizes) -> None:
-    """Write the weights of both backbones; the second learns the layout of responses from gold views."""
+    """Write the weights of both backbones; the second is the generator of natural failures, merged.
+
+    It was trained on all views of families of another world, so it writes responses before it is tuned.
+    """
     if not (folder / FIRST_BACKBONE / "config.json").is_file():
         save_weights(load_causal_model(packaged_weights(), dtype="float32"), folder / FIRST_BACKBONE)
     if (folder / SECOND_BACKBONE / "config.json").is_file():
         return
-    config = configure_small_training(
-        folder / "warm-run",
-        method="sft",
-        seed=1,
-        families_per_update=4,
-        max_steps=sizes.warm_updates,
-        save_strategy="no",
-    )
-    model = load_with_new_adapter(str(folder / FIRST_BACKBONE), config.seed)
-    families = list(take_families(WARM_SEED, -(-sizes.warm_updates * 4 // len(PROFILES))))
-    EClosureTrainer(model, config, families, processing_class=load_tokenizer(packaged_weights())).train()
+    settings = Settings(folder / "warm-run", updates=sizes.warm_updates, families_per_update=1)
+    adapter = train_generator(settings, packaged_weights())
+    model = load_adapter(load_causal_model(packaged_weights(), dtype="float32"), str(adapter))
     save_weights(model.merge_and_unload(), folder / SECOND_BACKBONE)
 
 
@@ -115,23 +132,83 @@ def save_weights(model: Any, folder: Path) -> None:
     unfinished.rename(folder)
 
 
-def print_stage(task: StageTask, number: int, total: int) -> None:
-    """Print the stage that begins."""
-    print(f"{number} of {total}: {task.cell}, {task.stage}", file=sys.stderr, flush=True)
+class StageClock:
+    """Prints each stage that begins, and appends its wall time to a table when it has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._began = 0.0
+
+    def begin(self, task: StageTask, number: int, total: int) -> None:
+        """Print the stage that begins."""
+        print(f"{number} of {total}: {task.cell}, {task.stage}", file=sys.stderr, flush=True)
+        self._began = perf_counter()
+
+    def end(self, task: StageTask, problem: str | None) -> None:
+        """Append cell, stage and seconds of a finished stage; one that was cut off counts from its last start."""
+        if problem is not None:
+            return
+        row = f"{task.cell},{task.stage},{perf_counter() - self._began:.1f}\n"
+        with self._path.open("a") as file:
+            file.write(row if file.tell() else f"cell,stage,seconds\n{row}")
 
 
-def run_miniature(out: Path, only: Sequence[str]) -> tuple[int, int, list[str]]:
-    """Run the plan and report what is finished; return finished and planned stages, and the problems."""
+def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> tuple[int, int, list[str]]:
+    """Run the plan and report what is finished; return finished and planned stages, and the problems.
+
+    Args:
+        out: Folder of the study.
+        only: Filters of the cells to run; all by default.
+        cells: Archive of cells to take in and to add to.
+    """
     plan = read_plan(shutil.copy(PLAN, out / "plan.yaml"))
+    if cells is not None and cells.is_file():
+        plan = replace(plan, runs=take_cells(cells, out / "cells"))
+    problems: list[str] = []
+    clock = StageClock(out / STAGE_TIMES_FILE)
     with ModelServerThread(build_world_handlers()) as server:
         # The judge is known by its name, so any free port will do.
         plan = replace(plan, judge=replace(plan.judge, base_url=server.base_url))
         experiment = init_experiment(plan, out / "experiment")
-        result = run_experiment(experiment, only, on_stage=print_stage)
+        # A seed after the other, so that a run that is cut off has compared all methods.
+        parts = [only] if only else [[f"method={UNTUNED_METHOD}"], *([f"seed={seed}"] for seed in plan.seeds)]
+        for part in parts:
+            result = run_experiment(experiment, part, wait=JUDGE_SECONDS, on_stage=clock.begin, on_result=clock.end)
+            problems += [
+                f"{row.task.cell}, {row.task.stage}: {row.problem}" for row in (*result.failed, *result.waiting)
+            ]
+    if cells is not None:
+        save_cells(experiment, cells)
     finished = sum(task.is_finished(experiment.folder) for task in experiment.tasks)
-    problems = [f"{row.task.cell}, {row.task.stage}: {row.problem}" for row in (*result.failed, *result.waiting)]
-    report_experiment(experiment)
+    judgments: dict[str, Path] = {}
+    if finished == len(experiment.tasks):
+        experiment, judgments = add_people(experiment, out)
+    report_experiment(experiment, judgments=judgments)
+    report = json.loads((experiment.folder / REPORT_FOLDER / "experiment.json").read_text("utf-8"))
+    (out / PAGE_FILE).write_text(format_page(report, out / STAGE_TIMES_FILE), "utf-8")
     return finished, len(experiment.tasks), problems
+
+
+def add_people(experiment: Experiment, out: Path) -> tuple[Experiment, dict[str, Path]]:
+    """Have two samples labelled, and one of them judged by a judge that errs.
+
+    Returns:
+        The experiment with labels of both samples, and the file of the erring judge by its name in tables.
+    """
+    seeds = experiment.plan.seeds
+    files: dict[str, Any] = {}
+    for key, seed in (("audit_labels", seeds[0]), ("labels", seeds[1])):
+        sample_audit(experiment, out / key / "sample", seed=seed, training_seed=seed)
+        labelled = label_sample(out / key / "sample", out / key / "people")
+        print(f"{key}: {labelled.labelled} responses labelled, left out: {dict(labelled.left_out)}", file=sys.stderr)
+        files[key] = labelled.labels
+    erring = out / "labels" / "judged"
+    with ModelServerThread(build_world_handlers(judge_noise=JUDGE_NOISE)) as server:
+        judge = f"world-noise-{JUDGE_NOISE:g}"
+        free = CallSettings(unpriced=True)
+        evaluate(out / "labels" / "sample", judge=judge, base_url=server.base_url, out=erring, calls=free)
+    plan = replace(experiment.plan, **files)
+    return init_experiment(plan, experiment.folder), {"judge that errs": erring / JUDGMENTS_FILE}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the study; without it, the small version")
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="as of eclose experiment run")
+    parser.add_argument("--cells", type=Path, metavar="FILE.tar.gz", help="archive of finished cells")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
@@ -148,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         only = options.only if options.out else ["method=backbone", f"backbone={SECOND_BACKBONE}"]
         write_data(out / "data", sizes)
         write_backbones(out / "weights", sizes)
-        finished, planned, problems = run_miniature(out, only)
+        finished, planned, problems = run_miniature(out, only, options.cells)
     for problem in problems:
         print(problem)
     return print_result(

@@ -7,11 +7,13 @@ from functools import cache
 
 import pytest
 from tests.experiments.report.paper_results import paper_results
+from tests.experiments.report.test_evaluator import paper_cases
 
 from eclose.core.response import UNTUNED_METHOD
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
-from eclose.experiments.report.claims import Claim, ClaimComparison, ClaimOutcome
+from eclose.experiments.report.claims import Claim, ClaimComparison, ClaimOutcome, _compare_with_people
+from eclose.experiments.report.evaluator import EvaluatorLabels, summarize_evaluator
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.stats.intervals import Estimate, Interval
 
@@ -54,7 +56,7 @@ def claims(results=None):
 @pytest.mark.slow
 def test_no_claim_of_the_paper_fails_in_the_paper():
     checked, report = claims()
-    assert len(checked) == 9
+    assert len(checked) == 10
     assert [title for title, claim in checked.items() if claim.outcome is FAILS] == []
     # An untuned backbone has a small gap because it is seldom sound, so the paper compares tuned methods.
     gap = checked["E-Closure has the smallest gap of all tuned methods."]
@@ -82,3 +84,31 @@ def test_a_claim_whose_methods_are_missing_stays_open():
     ):
         assert checked[title].comparisons == ()
         assert checked[title].outcome is OPEN
+
+
+@pytest.mark.slow
+def test_a_claim_stays_open_where_many_responses_have_no_label():
+    results = paper_results()
+    verdicts = [
+        replace(row, verdict=replace(row.verdict, closed=None)) if number % 3 == 0 else row
+        for number, row in enumerate(results.verdicts)
+    ]
+    checked, _ = claims.__wrapped__(replace(results, verdicts=verdicts, ablations=(), switches=()))
+    closure = checked["Supervised fine-tuning lowers closure."]
+    assert closure.outcome is OPEN
+    assert all("too few responses judged" in row.name for row in closure.comparisons)
+    assert checked["Supervised fine-tuning raises local soundness."].outcome is HOLDS
+
+
+@pytest.mark.slow
+def test_the_judge_of_the_paper_is_close_to_people_and_its_opposite_is_not():
+    cases = paper_cases()
+    wrong = [
+        case._replace(judge=replace(case.judge, correct=not case.human.correct, closed=not case.human.closed))
+        for case in cases
+    ]
+    for rows, outcome in ((cases, HOLDS), (wrong, FAILS)):
+        results = summarize_evaluator(EvaluatorLabels(name="high", cases=rows), DRAWS)
+        compared = _compare_with_people(results.agreement.overall)
+        assert compared.outcome is outcome
+        assert compared.n == len(cases)

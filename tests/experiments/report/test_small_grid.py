@@ -172,7 +172,7 @@ def test_the_keys_of_the_json_format_stay():
     assert set(data) == {
         *("format", "labels", "provenance", "complete", "missing", "left_out", "reference", "intervals", "grid"),
         *("overall", "gains", "seeds", "ablations", "evaluator", "audit", "switches", "variant_switches", "cost"),
-        *("hyperparameters", "statements", "tables"),
+        *("hyperparameters", "claims", "statements", "tables"),
     }
     assert set(data["intervals"]) == {"main", "ablations", "switches", "audit", "judge"}
     assert set(data["overall"]["SFT"]["TRR"]) == {

@@ -17,19 +17,23 @@ from eclose.experiments.report.method_names import BASELINE_NAMES, REFERENCE_MET
 from eclose.experiments.report.outcomes import COUNTERFACTUAL, ORIGINAL
 from eclose.experiments.report.switches import SwitchResults, name_switch_column
 from eclose.metrics.rates import Metric
-from eclose.stats.intervals import Estimate
+from eclose.stats.intervals import Estimate, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eclose.experiments.report.ablations import AblationResults
     from eclose.experiments.report.compared_rates import RateKey
+    from eclose.experiments.report.evaluator import EvaluatorResults
     from eclose.experiments.report.main_results import MainResults
+    from eclose.metrics.judge_against_people import GroupValidation
 
 UNTUNED = name_method(UNTUNED_METHOD)
 SUPERVISED = (name_method("sft"), name_method("cf_sft"))
 MARGINS_ALONE = name_method("rm")
 ONE_SIDED = name_method("e_closure-one_sided")
+CLOSE_AGREEMENT = 0.9
+"""Share of labels from which a judge counts as close to people; the paper names no limit."""
 
 
 class ClaimOutcome(StrEnum):
@@ -77,7 +81,10 @@ class Claim:
 
 
 def check_claims(
-    main: MainResults, ablations: Iterable[AblationResults], switches: SwitchResults | None
+    main: MainResults,
+    ablations: Iterable[AblationResults],
+    switches: SwitchResults | None,
+    evaluator: EvaluatorResults | None = None,
 ) -> tuple[Claim, ...]:
     """Check the claims of the paper's section 5 that an experiment can decide."""
     responses = main.compared
@@ -118,6 +125,10 @@ def check_claims(
         ),
         Claim("Every ablation loses on the metric of its own edge.", tuple(_compare_ablations(ablated))),
         Claim("Two-sided margins are more reliable than one-sided ones.", tuple(_compare_one_sided(ablated))),
+        Claim(
+            f"The judge agrees with people on {CLOSE_AGREEMENT:.0%} of labels or more.",
+            () if evaluator is None else (_compare_with_people(evaluator.agreement.overall),),
+        ),
     )
 
 
@@ -152,8 +163,22 @@ def _compare(compared: ComparedRates, first: RateKey, second: RateKey) -> tuple[
         return ()
     names = (first[0], second[0]) if first[1] == second[1] else (" ".join(first), " ".join(second))
     column = f"{first[1]}: " if first[1] == second[1] else ""
-    size = min(compared.rate(first).n, compared.rate(second).n)
-    return (ClaimComparison(f"{column}{names[0]} - {names[1]}", compared.subtract(first, second), size),)
+    rates = compared.rate(first), compared.rate(second)
+    name, difference = f"{column}{names[0]} - {names[1]}", compared.subtract(first, second)
+    if any(rate.shown is None for rate in rates):
+        # The responses without a label may differ from the others, so an interval of the others decides nothing.
+        name, difference = f"{name} (too few responses judged)", Estimate(difference.value, None)
+    return (ClaimComparison(name, difference, min(rate.n for rate in rates)),)
+
+
+def _compare_with_people(agreement: GroupValidation) -> ClaimComparison:
+    mean = agreement.mean_agreement
+    difference = Estimate(
+        None if mean.value is None else mean.value - CLOSE_AGREEMENT,
+        None if mean.interval is None else Interval(*(end - CLOSE_AGREEMENT for end in mean.interval)),
+        mean.undefined,
+    )
+    return ClaimComparison(f"Mean agreement - {CLOSE_AGREEMENT:.0%}", difference, agreement.responses)
 
 
 def _compare_ablations(ablations: Iterable[AblationResults]) -> Iterator[ClaimComparison]:

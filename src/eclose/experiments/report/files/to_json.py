@@ -76,6 +76,17 @@ def _report_to_dict(report: ExperimentReport) -> dict[str, Any]:
             ],
         },
         "hyperparameters": {setting.name: dict(setting.values) for setting in report.used_settings},
+        "claims": [
+            {
+                "title": claim.title,
+                "outcome": claim.outcome.value,
+                "comparisons": [
+                    {"name": row.name, "n": row.n, "outcome": row.outcome.value, **estimate_to_dict(row.difference)}
+                    for row in claim.comparisons
+                ],
+            }
+            for claim in report.claims
+        ],
         "statements": list(list_report_statements(report)),
         "tables": [table_to_dict(table) for table in build_experiment_tables(report)],
     }

@@ -1,0 +1,114 @@
+"""The page of the miniature study: the paper's claims one by one, the rates of all methods, and the wall times."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = """# The paper's claims in miniature
+
+The study of the paper, made small enough for two cores without a GPU: families and questions of the made-up world in
+three profiles instead of three benchmarks, SmolLM2-135M and the same model after some supervised updates as backbones,
+and the world's oracle as judge. The oracle reads its labels out of the words by rules, so they are exact where it
+decides; where it cannot, a response is unjudged, never wrong. The plan is `recipes/experiment/miniature.yaml`, and
+
+```bash
+python campaigns/miniature.py --out runs/miniature
+```
+
+makes and reports it; it may be stopped and started again. A claim *holds* where the 95 % interval of every
+comparison lies on its side, *does not hold* where one lies on the other side, and else *cannot be told here*. Intervals
+resample questions, and families for switch tests, with all seeds and backbones of a question together, as the paper
+draws them. A model this small, trained on a few dozen families, says nothing about the size of effects in the paper.
+"""
+
+METHODS = """
+## All methods
+
+Per cent, with 95 % intervals. Acc: the answer is correct; LSR: all steps are sound; A: the trace pursues the question;
+C: it establishes the answer; GSR: it holds as a whole; TRR: all of these; LGG: locally sound, and fails as a whole.
+"""
+
+
+def format_percent(rate: dict[str, Any], form: str = ".1f") -> str:
+    """Return a rate or a difference of rates in per cent with its interval, or a dash.
+
+    Args:
+        rate: Value and interval as fractions.
+        form: Format of the numbers; ``+.1f`` for differences.
+    """
+    if rate["value"] is None:
+        return "–"
+    value = f"{100 * rate['value']:{form}}"
+    if rate["interval"] is None:
+        return value
+    low, high = (f"{100 * bound:{form}}" for bound in rate["interval"])
+    return f"{value} [{low}, {high}]"
+
+
+def format_claims(claims: list[dict[str, Any]]) -> str:
+    """Return a table with a row for each comparison that decides a claim."""
+    lines = ["## Claims", "", "| claim | outcome | decided by | points | n |", "|---|---|---|---|---|"]
+    for claim in claims:
+        for number, comparison in enumerate(claim["comparisons"]):
+            title, outcome = (claim["title"], f"**{claim['outcome']}**") if number == 0 else ("", "")
+            name = comparison["name"].replace("|", "\\|")
+            lines.append(
+                f"| {title} | {outcome} | {name} | {format_percent(comparison, '+.1f')} | {comparison['n']:,} |"
+            )
+    return "\n".join(lines)
+
+
+def format_overall(overall: dict[str, Any]) -> str:
+    """Return a table of all methods with their rates."""
+    names = ["Acc", "LSR", "A", "C", "GSR", "TRR", "LGG"]
+    lines = [f"| method | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for method, rates in overall.items():
+        lines.append(f"| {method} | {' | '.join(format_percent(rates[name]) for name in names)} |")
+    unjudged = max((rate["unjudged"] for rates in overall.values() for rate in rates.values()), default=0)
+    return "\n".join([*lines, "", f"At most {unjudged:,} responses of a method are unjudged on a rate."])
+
+
+def format_times(path: Path) -> str:
+    """Return a table of the wall time of cells by stage."""
+    seconds: dict[str, dict[str, float]] = defaultdict(dict)
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            seconds[row["cell"]][row["stage"]] = float(row["seconds"])
+    stages = list(dict.fromkeys(stage for by_stage in seconds.values() for stage in by_stage))
+    lines = [
+        "## Wall time",
+        "",
+        "Seconds of each cell on one core, two cells at a time.",
+        "",
+        f"| cell | {' | '.join(stages)} | all |",
+        f"|---|{'---:|' * (len(stages) + 1)}",
+    ]
+    for cell, by_stage in seconds.items():
+        values = [f"{by_stage[stage]:.0f}" if stage in by_stage else "–" for stage in stages]
+        lines.append(f"| {cell} | {' | '.join(values)} | {sum(by_stage.values()):,.0f} |")
+    total = sum(sum(by_stage.values()) for by_stage in seconds.values())
+    return "\n".join([*lines, "", f"Together {total / 3600:.1f} hours of a core."])
+
+
+def format_page(report: dict[str, Any], times: Path) -> str:
+    """Return the page in Markdown.
+
+    Args:
+        report: Report of the study as it is in ``experiment.json``.
+        times: Table of wall times by cell and stage.
+    """
+    grid, missing = report["grid"], report["missing"]
+    size = (
+        f"Recorded: {len(grid['backbones'])} backbones, seeds {', '.join(map(str, grid['seeds']))}, "
+        f"{sum(grid['benchmarks'].values())} questions. "
+    )
+    size += "All cells are there." if not missing else f"{len(missing)} parts are missing, the first: {missing[0]}"
+    parts = [HEAD, size, format_claims(report["claims"]), METHODS.strip("\n"), format_overall(report["overall"])]
+    if times.is_file():
+        parts.append(format_times(times))
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
