@@ -160,7 +160,12 @@ def _find_published(name: str) -> ModelPrice | None:
         from genai_prices import Usage, calc_price  # noqa: PLC0415 - optional
     except ImportError:
         return None
-    provider, _, model = name.partition("/")
+    server, _, model = name.partition("/")
+    provider, _, resource = server.partition(":")
+    if resource.isdecimal():
+        return None  # a port: the host of somebody's own server, whatever its name
+    if provider == "vertex":
+        model = model.removeprefix("google/")
     try:
         # Ask for a million tokens of each: where long prompts cost more, the higher price applies.
         price = calc_price(Usage(input_tokens=MILLION, output_tokens=MILLION), model, provider_id=provider)

@@ -23,7 +23,6 @@ from eclose.models.load_weights import (
 )
 from eclose.models.local.microbatch import open_microbatch
 from eclose.models.openai.endpoint import (
-    MODEL_PROVIDERS,
     Endpoint,
     EndpointLimits,
     ModelRoute,
@@ -113,8 +112,7 @@ class ServedModelRef:
 
     @property
     def _is_own_server(self) -> bool:
-        names = {name for name, service in MODEL_PROVIDERS.items() if service.base_url == self.route.base_url}
-        return not names - _SELF_HOSTED
+        return self.route.provider is None or self.route.provider in _SELF_HOSTED
 
     async def with_model_name(self, deadline: float) -> ServedModelRef:
         """Return the reference with a model name; ask the server for the name where it is empty."""
@@ -233,7 +231,7 @@ def find_model_ref(
     seed that it gives to the responses. Use ``keyless`` for runs that send nothing.
 
     ========================  ====================================================================
-    ``provider/model``        a provider's model, key from the environment; ``vllm/…`` at port 8000
+    ``provider/model``        a provider's model (``openai/providers.py``), key from the environment
     ``http://host:port/v1``   the only model of that server
     folder or GGUF file       loaded here with Transformers
     ``transformers:NAME``     hub name, loaded here with Transformers

@@ -140,7 +140,9 @@ class BatchLedgerWriter:
             return build_unanswered_request(self._note, result.custom_id, result.error, result.problem)
         answer = expected.parse(result, self._secret)
         if isinstance(answer, CallFailure) and not answer.kind.semantic:
-            self.dialect = self.dialect.after(answer) or self.dialect
+            if (learned := self.dialect.after(answer)) is not None:
+                learned.warn_of_omission(self.dialect, self._note.model)
+                self.dialect = learned
             # Otherwise the request may have been billed, and its reservation stays in the account.
             if answer.unpaid:
                 await self._ledger.release(key, any_writer=True)

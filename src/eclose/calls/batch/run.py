@@ -34,7 +34,6 @@ from eclose.calls.budget import BudgetSpent
 from eclose.calls.cache import compute_call_key
 from eclose.errors import SettingError
 from eclose.models.interface import identify_request
-from eclose.models.openai.dialect import RequestDialect
 from eclose.models.token_estimates import bound_request_usage
 from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import CallIntent
@@ -118,7 +117,7 @@ class ModelBatches:
         self._price = price
         """Price of batch calls, which differs from the price of single calls."""
         self._settings = settings or BatchSettings()
-        self._dialect = RequestDialect()
+        self._dialect = route.dialect
 
     async def __aenter__(self) -> Self:
         """Lock the folder; nothing is sent yet."""
@@ -173,7 +172,7 @@ class ModelBatches:
 
     def _learn_dialect(self, notes: list[BatchShardNote]) -> None:
         """Use the variant of the request body that earlier results showed to work."""
-        default = asdict(RequestDialect())
+        default = asdict(self._route.dialect)
         for note in notes:
             learned = {name: value for name, value in note.dialect.items() if value != default[name]}
             self._dialect = replace(self._dialect, **learned)

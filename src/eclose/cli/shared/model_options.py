@@ -5,17 +5,16 @@ The options decide how calls are made, not what is sent, so a stopped run may be
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from eclose.cli.shared.option_group import add_option_group
 from eclose.cli.shared.output import escape_invisible, print_line
 
 if TYPE_CHECKING:
@@ -217,22 +216,12 @@ def _read_options(
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the shared options to a command, which takes them as one parameter, ``options``."""
-    # Annotations are strings in these modules; typer needs the objects behind them.
-    signature, shared = (inspect.signature(function, eval_str=True) for function in (command, _read_options))
-    own_parameters = [parameter for name, parameter in signature.parameters.items() if name != "options"]
+    return add_option_group(command, _read_options, "options", _check_ledger)
 
-    @wraps(command)
-    def with_options(**arguments: Any) -> None:
-        values = {name: arguments.pop(name) for name in shared.parameters}
-        # Before the first call: a corrupt ledger is noticed only later, after replies were paid for.
-        warn_about_network_file(values["ledger"], arguments.get("out") or Path())
-        command(**arguments, options=_read_options(**values))
 
-    parameters = [*own_parameters, *shared.parameters.values()]
-    # Typer reads names, kinds and defaults from the signature, and types and help from the annotations.
-    with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_options
+def _check_ledger(values: dict[str, Any], arguments: dict[str, Any]) -> None:
+    # Before the first call: a corrupt ledger is noticed only later, after replies were paid for.
+    warn_about_network_file(values["ledger"], arguments.get("out") or Path())
 
 
 def warn_about_network_file(ledger: str | None, folder: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eclose.models.interface import Request
     from eclose.models.openai.failures import CallFailure
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +24,34 @@ class RequestDialect:
     """Name of the limit on new tokens. OpenAI's newest models refuse ``max_tokens``; all other servers accept it."""
     template: bool = True
     """Whether the server accepts ``chat_template_kwargs``, which turn thinking off."""
+    temperature: bool = True
+    """Whether the model accepts ``temperature``; several reasoning models refuse every value."""
+    seed: str | None = "seed"
+    """Name of the seed; None where the server accepts none."""
 
     def after(self, failure: CallFailure) -> RequestDialect | None:
         """Return the variant to try after a refusal; None where the refusal has another cause."""
         # Servers word refusals differently, but all name the field. Each change is made once, so the loop ends.
         message = (failure.raw or "") if failure.status in (400, 422) else ""
-        if not self.by_tool and ("response_format" in message or "json_schema" in message):
+        # A strict mode may refuse a keyword of the schema without naming the field: "'additionalProperties' must be …".
+        if not self.by_tool and any(word in message for word in ("response_format", "json_schema", "additionalProp")):
             return replace(self, by_tool=True)
         if self.limit == "max_tokens" and "max_completion_tokens" in message:
             return replace(self, limit="max_completion_tokens")
         if self.template and "chat_template_kwargs" in message:
             return replace(self, template=False)
+        if self.temperature and _refuses(message, "temperature"):
+            return replace(self, temperature=False)
+        if self.seed is not None and _refuses(message, self.seed):
+            return replace(self, seed=None)
         return None
+
+    def warn_of_omission(self, before: RequestDialect, model: str) -> None:
+        """Log the sampling settings that this variant leaves out and ``before`` sent: replies then vary."""
+        temperature = ["temperature"] if before.temperature and not self.temperature else []
+        seed = ["seed"] if before.seed is not None and self.seed is None else []
+        if omitted := " and ".join(temperature + seed):
+            _log.warning("%s refuses %s: requests are sent without it, so replies may vary.", model, omitted)
 
     def body(self, model: str, request: Request) -> dict[str, Any]:
         """Return the JSON body of a request."""
@@ -40,13 +60,14 @@ class RequestDialect:
             "model": model,
             "messages": list(request.messages),
             self.limit: decoding.max_tokens,
-            "temperature": decoding.temperature,
         }
+        if self.temperature:
+            body["temperature"] = decoding.temperature
         # Optional settings are sent only where they are set: the fewer fields, the fewer a server can refuse.
         if decoding.top_p != 1.0:
             body["top_p"] = decoding.top_p
-        if (seed := request.seed) is not None:
-            body["seed"] = seed
+        if (seed := request.seed) is not None and self.seed is not None:
+            body[self.seed] = seed
         if decoding.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": decoding.top_logprobs}
         if decoding.thinking is not None and self.template:
@@ -67,3 +88,14 @@ class RequestDialect:
             "tools": [{"type": "function", "function": {"name": name, "parameters": schema}}],
             "tool_choice": {"type": "function", "function": {"name": name}},
         }
+
+
+def _refuses(message: str, field: str) -> bool:
+    """Return whether a server refuses a field itself; a value out of range is the user's to correct."""
+    # The words must be near each other: some servers repeat the whole request in their message.
+    before = rf"(?:unsupported|unrecogni[sz]ed|unknown|unexpected|extra_forbidden)[^.{{}}]{{0,60}}\b{field}\b"
+    after = (
+        rf"\b{field}\b[^.{{}}]{{0,60}}"
+        r"(?:deprecated|not supported|unsupported|not permitted|not allowed|does not support)"
+    )
+    return re.search(f"{before}|{after}", message, re.IGNORECASE) is not None

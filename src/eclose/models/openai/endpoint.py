@@ -30,6 +30,14 @@ from eclose.models.openai.failures import (
     excerpt_server_text,
 )
 from eclose.models.openai.parse_reply import parse_http_reply
+from eclose.models.openai.providers import (
+    BEARER_HEADER,
+    MODEL_PROVIDERS,
+    describe_unknown_provider,
+    find_provider_address,
+    find_provider_by_url,
+    find_resource_name,
+)
 from eclose.store.records.strict_json import parse_json_object
 
 try:
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from eclose.models.interface import Reply, Request
+    from eclose.models.openai.providers import ModelProvider
 
 _CONNECT_SECONDS = 10.0
 # The client demands a key; servers without keys ignore this one.
@@ -51,30 +60,6 @@ _NO_KEY = "none"
 # The only headers that are sent. The client would also describe this machine, and would send an organisation and
 # custom headers from the environment to any server.
 _SENT_HEADERS = frozenset({"accept", "authorization", "content-length", "content-type", "host", "user-agent"})
-
-
-@dataclass(frozen=True, slots=True)
-class ModelProvider:
-    """A provider with a name, base URL and key variable."""
-
-    base_url: str
-    key_variable: str | None
-    """Environment variable of its API key; None where it needs no key."""
-
-
-MODEL_PROVIDERS: Mapping[str, ModelProvider] = {
-    "deepseek": ModelProvider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "fireworks": ModelProvider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    "gemini": ModelProvider("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "groq": ModelProvider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistral": ModelProvider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "ollama": ModelProvider("http://127.0.0.1:11434/v1", None),
-    "openai": ModelProvider("https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "openrouter": ModelProvider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "together": ModelProvider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "vllm": ModelProvider("http://127.0.0.1:8000/v1", None),
-    "xai": ModelProvider("https://api.x.ai/v1", "XAI_API_KEY"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +81,41 @@ class ModelRoute:
     """Model name on the server; empty for the only model of the server."""
     key: SecretStr | None = None
     server: str | None = None
-    """Name of a self-hosted server; None for its host, port and path."""
+    """Name of a self-hosted server or of a resource with deployments; None to take it from the base URL."""
+    provider: str | None = None
+    """Name of the provider; None for a self-hosted server, and to find it by the base URL."""
+    query: tuple[tuple[str, str], ...] = ()
+    """Query of every request, such as an API version."""
+    key_header: str = BEARER_HEADER
+    """Header that carries the key."""
+
+    def __post_init__(self) -> None:
+        """Find the provider by the base URL where none is named."""
+        if self.provider is None:
+            object.__setattr__(self, "provider", find_provider_by_url(self.base_url))
+
+    @property
+    def service(self) -> ModelProvider | None:
+        """Row of the provider in the table; None for a self-hosted server."""
+        return None if self.provider is None else MODEL_PROVIDERS[self.provider]
+
+    @property
+    def dialect(self) -> RequestDialect:
+        """Request body to begin with."""
+        return RequestDialect() if self.service is None else self.service.dialect
 
     @property
     def name(self) -> str:
-        """``provider/model``, or ``host:port/model`` for a self-hosted server; cached replies are found by it."""
-        providers = [name for name, service in MODEL_PROVIDERS.items() if service.base_url == self.base_url]
-        return f"{providers[0] if providers else self.server or format_server_name(self.base_url)}/{self.model}"
+        """``provider/model``, or ``host:port/model`` for a self-hosted server; cached replies are found by it.
+
+        Deployments are named by their users, so their resource is part of the name: ``azure:resource/deployment``.
+        """
+        if self.service is not None and not self.service.own_deployments:
+            return f"{self.provider}/{self.model}"
+        if self.provider is None:
+            return f"{self.server or format_server_name(self.base_url)}/{self.model}"
+        resource = self.server or find_resource_name(self.base_url) or format_server_name(self.base_url)
+        return f"{self.provider}:{resource}/{self.model}"
 
 
 def format_server_name(base_url: str) -> str:
@@ -143,45 +156,29 @@ def find_model_route(
     provider, _, model = name.partition("/")
     server_url = base_url or environ.get("ECLOSE_BASE_URL")
     openai_url = environ.get("OPENAI_BASE_URL")
+    variable = None
     if server_url:
-        route, variable = ModelRoute(check_base_url(server_url), name), None
+        route = ModelRoute(check_base_url(server_url), name)
     elif model and provider in MODEL_PROVIDERS and not (provider == "openai" and openai_url):
-        route, variable = ModelRoute(MODEL_PROVIDERS[provider].base_url, model), None
+        route = _build_provider_route(provider, model, environ)
     elif openai_url:
         route, variable = ModelRoute(check_base_url(openai_url), name.removeprefix("openai/")), "OPENAI_API_KEY"
     elif model:
-        raise SettingError(_unknown_provider(name, provider))
+        raise SettingError(describe_unknown_provider(name))
     else:
-        route, variable = ModelRoute(MODEL_PROVIDERS["openai"].base_url, name), None
-    server = _server(address.name or environ.get("ECLOSE_SERVER_NAME"))
-    return replace(route, key=key or _find_key(route, variable, environ, keyless=keyless), server=server)
+        route = ModelRoute(MODEL_PROVIDERS["openai"].base_url, name)
+    route = replace(route, server=_server(address.name or environ.get("ECLOSE_SERVER_NAME")))
+    return replace(route, key=key) if key else _add_key(route, variable, environ, keyless=keyless)
 
 
-_THROUGH_INSPECT = {
-    "anthropic": "anthropic/",
-    "claude": "anthropic/",
-    "azure": "openai/azure/",
-    "azureai": "azureai/",
-    "bedrock": "bedrock/",
-    "aws": "bedrock/",
-    "google": "google/",
-    "vertex": "google/vertex/",
-    "vertexai": "google/vertex/",
-}
-"""Providers without an OpenAI-compatible interface, and the prefix of their models in Inspect."""
-
-
-def _unknown_provider(name: str, provider: str) -> str:
-    if (path := _THROUGH_INSPECT.get(provider.lower())) is not None:
-        model = name.partition("/")[2]
-        return (
-            f"{name}: {provider} is reached through Inspect. Use inspect/{path}{model} (needs: pip install "
-            "'eclose[inspect]'; not for generate), or give the base URL of a gateway to it (--base-url)."
-        )
-    return (
-        f"{name}: there is no provider {provider!r}. Use one of {', '.join(MODEL_PROVIDERS)}, inspect/PROVIDER/MODEL "
-        "for anthropic, azure, bedrock, vertex and others, or give the base URL of your server (--base-url)."
-    )
+def _build_provider_route(name: str, model: str, environ: Mapping[str, str]) -> ModelRoute:
+    prefix = MODEL_PROVIDERS[name].model_prefix
+    if "/" not in model:
+        # One spelling in records and requests, whether or not the publisher is named.
+        model = f"{prefix}{model}"
+    address = find_provider_address(name, model, environ)
+    header = MODEL_PROVIDERS[name].key_header
+    return ModelRoute(check_base_url(address.base_url), model, provider=name, query=address.query, key_header=header)
 
 
 def _server(name: str | None) -> str | None:
@@ -190,18 +187,21 @@ def _server(name: str | None) -> str | None:
     return name or None
 
 
-def _find_key(
-    route: ModelRoute, variable: str | None, environ: Mapping[str, str], *, keyless: bool
-) -> SecretStr | None:
-    services = [service for service in MODEL_PROVIDERS.values() if service.base_url == route.base_url]
-    key_variable = services[0].key_variable if services else variable
+def _add_key(route: ModelRoute, variable: str | None, environ: Mapping[str, str], *, keyless: bool) -> ModelRoute:
+    """Return the route with its key from the environment; raise where a provider's key is missing."""
+    service = route.service
+    key_variable = variable if service is None else service.key_variable
     key = environ.get(key_variable or "")
-    if services and key_variable and not key and not keyless:
-        raise SettingError(f"{route.name}: no API key. Set {key_variable}.")
+    token_variable = None if service is None else service.token_variable
+    if not key and token_variable and (token := environ.get(token_variable)):
+        return replace(route, key=SecretStr(token), key_header=BEARER_HEADER)
+    if service is not None and key_variable and not key and not keyless:
+        variables = [name for name in (key_variable, token_variable) if name]
+        raise SettingError(f"{route.name}: no API key. Set {' or '.join(variables)}.")
     # ECLOSE_API_KEY is for self-hosted servers: it never goes to a provider with its own variable.
-    if not (services and key_variable):
+    if not (service is not None and key_variable):
         key = key or environ.get("ECLOSE_API_KEY")
-    return SecretStr(key) if key else None
+    return replace(route, key=SecretStr(key) if key else None)
 
 
 def check_base_url(base_url: str) -> str:
@@ -211,7 +211,7 @@ def check_base_url(base_url: str) -> str:
         # Reading the port is what makes urlsplit check it.
         _ = parts.port
     except ValueError as error:
-        raise SettingError(f"--base-url is not a URL: {error}.") from None
+        raise SettingError(f"the base URL is not a URL: {error}.") from None
     origin = excerpt_server_text(f"{parts.scheme}://{parts.hostname}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingError(f"{origin}: a base URL begins with http:// or https:// and names a host.")
@@ -263,7 +263,7 @@ class Endpoint:
             raise SettingError(f"{route.base_url}: no model is named. Name one of the models of this server.")
         self._route = route
         self._settings = settings or EndpointLimits()
-        self._dialect = RequestDialect()
+        self._dialect = route.dialect
         self._client = build_openai_client(route, self._settings)
 
     @property
@@ -291,6 +291,11 @@ class Endpoint:
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply; raise ``CallFailure`` where there is no usable one."""
+        service = self._route.service
+        if request.decoding.top_logprobs is not None and service is not None and not service.logprobs:
+            # Refused before it is sent: some providers ignore the setting and bill the call.
+            problem = f"{self._route.provider} reports no log-probabilities. Use another provider or your own server."
+            raise CallFailure(CallFailureKind.DENIED, problem, unpaid=True)
         try:
             async with asyncio.timeout(self._settings.deadline):
                 outcome = await self._send(request)
@@ -311,6 +316,9 @@ class Endpoint:
             # Compared with the dialect that was sent: a concurrent call may have changed the present one.
             if not isinstance(outcome, CallFailure) or (learned := dialect.after(outcome)) is None:
                 return outcome
+            # Once for all calls in flight, each of which may be refused.
+            if dialect is self._dialect:
+                learned.warn_of_omission(dialect, self.name)
             self._dialect = learned
 
     async def _post(self, body: dict[str, Any]) -> HttpResponse | Exception:
@@ -367,7 +375,9 @@ def build_openai_client(route: ModelRoute, settings: EndpointLimits) -> openai.A
     async def strip_headers(request: httpx2.Request) -> None:
         for name in [name for name in request.headers if name not in _SENT_HEADERS]:
             del request.headers[name]
-        request.headers["authorization"] = f"Bearer {key}"
+        # The client has set its own header; a key in another header must not go out twice.
+        request.headers.pop(BEARER_HEADER, None)
+        request.headers[route.key_header] = f"Bearer {key}" if route.key_header == BEARER_HEADER else key
         # Compression is declined; some proxies compress anyway, which bound_response_body handles.
         request.headers["accept-encoding"] = "identity"
 
@@ -385,4 +395,6 @@ def build_openai_client(route: ModelRoute, settings: EndpointLimits) -> openai.A
         event_hooks={"request": [strip_headers], "response": [limit_body]},
     )
     # The client's retries are off: calls.retry is the only layer that retries.
-    return openai.AsyncOpenAI(api_key=key, base_url=route.base_url, max_retries=0, http_client=http)
+    return openai.AsyncOpenAI(
+        api_key=key, base_url=route.base_url, default_query=dict(route.query), max_retries=0, http_client=http
+    )

@@ -117,7 +117,10 @@ def _excerpt_without_keys(text: str, secret: str = "", most: int = LONGEST_RAW) 
 
 
 # Prefixes of the providers' keys, and any bearer token: a body may hold a key other than the one sent.
-_KEYLIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][A-Za-z0-9_\-]{16,}|(?<=Bearer )\S+", re.IGNORECASE)
+_KEYLIKE = re.compile(
+    r"\b(?:sk|pk|gsk|xai|hf|key|fw|tgp)[-_][A-Za-z0-9_\-]{16,}|\b(?:ya29\.|AIza|ABSK)[\w.+/=\-]{16,}|(?<=Bearer )\S+",
+    re.IGNORECASE,
+)
 
 
 def excerpt_server_text(text: str, secret: str = "") -> str:
@@ -204,6 +207,8 @@ _ADVICE = {
 }
 # The body may outweigh the status: each of these was observed at a large provider.
 _NO_MONEY = re.compile(r"insufficient_quota|billing|credit balance|exceeded your current quota", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+_BROKEN_REPLY = re.compile(r"json_validate_failed|tool_use_failed")
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _TOO_LONG = re.compile(
     r"context_length_exceeded|(?:maximum|available) context|context (?:length|size|window)|(?:prompt|input) is too long"
@@ -211,6 +216,18 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|moderation|flagged", re.IGNORECASE)
+_BODY_KINDS = (
+    # An exhausted account and a request above the limit are answered with 429 too, but waiting helps neither.
+    ((429,), _NO_MONEY, CallFailureKind.DENIED),
+    ((429,), _TOO_LARGE, CallFailureKind.PERMANENT),
+    # Anthropic refuses an empty account with 400.
+    ((400,), _NO_CREDIT, CallFailureKind.DENIED),
+    # Groq checks the reply of a model against the schema itself.
+    ((400,), _BROKEN_REPLY, CallFailureKind.INVALID),
+    ((400, 403), _FILTERED, CallFailureKind.REFUSAL),
+    ((400, 413, 422), _TOO_LONG, CallFailureKind.TOO_LONG),
+)
+"""Kinds that the words of a body decide for these statuses; the first match counts."""
 
 
 def classify_http_status(response: HttpResponse, now: float, secret: str) -> CallFailure:
@@ -234,15 +251,9 @@ def classify_http_status(response: HttpResponse, now: float, secret: str) -> Cal
 
 
 def _kind_of_status(status: int, text: str) -> CallFailureKind:
-    # An exhausted account and a request above the limit are answered with 429 too, but waiting helps neither.
-    if status == 429 and _NO_MONEY.search(text):
-        return CallFailureKind.DENIED
-    if status == 429 and _TOO_LARGE.search(text):
-        return CallFailureKind.PERMANENT
-    if status in (400, 403) and _FILTERED.search(text):
-        return CallFailureKind.REFUSAL
-    if status in (400, 413, 422) and _TOO_LONG.search(text):
-        return CallFailureKind.TOO_LONG
+    kind = next((kind for statuses, words, kind in _BODY_KINDS if status in statuses and words.search(text)), None)
+    if kind is not None:
+        return kind
     if 300 <= status < 400:
         return CallFailureKind.DENIED
     if status in _KIND_OF_STATUS:
@@ -256,10 +267,15 @@ def _is_page(headers: Mapping[str, str], text: str) -> bool:
 
 def _error_message(body: bytes) -> str | None:
     """Return the message in an error body, which providers nest differently; None without one."""
+    text = body.strip()
+    # Google sends a list with the error object in it.
+    if text.startswith(b"[") and text.endswith(b"]"):
+        text = text[1:-1]
     try:
-        error = parse_json_object(body).get("error")
+        fields = parse_json_object(text)
     except UserError:
         return None
+    error = fields.get("error", fields)
     message = error.get("message") if isinstance(error, dict) else error
     return message if isinstance(message, str) else None
 
