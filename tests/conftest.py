@@ -20,6 +20,8 @@ settings.load_profile("unhurried")
 # Servers of tests take any free port, and what they answered is compared with what another one answered: they share a
 # name. Tests of the name itself take this away.
 os.environ.setdefault("ECLOSE_SERVER_NAME", "127.0.0.1")
+# Tests run in several processes at once, and threads of models that wait for each other would slow all of them down.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 NO_SHARED_DATA = "larger data slices are absent (set ECLOSE_DATA)"
 
