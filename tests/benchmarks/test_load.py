@@ -127,10 +127,15 @@ OPEN_INFERENCE = {"name": "llm", "context": {"trace_id": "1", "span_id": "2"}, "
 TRULENS = {"input": "Where?", "output": "Arica.", "context": ["Arica is a town.", "Lima is a city."]}
 
 
+def test_a_span_is_not_taken_for_hotpotqa(tmp_path):
+    path = tmp_path / "spans.jsonl"
+    path.write_text(json.dumps(OPEN_INFERENCE) + "\n")
+    assert detect_file_layout(path) is RecordLayout.OTLP
+
+
 @pytest.mark.parametrize(
     ("record", "seen"),
     [
-        (OPEN_INFERENCE, "an object with the keys 'span_id', 'trace_id'"),
         (TRULENS, "a list whose first item is a text"),
         ({"context": "Arica is a town.", "question": "Where?"}, "a text"),
         ({"context": [{"title": "Arica", "text": "a town"}]}, "a list whose first item is an object"),

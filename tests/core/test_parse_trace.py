@@ -10,13 +10,15 @@ from eclose.core import parse_trace
 from eclose.core.instance import Instance, Passage
 from eclose.core.parse_trace import (
     add_observation_passages,
+    add_prose_trace,
+    has_prose_trace,
     parse_agent_log,
     parse_agent_trajectory,
     parse_response,
     parse_response_text,
     parse_trace_and_answer,
 )
-from eclose.core.response import MissingAnswerReason, ResponseSource, Trace
+from eclose.core.response import MissingAnswerReason, Response, ResponseSource, Trace
 from eclose.errors import RecordError
 
 STEPS = ("Ada Rowe built the bridge.", "She was born in Lund.")
@@ -227,3 +229,26 @@ def test_every_text_can_be_read_and_nothing_is_made_up(lines):
     found = parse_response_text(text)
     for piece in (*found.trace.texts, *found.observations, found.answer or ""):
         assert " ".join(piece.split()) in " ".join(text.split())
+
+
+# --- prose ------------------------------------------------------------------------------------------------------------
+
+
+def answer_without_trace(answer: str | None) -> Response:
+    return Response("r", "q", Trace(()), answer)
+
+
+def test_the_sentences_of_an_answer_become_its_trace():
+    prose = answer_without_trace("Ada Rowe built it. She was born in Lund.")
+    read = add_prose_trace(prose)
+    assert read.trace.texts == ("Ada Rowe built it.", "She was born in Lund.")
+    assert read.answer == prose.answer
+    assert has_prose_trace(read)
+    assert not has_prose_trace(prose)
+
+
+def test_a_bare_answer_and_a_trace_of_its_own_stay_as_they_are():
+    marked = Response("r", "q", Trace.of("Ada Rowe built it."), "Ada Rowe. She built it.")
+    for response in (answer_without_trace("Lund"), answer_without_trace(None), marked):
+        assert add_prose_trace(response) is response
+        assert not has_prose_trace(response)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eclose.core.segmentation import TraceLayout, segment_trace, split_sentences, trace_from_step_texts
+from eclose.core.segmentation import TraceLayout, segment_prose, segment_trace, split_sentences, trace_from_step_texts
 
 
 @pytest.mark.parametrize(
@@ -188,3 +188,30 @@ def test_every_step_is_a_piece_of_the_text_and_only_markers_are_missing(text):
         assert found
         assert before.strip() in {"", "1.", "2)", "-", "Step 1:", "b)"}
     assert not left.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("Ada built it. [1] She was born in Lund.[2] She died.", [
+            "Ada built it. [1]", "She was born in Lund.[2]", "She died."]),
+        ("Ada built it [1]. See Dr. Ruiz et al. (2020), e.g. on p. 3. Done so.", [
+            "Ada built it [1].", "See Dr. Ruiz et al. (2020), e.g. on p. 3.", "Done so."]),
+        ("It cost 3.5 million.【4†source】 It opened.", ["It cost 3.5 million.【4†source】", "It opened."]),
+        ("Two facts:\n- Ada built it. In Lund.\n- It opened.\n\nSo it is hers. Yes.", [
+            "Two facts:", "Ada built it. In Lund.", "It opened.", "So it is hers.", "Yes."]),
+        ("1. Ada built it.\n\n2. It opened.", ["Ada built it.", "It opened."]),
+        ("Run this.\n```python\nx = 1. \n\nprint(x)\n```\nIt prints one.", [
+            "Run this.", "```python x = 1. print(x) ```", "It prints one."]),
+        ("Ada built it.\n\n---\n\nIt opened.", ["Ada built it.", "It opened."]),
+        ("She was born in Lund.", ["She was born in Lund."]),
+        ("Lund", []), ("42", []), ("In Lund.", []), ("", []), ("```\ncode", []), (" \n ", []),
+    ],
+)  # fmt: skip
+def test_prose_is_split_into_sentences_items_and_code(text, steps):
+    assert list(segment_prose(text).texts) == steps
+
+
+def test_prose_of_any_size_takes_linear_time():
+    text = "Ada built it. [1] She was born in Lund.[2] " * 1_000
+    assert len(segment_prose(text)) == 2_000

@@ -9,15 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from eclose.benchmarks.import_settings import ImportSettings, TraceMode
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
-from eclose.core.response import Response
+from eclose.core.parse_trace import ALL_ANSWER_NOTE, PROSE_TRACE_NOTE, add_prose_trace
+from eclose.core.response import Response, ResponseSource
 from eclose.errors import RecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eclose.store.records.json_reader import JsonObject
+    from eclose.traces.documents import RetrievedChunk
 
 ID_DERIVED = "id derived from content"
 ID_WAS_NUMBER = "number taken as id"
@@ -27,6 +30,27 @@ SUPPORT_ABSENT = "supporting fact of an absent passage left out"
 SUPPORT_SHARED = "supporting title shared by several passages"
 SENTENCE_ABSENT = "supporting sentence beyond its passage"
 DOC_ID_REPEATED = "repeated doc_id replaced by position"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolColumnNames:
+    """Names of the columns of a tool, in order of preference: the first that is present counts."""
+
+    question: tuple[str, ...]
+    passages: tuple[str, ...]
+    reference: tuple[str, ...]
+    response: tuple[str, ...]
+    id: tuple[str, ...] = ("id", "query_id")
+    calls: tuple[str, ...] = ()
+    """The columns with an agent's tool calls."""
+    steps: tuple[str, ...] = ()
+    """The columns with pairs of action and observation."""
+    model: tuple[str, ...] = ()
+    dataset: tuple[str, ...] = ()
+    trace: tuple[str, ...] | None = None
+    """The columns with the trace; None for the usual names."""
+    documents: bool = False
+    """Whether passages may have the shapes of other tools' documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +128,18 @@ def drop_blank_passages(
     return with_text
 
 
+def build_passages(chunks: Sequence[RetrievedChunk], repairs: list[str]) -> list[Passage]:
+    """Return passages with the id of their document where all are unique, else with their index."""
+    ids = [chunk.doc_id for chunk in chunks if chunk.doc_id]
+    is_unique = len(ids) == len(chunks) and len(set(ids)) == len(ids)
+    # Several chunks of one document share its doc_id, which would merge them into one passage.
+    if len(set(ids)) < len(ids):
+        repairs.append(DOC_ID_REPEATED)
+    return [
+        Passage(ids[index] if is_unique else str(index), chunk.title, chunk.text) for index, chunk in enumerate(chunks)
+    ]
+
+
 def finish_record_conversion(
     instance: Instance, repairs: list[str], prefix: str, *, rejected: str | None = None
 ) -> ConvertedRecord:
@@ -115,3 +151,18 @@ def finish_record_conversion(
         instance = replace(instance, id=f"{prefix}-{digest}")
         repairs.append(ID_DERIVED)
     return ConvertedRecord(instance, tuple(dict.fromkeys(repairs)), rejected=rejected)
+
+
+def apply_import_settings(converted: ConvertedRecord, settings: ImportSettings) -> ConvertedRecord:
+    """Return the record with the names that the file leaves out, and with a trace from prose in ``TraceMode.PROSE``."""
+    if settings.dataset is not None and converted.instance.benchmark is None:
+        converted = replace(converted, instance=replace(converted.instance, benchmark=settings.dataset))
+    if (response := converted.response) is None:
+        return converted
+    if settings.model is not None and response.source is None:
+        response = replace(response, source=ResponseSource(settings.model))
+    notes = converted.notes
+    if settings.trace is TraceMode.PROSE and (with_trace := add_prose_trace(response)) is not response:
+        response = with_trace
+        notes = (*(note for note in notes if note != ALL_ANSWER_NOTE), PROSE_TRACE_NOTE)
+    return replace(converted, response=response, notes=notes)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from eclose.benchmarks.frameworks import holds_conversation, holds_pipeline_output
 from eclose.errors import RecordError
+from eclose.traces.detection import TraceDialect, detect_trace_dialect
+from eclose.traces.documents import find_documents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +25,27 @@ class RecordLayout(StrEnum):
     RAGAS = "ragas"
     DEEPEVAL = "deepeval"
     RAGCHECKER = "ragchecker"
+    MESSAGES = "messages"
+    """Messages of a chat API, items of the Responses API, or the state of a LangGraph graph."""
+    LANGCHAIN = "langchain"
+    """Output of a LangChain chain or agent: documents or intermediate steps beside input and output."""
+    LLAMA_INDEX = "llama-index"
+    """Response of LlamaIndex with its source nodes."""
+    HAYSTACK = "haystack"
+    """Output of a Haystack pipeline, by component."""
+    MAPPED = "mapped"
+    """Any other record, by the field paths of ``--map``."""
     ECLOSE = "eclose"
+    OTLP = "otlp"
+    MLFLOW = "mlflow"
+    LANGFUSE = "langfuse"
+    LANGSMITH = "langsmith"
+    ATIF = "atif"
+
+    @property
+    def trace_dialect(self) -> TraceDialect | None:
+        """The dialect of a layout whose records are spans or traces; None for records of questions."""
+        return TraceDialect(self.value) if self.value in set(TraceDialect) else None
 
 
 # No two layouts name their evidence alike, except HotpotQA and 2WikiMultiHopQA. DeepEval may have a "context" of
@@ -36,6 +59,7 @@ _EVIDENCE_KEYS = {
     "retrievalContext": RecordLayout.DEEPEVAL,
     "retrieved_context": RecordLayout.RAGCHECKER,
 }
+_QUESTION_KEYS = ("user_input", "question", "input", "query")
 # Keys and question types of 2WikiMultiHopQA that HotpotQA lacks.
 _TWO_WIKI_KEYS = frozenset({"evidences", "evidences_id", "entity_ids", "answer_id"})
 _TWO_WIKI_TYPES = frozenset({"compositional", "inference", "bridge_comparison"})
@@ -47,10 +71,16 @@ def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
     Raises:
         RecordError: No layout, or more than one, fits the record.
     """
+    # Spans come first: OpenTelemetry's JSON has a "context" with the ids of the span, which is no evidence.
+    if (dialect := detect_trace_dialect(record)) is not None:
+        return RecordLayout(dialect.value)
+    # A table may have a column "messages" beside its own question; a log of messages has no other question.
+    if isinstance(record.get("messages"), list) and not any(isinstance(record.get(key), str) for key in _QUESTION_KEYS):
+        return RecordLayout.MESSAGES
     for key, layout in _EVIDENCE_KEYS.items():
         if key in record:
             return layout
-    if (agent_layout := _detect_agent_layout(record)) is not None:
+    if (agent_layout := _detect_agent_layout(record) or _detect_framework(record)) is not None:
         return agent_layout
     if "context" in record:
         if not _has_paragraphs(record["context"]):
@@ -61,7 +91,7 @@ def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
     formats = ", ".join(name for name in RecordLayout if name is not RecordLayout.AUTO)
     raise RecordError(
         f"has no key that holds evidence. Keys seen: {keys}. Keys known: {evidence_keys}. "
-        f"Name the format with --format ({formats}), or rename the key."
+        f"Name the format with --format ({formats}), or the fields with --map question=PATH,answer=PATH,documents=PATH."
     )
 
 
@@ -86,17 +116,18 @@ def _describe_unknown_context(context: object) -> str:
         listed = ", ".join(repr(key) for key in sorted(context)[:5])
         shape = f"an object with the keys {listed}" if listed else "an empty object"
     elif isinstance(context, list):
-        shape = f"a list whose first item is {_noun(context[0])}"
+        shape = f"a list whose first item is {describe_json_type(context[0])}"
     else:
-        shape = _noun(context)
+        shape = describe_json_type(context)
     return (
         f"context: is {shape}, and no known layout has that. HotpotQA and 2WikiMultiHopQA have [title, [sentences]] "
         "for each paragraph; for passages as texts, call the key retrieved_contexts (RAGAS) and the others user_input, "
-        "response and reference."
+        "response and reference, or name the fields with --map question=PATH,answer=PATH,documents=PATH."
     )
 
 
-def _noun(value: object) -> str:
+def describe_json_type(value: object) -> str:
+    """Return the JSON type of a value in words: a text, an object, a list, a number."""
     nouns: dict[type, str] = {str: "a text", dict: "an object", list: "a list", bool: "true or false"}
     return "nothing (null)" if value is None else nouns.get(type(value), "a number")
 
@@ -113,6 +144,25 @@ def _detect_agent_layout(record: Mapping[str, Any]) -> RecordLayout | None:
             "question with its input, retrieval_context and actual_output."
         )
     return None
+
+
+def _detect_framework(record: Mapping[str, Any]) -> RecordLayout | None:
+    """Return the layout of a framework's output; None where there is none."""
+    if "source_nodes" in record:
+        return RecordLayout.LLAMA_INDEX
+    if isinstance(record.get("intermediate_steps"), list) or "source_documents" in record:
+        return RecordLayout.LANGCHAIN
+    documents = record.get("documents", record.get("context"))
+    if _is_document_list(documents) and any(isinstance(record.get(key), str) for key in _QUESTION_KEYS):
+        return RecordLayout.LANGCHAIN
+    if holds_pipeline_output(record):
+        return RecordLayout.HAYSTACK
+    return RecordLayout.MESSAGES if holds_conversation(record) else None
+
+
+def _is_document_list(value: object) -> bool:
+    """Return whether the first item of a list is a document with a text."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and bool(find_documents(value[:1]))
 
 
 def _hotpot_or_two_wiki(record: Mapping[str, Any]) -> RecordLayout:

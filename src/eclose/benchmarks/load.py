@@ -11,11 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from eclose.benchmarks import hotpot, musique, rag_eval_formats, two_wiki
-from eclose.benchmarks.conversion import ConvertedRecord
+from eclose.benchmarks.conversion import ConvertedRecord, apply_import_settings
+from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
 from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
+from eclose.benchmarks.mapping import check_field_map, map_record
+from eclose.benchmarks.trace_cases import scan_trace_cases
 from eclose.core.instance import Instance
 from eclose.core.response import Response
-from eclose.errors import RecordError, UserError
+from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import (
     DUPLICATE,
@@ -29,6 +32,7 @@ from eclose.store.records.jsonl import (
 )
 from eclose.store.records.outcome_counts import RecordCounter, RecordCounts
 from eclose.store.records.seen_ids import SeenIds
+from eclose.traces.load import detect_pretty_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,6 +68,7 @@ def scan_instances(
     *,
     layout: RecordLayout = RecordLayout.AUTO,
     aliases: AnswerAliases | None = None,
+    settings: ImportSettings | None = None,
 ) -> Iterator[ReadRecord[Instance]]:
     """Yield every record of the file as an instance, a reason for its rejection, or an error.
 
@@ -71,7 +76,7 @@ def scan_instances(
     an error. Raises where the file as a whole cannot be read.
     """
     instance_ids = SeenIds()
-    for record in _scan(path, layout, aliases):
+    for record in _scan(path, layout, aliases, settings):
         if record.value is None:
             # Without a value the type parameter is void: a reason or an error fits records of every kind.
             yield cast("ReadRecord[Instance]", record)
@@ -83,10 +88,11 @@ def scan_recorded_responses(
     path: Path,
     *,
     layout: RecordLayout = RecordLayout.AUTO,
+    settings: ImportSettings | None = None,
 ) -> Iterator[ReadRecord[Response]]:
     """Yield every response recorded together with its question, in the layouts that have responses."""
     instance_ids, response_ids = SeenIds(), SeenIds()
-    for record in _scan(path, layout, None):
+    for record in _scan(path, layout, None, settings):
         if record.value is None:
             yield cast("ReadRecord[Response]", record)
             continue
@@ -103,6 +109,8 @@ def scan_recorded_responses(
 
 def detect_file_layout(path: Path) -> RecordLayout:
     """Return the layout of a file by its first readable record."""
+    if (dialect := detect_pretty_trace(path)) is not None:
+        return RecordLayout(dialect.value)
     empty = True
     # Unreadable records at the start of a file do not decide its layout.
     for raw in read_json_objects(path):
@@ -117,6 +125,46 @@ def detect_file_layout(path: Path) -> RecordLayout:
         raise UserError(f"{path}: holds no records. Check that this is the file you meant.")
     # No record is readable; with any layout the scan then reports the error of each record.
     return RecordLayout.ECLOSE
+
+
+def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettings | None = None) -> RecordLayout:
+    """Return the layout to read a file in, and refuse settings that do nothing there.
+
+    Raises:
+        SettingError: A setting has no effect on files of this layout.
+    """
+    settings = settings or ImportSettings()
+    if settings.columns:
+        if layout not in (RecordLayout.AUTO, RecordLayout.MAPPED):
+            raise SettingError(f"--map and --format {layout}: a mapping reads any layout. Leave one of them out.")
+        check_field_map(settings.columns)
+        layout = RecordLayout.MAPPED
+    elif layout is RecordLayout.MAPPED:
+        raise SettingError(
+            "--format mapped needs --map question=PATH,answer=PATH,documents=PATH. Give both to eclose judge, or to "
+            "eclose data convert."
+        )
+    layout = detect_file_layout(path) if layout is RecordLayout.AUTO else layout
+    _refuse_idle_settings(path, layout, settings)
+    return layout
+
+
+_BENCHMARK_LAYOUTS = frozenset({RecordLayout.HOTPOT, RecordLayout.TWO_WIKI, RecordLayout.MUSIQUE})
+
+
+def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSettings) -> None:
+    """Raise where a setting has no effect on files of this layout: it would be ignored in silence."""
+    if settings.cases != CaseSelection() and layout.trace_dialect is None:
+        raise SettingError(
+            "--case, --question-at, --documents-at and --answer-at choose from the spans of traces, and "
+            f"{path} is read as {layout}. Leave them out; --map names the fields of records."
+        )
+    if settings.dataset is not None and layout in _BENCHMARK_LAYOUTS:
+        raise SettingError(f"--dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
+    has_responses = layout is not RecordLayout.ECLOSE and layout not in _BENCHMARK_LAYOUTS
+    for option, is_set in (("--model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
+        if is_set and not has_responses:
+            raise SettingError(f"{option}: {path} is read as {layout}, which holds no responses. Leave it out.")
 
 
 def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) -> QuestionFileCheck:
@@ -134,9 +182,13 @@ def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) 
     return QuestionFileCheck(counter.counts(), tuple(problems), stopped)
 
 
-def _get_record_converter(layout: RecordLayout, aliases: AnswerAliases | None = None) -> RecordConverter:
+def _get_record_converter(
+    layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings
+) -> RecordConverter:
     """Return the function that converts a raw record of this layout."""
-    if layout in rag_eval_formats.LAYOUT_COLUMNS:
+    if layout is RecordLayout.MAPPED:
+        return lambda record: rag_eval_formats.convert_columns(*map_record(record, settings.columns), layout)
+    if layout in rag_eval_formats.TOOL_LAYOUTS:
         return partial(rag_eval_formats.convert_tool_record, layout=layout)
     converters: dict[RecordLayout, RecordConverter] = {
         RecordLayout.HOTPOT: hotpot.convert_hotpot_record,
@@ -147,15 +199,24 @@ def _get_record_converter(layout: RecordLayout, aliases: AnswerAliases | None = 
     return converters[layout]
 
 
-def _scan(path: Path, layout: RecordLayout, aliases: AnswerAliases | None) -> Iterator[ReadRecord[ConvertedRecord]]:
+def _scan(
+    path: Path, layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings | None
+) -> Iterator[ReadRecord[ConvertedRecord]]:
     """Yield the converted records, before ids are compared."""
-    convert = _get_record_converter(detect_file_layout(path) if layout is RecordLayout.AUTO else layout, aliases)
+    settings = settings or ImportSettings()
+    layout = resolve_file_layout(path, layout, settings)
+    if (dialect := layout.trace_dialect) is not None:
+        for case in scan_trace_cases(path, settings, dialect):
+            # Names are filled in already; this splits prose.
+            yield case if case.value is None else replace(case, value=apply_import_settings(case.value, settings))
+        return
+    convert = _get_record_converter(layout, aliases, settings)
     for raw in read_json_objects(path):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
-            converted = convert(raw.value)
+            converted = apply_import_settings(convert(raw.value), settings)
         except RecordError as error:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
             continue

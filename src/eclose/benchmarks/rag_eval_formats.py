@@ -1,38 +1,29 @@
-"""Conversion of the tables of RAGAS, DeepEval and RAGChecker: questions, retrieved passages and responses.
+"""Conversion of tables and logs of other tools: questions, retrieved passages and responses.
 
 The tools differ in the names of their columns. Traces and answers are told apart by ``core.parse_trace``, the records
-of agents are read by ``agent_traces``.
+of agents are read by ``agent_traces``, those of chat APIs and pipelines are flattened by ``frameworks``.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from eclose.benchmarks import agent_traces, conversion
+from eclose.benchmarks import agent_traces, conversion, frameworks
+from eclose.benchmarks.conversion import ToolColumnNames
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.core import parse_trace
-from eclose.core.instance import Instance, Passage
+from eclose.core.identity import content_hash
+from eclose.core.instance import Instance
+from eclose.core.response import ResponseSource
 from eclose.errors import RecordError
 from eclose.store.records.json_reader import JsonObject
 from eclose.store.records.jsonl import parse_dataclass
+from eclose.traces.documents import RetrievedChunk, read_documents
 
 if TYPE_CHECKING:
     from eclose.benchmarks.conversion import ConvertedRecord
-
-
-@dataclass(frozen=True, slots=True)
-class ToolColumnNames:
-    """Names of the columns of a tool, in order of preference: the first that is present counts."""
-
-    question: tuple[str, ...]
-    passages: tuple[str, ...]
-    reference: tuple[str, ...]
-    response: tuple[str, ...]
-    id: tuple[str, ...] = ("id", "query_id")
-    calls: tuple[str, ...] = ()
-    """The columns with an agent's tool calls."""
 
 
 TRACE_COLUMNS = (
@@ -67,15 +58,24 @@ LAYOUT_COLUMNS = {
         reference=("gt_answer",),
         response=("response",),
     ),
+    RecordLayout.LANGCHAIN: ToolColumnNames(
+        question=("input", "query", "question"),
+        passages=("source_documents", "context", "documents"),
+        reference=frameworks.REFERENCE_COLUMNS,
+        response=("answer", "output", "result", "output_text", "response"),
+        steps=("intermediate_steps",),
+        documents=True,
+    ),
+    RecordLayout.LLAMA_INDEX: ToolColumnNames(
+        question=frameworks.QUESTION_COLUMNS,
+        passages=("source_nodes",),
+        reference=frameworks.REFERENCE_COLUMNS,
+        response=("response", "answer"),
+        documents=True,
+    ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievedChunk:
-    """A retrieved passage with the id of its document."""
-
-    text: str
-    doc_id: str | None = None
+TOOL_LAYOUTS = frozenset({*LAYOUT_COLUMNS, RecordLayout.MESSAGES, RecordLayout.HAYSTACK})
+"""Layouts of other tools, whose records hold responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +107,75 @@ class SystemOutput:
 
 def convert_tool_record(record: JsonObject, layout: RecordLayout) -> ConvertedRecord:
     """Return a tool's record as an instance, with its response if it has one."""
+    if layout is RecordLayout.MESSAGES:
+        return convert_columns(*frameworks.flatten_conversation(record), layout)
+    if layout is RecordLayout.HAYSTACK:
+        return convert_columns(*frameworks.flatten_pipeline_output(record), layout)
+    return convert_columns(record, LAYOUT_COLUMNS[layout], layout)
+
+
+def convert_columns(record: JsonObject, columns: ToolColumnNames, prefix: str) -> ConvertedRecord:
+    """Return a record with the given columns as an instance, with its response if it has one.
+
+    Args:
+        record: The record; only its named columns are read.
+        columns: Names of the columns.
+        prefix: Beginning of ids that are derived from the content.
+    """
     repairs: list[str] = []
-    record, output = _extract_output(record, LAYOUT_COLUMNS[layout])
-    row = _parse_row(record, LAYOUT_COLUMNS[layout])
+    record, output = _extract_output(record, columns)
+    row = _parse_row(record, columns)
     parsed = _parse_output(replace(output, response=row.response))
     instance = Instance(
-        id=conversion.read_record_id(conversion.first_present_column(record, LAYOUT_COLUMNS[layout].id), repairs),
+        id=conversion.read_record_id(conversion.first_present_column(record, columns.id), repairs),
         question=row.question,
-        evidence=conversion.drop_blank_passages(_build_passages(row.passages, repairs), None, repairs),
+        evidence=conversion.drop_blank_passages(conversion.build_passages(row.passages, repairs), None, repairs),
         reference_answer=conversion.read_reference_answer(row.reference, repairs),
+        benchmark=_read_name(record, columns.dataset),
     )
     if parsed is not None:
-        with_observations = parse_trace.add_observation_passages(instance, parsed.observations)
+        titles = {item["observation"].strip(): item["title"] for item in output.items or () if item.get("title")}
+        with_observations = parse_trace.add_observation_passages(instance, parsed.observations, titles)
         if with_observations is not instance:
             instance = with_observations
             repairs.append(parse_trace.OBSERVATIONS_ADDED_NOTE)
-    converted = conversion.finish_record_conversion(instance, repairs, layout)
+    if columns.documents and not instance.evidence:
+        raise RecordError(
+            f"{columns.passages[0]}: there are no documents, neither in such a column nor in the output of a tool. "
+            "Name their path with --map documents=PATH (and the others: question=PATH,answer=PATH)"
+        )
+    converted = conversion.finish_record_conversion(instance, repairs, prefix)
     if parsed is None or not (parsed.trace.steps or parsed.answer_lines or parsed.answer):
         return converted
+    model = _read_name(record, columns.model)
     # Several trajectories may end in the same answer, so the id of a response is derived from all its texts.
-    texts = (output.items or None, output.trace, row.response)
-    response = parse_trace.build_response(parsed, converted.instance.id, *texts)
+    response = parse_trace.build_response(
+        parsed,
+        converted.instance.id,
+        output.items or None,
+        output.trace,
+        row.response,
+    )
+    if model is not None:
+        # Two models may give the same response, and each counts.
+        digest = content_hash(model).removeprefix("sha256:")[:8]
+        response = replace(response, id=f"{response.id}-{digest}", source=ResponseSource(model))
     return replace(converted, response=response, notes=parsed.notes)
+
+
+def _read_name(record: JsonObject, names: tuple[str, ...]) -> str | None:
+    """Return the name of a model or dataset; None where the record has none."""
+    value = conversion.first_present_column(record, names)
+    if not isinstance(value, str | None):
+        raise RecordError(f"{names[0]}: should be a text")
+    return value or None
 
 
 def _extract_output(record: JsonObject, columns: ToolColumnNames) -> tuple[JsonObject, SystemOutput]:
     """Return the record with a single question and response, and the system's output before the response."""
     question = next((name for name in columns.question if record.get(name) is not None), columns.question[0])
     calls = next((name for name in columns.calls if record.get(name)), None)
+    steps = next((name for name in columns.steps if record.get(name) is not None), None)
     items: list[JsonObject] | None = None
     if agent_traces.is_message_list(record.get(question)):
         response = conversion.first_present_column(record, columns.response)
@@ -143,11 +184,14 @@ def _extract_output(record: JsonObject, columns: ToolColumnNames) -> tuple[JsonO
         record = {**record, question: conversation.question, columns.response[0]: conversation.last}
     elif calls is not None:
         items = agent_traces.parse_deepeval_tool_calls(record[calls], calls)
-    # An agent gathers its evidence itself, so its record may lack a column of passages.
-    if items is not None and conversion.first_present_column(record, columns.passages) is None:
+    elif steps is not None:
+        items = agent_traces.parse_intermediate_steps(record[steps], steps)
+    # An agent gathers its evidence itself, so its record may lack a column of passages. Where none is found elsewhere
+    # either, ``convert_columns`` says so.
+    if (items is not None or columns.documents) and conversion.first_present_column(record, columns.passages) is None:
         record = {**record, columns.passages[0]: []}
     _refuse_several(record, columns)
-    name = _trace_column(record)
+    name = _trace_column(record, columns.trace or TRACE_COLUMNS)
     return record, SystemOutput(None, record.get(name), name, items)
 
 
@@ -160,13 +204,13 @@ def _refuse_several(record: JsonObject, columns: ToolColumnNames) -> None:
         )
 
 
-def _trace_column(record: JsonObject) -> str:
+def _trace_column(record: JsonObject, columns: tuple[str, ...]) -> str:
     """Return the name of the column with the trace; raise where several differ."""
     # Numbers do not qualify: a column "steps" may hold a count.
-    names = [name for name in TRACE_COLUMNS if isinstance(record.get(name), str | list | dict) and record[name]]
+    names = [name for name in columns if isinstance(record.get(name), str | list | dict) and record[name]]
     if len(names) > 1 and any(record[name] != record[names[0]] for name in names):
         raise RecordError(f"{' and '.join(names)}: each could be the trace. Keep one of them, or rename the others")
-    return names[0] if names else TRACE_COLUMNS[0]
+    return names[0] if names else columns[0]
 
 
 def _parse_output(output: SystemOutput) -> parse_trace.ParsedResponse | None:
@@ -203,7 +247,10 @@ def _parse_row(record: JsonObject, columns: ToolColumnNames) -> RagToolRecord:
     }
     values = {name: record[column] for name, column in columns_by_field.items() if column in record}
     _refuse_tables(values, columns_by_field)
-    if isinstance(values.get("passages"), list):
+    if columns.documents and values.get("passages") is not None:
+        chunks = read_documents(values["passages"], columns_by_field["passages"])
+        values["passages"] = [asdict(chunk) for chunk in chunks]
+    elif isinstance(values.get("passages"), list):
         values["passages"] = [_normalise_chunk(passage) for passage in values["passages"]]
     try:
         # The row is validated under the field names, so that one dataclass serves all three tools.
@@ -236,13 +283,3 @@ def _normalise_chunk(passage: Any) -> Any:
     if isinstance(passage, dict) and type(passage.get("doc_id")) is int:
         return {**passage, "doc_id": str(passage["doc_id"])}
     return passage
-
-
-def _build_passages(chunks: list[RetrievedChunk], repairs: list[str]) -> list[Passage]:
-    """Return passages with the id of their document where all are unique, else with their index."""
-    ids = [chunk.doc_id for chunk in chunks if chunk.doc_id]
-    is_unique = len(ids) == len(chunks) and len(set(ids)) == len(ids)
-    # Several chunks of one document share its doc_id, which would merge them into one passage.
-    if len(set(ids)) < len(ids):
-        repairs.append(conversion.DOC_ID_REPEATED)
-    return [Passage(ids[index] if is_unique else str(index), "", chunk.text) for index, chunk in enumerate(chunks)]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace, parse_completion
-from eclose.core.segmentation import SegmentedTrace, TraceLayout, segment_trace, trace_from_step_texts
+from eclose.core.segmentation import SegmentedTrace, TraceLayout, segment_prose, segment_trace, trace_from_step_texts
 from eclose.errors import RecordError
 
 TraceInput: TypeAlias = str | Sequence[str | Mapping[str, object]]
@@ -27,6 +27,7 @@ ANSWER_BELOW_NOTE = "answer taken from below its line"
 TEXT_BEHIND_NOTE = "text behind the answer line left out"
 THINKING_LEFT_OUT_NOTE = "thinking left out where the response has a trace of its own"
 ANSWER_IN_TRACE_NOTE = "answer line within the trace left out"
+PROSE_TRACE_NOTE = "sentences of the answer taken as its trace"
 
 _PLAIN_ANSWER = re.compile(r"^([\s>#]*(?:\(?\d{1,3}[.):]\s+)?[*_]{0,3})(answer\s*[*_]{0,3}\s*:)", re.IGNORECASE)
 _NAMED_ANSWER = re.compile(
@@ -154,8 +155,32 @@ def build_response(
     )
 
 
-def add_observation_passages(instance: Instance, observations: Sequence[str]) -> Instance:
-    """Return the instance with new observations as its last passages.
+def add_prose_trace(response: Response) -> Response:
+    """Return a response without a trace with the sentences of its answer as steps; the answer stays whole.
+
+    A bare answer, such as a name or a number, is no prose and keeps its empty trace.
+
+    >>> prose = Response("r", "q", Trace(()), "Ada Rowe built it [1]. She was born in Lund.")
+    >>> add_prose_trace(prose).trace.texts
+    ('Ada Rowe built it [1].', 'She was born in Lund.')
+    """
+    if response.trace.steps or response.answer is None:
+        return response
+    trace = segment_prose(response.answer)
+    return replace(response, trace=trace) if trace.steps else response
+
+
+def has_prose_trace(response: Response) -> bool:
+    """Return whether the steps of a response are the sentences of its answer, as ``add_prose_trace`` makes them."""
+    answer, texts = response.answer or "", response.trace.texts
+    # The steps are pieces of the answer, so a short answer needs no segmentation.
+    return bool(texts) and sum(map(len, texts)) <= len(answer) and segment_prose(answer) == response.trace
+
+
+def add_observation_passages(
+    instance: Instance, observations: Sequence[str], titles: Mapping[str, str] | None = None
+) -> Instance:
+    """Return the instance with new observations as its last passages, under their titles where they have one.
 
     Other evidence makes another instance, so a hash of the observations is appended to the id. Observations that repeat
     a passage are dropped.
@@ -167,7 +192,7 @@ def add_observation_passages(instance: Instance, observations: Sequence[str]) ->
     if not new:
         return instance
     passages = (
-        Passage(f"observation-{number}", f"Observation {number} of the agent", text)
+        Passage(f"observation-{number}", (titles or {}).get(text) or f"Observation {number} of the agent", text)
         for number, text in enumerate(new, start=1)
     )
     digest = content_hash(new).removeprefix("sha256:")[:8]

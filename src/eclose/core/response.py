@@ -168,6 +168,18 @@ class ResponseSource:
 
 
 @dataclass(frozen=True, slots=True)
+class SpanRef:
+    """The span of a trace store that a response was read from, so that its verdict can be sent back there."""
+
+    trace_id: str
+    """Id of the whole trace, in the store's own notation."""
+    span_id: str | None = None
+    """Id of the span that holds the question and the answer; None where the store knows traces alone."""
+    store: str | None = None
+    """Dialect it was read in, such as ``otlp`` or ``mlflow``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """A trace and a submitted answer to one instance.
 
@@ -188,6 +200,8 @@ class Response:
     """Number of answer lines in the completion."""
     cut_off: bool = False
     """Whether the completion reached the limit of new tokens."""
+    span: SpanRef | None = None
+    """The span it was read from; apart from ``source``, by which responses are grouped."""
 
     @property
     def incomplete(self) -> MissingAnswerReason | None:

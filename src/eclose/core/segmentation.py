@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eclose.core.response import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 # Possessive quantifiers and the limited look-ahead keep the running time linear in the length of the text.
 _END = re.compile(
@@ -234,6 +234,74 @@ def segment_trace(text: str) -> SegmentedTrace:
     return SegmentedTrace(TraceLayout.PROSE, Trace.of(*_split_prose(lines)))
 
 
+def segment_prose(text: str) -> Trace:
+    """Return the sentences, list items and code blocks of an answer in prose; empty for a bare answer.
+
+    A citation behind a full stop belongs to the sentence before it.
+
+    >>> segment_prose("Ada built it. [1] She was born in Lund.[2] She died there.").texts
+    ('Ada built it. [1]', 'She was born in Lund.[2]', 'She died there.')
+    >>> segment_prose("Lund").texts
+    ()
+    """
+    steps: list[str] = []
+    for block, is_code in _split_blocks(text):
+        if is_code:
+            steps.append(_LINE_BREAK.sub(" ", block.strip()))
+            continue
+        lines = block.splitlines()
+        filled = [line for line in lines if line.strip()]
+        listed = _is_list(filled) or bool(_MARKER.match(filled[0]))
+        steps += _split_items(lines) if listed else _split_prose(lines, _split_at_citations)
+    # Rules and other lines without a word are layout.
+    steps = [step for step in steps if any(map(str.isalnum, step))]
+    is_bare = len(steps) == 1 and not (len(steps[0].split()) > 2 and _SENTENCE_END.search(steps[0]))
+    return Trace(()) if is_bare else Trace.of(*steps)
+
+
+# "[1]", "[1, 2]", "[^3]", "【4†source】", "(5)", as models cite passages; several may follow each other.
+_CITATIONS = r"(?:\s?(?:\[\^?[\w .,:;–-]{1,30}\]|【[^】]{1,40}】|\(\d{1,3}\)))+"
+_AFTER_CITATION = re.compile(rf"(?<=[.!?。！？])[\"'”’»*_]*{_CITATIONS}\s+(?=[\"'“‘«(*_]*[^\W_])")
+_ONLY_CITATIONS = re.compile(rf"\s*{_CITATIONS}[.\s]*")
+_SENTENCE_END = re.compile(rf"[.!?…。！？｡؟।][\"'”’»)\]*_]*(?:{_CITATIONS})?\s*$")
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+
+
+def _split_blocks(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the paragraphs of a text, and its fenced code blocks with True."""
+    block: list[str] = []
+    in_code = False
+    for line in (*text.splitlines(), ""):
+        is_fence = bool(_FENCE.match(line))
+        if in_code:
+            block.append(line)
+            if is_fence:
+                yield "\n".join(block), True
+                block, in_code = [], False
+        elif is_fence or not line.strip():
+            if block:
+                yield "\n".join(block), False
+            block, in_code = ([line], True) if is_fence else ([], False)
+        else:
+            block.append(line)
+    # A fence that is never closed: the rest is code.
+    if block:
+        yield "\n".join(block), in_code
+
+
+def _split_at_citations(text: str) -> list[str]:
+    """Return the sentences of a text with the citations behind each, which ``split_sentences`` leaves in the middle."""
+    ends = [match.end() for match in _AFTER_CITATION.finditer(text)]
+    steps: list[str] = []
+    for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
+        for sentence in split_sentences(text[start:end]):
+            if steps and _ONLY_CITATIONS.fullmatch(sentence):
+                steps[-1] = f"{steps[-1]} {sentence}"
+            else:
+                steps.append(sentence)
+    return steps
+
+
 def trace_from_step_texts(texts: Sequence[str]) -> SegmentedTrace:
     """Take every text of a list as one step, without its number; join and segment the log of an agent."""
     steps = [_LINE_BREAK.sub(" ", text.strip()) for text in texts if text.strip()]
@@ -281,15 +349,15 @@ def _split_items(lines: Sequence[str]) -> Iterator[str]:
     yield from [item] if item else []
 
 
-def _split_prose(lines: Sequence[str]) -> Iterator[str]:
+def _split_prose(lines: Sequence[str], split: Callable[[str], list[str]] = split_sentences) -> Iterator[str]:
     """Yield the sentences of each line; a line that ends in mid-sentence continues on the next one."""
     paragraph: list[str] = []
     for line in map(str.strip, lines):
         if paragraph and not (_UNFINISHED.search(paragraph[-1]) and line[:1].islower()):
-            yield from split_sentences(" ".join(paragraph))
+            yield from split(" ".join(paragraph))
             paragraph = []
         paragraph.append(line)
-    yield from split_sentences(" ".join(paragraph))
+    yield from split(" ".join(paragraph))
 
 
 def _segment_log(lines: Sequence[str]) -> SegmentedTrace:

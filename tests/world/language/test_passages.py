@@ -47,6 +47,8 @@ def test_every_statement_of_every_entity_of_an_item_reads_back(profile):
             reading = parse_passage_facts(passage.title, passage.text)
             assert set(reading.statements) == set(entity.statements), passage.text
             assert reading.unread == ()
+            # Rows of RAG tools have no titles.
+            assert parse_passage_facts("", passage.text) == reading
 
 
 @pytest.mark.parametrize(
@@ -239,3 +241,7 @@ def test_an_empty_passage_says_nothing():
 
 def test_every_order_is_of_something_that_can_be_stated():
     assert all(relation in RELATIONS for relation in COMPARISON_WORDS)
+
+
+def test_a_passage_without_title_and_opening_has_no_subject():
+    assert parse_passage_facts("", "It rained all day.").name == ""

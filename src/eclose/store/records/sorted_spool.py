@@ -32,16 +32,23 @@ class SortedSpool(Generic[T]):
         self._kind = kind
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the spool
         self._others: list[ReadRecord[T]] = []
-        offsets: list[tuple[str, int]] = []
+        try:
+            # Python sorts texts by code points, which is the order of the ledger's UTF-8 bytes.
+            self._offsets = sorted(self._spool(records))[:limit]
+        except BaseException:
+            # A scan that raises leaves no spool behind, so nothing else would close the file.
+            self._file.close()
+            raise
+
+    def _spool(self, records: Iterable[ReadRecord[T]]) -> Iterator[tuple[str, int]]:
+        """Write the values to the file; yield the id and offset of each."""
         end = 0
         for record in records:
             if record.value is None:
                 self._others.append(record)
                 continue
-            offsets.append((record.value.id, end))
+            yield record.value.id, end
             end += self._file.write(encode_json_line(record.value) + b"\n")
-        # Python sorts texts by code points, which is the order of the ledger's UTF-8 bytes.
-        self._offsets = sorted(offsets)[:limit]
 
     def __len__(self) -> int:
         """Return the number of records, with and without a value."""

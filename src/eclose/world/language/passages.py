@@ -177,9 +177,9 @@ def _slots(template: str) -> list[str]:
 # Cached, because the labels of one response are decided by separate calls on the same passages.
 @lru_cache(maxsize=1_024)
 def parse_passage_facts(title: str, text: str) -> PassageReading:
-    """Return the facts that the words of a passage state."""
+    """Return the facts that the words of a passage state. Without a title, the opening names the subject."""
     # "Paper Lighthouse (film)" is about "Paper Lighthouse".
-    name = re.sub(r" \([a-z ]+\)$", "", title)
+    name = re.sub(r" \([a-z ]+\)$", "", title) or _find_subject(text)
     kind: str | None = None
     occupation: str | None = None
     statements: list[FactStatement] = []
@@ -201,6 +201,16 @@ def parse_passage_facts(title: str, text: str) -> PassageReading:
                 statements.append(statement)
     # Repeated facts count once; dict.fromkeys keeps their order.
     return PassageReading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread))
+
+
+def _find_subject(text: str) -> str:
+    """Return the subject of a passage without a title by its opening; an empty text where there is none."""
+    for sentence in re.split(r"(?<=\.)\s+", text.strip()):
+        core = phrases.replace_an_by_a(sentence.strip().removesuffix("."))
+        for pattern, _, _ in _opening_patterns():
+            if (matched := pattern.fullmatch(core)) and _read_opening(core, matched["s"]) is not None:
+                return matched["s"]
+    return ""
 
 
 @cache

@@ -7,9 +7,7 @@ and the model may be told to misbehave.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import signal
 import sys
 import threading
 import time
@@ -18,7 +16,8 @@ from email.utils import formatdate
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from eclose.errors import SettingError, UserError
+from eclose.errors import UserError
+from eclose.loopback import listen_for_stop_signals, require_loopback, start_listening
 from eclose.world.server import send_body, wire
 from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.bill import BillLine, ServerBill
@@ -278,40 +277,15 @@ async def open_model_server(
     port: int = 0,
 ) -> AsyncIterator[ModelServer]:
     """Run a server for the duration of the block; port 0 takes any free one."""
-    address = _loopback(host)
+    address = require_loopback(host, "model server")
     server = ModelServer(registry, behaviour or ServerBehaviour(), batches)
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=SHUTDOWN_GRACE_SECONDS)
     await runner.setup()
     try:
-        await _listen(runner, address, port)
-        host_address, bound_port = runner.addresses[0][:2]
-        server.base_url = (
-            f"http://[{host_address}]:{bound_port}/v1"
-            if ":" in host_address
-            else f"http://{host_address}:{bound_port}/v1"
-        )
+        server.base_url = f"{await start_listening(runner, address, port)}/v1"
         yield server
     finally:
         await runner.cleanup()
-
-
-def _loopback(host: str) -> str:
-    """Return the address to listen at; raise ``SettingError`` unless it is a loopback address."""
-    with suppress(ValueError):
-        if ipaddress.ip_address(host).is_loopback:
-            return host
-    if host == "localhost":
-        return "127.0.0.1"
-    raise SettingError(
-        f"host = {host!r}: the model server has no authentication. Use a loopback address such as 127.0.0.1."
-    )
-
-
-async def _listen(runner: web.AppRunner, address: str, port: int) -> None:
-    try:
-        await web.TCPSite(runner, address, port, backlog=1024).start()
-    except (OSError, OverflowError) as error:
-        raise SettingError(f"cannot listen at {address} port {port}: {error}. Use port 0 for any free one.") from error
 
 
 class ModelServerThread:
@@ -390,11 +364,7 @@ def run_model_server(
 
 
 async def _run(registry: HandlerRegistry, behaviour: ServerBehaviour | None, host: str, port: int) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Where loops take no signals (Windows), Ctrl+C still raises KeyboardInterrupt.
-        with suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = listen_for_stop_signals()
     async with open_model_server(registry, behaviour, host=host, port=port) as server:
         sys.stdout.write(f"serving {server.base_url}\n")
         sys.stdout.flush()

@@ -1,0 +1,159 @@
+"""Reading of records in any layout by field paths, as ``--map`` names them.
+
+A path is keys and indexes: ``input.text``, ``outputs[0].answer``, ``hits[*].page_content``. ``[*]`` takes all items, a
+negative index counts from the end, and a key with dots or brackets is quoted: ``attributes["gen_ai.prompt"]``. Texts
+that hold JSON are opened where a path leads into them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from eclose.benchmarks.conversion import ToolColumnNames
+from eclose.benchmarks.layouts import describe_json_type
+from eclose.errors import RecordError, SettingError
+from eclose.traces.selection import parse_json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eclose.store.records.json_reader import JsonObject
+
+MAPPED_FIELDS = ("question", "answer", "documents", "reference", "trace", "messages", "id", "model", "dataset")
+"""Fields that a mapping may name."""
+
+_PART = re.compile(r"""\.?(?P<key>[^.\[\]"']+)|\[(?P<index>-?\d+|\*)\]|\[(?P<quote>["'])(?P<quoted>.+?)(?P=quote)\]""")
+# Commas inside brackets belong to a quoted key.
+_COMMA = re.compile(r",(?![^\[]*\])")
+
+
+def parse_field_map(text: str) -> dict[str, str]:
+    """Return the paths of ``question=a.b,answer=c[0]`` by field.
+
+    Raises:
+        SettingError: A part is no ``field=path``, or names a field twice.
+
+    >>> parse_field_map("question=input.text,documents=hits[*].text")
+    {'question': 'input.text', 'documents': 'hits[*].text'}
+    """
+    paths: dict[str, str] = {}
+    for part in _COMMA.split(text):
+        name, equals, path = (word.strip() for word in part.partition("="))
+        if not (name and equals and path):
+            raise SettingError(f"--map: {part.strip()!r} is no field=path. Write --map question=a.b,answer=c[0].")
+        if name in paths:
+            raise SettingError(f"--map: names {name} twice. Give each field one path.")
+        paths[name] = path
+    return paths
+
+
+def check_field_map(paths: Mapping[str, str]) -> None:
+    """Raise unless the paths can be read and name a question with its documents, or messages.
+
+    Raises:
+        SettingError: A field is unknown, a path is malformed, or a field is missing.
+    """
+    for name, path in paths.items():
+        if name not in MAPPED_FIELDS:
+            raise SettingError(f"--map: there is no field {name!r}. The fields are {', '.join(MAPPED_FIELDS)}.")
+        _split_path(name, path)
+    if "messages" in paths:
+        doubled = [name for name in ("question", "answer", "trace") if name in paths]
+        if doubled:
+            raise SettingError(f"--map: messages hold question, trace and answer; leave {', '.join(doubled)} out.")
+        return
+    missing = [name for name in ("question", "documents") if name not in paths]
+    if missing:
+        raise SettingError(
+            f"--map: {' and '.join(missing)} missing. Name at least question=PATH,documents=PATH, or messages=PATH."
+        )
+
+
+def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject, ToolColumnNames]:
+    """Return the values at the paths under the paths as keys, and which of them is which column.
+
+    Raises:
+        RecordError: The record has no value at a path; the message names the keys that are there.
+    """
+    values = {path: get_at_path(record, name, path) for name, path in paths.items()}
+
+    def column(*names: str) -> tuple[str, ...]:
+        return tuple(paths[name] for name in names if name in paths) or (names[0],)
+
+    columns = ToolColumnNames(
+        question=column("question", "messages"),
+        passages=column("documents"),
+        reference=column("reference"),
+        response=column("answer"),
+        id=column("id"),
+        model=column("model"),
+        dataset=column("dataset"),
+        trace=column("trace"),
+        documents=True,
+    )
+    for name in ("question", "answer", "reference"):
+        # A path with [*], or a list of texts, is joined: parts of a message are one text.
+        value = values.get(paths.get(name, ""))
+        if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
+            values[paths[name]] = "\n".join(value)
+    return values, columns
+
+
+def get_at_path(record: JsonObject, name: str, path: str) -> Any:
+    """Return the value of a field at its path.
+
+    Raises:
+        RecordError: There is no such key or item; the message names what is there.
+    """
+    return _descend(record, _split_path(name, path), f"--map {name}={path}", "")
+
+
+def _split_path(name: str, path: str) -> list[str | int]:
+    """Return the keys and indexes of a path."""
+    parts: list[str | int] = []
+    position = 0
+    while position < len(path):
+        match = _PART.match(path, position)
+        if match is None:
+            raise SettingError(
+                f"--map {name}={path}: cannot be read at {path[position:]!r}. Write keys and indexes, as in a.b[0].c "
+                'or hits[*].text; quote a key that has dots: a["b.c"].'
+            )
+        position = match.end()
+        index = match["index"]
+        if index == "*":
+            parts.append(_ALL)
+        else:
+            parts.append(int(index) if index else match["key"] or match["quoted"])
+    return parts
+
+
+# A key that no JSON object can be asked for by a path.
+_ALL = "[*]"
+
+
+def _descend(value: Any, parts: list[str | int], option: str, walked: str) -> Any:
+    if not parts:
+        return value
+    part, *rest = parts
+    value, here = parse_json_text(value), walked or "the record"
+    if part != _ALL and isinstance(part, str):
+        return _descend(_get_key(value, part, option, here), rest, option, f"{walked}.{part}".removeprefix("."))
+    if not isinstance(value, list):
+        raise RecordError(f"{option}: {here} is {describe_json_type(value)}, not a list")
+    if isinstance(part, str):
+        items = [_descend(item, rest, option, f"{walked}[{number}]") for number, item in enumerate(value)]
+        return [deep for item in items for deep in item] if _ALL in rest else items
+    if not -len(value) <= part < len(value):
+        raise RecordError(f"{option}: {here} has no item {part}; it has {len(value)}")
+    return _descend(value[part], rest, option, f"{walked}[{part}]")
+
+
+def _get_key(value: Any, key: str, option: str, here: str) -> Any:
+    if not isinstance(value, dict):
+        raise RecordError(f"{option}: {here} is {describe_json_type(value)}, so it has no key {key!r}")
+    if key not in value:
+        keys = ", ".join(repr(name) for name in sorted(value)[:20]) or "none"
+        raise RecordError(f"{option}: {here} has no key {key!r}. Keys there: {keys}")
+    return value[key]

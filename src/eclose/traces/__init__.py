@@ -1,0 +1,1 @@
+"""Traces of other tools: their spans, the cases in them, and a collector that writes them to a file."""

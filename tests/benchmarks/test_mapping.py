@@ -1,0 +1,155 @@
+"""Field paths find what they name in any record, and say which key is missing and which are there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.benchmarks.load import resolve_file_layout, scan_instances, scan_recorded_responses
+from eclose.benchmarks.mapping import get_at_path, parse_field_map
+from eclose.errors import RecordError, SettingError
+
+RECORD = {
+    "in": {"q": "Who built it?"},
+    "out": [{"text": "Ada built it. She was from Lund."}, {"text": "Eve."}],
+    "ctx": [{"t": "a", "n": [{"x": 1}, {"x": 2}]}, {"t": "b", "n": [{"x": 3}]}],
+    "a.b": {"c d": "dotted"},
+    "blob": '{"docs": ["j1", "j2"]}',
+    "gold": None,
+    "meta": {"model": "m0", "set": "tickets", "id": 9},
+}
+PATHS = {"question": "in.q", "answer": "out[0].text", "documents": "ctx[*].t"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("in.q", "Who built it?"),
+        ("out[0].text", "Ada built it. She was from Lund."),
+        ("out[-1].text", "Eve."),
+        ("ctx[*].t", ["a", "b"]),
+        ("ctx[*].n[*].x", [1, 2, 3]),
+        ('["a.b"]["c d"]', "dotted"),
+        ("['a.b']['c d']", "dotted"),
+        ("blob.docs[1]", "j2"),
+        ("gold", None),
+    ],
+)
+def test_a_path_leads_to_its_value(path, value):
+    assert get_at_path(RECORD, "question", path) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("in.text", r"--map answer=in\.text: in has no key 'text'\. Keys there: 'q'"),
+        ("nope", r"the record has no key 'nope'\. Keys there: 'a\.b', 'blob', 'ctx', 'gold', 'in', 'meta', 'out'"),
+        ("out[5]", r"out has no item 5; it has 2"),
+        ("in[0]", r"in is an object, not a list"),
+        ("in.q.x", r"in\.q is a text, so it has no key 'x'"),
+        ("ctx[*].z", r"ctx\[0\] has no key 'z'\. Keys there: 'n', 't'"),
+        ("gold.x", r"gold is nothing \(null\), so it has no key 'x'"),
+    ],
+)
+def test_a_missing_path_names_what_is_there(path, problem):
+    with pytest.raises(RecordError, match=problem):
+        get_at_path(RECORD, "answer", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("question", "'question' is no field=path"),
+        ("question=a,question=b", "names question twice"),
+        ("question=a,,answer=b", "'' is no field=path"),
+    ],
+)
+def test_a_malformed_map_is_refused(text, problem):
+    with pytest.raises(SettingError, match=problem):
+        parse_field_map(text)
+
+
+def test_commas_in_quoted_keys_belong_to_the_path():
+    assert parse_field_map('question=a["b,c"], answer = d') == {"question": 'a["b,c"]', "answer": "d"}
+
+
+@pytest.mark.parametrize(
+    ("paths", "problem"),
+    [
+        ({**PATHS, "score": "x"}, "there is no field 'score'. The fields are question, answer, documents"),
+        ({"question": "in.q"}, "documents missing"),
+        ({"messages": "m", "answer": "a"}, "messages hold question, trace and answer; leave answer out"),
+        ({**PATHS, "answer": "out[x]"}, r"--map answer=out\[x\]: cannot be read at '\[x\]'"),
+    ],
+)
+def test_a_mapping_that_cannot_work_is_refused_before_reading(paths, problem, tmp_path):
+    with pytest.raises(SettingError, match=problem):
+        resolve_file_layout(tmp_path / "absent.jsonl", RecordLayout.AUTO, ImportSettings(columns=paths))
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps(RECORD) + "\n" + json.dumps({**RECORD, "ctx": []}) + "\n" + json.dumps({"x": 1}) + "\n")
+    return path
+
+
+def test_mapped_records_become_instances_and_responses(log):
+    names = {"id": "meta.id", "model": "meta.model", "dataset": "meta.set", "reference": "gold"}
+    settings = ImportSettings(columns=PATHS | names, model="unused", dataset="unused", trace=TraceMode.PROSE)
+    instance, empty, missing = scan_instances(log, settings=settings)
+    assert instance.value is not None
+    assert (instance.value.id, instance.value.question, instance.value.benchmark) == ("9", "Who built it?", "tickets")
+    assert [passage.text for passage in instance.value.evidence] == ["a", "b"]
+    assert "there are no documents" in str(empty.error)
+    assert "Keys there: 'x'" in str(missing.error)
+    response = next(scan_recorded_responses(log, settings=settings)).value
+    assert response is not None
+    assert response.source is not None
+    assert response.source.model == "m0"
+    assert response.trace.texts == ("Ada built it.", "She was from Lund.")
+    assert response.answer == "Ada built it. She was from Lund."
+
+
+def test_messages_can_be_mapped_with_documents_beside(tmp_path):
+    record = {
+        "run": {"history": [{"role": "system", "content": "Ada built it."}, {"role": "user", "content": "Who?"}]},
+        "reply": "Ada.",
+    }
+    record["run"]["history"].append({"role": "assistant", "content": "Ada."})
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    settings = ImportSettings(columns={"messages": "run.history", "documents": "run.history[0].content"})
+    (instance,) = scan_instances(path, settings=settings)
+    (response,) = scan_recorded_responses(path, settings=settings)
+    assert instance.value is not None
+    assert response.value is not None
+    assert (instance.value.question, instance.value.evidence[0].text) == ("Who?", "Ada built it.")
+    assert response.value.answer == "Ada."
+
+
+def test_names_fill_what_the_file_leaves_out(log):
+    settings = ImportSettings(columns=PATHS, model="m1", dataset="tickets")
+    assert next(scan_instances(log, settings=settings)).value.benchmark == "tickets"
+    assert next(scan_recorded_responses(log, settings=settings)).value.source.model == "m1"
+    assert settings.identity == {"map": PATHS, "model": "m1", "dataset": "tickets"}
+    assert ImportSettings().identity == {}
+
+
+@pytest.mark.parametrize(
+    ("layout", "settings", "problem"),
+    [
+        (RecordLayout.RAGAS, ImportSettings(columns=PATHS), "--map and --format ragas"),
+        (RecordLayout.MAPPED, ImportSettings(), "--format mapped needs --map"),
+        (RecordLayout.RAGAS, ImportSettings(cases=CaseSelection("span x")), "--case, --question-at"),
+        (RecordLayout.HOTPOT, ImportSettings(dataset="d"), "--dataset: .* names the dataset already"),
+        (RecordLayout.MUSIQUE, ImportSettings(model="m"), "--model: .* holds no responses"),
+        (RecordLayout.ECLOSE, ImportSettings(trace=TraceMode.PROSE), "--trace: .* holds no responses"),
+    ],
+)
+def test_settings_that_do_nothing_are_refused(layout, settings, problem, tmp_path):
+    with pytest.raises(SettingError, match=problem):
+        resolve_file_layout(tmp_path / "x.jsonl", layout, settings)
