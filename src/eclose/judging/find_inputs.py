@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
-from eclose.errors import SettingError
+from eclose.benchmarks.load import resolve_file_layout, scan_instances, scan_recorded_responses
+from eclose.errors import SettingError, UserError
 from eclose.store.records.json_reader import read_json_objects, require_regular_file
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
@@ -29,7 +30,11 @@ class JudgeInputFiles:
 
 
 def find_judge_inputs(
-    path: Path, out: Path, instances: Path | None = None, layout: RecordLayout = RecordLayout.AUTO
+    path: Path,
+    out: Path,
+    instances: Path | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    settings: ImportSettings | None = None,
 ) -> JudgeInputFiles:
     """Return the files of a run's folder, of a file of responses, or written from another tool's file.
 
@@ -38,15 +43,20 @@ def find_judge_inputs(
         out: Folder for the two files that are written from another tool's file.
         instances: File of the questions; needed for a file of responses.
         layout: Layout of another tool's file.
+        settings: Settings of reading another tool's file.
 
     Raises:
-        SettingError: ``path`` is a file of responses, and ``instances`` is missing.
+        SettingError: ``path`` is a file of responses, and ``instances`` is missing; or ``settings`` do nothing there.
     """
+    settings = settings or ImportSettings()
     if path.is_dir():
+        _refuse_settings(path, settings)
         return _require_files(JudgeInputFiles(instances or path / INSTANCES_FILE, path / RESPONSES_FILE))
     require_regular_file(path)
-    if not _holds_responses(path):
-        return _split_file(path, out, detect_file_layout(path) if layout is RecordLayout.AUTO else layout)
+    # A mapping says what is where, whatever the keys of the records.
+    if settings.columns or not _holds_responses(path):
+        return _split_file(path, out, resolve_file_layout(path, layout, settings), settings)
+    _refuse_settings(path, settings)
     if instances is None:
         raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
     return _require_files(JudgeInputFiles(instances, path))
@@ -56,8 +66,21 @@ def _holds_responses(path: Path) -> bool:
     """Return whether the first readable record has the fields of a response."""
     # By the fields of a record and not by the name of the file: another tool's file may be called responses.jsonl as
     # well.
-    first = next((raw.value for raw in read_json_objects(path) if raw.value is not None), {})
+    try:
+        first = next((raw.value for raw in read_json_objects(path) if raw.value is not None), {})
+    except UserError:
+        # Not a file of records; finding its layout says so, or reads it in another way.
+        return False
     return {"instance_id", "trace"} <= first.keys()
+
+
+def _refuse_settings(path: Path, settings: ImportSettings) -> None:
+    """Raise where settings of reading another tool's file are given for files of this package."""
+    if settings.identity:
+        raise SettingError(
+            f"{path}: holds questions and responses as eclose writes them, so --map, --model, --dataset, --trace and "
+            "--case do nothing. Leave them out, or name the file that they were read from."
+        )
 
 
 def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
@@ -66,15 +89,18 @@ def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
     return inputs
 
 
-def _split_file(path: Path, out: Path, layout: RecordLayout) -> JudgeInputFiles:
+def _split_file(path: Path, out: Path, layout: RecordLayout, imported: ImportSettings) -> JudgeInputFiles:
     """Write the questions and the responses of one file into two, and count its records."""
-    settings = {"format": layout.value}
+    settings = {"format": layout.value, **imported.identity}
     questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES_FILE)
     responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE)
     # ``claim`` returns the manifest of an earlier run over the same file, and the step is then skipped.
     manifest = questions.claim()
-    question_counts = manifest.counts if manifest else questions.write(scan_instances(path, layout=layout))
+    question_counts = (
+        manifest.counts if manifest else questions.write(scan_instances(path, layout=layout, settings=imported))
+    )
     manifest = responses.claim()
-    response_counts = manifest.counts if manifest else responses.write(scan_recorded_responses(path, layout=layout))
+    records = scan_recorded_responses(path, layout=layout, settings=imported)
+    response_counts = manifest.counts if manifest else responses.write(records)
     counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
     return JudgeInputFiles(questions.out, responses.out, counts)

@@ -6,7 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import EVIDENCE, NEVER_ASKED_REASONS, Criterion, Judgment, missing_reason_kind
+from eclose.core.judgment import (
+    EVIDENCE,
+    NEVER_ASKED_REASONS,
+    NO_TRACE_REASON,
+    Criterion,
+    Judgment,
+    missing_reason_kind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +47,15 @@ class UnjudgedLabels:
     responses: int
     """Number of judged responses."""
     missing: tuple[MissingLabelCount, ...]
+
+    @property
+    def without_trace(self) -> int:
+        """Number of responses without a trace."""
+        return sum(
+            row.responses
+            for row in self.missing
+            if row.criterion == Criterion.LOCAL_SOUNDNESS and row.kind == NO_TRACE_REASON
+        )
 
     @property
     def shares(self) -> Mapping[Criterion, float]:

@@ -1,0 +1,1 @@
+"""The judge as a guest of other evaluation frameworks, a module for each."""

@@ -1,0 +1,1 @@
+"""Verdicts of a judged run, sent back to the trace stores that the responses came from."""

@@ -1,0 +1,196 @@
+"""Export of the verdicts of a judged run: to a trace store, or to a file."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+from eclose.errors import SettingError
+from eclose.integrations.export.otlp import export_otlp, is_url
+from eclose.integrations.export.scores import Delivery, DeliveryStatus, VerdictScoreTable, read_score_table
+from eclose.integrations.export.tables import export_csv, export_parquet
+from eclose.judged_cases import LeftOutResponse
+
+ExportObserver: TypeAlias = Callable[[Iterable[Delivery], int], Iterable[Delivery]]
+"""A function that passes deliveries on and shows their progress, given the number of all scores."""
+
+
+class ExportTarget(StrEnum):
+    """Where verdicts can be exported to."""
+
+    OTLP = "otlp"
+    MLFLOW = "mlflow"
+    LANGFUSE = "langfuse"
+    PHOENIX = "phoenix"
+    LANGSMITH = "langsmith"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+# Variables that hold the address of a store, in the order in which they are read.
+_ADDRESS_VARIABLES = {
+    ExportTarget.OTLP: ("OTEL_EXPORTER_OTLP_ENDPOINT",),
+    ExportTarget.MLFLOW: ("MLFLOW_TRACKING_URI",),
+    ExportTarget.LANGFUSE: ("LANGFUSE_BASE_URL", "LANGFUSE_HOST"),
+    ExportTarget.PHOENIX: ("PHOENIX_COLLECTOR_ENDPOINT",),
+    ExportTarget.LANGSMITH: ("LANGSMITH_ENDPOINT",),
+}
+_DEFAULT_ADDRESSES = {
+    ExportTarget.LANGFUSE: "https://cloud.langfuse.com",
+    ExportTarget.PHOENIX: "http://127.0.0.1:6006",
+    ExportTarget.LANGSMITH: "https://api.smith.langchain.com",
+}
+_FILES = (ExportTarget.CSV, ExportTarget.PARQUET)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """The counts of an export; every score is sent, present before, or refused with a reason."""
+
+    to: ExportTarget
+    target: str
+    """File or address."""
+    responses: int
+    scores: int
+    sent: int
+    present: int
+    """Scores that the target had from an earlier export; they are not sent again."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Number of refused scores by reason."""
+    refusals: tuple[tuple[str, str], ...] = ()
+    """Id of each response with a refused score, and the reason."""
+    unjudged: int = 0
+    """Scores without a label, exported as errors with their reason."""
+    without_span: int = 0
+    """Responses without a trace id, exported under one that is derived from their own id."""
+    left_out: tuple[LeftOutResponse, ...] = ()
+    """Responses without a judgment, with the reason."""
+    notices: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the target has every score."""
+        return not self.refusals
+
+    def __str__(self) -> str:
+        """Return ``traces.jsonl: 420 scores of 60 responses = 420 sent + 0 present + 0 refused``."""
+        refused = sum(self.refused.values())
+        return (
+            f"{self.target}: {self.scores:,} scores of {self.responses:,} responses = {self.sent:,} sent"
+            f" + {self.present:,} present + {refused:,} refused"
+        )
+
+
+def export(
+    run: Path | str,
+    target: Path | str | None = None,
+    *,
+    to: ExportTarget | str,
+    allow_stale: bool = False,
+    environ: Mapping[str, str] | None = None,
+    watch: ExportObserver | None = None,
+) -> ExportResult:
+    """Send the verdicts of a judged run to where the traces are, or write them to a file.
+
+    The ids of scores follow from run, response and metric, so a second export of the same run changes nothing.
+    An unjudged label is sent as an error with its reason, never as 0.
+
+    Args:
+        run: Folder of a judged run.
+        target: File (otlp, csv, parquet) or base URL of the store; by default the address in the environment, such as
+            ``MLFLOW_TRACKING_URI`` or ``LANGFUSE_BASE_URL``.
+        to: Kind of the target: otlp, mlflow, langfuse, phoenix, langsmith, csv or parquet.
+        allow_stale: Use judgments that were made from other files than those in the folder.
+        environ: Variables that hold keys and addresses; those of the process by default.
+        watch: Called with the deliveries and the number of scores; passes the deliveries on.
+
+    Returns:
+        Counts of the scores that were sent, present before, or refused by the store, with reasons.
+
+    Raises:
+        SettingError: A key or the address is missing, or the address is refused.
+        UserError: The folder holds no judged run, or the store cannot be reached.
+
+    Example:
+        >>> result = eclose.export("demo", "scores.csv", to="csv")
+        >>> result.responses, result.scores, result.sent
+        (60, 420, 420)
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        kind = ExportTarget(to)
+    except ValueError:
+        raise SettingError(f"to={to!r}: there is no such target. Use one of {', '.join(ExportTarget)}.") from None
+    address = _find_address(kind, None if target is None else str(target), environ)
+    table = read_score_table(Path(run), allow_stale=allow_stale)
+    deliveries: Iterable[Delivery] = _deliver(kind, table, address, environ)
+    if watch is not None:
+        deliveries = watch(deliveries, table.score_count)
+    return _count(kind, address, table, deliveries)
+
+
+def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, str]) -> str:
+    """Return the file or URL to export to."""
+    variables = _ADDRESS_VARIABLES.get(to, ())
+    address = target or next((value for name in variables if (value := environ.get(name, "").strip())), None)
+    if (address := address or _DEFAULT_ADDRESSES.get(to)) is None:
+        what = "name the file to write" if to in _FILES else f"name the address, or set {' or '.join(variables)}"
+        raise SettingError(f"--to {to}: {what}.")
+    if to in _FILES and is_url(address):
+        raise SettingError(f"--to {to}: is written to a file, not to a URL. Name a file.")
+    if to not in _FILES and to is not ExportTarget.OTLP and not is_url(address):
+        raise SettingError(f"--to {to}: {address!r} is no URL. Give the http:// or https:// address of the server.")
+    return address
+
+
+def _deliver(
+    to: ExportTarget, table: VerdictScoreTable, address: str, environ: Mapping[str, str]
+) -> Iterator[Delivery]:
+    """Yield the deliveries of a target; the modules of HTTP stores are imported where they are used."""
+    if to is ExportTarget.OTLP:
+        return export_otlp(table, address, environ)
+    if to is ExportTarget.CSV:
+        return export_csv(table, address)
+    if to is ExportTarget.PARQUET:
+        return export_parquet(table, address)
+    if to is ExportTarget.MLFLOW:
+        from eclose.integrations.export.mlflow import export_mlflow as send  # noqa: PLC0415 - an extra
+    elif to is ExportTarget.LANGFUSE:
+        from eclose.integrations.export.langfuse import export_langfuse as send  # noqa: PLC0415
+    elif to is ExportTarget.PHOENIX:
+        from eclose.integrations.export.phoenix import export_phoenix as send  # noqa: PLC0415
+    else:
+        from eclose.integrations.export.langsmith import export_langsmith as send  # noqa: PLC0415
+    return send(table, address, environ)
+
+
+def _count(to: ExportTarget, target: str, table: VerdictScoreTable, deliveries: Iterable[Delivery]) -> ExportResult:
+    counts: Counter[DeliveryStatus] = Counter()
+    refused: Counter[str] = Counter()
+    refusals: dict[str, str] = {}
+    for delivery in deliveries:
+        counts[delivery.status] += delivery.scores
+        if delivery.status is DeliveryStatus.REFUSED:
+            refused[delivery.reason] += delivery.scores
+            refusals.setdefault(delivery.response_id, delivery.reason)
+    if counts.total() != table.score_count:
+        raise AssertionError(f"scores are unaccounted for: {counts} of {table.score_count}")
+    return ExportResult(
+        to,
+        target,
+        len(table.rows),
+        table.score_count,
+        counts[DeliveryStatus.SENT],
+        counts[DeliveryStatus.PRESENT],
+        dict(refused),
+        tuple(refusals.items()),
+        sum(score.unjudged is not None for _, score in table.iterate()),
+        sum(row.derived for row in table.rows),
+        table.left_out,
+        table.notices,
+    )
