@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from eclose.core.judgment import Criterion, Judgment, LocalFailure, missing_reason_kind
 from eclose.core.model_family import same_model_family
+from eclose.core.parse_trace import has_prose_trace
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, SettledVerdict, Verdict
 from eclose.errors import UserError
@@ -75,6 +76,8 @@ class Diagnosis:
     """Responses by their labels L, A and C."""
     local_failures: Mapping[LocalFailure, int]
     """Unsound steps by failure code."""
+    local_failure_responses: Mapping[LocalFailure, int]
+    """Responses with an unsound step of each failure code; a response may have several codes."""
     matching: JudgeVersusMatching
     """Matching against the reference answer alone (D.5.3)."""
     alias_matching: JudgeVersusMatching
@@ -89,6 +92,10 @@ class Diagnosis:
     """Consistency of the judge by criterion and for ``evidence``; empty where it was asked once."""
     same_family_pairs: tuple[tuple[str, str], ...]
     """Pairs of a judge and a model of the same family whose responses it judged."""
+    without_trace: int = 0
+    """Responses without a single step: L, A, C and K have no label."""
+    prose_traces: int = 0
+    """Responses whose steps are the sentences of their answer."""
 
     @property
     def overall(self) -> GroupRates:
@@ -128,6 +135,7 @@ def diagnose_cases(cases: Sequence[JudgedCase]) -> Diagnosis:
         # The joint distribution of L, A and C (the paper's table of A.4).
         joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
         local_failures=_local_failures(cases),
+        local_failure_responses=_local_failure_responses(cases),
         matching=_matching((case.verdict.correct, case.matched) for case in cases),
         alias_matching=_matching((case.verdict.correct, case.matched_with_aliases) for case in cases),
         correct_but_insufficient=sum(_has_labels(row.verdict, correct=True, sufficient=False) for row in rows),
@@ -136,6 +144,8 @@ def diagnose_cases(cases: Sequence[JudgedCase]) -> Diagnosis:
         unjudged=_unjudged(cases),
         flips=count_label_flips(case.judgment for case in cases),
         same_family_pairs=_same_family_pairs(cases),
+        without_trace=sum(not case.response.trace.steps for case in cases),
+        prose_traces=sum(has_prose_trace(case.response) for case in cases),
     )
 
 
@@ -180,6 +190,11 @@ def _by_evidence(cases: Sequence[JudgedCase]) -> dict[EvidenceSufficiency, Group
 def _local_failures(cases: Sequence[JudgedCase]) -> dict[LocalFailure, int]:
     # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
     counts = Counter(step.failure for case in cases for step in case.judgment.steps)
+    return {code: counts[code] for code in LocalFailure if counts[code]}
+
+
+def _local_failure_responses(cases: Sequence[JudgedCase]) -> dict[LocalFailure, int]:
+    counts = Counter(code for case in cases for code in {step.failure for step in case.judgment.steps})
     return {code: counts[code] for code in LocalFailure if counts[code]}
 
 

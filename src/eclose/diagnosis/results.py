@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_cases
-from eclose.diagnosis.report.context import BaseComparison, ReportContext, add_corrected_rates
+from eclose.diagnosis.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_percent_with_interval
 from eclose.judged_cases import JudgedCase, name_run_folders, read_cases_of_runs
+from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from eclose.core.verdict import SettledVerdict
     from eclose.judged_cases import JudgedCaseSet
 
 _WORST = 5
@@ -271,6 +273,8 @@ def diagnose(
         context = _compared(
             context, case_set.cases, base, name_run_folders([*folders, Path(against)])[-1], seed, resamples
         )
+    else:
+        context = replace(context, systems=_paired_systems(case_set.cases, seed, resamples))
     context = _scored(context, folders, case_set.cases, allow_stale=allow_stale)
     note(context.score_notices)
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
@@ -374,6 +378,25 @@ def _compared(
     stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.stale))
     rejected = {**context.rejected, **{f"{name}/{file}": reasons for file, reasons in base.rejected.items()}}
     return replace(context, base=comparison, stale=stale, rejected=rejected)
+
+
+def _paired_systems(cases: Sequence[JudgedCase], seed: int, resamples: int) -> SystemPair | None:
+    """Return the comparison of two systems; None for another number, or where they share no question."""
+    import numpy as np  # noqa: PLC0415
+
+    from eclose.diagnosis.compare import compare_runs_by_question  # noqa: PLC0415
+
+    rows: dict[str, list[SettledVerdict]] = {}
+    for case in cases:
+        rows.setdefault(VERDICT_GROUPINGS["model"](case.row), []).append(case.row)
+    if len(rows) != 2:
+        return None
+    base, run = sorted(rows)
+    questions = [{(row.benchmark, row.instance_id) for row in rows[name]} for name in (base, run)]
+    if not questions[0] & questions[1]:
+        return None
+    rng = np.random.default_rng(seed)
+    return SystemPair(base, run, compare_runs_by_question(rows[run], rows[base], rng=rng, resamples=resamples))
 
 
 def _corrected(

@@ -41,6 +41,7 @@ class GateResult:
         notices: What to know before reading a rate: stale files, records that were not used.
         stale: Files that are not those that were judged, a sentence each, of the run and of its base.
         folder: Folder of the run; None for cases.
+        base: Rates of the base run on the questions that both answer; None without a base run.
     """
 
     limits: GateLimits
@@ -52,6 +53,7 @@ class GateResult:
     notices: tuple[str, ...]
     stale: tuple[str, ...]
     folder: Path | None = None
+    base: GateBaseRun | None = None
 
     @property
     def outcome(self) -> GateOutcome:
@@ -76,6 +78,25 @@ class GateResult:
     def decide(self, undecided: UndecidedPolicy | None) -> GateOutcome:
         """Return the outcome with ``cannot tell`` taken for a pass or a fail."""
         return self.report.decide(undecided)
+
+    def comment(self, *, report_url: str | None = None) -> str:
+        """Return a comment for a pull request, in Markdown of fewer than 60 lines.
+
+        Args:
+            report_url: Address of the full report, linked at the end.
+        """
+        from eclose.diagnosis.comment import CommentFacts, render_gate_comment  # noqa: PLC0415 - rarely needed
+
+        facts = CommentFacts(
+            report=self.report,
+            diagnosis=self.diagnosis,
+            cases=self.cases,
+            left_out=self.left_out,
+            corrected=self.corrected,
+            stale=self.stale,
+            base=self.base,
+        )
+        return render_gate_comment(facts, report_url=report_url)
 
 
 def gate(
@@ -170,9 +191,8 @@ def _check_run(
         diagnosis.overall, diagnosis.unjudged, limits, case_set.left_out, corrected=corrected, base=baseline
     )
     stale = (*case_set.stale, *(() if base is None else base.stale))
-    return GateResult(
-        limits, report, diagnosis, tuple(case_set.cases), tuple(case_set.left_out), corrected, notices, stale, folder
-    )
+    cases, left_out = tuple(case_set.cases), tuple(case_set.left_out)
+    return GateResult(limits, report, diagnosis, cases, left_out, corrected, notices, stale, folder, baseline)
 
 
 def _corrected_rates(

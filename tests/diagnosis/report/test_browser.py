@@ -11,6 +11,8 @@ from tests.diagnosis.report.making import make_cases, make_diagnosis, make_quest
 
 from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.explorer_filters import OUTCOME_WORDS, derive_response_facts
+from eclose.diagnosis.report.first_screen import find_worst_example
 from eclose.diagnosis.report.html import render_report_page
 
 pytestmark = pytest.mark.slow
@@ -88,6 +90,18 @@ def hostile(request, tmp_path_factory):
     return path
 
 
+def in_list_order(cases):
+    """The cases as the list shows them at first: the worst example, then failures, undecided and reliable ones."""
+    outcomes = list(OUTCOME_WORDS)
+    worst = find_worst_example(cases)
+    ranks = {outcome: rank or len(outcomes) for rank, outcome in enumerate(outcomes)}
+    order = sorted(range(len(cases)), key=lambda index: ranks[derive_response_facts(cases[index]).outcome])
+    if worst is not None:
+        order.remove(worst.position)
+        order.insert(0, worst.position)
+    return [cases[index] for index in order]
+
+
 def shown_rows(tab):
     return int(tab.locator("#status").inner_text().split(" of ")[0].replace(",", ""))
 
@@ -120,6 +134,7 @@ def test_hostile_text_runs_nowhere(browser, hostile):
             tab.keyboard.press("j")
         assert len(visited) == count
         tab.fill("#search", PAYLOADS[0])
+        tab.click("#more summary")
         tab.check("#in-passages")
         read_through(tab)
         assert 1 <= shown_rows(tab) < len(PAYLOADS)
@@ -156,7 +171,7 @@ def test_a_hostile_address_is_just_an_unknown_response(browser, report, word):
 
 def test_what_acts_unseen_is_shown_by_name(browser, hostile):
     index = next(number for number, text in enumerate(PAYLOADS) if "\u202e" in text)
-    with opened(browser, hostile) as tab:
+    with opened(browser, hostile, address="#sort=given") as tab:
         tab.evaluate("(n) => { document.querySelector('#list').scrollTop = n * 68; }", index)
         tab.locator(f"#row-{index}").click()
         tab.wait_for_selector("#detail .unseen")
@@ -204,6 +219,7 @@ def test_search_finds_words_of_questions_reasoning_and_passages(browser, report,
         tab.fill("#search", word)
         read_through(tab)
         before = shown_rows(tab)
+        tab.click("#more summary")
         tab.check("#in-passages")
         read_through(tab)
         assert shown_rows(tab) >= max(before, 8)
@@ -212,7 +228,53 @@ def test_search_finds_words_of_questions_reasoning_and_passages(browser, report,
         assert_calm(tab)
 
 
+@pytest.mark.parametrize("failing", ["gap", "unsound"])
+def test_the_first_row_is_a_failure_whenever_there_is_one(browser, cases, tmp_path, failing):
+    """One failure at the end of the file, and reliable responses before it."""
+    reliable = [response_case for response_case in cases if response_case.verdict.reliable][:30]
+    last = next(
+        response_case
+        for response_case in cases
+        if derive_response_facts(response_case).outcome.partition("_")[0] == failing
+    )
+    path = tmp_path / "report.html"
+    path.write_text(render_report_page(make_diagnosis([*reliable, last]), [*reliable, last]), "utf-8")
+    with opened(browser, path) as tab:
+        until(tab, "(id) => document.querySelector('#detail .id')?.textContent === id", last.response.id)
+        assert tab.get_attribute("#list", "aria-activedescendant") == "row-0"
+        tab.select_option("#sort", "given")
+        until(tab, "(id) => document.querySelector('#detail .id')?.textContent === id", reliable[0].response.id)
+        assert_calm(tab)
+
+
+def test_the_example_of_the_first_screen_is_the_first_row(browser, report, cases):
+    worst = find_worst_example(cases)
+    with opened(browser, report) as tab:
+        until(
+            tab, "(id) => document.querySelector('#detail .id')?.textContent === id", cases[worst.position].response.id
+        )
+        assert tab.inner_text(".example h2") == worst.question
+        assert tab.locator(".example mark").count() == sum(bool(step.quote) for step in worst.steps) > 0
+        tab.select_option("select[name=outcome]", "reliable")
+        tab.click(".example a.show")
+        until(
+            tab, "(id) => document.querySelector('#detail .id')?.textContent === id", cases[worst.position].response.id
+        )
+        assert_calm(tab)
+
+
+def test_five_filters_at_most_stand_in_the_first_row(browser, report):
+    with opened(browser, report) as tab:
+        assert tab.locator("#filters :is(select, input):visible").count() <= 5
+        tab.click("#more summary")
+        assert tab.locator("#filters select:visible").count() > 5
+    # A link that uses a hidden filter unfolds it: no filter acts unseen.
+    with opened(browser, report, address="#code=L1") as tab:
+        assert tab.locator("select[name=code]").is_visible()
+
+
 def test_keys_move_open_close_and_search(browser, report, cases):
+    cases = in_list_order(cases)
     with opened(browser, report, size=PHONE) as tab:
         tab.keyboard.press("j")
         assert tab.evaluate("document.activeElement.id") == "list"
@@ -243,7 +305,7 @@ def test_keys_move_open_close_and_search(browser, report, cases):
 def test_a_response_is_shown_with_verdicts_quotes_and_what_was_seen(browser, report, cases):
     index, response_case = next(
         (index, response_case)
-        for index, response_case in enumerate(cases)
+        for index, response_case in enumerate(in_list_order(cases))
         if response_case.verdict.locally_sound is False and any(step.support for step in response_case.judgment.steps)
     )
     with opened(browser, report, address=f"#r={response_case.response.id}") as tab:

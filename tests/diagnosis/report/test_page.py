@@ -68,9 +68,52 @@ def test_all_parts_are_there_and_every_element_is_closed(text):
 
 
 def test_headline_figures_are_in_the_page(text, diagnosis):
-    reliable = diagnosis.overall.composition.groups["reliable"]
-    assert re.search(rf'<p class="count">\s*<a [^>]*href="#outcome=reliable"[^>]*>{reliable} responses</a>', text)
-    assert text.count("the judge&#39;s own figure, not validated") == 3
+    gap = diagnosis.overall.composition.groups["gap"]
+    assert re.search(rf'<a [^>]*href="#outcome=gap"[^>]*>(at least )?{gap} responses</a>', text)
+    assert text.count("the judge&#39;s own figure, not validated") == 1
+    for kind in ("reliable", "unsound"):
+        assert f'href="#outcome={kind}" aria-label="Show these responses' in text
+
+
+def test_the_first_screen_has_its_order(text):
+    """The number of responses, those in the gap, the kinds, the worst example, the systems, and then validation."""
+    parts = (
+        "96 responses to", 'class="finding k-gap"', 'class="parts"', 'class="example k-gap_', 'id="sides"',
+        'class="finding k-reliable"', 'id="validation"', 'id="evidence-first"',
+    )  # fmt: skip
+    positions = [text.index(part) for part in parts]
+    assert positions == sorted(positions)
+
+
+def test_a_card_holds_one_number(text):
+    cards = re.findall(r'<article class="finding k-(?:reliable|unsound|undecided)">.*?</article>', text, re.DOTALL)
+    assert len(cards) >= 2
+    for card in cards:
+        words = re.sub(r"<[^>]+>", " ", re.sub(r"<span>.*?</span>", "", card))
+        assert len(re.findall(r"\d+(?:\.\d+)?", words)) <= 2, words  # two for bounds
+
+
+def test_every_warning_is_a_link(diagnosis, cases):
+    context = ReportContext(
+        left_out=[("r9", "it was not judged")], stale=["responses.jsonl changed"], selected=["Only the band."]
+    )
+    html = render_report_page(make_diagnosis(cases[:8]), cases[:8], context)
+    skeleton = Skeleton(html)
+    ids = {attributes.get("id") for _, attributes in skeleton.elements}
+    warnings = re.findall(r'<(p|div) class="trust warn"(?! role="alert" hidden)[^>]*>(.*?)</\1>', html, re.DOTALL)
+    texts = [body for _, body in warnings if "needs JavaScript" not in body and body.strip()]
+    assert len(texts) >= 5
+    for body in texts:
+        assert body.count("<a ") >= 1, body
+    for target in re.findall(r'<a [^>]*href="#([^"=]+)"', html):
+        assert target in ids, target
+
+
+def test_counts_of_steps_are_not_links_to_responses(text, diagnosis):
+    for code, steps in diagnosis.local_failures.items():
+        responses = diagnosis.local_failure_responses[code]
+        bar = re.search(rf'{code.value} [a-z ]+</span> <span class="number">{steps} steps?.*?</span>', text)
+        assert re.search(rf'href="#code={code.value}">{responses} response', bar[0])
 
 
 def test_numbers_and_units_do_not_part(text):
@@ -133,8 +176,9 @@ def test_our_texts_cannot_end_their_elements_and_never_write_markup():
     assert "safe" not in re.findall(r"\|\s*(\w+)", (TEXTS / "page.html").read_text("utf-8"))
 
 
-def test_a_judge_nobody_checked_is_named_at_the_top(text, diagnosis, cases):
-    assert text.index(NOT_VALIDATED) < text.index('id="headline"')
+def test_a_judge_nobody_checked_is_named_right_after_the_result(text, diagnosis, cases):
+    assert text.index('id="headline"') < text.index(NOT_VALIDATED) < text.index('id="evidence-first"')
+    assert re.search(r'id="validation">[^\n]*href="#trust"', text)
     validated = render_report_page(
         diagnosis, cases, ReportContext(validation="Agrees with people on 91 of 100.", validated=True)
     )
@@ -143,7 +187,7 @@ def test_a_judge_nobody_checked_is_named_at_the_top(text, diagnosis, cases):
     html = render_report_page(
         diagnosis, cases, ReportContext(validation="On 40.", validated=True, agreement=agreeing(4))
     )
-    assert html.index("least about A (pursues the question)") < html.index('id="headline"')
+    assert html.index('id="trust"') < html.index("least about A (pursues the question)")
     assert 'href="#table-agreement"' in html
     assert 'id="table-agreement"' in html
 

@@ -10,8 +10,9 @@ import pytest
 from tests.diagnosis.report.making import MODELS, make_diagnosis
 from tests.diagnosis.test_diagnose import FAILS, case
 
-from eclose.core.judgment import Criterion
-from eclose.core.response import ResponseSource
+from eclose.core.judgment import NO_TRACE_REASON, Criterion
+from eclose.core.parse_trace import add_prose_trace
+from eclose.core.response import ResponseSource, Trace
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.markdown import render_markdown_report
@@ -135,6 +136,34 @@ def test_cautions_name_few_questions_what_is_left_out_and_contradictions(mixed):
     assert "Fewer than 20 questions" in output[0]
     assert output[1] == "2 responses left out: it was not judged."
     assert "yet wrong" in output[2]
+
+
+def test_responses_without_a_trace_are_counted_once_with_what_to_change():
+    bare = case(number=0, steps=(), aligned=None, closed=None, complete=None)
+    reasons = dict.fromkeys(list(Criterion)[:4], NO_TRACE_REASON)
+    bare = replace(
+        bare,
+        response=replace(bare.response, trace=Trace(())),
+        judgment=replace(bare.judgment, unjudged=reasons),
+    )
+    diagnosis = make_diagnosis([bare, case(number=1), case(number=2)])
+    assert diagnosis.without_trace == 1
+    first, *others = list_report_cautions(diagnosis, ReportContext())
+    assert " ".join(first.split()).startswith("1 of 3 responses (33.3 %) has no trace, so only")
+    assert '"Final answer: ..."' in first
+    assert "--trace prose" in first
+    # Three of the labels are missing in a third of the responses, for the reason that the first sentence gives.
+    assert not any("Too little judged" in sentence for sentence in others)
+    assert not any("no trace" in item for item in list_report_cautions(make_diagnosis([case()]), ReportContext()))
+
+
+def test_steps_taken_from_the_answer_itself_are_pointed_out():
+    prose = case(number=0)
+    response = add_prose_trace(replace(prose.response, trace=Trace(()), answer="Ada built it. It opened."))
+    diagnosis = make_diagnosis([replace(prose, response=response), case(number=1)])
+    assert (diagnosis.prose_traces, diagnosis.without_trace) == (1, 0)
+    sentence = list_report_cautions(diagnosis, ReportContext())[0]
+    assert sentence.startswith("The steps of 1 response are the sentences of the answer itself")
 
 
 def test_corrected_rates_come_first_and_the_judges_own_beside_them(mixed):

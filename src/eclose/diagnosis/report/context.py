@@ -38,6 +38,15 @@ class BaseComparison:
         return {case.response.id: partners.get(case.response.id, NO_PARTNER) for case in cases}
 
 
+@dataclass(frozen=True, slots=True)
+class SystemPair:
+    """The two systems of a run, compared on the questions that both answer."""
+
+    base_name: str
+    name: str
+    comparison: RunComparison
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
     """Optional additions to a diagnosis. Without a validation every format says that there is none."""
@@ -65,6 +74,8 @@ class ReportContext:
     """Origin of the figures: a run, a date, a version."""
     base: BaseComparison | None = None
     """Comparison with a base run."""
+    systems: SystemPair | None = None
+    """Comparison of the two systems of the run, where it has two and no base run."""
     scores: Sequence[ScoreColumn] = ()
     """Scores of detectors, which the page shows beside the judgments."""
     score_notices: Sequence[str] = ()

@@ -218,7 +218,7 @@ def get_response_group(case: JudgedCase, by: str) -> str:
 
 def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
     """Return each facet with its options and a number for each response; facets without a response are left out."""
-    columns = []
+    columns: list[dict[str, Any]] = []
     for facet in EXPLORER_FACETS:
         column = [facet.bits(facts) for facts in responses]
         # Options without any response would only lengthen the menu.
@@ -226,4 +226,7 @@ def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, An
         if used:
             options = [[facet.options[bit].name, facet.options[bit].label, 1 << bit] for bit in used]
             columns.append({"name": facet.name, "label": facet.label, "options": options, "column": column})
-    return columns
+    # Search, dataset and model stand in the first row of the page as well, which holds five filters at most.
+    names = [entry["name"] for entry in columns]
+    first_row = ("outcome", "before" if "before" in names else "answer")
+    return [{**entry, "main": int(entry["name"] in first_row)} for entry in columns]

@@ -20,6 +20,7 @@ from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import explorer_filters, summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
+from eclose.diagnosis.report.first_screen import compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
@@ -33,7 +34,7 @@ from eclose.diagnosis.report.scores.explorer import (
     build_unscored_facet,
     layout_score_plot,
 )
-from eclose.diagnosis.report.table import build_report_tables, list_metric_glossary
+from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
@@ -79,7 +80,10 @@ class ExplorerPayload:
 
 
 def make_explorer_payload(
-    cases: Sequence[JudgedCase], before: Mapping[str, str] | None = None, scores: Sequence[ScoreColumn] = ()
+    cases: Sequence[JudgedCase],
+    before: Mapping[str, str] | None = None,
+    scores: Sequence[ScoreColumn] = (),
+    worst: int | None = None,
 ) -> ExplorerPayload:
     """Return everything the explorer shows.
 
@@ -87,12 +91,13 @@ def make_explorer_payload(
         cases: The responses.
         before: Class of a response's partner in a base run, by response id.
         scores: Scores of detectors.
+        worst: Position of the response that the list begins with; None for the first failure.
     """
     shared = _Shared()
     question_numbers = [shared.question(case.instance) for case in cases]
     facts = [explorer_filters.derive_response_facts(case, (before or {}).get(case.response.id, "")) for case in cases]
     return ExplorerPayload(
-        compress_json(_index(facts, question_numbers, shared, scores)),
+        compress_json({**_index(facts, question_numbers, shared, scores), "worst": worst}),
         tuple(compress_json([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)),
         tuple(
             compress_json([_passages(evidence) for evidence in chunk])
@@ -268,6 +273,22 @@ CONTENT_SECURITY_POLICY = (
 """Content security policy. With the last two directives, a script that writes markup fails."""
 
 
+MAX_LEFT_OUT_ROWS = 200
+"""Responses without a judgment that the page lists by id; it counts all of them."""
+
+
+def _tabulate_left_out(context: ReportContext) -> tuple[ReportTable, ...]:
+    """Return the table of responses that could not be diagnosed; none where there are none."""
+    if not context.left_out:
+        return ()
+    rows = tuple(
+        (ReportTableCell(response_id), ReportTableCell(reason))
+        for response_id, reason in context.left_out[:MAX_LEFT_OUT_ROWS]
+    )
+    note = f"The first {MAX_LEFT_OUT_ROWS} of {len(context.left_out):,}." if len(context.left_out) > len(rows) else ""
+    return (ReportTable("left-out", "Responses left out", ("response", "reason"), rows, note),)
+
+
 def render_report_page(
     diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportContext | None = None, *, policy: bool = True
 ) -> str:
@@ -277,6 +298,8 @@ def render_report_page(
     context = context or ReportContext()
     # Inline: the page must work from a mail attachment or an artefact store.
     script, style = read_page_text("explorer.js"), read_page_text("page.css")
+    worst = find_worst_example(cases)
+    before = context.base.before(cases) if context.base else None
     html: str = load_page_template("page.html").render(
         diagnosis=diagnosis,
         context=context,
@@ -286,7 +309,9 @@ def render_report_page(
         evidence=summary.describe_evidence_sufficiency(diagnosis),
         evidence_rates=summary.list_rates_by_evidence(diagnosis),
         evidence_note=summary.EVIDENCE_NOTE if context.corrected else "",
-        cautions=summary.list_report_cautions(diagnosis, context),
+        worst=worst,
+        sides=compare_side_by_side(diagnosis, context),
+        cautions=summary.list_linked_cautions(diagnosis, context),
         # The second sentence lists all labels; the page has a table for these.
         agreement=summary.describe_judge_agreement(context)[:1],
         agreements=summary.list_judge_agreement(context),
@@ -294,14 +319,14 @@ def render_report_page(
         flow=layout_flow_bars(summary.build_response_flow(diagnosis)),
         rates=layout_rate_plot(diagnosis, context),
         compositions=layout_composition_charts(diagnosis),
-        tables=build_report_tables(diagnosis, context),
+        tables=(*build_report_tables(diagnosis, context), *_tabulate_left_out(context)),
         glossary=tuple(list_metric_glossary()),
         base=context.base,
         base_sentences=describe_run_comparison(context.base) if context.base else (),
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
         scores=layout_score_plot(context.scores, cases),
-        payload=make_explorer_payload(cases, context.base.before(cases) if context.base else None, context.scores),
+        payload=make_explorer_payload(cases, before, context.scores, None if worst is None else worst.position),
         policy=CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
         if policy
         else "",

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
-from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASONS, Criterion
+from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASONS, NO_TRACE_REASON, Criterion
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
 from eclose.diagnosis.report.number_format import format_count
-from eclose.diagnosis.report.wording import EVIDENCE_WORDS, FAILURE_WORDS, LABEL_WORDS, explain_missing_label
+from eclose.diagnosis.report.wording import (
+    EVIDENCE_WORDS,
+    FAILURE_WORDS,
+    LABEL_WORDS,
+    describe_missing_traces,
+    describe_prose_traces,
+    explain_missing_label,
+)
 from eclose.metrics.judge_against_people import DIRECT_LABELS, JudgedLabel
 from eclose.metrics.rates import Metric
 
@@ -127,51 +135,77 @@ def describe_judge_flips(diagnosis: Diagnosis) -> tuple[str, ...]:
     )
 
 
+class ReportCaution(NamedTuple):
+    """A sentence to read before trusting a figure, and where a page shows what it is about."""
+
+    text: str
+    show: str
+    """Filter of the explorer, or id of a part of the page."""
+
+
 def list_report_cautions(diagnosis: Diagnosis, context: ReportContext) -> tuple[str, ...]:
     """Return what a reader must know before trusting a figure."""
+    return tuple(caution.text for caution in list_linked_cautions(diagnosis, context))
+
+
+def list_linked_cautions(diagnosis: Diagnosis, context: ReportContext) -> tuple[ReportCaution, ...]:
+    """Return the cautions with links to what they are about."""
     return tuple(_cautions(diagnosis, context))
+
+
+def encode_address(text: str) -> str:
+    """Return a name as part of an address; a lone surrogate, which no address can hold, becomes a question mark."""
+    return quote(text, safe="", errors="replace")
 
 
 _CHAIN = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
 """The labels that decide whether a response is reliable."""
 
 
-def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[str]:
+def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[ReportCaution]:
     """Yield a sentence for each label of the headline that is missing too often, with the reasons."""
     total = diagnosis.overall.responses
     for criterion in _CHAIN:
         reasons = {
             reason: count
             for reason, count in diagnosis.unjudged.get(criterion, {}).items()
-            # A label that no judge was asked for is not missing.
-            if reason not in NEVER_ASKED_REASONS
+            # A label that no judge was asked for is not missing; missing traces have a sentence of their own.
+            if reason not in NEVER_ASKED_REASONS and reason != NO_TRACE_REASON
         }
         missing = sum(reasons.values())
         if missing > MAX_UNJUDGED_SHARE * total:
             explanation = "; ".join(f"{explain_missing_label(reason)} ({count:,})" for reason, count in reasons.items())
             label = f"{criterion.value} ({LABEL_WORDS[criterion.value]})"
             share = f"{missing:,} of {format_count(total, 'response')}"
-            yield f"Too little judged: {label} has no label for {share}: {explanation}."
+            text = f"Too little judged: {label} has no label for {share}: {explanation}."
+            yield ReportCaution(text, f"unjudged={criterion.value}")
 
 
-def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
-    """Yield the sentences of ``list_report_cautions``."""
+def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCaution]:
+    """Yield the cautions of ``list_linked_cautions``."""
+    for text in describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses):
+        yield ReportCaution(text, f"unjudged={Criterion.ALIGNMENT.value}")
+    for text in describe_prose_traces(diagnosis.prose_traces):
+        yield ReportCaution(text, "table-metrics")
     yield from _unjudged_cautions(diagnosis)
     if diagnosis.overall.questions < FEW_QUESTIONS:
-        yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
+        text = f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
+        yield ReportCaution(text, "table-metrics")
     for reason, count in context.left_out_by_reason.items():
-        yield f"{format_count(count, 'response')} left out: {reason}."
+        yield ReportCaution(f"{format_count(count, 'response')} left out: {reason}.", "table-left-out")
     if diagnosis.inconsistent:
-        yield (
+        yield ReportCaution(
             f"{format_count(diagnosis.inconsistent, 'response')} reliable by every label and yet wrong: "
-            "a label or the reference must be wrong."
+            "a label or the reference must be wrong.",
+            "look=inconsistent",
         )
     # One sentence per judge, in order, with all models of its family.
     for judge in dict.fromkeys(judge for judge, _ in diagnosis.same_family_pairs):
-        models = " and ".join(model for name, model in diagnosis.same_family_pairs if name == judge)
-        yield (
-            f"By their names, the judge {judge} is of the family of {models}, whose responses it judges, "
-            "and a judge may favour its family. Use a judge of another family, or label some responses yourself."
+        models = [model for name, model in diagnosis.same_family_pairs if name == judge]
+        yield ReportCaution(
+            f"By their names, the judge {judge} is of the family of {' and '.join(models)}, whose responses it judges, "
+            "and a judge may favour its family. Use a judge of another family, or label some responses yourself.",
+            f"model={encode_address(models[0])}",
         )
 
 

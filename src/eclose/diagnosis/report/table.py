@@ -262,11 +262,13 @@ def _code_table(diagnosis: Diagnosis) -> ReportTable:
             ReportTableCell(code.value),
             ReportTableCell(wording.CODE_WORDS[code][0]),
             _share(count, total),
+            ReportTableCell(f"{diagnosis.local_failure_responses[code]:,}", show=f"code={code.value}"),
             ReportTableCell(wording.CODE_WORDS[code][1]),
         )
         for code, count in diagnosis.local_failures.items()
     )
-    return ReportTable("codes", "Why steps are unsound", ("code", "reason", "unsound steps", "meaning"), rows)
+    heads = ("code", "reason", "unsound steps", "in responses", "meaning")
+    return ReportTable("codes", "Why steps are unsound", heads, rows)
 
 
 def _answer_table(diagnosis: Diagnosis) -> ReportTable:

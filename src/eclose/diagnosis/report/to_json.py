@@ -54,6 +54,8 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "agreement": [_agreement(row) for row in context.agreement],
         "responses": diagnosis.overall.responses,
         "questions": diagnosis.overall.questions,
+        "without_trace": diagnosis.without_trace,
+        "prose_traces": diagnosis.prose_traces,
         "groups": [_group(summary, *summary.group) for summary in diagnosis.groups],
         "by_model": [_group(summary, model=summary.group[0]) for summary in diagnosis.by_model],
         "by_dataset": [_group(summary, summary.group[0]) for summary in diagnosis.by_dataset],

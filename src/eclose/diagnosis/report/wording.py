@@ -5,6 +5,7 @@ from __future__ import annotations
 from eclose.core.judgment import EVIDENCE, Criterion, LocalFailure
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
+from eclose.diagnosis.report.number_format import format_count, format_percent
 from eclose.metrics.rates import Metric
 
 METRIC_WORDS: dict[Metric, tuple[str, str]] = {
@@ -93,6 +94,28 @@ REASON_WORDS = {
 def explain_missing_label(reason: str) -> str:
     """Return the explanation of a missing label; a reason of another kind is returned as it is."""
     return REASON_WORDS.get(reason, reason)
+
+
+def describe_missing_traces(missing: int, responses: int) -> tuple[str, ...]:
+    """Return what responses without a trace mean and how to get traces; empty where every response has one."""
+    if not missing:
+        return ()
+    share = f"{missing:,} of {format_count(responses, 'response')} ({format_percent(missing / responses)} %)"
+    return (
+        f"{share} {'has' if missing == 1 else 'have'} no trace, so only "
+        "their evidence and their answer are judged: tell the model to reason in numbered lines and to end "
+        'with "Final answer: ...", or read the sentences of prose answers as steps with --trace prose.',
+    )
+
+
+def describe_prose_traces(count: int) -> tuple[str, ...]:
+    """Return what steps taken from the answer itself mean for closure; empty where there are none."""
+    if not count:
+        return ()
+    return (
+        f"The steps of {format_count(count, 'response')} are the sentences of the answer itself (--trace prose): "
+        "C (closure) holds there by construction, so read L and A.",
+    )
 
 
 def name_response_group(group: tuple[str, ...]) -> str:

@@ -50,6 +50,8 @@ class BarSegment:
     start: float
     width: float
     show: str = ""
+    responses: int | None = None
+    """Responses behind a count of something else, such as steps; None where the count is one of responses."""
 
     @property
     def share(self) -> str:
@@ -324,14 +326,21 @@ def layout_composition_charts(diagnosis: Diagnosis) -> tuple[CompositionBarChart
         ("unsound", f"{code.value} {CODE_WORDS[code][0]}", f"code={code.value}"): count
         for code, count in diagnosis.local_failures.items()
     }
-    charts = (_bars("Failures of the whole, within the gap", failures), _bars("Unsound steps, by reason", codes))
+    responses = tuple(diagnosis.local_failure_responses.values())
+    charts = (
+        _bars("Failures of the whole, within the gap", failures),
+        # Steps are counted and responses are listed, so both numbers are printed.
+        _bars("Unsound steps, by reason", codes, responses),
+    )
     return tuple(chart for chart in charts if chart.bars)
 
 
-def _bars(title: str, counts: Mapping[tuple[str, str, str], int]) -> CompositionBarChart:
+def _bars(
+    title: str, counts: Mapping[tuple[str, str, str], int], responses: Sequence[int | None] = ()
+) -> CompositionBarChart:
     total = sum(counts.values())
     segments = (
-        BarSegment(kind, name, count, 0.0, _position(count / total), show)
-        for (kind, name, show), count in counts.items()
+        BarSegment(kind, name, count, 0.0, _position(count / total), show, behind)
+        for ((kind, name, show), count), behind in zip(counts.items(), responses or [None] * len(counts), strict=True)
     )
     return CompositionBarChart(title, total, tuple(segments))

@@ -74,7 +74,7 @@
   for (let i = total - 1; i >= 0; i--) place.set(data.ids[i], i);
 
   /* ---- filters: every facet is a column of numbers; an option is the bits it asks for ---- */
-  const named = (name, label, names, column) => ({ name, label, column, options: names.map((one, n) => [one, flat(one), n]), test: (value, wanted) => value === wanted });
+  const named = (name, label, names, column) => ({ name, label, column, main: 1, options: names.map((one, n) => [one, flat(one), n]), test: (value, wanted) => value === wanted });
   const facets = [
     ...data.facets.map((facet) => ({ ...facet, test: (value, wanted) => (value & wanted) !== 0 })),
     named("dataset", "Dataset", data.benchmarks, data.benchmark),
@@ -89,14 +89,14 @@
     facet.select.addEventListener("change", changed);
     label.append(facet.select);
     label.hidden = facet.options.length < 2;
-    byId("facets").append(label);
+    byId(facet.main ? "facets" : "others").append(label);
   }
   const chosenOption = (facet) => facet.options.find(([value]) => value === facet.select.value);
 
   const order = (key) => (a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a - b);
   const SORTS = {
+    worst: ["failures first", order((i) => (i === data.worst ? -1 : data.outcome[i] || 99))],
     given: ["as given", null],
-    worst: ["failures first", order((i) => (data.outcome[i] === 0 ? 99 : data.outcome[i]))],
     question: ["question", order((i) => data.questions[data.question[i]][0])],
     model: ["dataset and model", order((i) => data.benchmark[i] * data.models.length + data.model[i])],
     long: ["most steps", order((i) => -data.steps[i])],
@@ -197,6 +197,7 @@
       facet.select.classList.toggle("set", facet.select.value !== "");
       facet.options.forEach(([, text], o) => { facet.select.options[o + 1].textContent = `${text} (${count(counts[f][o])})`; });
     });
+    if (within || inPassages.checked || facets.some((facet) => !facet.main && facet.select.value)) byId("more").open = true;
     for (const field of [lowest, highest]) field.classList.toggle("set", bound(field) !== null);
     for (const head of heads.children) {
       head.dataset.sorted = sort.value === "low-" + head.dataset.key ? "low" : sort.value === "high-" + head.dataset.key ? "high" : "";
@@ -448,7 +449,7 @@
     for (const facet of facets) if (facet.select.value) params.set(facet.name, facet.select.value);
     if (search.value.trim()) params.set("q", search.value.trim());
     if (inPassages.checked) params.set("passages", "1");
-    if (sort.value !== "given") params.set("sort", sort.value);
+    if (sort.value !== "worst") params.set("sort", sort.value);
     if (scores.length && scoreBy.value !== scores[0].key) params.set("score", scoreBy.value);
     if (bound(lowest) !== null) params.set("min", lowest.value);
     if (bound(highest) !== null) params.set("max", highest.value);
@@ -468,7 +469,7 @@
     }
     search.value = params.get("q") || "";
     inPassages.checked = params.has("passages");
-    sort.value = Object.hasOwn(SORTS, params.get("sort")) ? params.get("sort") : "given";
+    sort.value = Object.hasOwn(SORTS, params.get("sort")) ? params.get("sort") : "worst";
     scoreBy.value = scores.some(({ key }) => key === params.get("score")) ? params.get("score") : (scores[0] || {}).key || "";
     lowest.value = params.get("min") || "";
     highest.value = params.get("max") || "";
@@ -494,7 +495,7 @@
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   function reset() {
     for (const facet of facets) facet.select.value = "";
-    search.value = ""; inPassages.checked = false; sort.value = "given";
+    search.value = ""; inPassages.checked = false; sort.value = "worst";
     lowest.value = ""; highest.value = ""; if (scores.length) scoreBy.value = scores[0].key;
   }
   byId("clear").addEventListener("click", () => { reset(); moved = false; changed(); });
