@@ -231,9 +231,9 @@ def exported(kind):
 
 
 VERBS = {
-    "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge", "assert_reliable", "compare", "construct",
-    "detect", "diagnose", "evaluate", "gate", "generate", "judge", "select", "switch_test", "train",
-    "write_detector_report",
+    "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge", "ajudge_log", "assert_reliable", "compare",
+    "construct", "detect", "diagnose", "evaluate", "export", "gate", "generate", "judge", "judge_log", "select",
+    "switch_test", "train", "write_detector_report",
 }  # fmt: skip
 
 

@@ -22,10 +22,20 @@ def test_examples_in_pages(page):
     assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
 
 
+HOSTS = {
+    "eclose.integrations.inspect": "inspect_ai",
+    "eclose.frameworks.deepeval": "deepeval",
+    "eclose.frameworks.mlflow": "mlflow",
+    "eclose.frameworks.scout": "inspect_scout",
+}
+"""The package that a module is a guest of."""
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name):
-    if name.startswith("eclose.integrations.inspect"):
-        pytest.importorskip("inspect_ai")
+    for prefix, package in HOSTS.items():
+        if name.startswith(prefix):
+            pytest.importorskip(package)
     module = importlib.import_module(name)
     assert module.__doc__, f"{name} does not say what it is for"
     if name not in eclose._HOMES:  # examples of the public interface run in test_api.py, beside a server

@@ -152,7 +152,7 @@ def test_another_judge_must_have_judged_the_same_responses(demo, judged):
 
 
 FIRST_FIGURE = {
-    "report.html": "First: is the evidence enough?",
+    "report.html": "look right step by step",
     "report.md": "First: is the evidence enough?",
     "diagnosis.json": '"groups"',
     "junit.xml": "<testcase",

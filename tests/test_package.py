@@ -14,17 +14,22 @@ ROOT = Path(__file__).parents[1]
 
 
 PUBLIC = {
-    "BaseComparison", "BatchSettings", "CallSettings", "ChatDetectorSettings", "Comparison", "ConstructSettings",
+    "BaseComparison", "BatchSettings", "CallSettings", "CaseSelection", "ChatDetectorSettings", "Comparison",
+    "ConstructSettings",
     "Direction", "EClosureCollator", "EClosureLoss", "EClosureLossMixin", "EcloseError", "Edge", "EvidenceEdit",
-    "FailureClass", "Family", "GateResult", "GenerateSettings",
-    "Ineligibility", "Instance", "JudgeSettings", "Judgment", "LocalDetectorSettings", "LocalFailure", "MetricRate",
+    "ExportResult", "ajudge_log", "export", "judge_log",
+    "FailureClass", "Family", "GateResult", "GenerateSettings", "ImportSettings",
+    "Ineligibility", "Instance", "JudgeSettings", "Judgment", "JudgmentTrail", "LocalDetectorSettings",
+    "LocalFailure", "MetricRate",
     "Passage", "QuestionEdit", "Rates", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results",
     "RunOptions", "RunResult", "Selection", "SettingError", "SettledVerdict", "SourceLabels", "Step",
-    "StepJudgment", "StudySettings", "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TrainedVerifier",
+    "StepJudgment", "StudySettings", "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TraceMode",
+    "TrainedVerifier",
     "TrainingResult", "UserError", "Verdict", "View", "ViewKind", "aconstruct", "adetect", "aevaluate", "agenerate",
     "ajudge", "assert_reliable", "check_family", "compare", "construct", "detect", "diagnose", "evaluate", "gate",
     "generate", "judge", "match_answer", "match_any_answer", "normalize_answer", "parse_agent_log", "parse_completion",
-    "parse_response", "resolve", "select", "switch_test", "train", "train_verifier", "write_detector_report",
+    "parse_response", "resolve", "select", "show_judgment", "switch_test", "train", "train_verifier",
+    "write_detector_report",
 }  # fmt: skip
 """Names that users may import from ``eclose``. A change here is a change of the public interface."""
 

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
         aevaluate,
         agenerate,
         ajudge,
+        ajudge_log,
         construct,
         detect,
         evaluate,
         generate,
         judge,
+        judge_log,
         resolve,
     )
+    from eclose.benchmarks.import_settings import ImportSettings, TraceMode
     from eclose.benchmarks.layouts import RecordLayout
     from eclose.calls.batch.run import BatchSettings
     from eclose.calls.client import CallSettings
@@ -48,8 +51,11 @@ if TYPE_CHECKING:
     from eclose.diagnosis.run_gate import GateResult, gate
     from eclose.errors import EcloseError, RecordError, SettingError, UserError
     from eclose.generation import GenerateSettings, SourceLabels
+    from eclose.integrations.export.run import ExportResult, export
     from eclose.judging.settings import JudgeSettings
+    from eclose.judging.show_judgment import JudgmentTrail, show_judgment
     from eclose.testing import assert_reliable
+    from eclose.traces.selection import CaseSelection
     from eclose.training.api import SwitchResult, SwitchSettings, select, switch_test, train
     from eclose.training.loss.e_closure import EClosureCollator, EClosureLoss, EClosureLossMixin
     from eclose.training.run import TrainingResult
@@ -63,13 +69,16 @@ _HOMES = {
         "aevaluate",
         "agenerate",
         "ajudge",
+        "ajudge_log",
         "construct",
         "detect",
         "evaluate",
         "generate",
         "judge",
+        "judge_log",
         "resolve",
     ),
+    "eclose.benchmarks.import_settings": ("ImportSettings", "TraceMode"),
     "eclose.benchmarks.layouts": ("RecordLayout",),
     "eclose.calls.batch.run": ("BatchSettings",),
     "eclose.calls.client": ("CallSettings",),
@@ -94,8 +103,11 @@ _HOMES = {
     "eclose.diagnosis.run_gate": ("GateResult", "gate"),
     "eclose.errors": ("EcloseError", "RecordError", "SettingError", "UserError"),
     "eclose.generation": ("GenerateSettings", "SourceLabels"),
+    "eclose.integrations.export.run": ("ExportResult", "export"),
     "eclose.judging.settings": ("JudgeSettings",),
+    "eclose.judging.show_judgment": ("JudgmentTrail", "show_judgment"),
     "eclose.testing": ("assert_reliable",),
+    "eclose.traces.selection": ("CaseSelection",),
     "eclose.training.api": ("SwitchResult", "SwitchSettings", "select", "switch_test", "train"),
     "eclose.training.loss.e_closure": ("EClosureCollator", "EClosureLoss", "EClosureLossMixin"),
     "eclose.training.run": ("TrainingResult",),
@@ -107,6 +119,7 @@ __all__ = [
     "BaseComparison",
     "BatchSettings",
     "CallSettings",
+    "CaseSelection",
     "ChatDetectorSettings",
     "Comparison",
     "ConstructSettings",
@@ -117,14 +130,17 @@ __all__ = [
     "EcloseError",
     "Edge",
     "EvidenceEdit",
+    "ExportResult",
     "FailureClass",
     "Family",
     "GateResult",
     "GenerateSettings",
+    "ImportSettings",
     "Ineligibility",
     "Instance",
     "JudgeSettings",
     "Judgment",
+    "JudgmentTrail",
     "LocalDetectorSettings",
     "LocalFailure",
     "MetricRate",
@@ -149,6 +165,7 @@ __all__ = [
     "SwitchSettings",
     "Trace",
     "TraceGroup",
+    "TraceMode",
     "TrainedVerifier",
     "TrainingResult",
     "UserError",
@@ -160,6 +177,7 @@ __all__ = [
     "aevaluate",
     "agenerate",
     "ajudge",
+    "ajudge_log",
     "assert_reliable",
     "check_family",
     "compare",
@@ -167,9 +185,11 @@ __all__ = [
     "detect",
     "diagnose",
     "evaluate",
+    "export",
     "gate",
     "generate",
     "judge",
+    "judge_log",
     "match_answer",
     "match_any_answer",
     "normalize_answer",
@@ -178,6 +198,7 @@ __all__ = [
     "parse_response",
     "resolve",
     "select",
+    "show_judgment",
     "switch_test",
     "train",
     "train_verifier",

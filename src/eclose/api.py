@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.calls.client import CallSettings
 from eclose.calls.coroutines import run_coroutine
+from eclose.calls.run import run_models_on_records
 from eclose.construction.run import construct_families, resolve_construction_models
 from eclose.construction.settings import ConstructSettings
 from eclose.core.instance import Instance
@@ -30,11 +32,14 @@ from eclose.detection.verifier.run import score_responses_with_verifier
 from eclose.diagnosis.results import Results, diagnose
 from eclose.errors import SettingError, UserError
 from eclose.generation import GenerateSettings, SourceLabels, find_generator_model, generate_responses
+from eclose.integrations.inspect.grader_scores import scan_inspect_statements
 from eclose.integrations.inspect.model import INSPECT_PREFIX, InspectModelRef
 from eclose.judging.find_inputs import find_judge_inputs
+from eclose.judging.grader_closure import plan_grader_run, scan_judgment_statements
 from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
 from eclose.models.adapter_recipe import find_adapter_recipes
-from eclose.models.resolve import ModelRef, find_model_ref
+from eclose.models.resolve import ModelRef, find_model_ref, resolve_model_ref
 from eclose.store.records.jsonl import parse_dataclass, read_records, write_records
 from eclose.store.records.table_rows import Rows, ensure_data_file
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
@@ -42,9 +47,9 @@ from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_F
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eclose.benchmarks.import_settings import ImportSettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.detection.settings import DetectorSettings
-    from eclose.judging.settings import JudgeSettings
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.response_tasks import ResponseFilter
 
@@ -92,6 +97,7 @@ async def aevaluate(
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
     options: RunOptions | None = None,
     only: ResponseFilter | None = None,
 ) -> Results:
@@ -100,7 +106,7 @@ async def aevaluate(
         # The scratch folder is made in any case and used only where nothing is to be kept.
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
         path = ensure_data_file(data, folder)
-        sources = find_judge_inputs(path, folder, None if questions is None else Path(questions), layout)
+        sources = find_judge_inputs(path, folder, None if questions is None else Path(questions), layout, imported)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
         await judge_responses(sources, model, folder, settings, _call_settings(calls, budget), options, only=only)
         results = diagnose(folder)
@@ -119,6 +125,7 @@ def evaluate(
     budget: float | None = None,
     base_url: str | ServerAddress | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
     options: RunOptions | None = None,
     only: ResponseFilter | None = None,
 ) -> Results:
@@ -139,6 +146,8 @@ def evaluate(
         budget: The most that the run may cost, in the currency of the prices.
         base_url: Address of an OpenAI-compatible server.
         layout: Layout of ``data``; found out by default.
+        imported: How a file of another tool is read: field paths, names that it leaves out, and whether prose is
+            split into steps.
         options: Ledger, retry, replay and force, as the options of ``eclose judge``.
         only: Choice of the responses to judge, such as one band of a calibrated detector by
             ``eclose.detection.cascade.build_band_filter``; all by default. The rates then describe these alone.
@@ -167,6 +176,7 @@ def evaluate(
             budget=budget,
             base_url=base_url,
             layout=layout,
+            imported=imported,
             options=options,
             only=only,
         )
@@ -585,6 +595,85 @@ def detect(
             verifier=verifier,
             out=out,
             judgments=judgments,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+            options=options,
+            allow_stale=allow_stale,
+        )
+    )
+
+
+async def ajudge_log(
+    log: Path | str,
+    *,
+    judge: str | ModelRef,
+    out: Path | str,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    options: RunOptions | None = None,
+    allow_stale: bool = False,
+) -> RunResult:
+    """Judge the explanations of graders; see ``judge_log``."""
+    path, settings, calls = Path(log), settings or JudgeSettings(), _call_settings(calls, budget)
+    if path.is_dir():
+        names = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
+        inputs, scan = tuple(path / name for name in names), partial(scan_judgment_statements, allow_stale=allow_stale)
+    else:
+        inputs, scan = (path,), partial(scan_inspect_statements)
+    keyless = options is not None and options.replay
+    model = await resolve_model_ref(resolve(judge, base_url, keyless=keyless), calls.deadline)
+    run = plan_grader_run(partial(scan, path), inputs, model, Path(out), settings)
+    return await run_models_on_records(run, calls, options)
+
+
+def judge_log(
+    log: Path | str,
+    *,
+    judge: str | ModelRef,
+    out: Path | str,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    options: RunOptions | None = None,
+    allow_stale: bool = False,
+) -> RunResult:
+    """Judge whether graders' explanations establish the scores that they recorded: closure, applied to judges.
+
+    ``ajudge_log`` is the coroutine.
+
+    Args:
+        log: Log of Inspect (``.eval`` or ``.json``), or the folder of a judged run.
+        judge: Model that judges the explanations: best another one than the grader.
+        out: Folder for ``grader-closure.jsonl``. The same call continues it, and no call is paid for twice.
+        settings: Attempts, lengths and temperature of the judge.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the run may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        options: Ledger, retry, replay and force, as the options of ``eclose judge-log``.
+        allow_stale: Use judgments of a run that were made from other files than those in the folder.
+
+    Returns:
+        The manifest of the run. Scores without an explanation are counted as rejected.
+
+    Raises:
+        UserError: The log cannot be read, or the judge cannot be reached.
+
+    Example:
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> result = eclose.judge_log("demo", judge=server, out="graders", calls=free)
+        >>> result.manifest.counts.conserved
+        True
+    """
+    return run_coroutine(
+        ajudge_log(
+            log,
+            judge=judge,
+            out=out,
+            settings=settings,
             calls=calls,
             budget=budget,
             base_url=base_url,

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
+from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
@@ -49,6 +51,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 
 
 @app.command()
+@takes_import_options
 def convert(
     file: File,
     out: Out,
@@ -58,23 +61,26 @@ def convert(
         Path | None, typer.Option(help="File for the responses beside the questions, JSON Lines.")
     ] = None,
     force: Force = False,
+    *,
+    imported: ImportSettings,
 ) -> None:
     """Convert a file in any known layout into instances."""
-    from eclose.benchmarks.load import detect_file_layout, scan_recorded_responses
+    from eclose.benchmarks.load import resolve_file_layout, scan_recorded_responses
     from eclose.errors import SettingError
     from eclose.store.runs.step import PipelineStep, refuse_shared_files
 
-    layout = detect_file_layout(file) if layout is RecordLayout.AUTO else layout
+    layout = resolve_file_layout(file, layout, imported)
     # Ignoring the file in silence would leave answers without aliases, and right answers would count as wrong.
     if aliases is not None and layout is not RecordLayout.TWO_WIKI:
         raise SettingError(f"--aliases: is for 2WikiMultiHopQA, and {file} is read as {layout}. Leave it out.")
     inputs = (file,) if aliases is None else (file, aliases)
+    settings = {"format": layout.value, **imported.identity}
     work: list[tuple[PipelineStep, Iterator[ReadRecord[Any]]]] = [
-        (PipelineStep("data convert", {"format": layout.value}, inputs, out), _scan(file, layout, aliases))
+        (PipelineStep("data convert", settings, inputs, out), _scan(file, layout, imported, aliases))
     ]
     if responses is not None:
-        stage = PipelineStep("data convert responses", {"format": layout.value}, (file,), responses)
-        work.append((stage, scan_recorded_responses(file, layout=layout)))
+        stage = PipelineStep("data convert responses", settings, (file,), responses)
+        work.append((stage, scan_recorded_responses(file, layout=layout, settings=imported)))
     # Both outputs are claimed before the first is written, so that a refusal costs no work.
     refuse_shared_files(stage for stage, _ in work)
     finished = [stage.claim(force=force) for stage, _ in work]
@@ -87,6 +93,7 @@ def convert(
 
 
 @app.command()
+@takes_import_options
 def sample(
     file: File,
     out: Out,
@@ -98,20 +105,23 @@ def sample(
     ] = None,
     layout: Layout = RecordLayout.AUTO,
     force: Force = False,
+    *,
+    imported: ImportSettings,
 ) -> None:
     """Draw a seeded sample; a larger sample begins with the smaller one."""
-    from eclose.benchmarks.load import detect_file_layout
+    from eclose.benchmarks.load import resolve_file_layout
     from eclose.benchmarks.sampling import draw_instance_sample
     from eclose.store.runs.step import PipelineStep
 
-    layout = detect_file_layout(file) if layout is RecordLayout.AUTO else layout
+    layout = resolve_file_layout(file, layout, imported)
     # Sorted without repeats, because the settings decide whether an existing output is the same work.
     kinds, lengths = sorted(set(kind or ())), sorted(set(hops or ()))
-    settings = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
+    settings: dict[str, object] = {"format": layout.value, "n": n, "seed": seed, "kinds": kinds, "hops": lengths}
+    settings |= imported.identity
     stage = PipelineStep("data sample", settings, (file,), out)
     manifest = stage.claim(force=force)
     if manifest is None:
-        records = show_record_count(_scan(file, layout), f"reading {file.name}")
+        records = show_record_count(_scan(file, layout, imported), f"reading {file.name}")
         counts = stage.write(*draw_instance_sample(records, n, seed=seed, kinds=kinds, hops=lengths))
     else:
         counts = manifest.counts
@@ -178,10 +188,13 @@ def intersect(
 
 
 @app.command()
+@takes_import_options
 def stats(
     files: Annotated[list[Path], typer.Argument(help="Files of questions, in any known layout.")],
     layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
+    *,
+    imported: ImportSettings,
 ) -> None:
     """Print characteristics of the questions: support, distractors, length and types."""
     from eclose.benchmarks.characteristics import characterize_benchmarks
@@ -190,7 +203,7 @@ def stats(
     rows = characterize_benchmarks(
         instance
         for file in files
-        for instance in unwrap_records(show_record_count(_scan(file, layout), f"reading {file.name}"))
+        for instance in unwrap_records(show_record_count(_scan(file, layout, imported), f"reading {file.name}"))
     )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -199,16 +212,19 @@ def stats(
 
 
 @app.command()
+@takes_import_options
 def validate(
     file: File,
     layout: Layout = RecordLayout.AUTO,
     as_json: AsJson = False,
     limit: Annotated[int, typer.Option(min=0, help="Number of problems to print.")] = 20,
+    *,
+    imported: ImportSettings,
 ) -> None:
     """Check all records of a file and print the problems."""
     from eclose.benchmarks.load import check_question_file
 
-    check = check_question_file(show_record_count(_scan(file, layout), f"checking {file.name}"), limit=limit)
+    check = check_question_file(show_record_count(_scan(file, layout, imported), f"checking {file.name}"), limit=limit)
     if as_json:
         typer.echo(json.dumps(_check_to_json(file, check), indent=2))
     else:
@@ -272,13 +288,16 @@ def to_inspect(
         print_line(f"{name}: {getattr(result, name)}")
 
 
-def _scan(file: Path, layout: RecordLayout, aliases: Path | None = None) -> Iterator[ReadRecord[Instance]]:
+def _scan(
+    file: Path, layout: RecordLayout, imported: ImportSettings, aliases: Path | None = None
+) -> Iterator[ReadRecord[Instance]]:
     """Return the questions of a file, with the aliases of 2WikiMultiHopQA where given."""
     from eclose.benchmarks.load import scan_instances
     from eclose.benchmarks.two_wiki import read_wikidata_aliases
 
     # A generator: where the output exists already, neither the aliases nor the questions are read.
-    yield from scan_instances(file, layout=layout, aliases=read_wikidata_aliases(aliases) if aliases else None)
+    table = read_wikidata_aliases(aliases) if aliases else None
+    yield from scan_instances(file, layout=layout, aliases=table, settings=imported)
 
 
 def _print_characteristics(rows: list[BenchmarkCharacteristics]) -> None:

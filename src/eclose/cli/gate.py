@@ -61,6 +61,17 @@ def gate(
             show_default=False,
         ),
     ] = None,
+    comment: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a comment on a pull request (Markdown, fewer than 60 lines).",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    report_url: Annotated[
+        str | None, typer.Option(help="Address of the full report, linked in the comment.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the intervals of corrected rates and differences.")] = 42,
     allow_stale: AllowStale = False,
 ) -> None:
@@ -75,9 +86,12 @@ def gate(
 
     With --against, the difference to a base run is held against limits of its own, on the questions that both answer:
     --max-trr-drop 0.02 passes where the whole interval of the difference lies above -2 points.
+
+    With --comment, writes what was decided and why as a comment for a pull request, whatever the outcome.
     """
     from eclose.diagnosis.gate import GateOutcome
     from eclose.diagnosis.run_gate import gate as gate_run
+    from eclose.store.records.atomic import write_files
 
     result = gate_run(
         run,
@@ -103,6 +117,9 @@ def gate(
         print_line(check)
     if result.report.multiplicity is not None:
         print_line(result.report.multiplicity)
+    if comment is not None:
+        write_files(comment.parent, {comment.name: result.comment(report_url=report_url).encode()})
+        print_line(f"{comment}: written")
     # --undecided changes the exit code only; the printed outcome stays what was measured.
     outcome = result.decide(undecided)
     decision = f" (--undecided {undecided})" if outcome is not result.outcome else ""

@@ -109,7 +109,7 @@ def generate(
     same command continues the run; no reply is requested or paid for twice.
 
     \b
-    openai/gpt-x                 a provider's model; its key from OPENAI_API_KEY
+    openai/gpt-x, azure/NAME     a provider's model; its key from OPENAI_API_KEY, …
     http://127.0.0.1:8000/v1     the only model of an OpenAI-compatible server
     weights/qwen3-8b             a folder of weights, loaded with Transformers
     vllm:Qwen/Qwen3-8B           loaded with vLLM; transformers:NAME likewise

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.shared.default_command import RunByDefault
+from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.model_options import (
     CallEngine,
     EngineName,
@@ -30,6 +32,7 @@ from eclose.cli.shared.output import (
     print_line,
     print_run_summary,
     print_table,
+    print_text_block,
 )
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.detection.scores import DetectorBand
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from eclose.detection.cascade import BandFilter
     from eclose.judging.find_inputs import JudgeInputFiles
     from eclose.judging.settings import JudgeSettings
+    from eclose.judging.show_judgment import JudgeCall, JudgmentTrail
     from eclose.judging.validation_file import ValidationRecord
     from eclose.metrics.judge_against_people import GroupValidation, LabelAgreementRow
     from eclose.metrics.judges_compared import JudgeComparison
@@ -59,6 +63,7 @@ app = typer.Typer(
 
 @app.command(name="run")
 @takes_model_options
+@takes_import_options
 def judge(
     responses: Annotated[
         Path,
@@ -135,6 +140,7 @@ def judge(
     engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
+    imported: ImportSettings,
     options: ModelOptions,
 ) -> None:
     """Judge every response with a model: is the evidence enough, is each step sound, does the trace pursue the
@@ -154,7 +160,7 @@ def judge(
 
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
-    sources = find_judge_inputs(responses, folder, instances, layout)
+    sources = find_judge_inputs(responses, folder, instances, layout, imported)
     settings = JudgeSettings(
         reference_free=reference_free,
         joint=joint,
@@ -214,13 +220,15 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     """Print which labels are missing and why; return whether more than ``limit`` of a criterion's are."""
     from eclose.core.judgment import Judgment
     from eclose.diagnosis.report.number_format import to_one_line
-    from eclose.diagnosis.report.wording import explain_missing_label
+    from eclose.diagnosis.report.wording import describe_missing_traces, explain_missing_label
     from eclose.judging.unjudged_labels import count_unjudged_labels
     from eclose.store.records.jsonl import read_records
 
     labels = count_unjudged_labels(read_records(judgments, Judgment))
     if not labels.missing:
         return False
+    for sentence in describe_missing_traces(labels.without_trace, labels.responses):
+        print_line(sentence)
     rows = [
         (
             row.criterion,
@@ -272,6 +280,86 @@ def _describe_flips(result: RunResult) -> str:
         f"{name} in {row.flipped:,} of {row.responses:,} ({format_percent(row.rate)} %)" for name, row in flips.items()
     )
     return f"the repetitions differ about {', '.join(parts)}"
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False)],
+    response: Annotated[str, typer.Argument(help="Id of a response.", show_default=False)],
+    *,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="Ledger of the judge's calls.  [default: ledger.sqlite in the run]", show_default=False),
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Leave out prompts and replies.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print how one response was judged: its labels, and for every call the prompt, the reply, the checks, and why a
+    reply was refused.
+
+    Nothing is asked or changed. Without a ledger, as for files of another tool, the prompts are built again and there
+    are no replies.
+    """
+    import json
+
+    from eclose.judging.show_judgment import show_judgment
+
+    trail = show_judgment(run, response, ledger=ledger)
+    if as_json:
+        typer.echo(json.dumps(trail.as_json()))
+        return
+    _print_labels(trail)
+    for call in trail.calls:
+        _print_judge_call(call, brief=brief)
+    if not trail.recorded:
+        print_line("There is no ledger beside these judgments: the prompts are built again, and no reply is recorded.")
+        return
+    refused = len(trail.refusals)
+    print_line(f"{format_count(len(trail.calls), 'call')}, {refused:,} without a usable reply")
+
+
+def _print_labels(trail: JudgmentTrail) -> None:
+    """Print the response and its labels, with the reason of each missing one."""
+    from eclose.core.judgment import Criterion, missing_reason_kind
+    from eclose.diagnosis.report.wording import LABEL_WORDS, explain_missing_label
+
+    judgment = trail.judgment
+    print_line(f"response  {trail.response.id}")
+    print_line(f"judge     {'not judged yet' if judgment is None else judgment.judge}")
+    print_line(f"question  {trail.instance.question}")
+    print_line(f"answer    {'none' if trail.response.answer is None else trail.response.answer}")
+    print_line("")
+    rows = []
+    for name, label in trail.labels.items():
+        reason = ""
+        if judgment is not None and name in list(Criterion):
+            criterion = Criterion(name)
+            missing = judgment.unjudged.get(criterion, "")
+            explanation = explain_missing_label(missing_reason_kind(missing))
+            detail = missing.removeprefix(missing_reason_kind(missing)).lstrip(": ")
+            reason = f"{explanation}: {detail}" if missing and detail else explanation
+            reason = reason or judgment.reasons.get(criterion, "")
+        words = {True: "yes", False: "no", None: "not judged"}[label]
+        rows.append((name, LABEL_WORDS[name], words, reason))
+    print_table("Labels", ("label", "meaning", "judged", "why"), rows)
+    print_line("")
+
+
+def _print_judge_call(call: JudgeCall, *, brief: bool) -> None:
+    numbers = f", repetition {call.replica + 1}" if call.replica else ""
+    numbers += f", attempt {call.attempt + 1}" if call.attempt else ""
+    print_line(f"{call.question}{numbers}: {call.state if call.cause is None else 'not used'}")
+    if call.cause is not None:
+        print_line(f"  cause: {call.cause}")
+    for check in call.checks:
+        mark = {True: "ok  ", False: "FAIL", None: "-   "}[check.passed]
+        print_line(f"  {mark} {check.text}")
+    if not brief:
+        for role, content in call.messages:
+            print_text_block(role, content)
+        if call.reply is not None:
+            print_text_block("reply", call.reply)
+    print_line("")
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, escape_invisible, format_count, print_line
+from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_text_block
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,17 +117,10 @@ def _print_call(view: CallDetails) -> None:
     if view.unjudged:
         print_line("  labels missing: " + ", ".join(f"{name} ({reason})" for name, reason in view.unjudged.items()))
     for message in (view.stored.request or {}).get("messages") or ():
-        _print_text(str(message.get("role")), str(message.get("content")))
+        print_text_block(str(message.get("role")), str(message.get("content")))
     if view.text is not None:
-        _print_text("reply", view.text)
+        print_text_block("reply", view.text)
     print_line("")
-
-
-def _print_text(title: str, text: str) -> None:
-    """Print a text of any length under a title, one line for each of its lines."""
-    print_line(f"  {title}")
-    for line in text.split("\n"):
-        typer.echo(f"    {escape_invisible(line)}")
 
 
 @app.command()

@@ -33,11 +33,14 @@ from eclose.cli.annotate import project
 from eclose.cli.detect import scoring as detect
 from eclose.cli.experiment import commands as experiment
 from eclose.cli.families import commands
+from eclose.cli.logs import collect, export, judge_log
 from eclose.cli.shared.dotenv import load_env_file
 from eclose.cli.shared.extras import describe_missing_extra
 from eclose.cli.shared.output import escape_invisible
 from eclose.errors import UserError
 
+# Commands without an option that is also read from the environment, which send with keys from it.
+_KEYED_COMMANDS = frozenset({"export"})
 # 128 + 2, the number of SIGINT: what a shell reports for a program that Ctrl+C ended.
 INTERRUPTED = 130
 
@@ -60,11 +63,14 @@ app.add_typer(judge.app, name="judge")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(verifier.app, name="verifier")
 app.add_typer(world.app, name="world")
+app.command(name="collect")(collect.collect)
 app.command(name="construct")(construct.construct)
 app.command(name="demo")(demo.demo)
 app.command(name="diagnose")(diagnose.diagnose)
+app.command(name="export")(export.export)
 app.command(name="gate")(gate.gate)
 app.command(name="generate")(generate.generate)
+app.command(name="judge-log")(judge_log.judge_log)
 app.command(name="label")(label.label)
 app.command(name="metrics")(metrics.metrics)
 app.command(name="report")(report.report)
@@ -97,7 +103,12 @@ def _eclose(
     does not establish the answer.
     """
     # Commands that call no model do not open .env: its content cannot concern them (decision 0033).
-    if env_file is not None or _reads_environment(_commands(context.command).get(context.invoked_subcommand)):
+    reads_keys = context.invoked_subcommand in _KEYED_COMMANDS
+    if (
+        env_file is not None
+        or reads_keys
+        or _reads_environment(_commands(context.command).get(context.invoked_subcommand))
+    ):
         load_env_file(env_file, trusted=env_file is not None)
 
 

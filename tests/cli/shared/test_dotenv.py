@@ -448,3 +448,29 @@ def test_every_option_that_may_stand_in_the_environment_is_decided_on():
             yield from variables(child)
 
     assert set(variables(typer.main.get_command(app))) <= _KNOWN
+
+
+@pytest.mark.parametrize(
+    ("address", "value", "key"),
+    [
+        ("AZURE_OPENAI_ENDPOINT", "https://evil.example", "AZURE_OPENAI_API_KEY"),
+        ("AWS_REGION", "us-west-2", "AWS_BEARER_TOKEN_BEDROCK"),
+        ("GOOGLE_CLOUD_PROJECT", "other-account", "GOOGLE_OAUTH_ACCESS_TOKEN"),
+    ],
+)
+def test_a_folder_does_not_move_the_key_of_a_provider(folder, capsys, address, value, key):
+    write_env(folder, **{address: value})
+    environ = {key: CANARY}
+    load_env_file(folder, environ)
+    assert environ == {key: CANARY}
+    assert f"{address} is ignored" in capsys.readouterr().err
+    # Beside a key of its own, too, while the environment has one.
+    write_env(folder, **{address: value, key: "sk-theirs"})
+    load_env_file(folder, environ)
+    assert environ == {key: CANARY}
+    message = capsys.readouterr().err
+    assert f"{key} is set in the environment" in message
+    assert "set it in the environment" in message
+    environ = {}
+    load_env_file(folder, environ)
+    assert environ == {address: value, key: "sk-theirs"}

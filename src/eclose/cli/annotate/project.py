@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.annotate import results
+from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ PublicUrl = Annotated[
 
 
 @app.command()
+@takes_import_options
 def init(
     folder: Folder,
     responses: Annotated[
@@ -95,6 +98,7 @@ def init(
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
     port: Port = PORT,
     public_url: PublicUrl = None,
+    imported: ImportSettings,
 ) -> None:
     """Create a project: import responses, invite people and assign their tasks.
 
@@ -103,12 +107,15 @@ def init(
     from eclose.annotation import setup
     from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
     from eclose.annotation.web.serve import build_server_url
+    from eclose.errors import SettingError
 
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is None:
-        add_material = _response_importer(responses, folder, instances, layout)
+        add_material = _response_importer(responses, folder, instances, layout, imported)
     else:
         # The same options name the people, but in an audit their tasks are families.
+        if imported.identity:
+            raise SettingError("--audit: no file of another tool is read, so --map, --model and the like do nothing.")
         add_material, crew = _family_importer(audit, responses, crew)
     settings = AnnotationProjectSettings(
         name or folder.resolve().name,
@@ -129,7 +136,7 @@ def init(
 
 
 def _response_importer(
-    responses: Path | None, folder: Path, instances: Path | None, layout: RecordLayout
+    responses: Path | None, folder: Path, instances: Path | None, layout: RecordLayout, imported: ImportSettings
 ) -> Callable[[Connection], str]:
     """Return a function that adds the responses to a database and describes them."""
     from eclose.annotation.setup import add_project_material
@@ -142,7 +149,7 @@ def _response_importer(
     if responses is None:
         raise SettingError("name the responses to label (the folder of a run, or a file), or an audit with --audit.")
     # A file of another tool is split into questions and responses; the two files stay in the project's folder.
-    sources = find_judge_inputs(responses, folder / "material", instances, layout)
+    sources = find_judge_inputs(responses, folder / "material", instances, layout, imported)
 
     def add(connection: Connection) -> str:
         counts = add_project_material(

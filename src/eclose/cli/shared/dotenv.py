@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from eclose.cli.shared.output import escape_invisible
 from eclose.errors import UserError
+from eclose.models.openai.providers import MODEL_PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -27,9 +28,23 @@ _QUOTED = re.compile(r"""(["'])(.*)\1(?:\s+#.*)?""")
 _COMMENT = re.compile(r"(?:^|\s+)#.*")
 
 _KEY = "ECLOSE_API_KEY"
-_SECRETS = re.compile(r"[A-Z0-9_]+_API_KEY")
-# Each address with the variable whose key is sent there.
-_ADDRESSES = {"ECLOSE_BASE_URL": _KEY, "OPENAI_BASE_URL": "OPENAI_API_KEY"}
+_PROVIDERS = MODEL_PROVIDERS.values()
+_TOKENS = {name for provider in _PROVIDERS for name in (provider.key_variable, provider.token_variable) if name}
+_STORE_SECRETS = ("LANGFUSE_(?:PUBLIC|SECRET)_KEY", "MLFLOW_TRACKING_(?:TOKEN|USERNAME|PASSWORD)")
+_SECRETS = re.compile("|".join(["[A-Z0-9_]+_API_KEY", *_STORE_SECRETS, *sorted(_TOKENS)]))
+# Each address with the variable whose key is sent there. A region or project counts as an address: it decides whose
+# account sees the requests.
+_ADDRESSES = {
+    "ECLOSE_BASE_URL": _KEY,
+    "OPENAI_BASE_URL": "OPENAI_API_KEY",
+    # Trace stores that verdicts are exported to. The texts of a run go there too, so the same rule holds.
+    "LANGFUSE_BASE_URL": "LANGFUSE_SECRET_KEY",
+    "LANGFUSE_HOST": "LANGFUSE_SECRET_KEY",
+    "LANGSMITH_ENDPOINT": "LANGSMITH_API_KEY",
+    "MLFLOW_TRACKING_URI": "MLFLOW_TRACKING_TOKEN",
+    "PHOENIX_COLLECTOR_ENDPOINT": "PHOENIX_API_KEY",
+} | {variable: key for provider in _PROVIDERS for variable, key in provider.variables.items()}
+_VERSIONS = {name for provider in _PROVIDERS for name in provider.version_variables}
 _ROLES = ("MODEL", "JUDGE", "CONSTRUCTOR", "VERIFIER", "REVERIFIER", "DETECTOR_MODEL")
 _MODELS = frozenset(f"ECLOSE_{role}" for role in _ROLES)
 _LEDGER = "ECLOSE_LEDGER"
@@ -52,7 +67,7 @@ _SETTINGS = frozenset(
     )
 )
 # Other variables are not read: proxies, PG*, INSPECT_* and the like change how other programs and libraries behave.
-_KNOWN = _SETTINGS | _MODELS | _FLAG_ONLY | {*_ADDRESSES, _LEDGER}
+_KNOWN = _SETTINGS | _MODELS | _FLAG_ONLY | _VERSIONS | {*_ADDRESSES, _LEDGER}
 _REMOTE = re.compile(r".*://|[/\\]{2}", re.DOTALL)
 # Stricter than any parser of URLs, so that none can read a URL without a password where this one reads a password.
 _LEDGER_WITH_PASSWORD = re.compile(
@@ -176,7 +191,7 @@ def _ledger_refusal(value: str, folder: Path) -> str | None:
 
 def _remedy(name: str, file: Path) -> str:
     flag = f"pass {'--' + name.removeprefix('ECLOSE_').replace('_', '-').lower()}"
-    if name == "OPENAI_BASE_URL":
+    if not name.startswith("ECLOSE_"):
         flag = "set it in the environment"
     return f"{flag}, or run eclose --env-file {file.name} … if you trust the file"
 

@@ -7,7 +7,7 @@ import traceback
 # The extras of pyproject.toml that bring a module, by the name it is imported under.
 _EXTRAS: dict[str, tuple[str, ...]] = {
     "accelerate": ("train",),
-    "aiohttp": ("chat", "world"),
+    "aiohttp": ("chat", "world", "otel"),
     "argon2": ("annotate",),
     "datasets": ("trl",),  # comes with trl
     "fastapi": ("annotate",),
@@ -19,6 +19,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "markdown_it": ("annotate",),
     "matplotlib": ("figures",),
     "openai": ("chat",),
+    "opentelemetry": ("otel",),
     "peft": ("train",),
     "psycopg": ("postgres",),
     "pyarrow": ("parquet",),

@@ -67,6 +67,13 @@ def print_line(text: object) -> None:
 format_count = format_numbers.format_count
 
 
+def print_text_block(title: str, text: str) -> None:
+    """Print a text of any length under a title, one line for each of its lines."""
+    print_line(f"  {title}")
+    for line in text.split("\n"):
+        typer.echo(f"    {escape_invisible(line)}")
+
+
 def format_percent(value: float | None) -> str:
     """Return ``46.3``; a hyphen where undefined."""
     return format_numbers.format_percent(value, "-")
