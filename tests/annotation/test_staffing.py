@@ -210,23 +210,30 @@ def test_tasks_of_people_who_are_locked_out_are_taken_first(tmp_path):
 
 def test_a_task_comes_back_to_the_person_who_had_it(tmp_path):
     project = make_project(tmp_path / "study", annotators=("ann", "bob", "cyd"), per_response=1)
-    ann, before = who(project, "ann"), {row.subject: row.id for row in tasks(project)["ann"]}
-    sheet = next_sheet(project, ann)
-    with project.writing() as connection:
-        submissions.save_pass_draft(connection, ann, sheet.task, "A", filled(sheet))
+    before = {row.subject: row.id for row in tasks(project)["ann"]}
     reassign_tasks(project, "ann", **WHY)
     assert "ann" not in check_rules(project, 1)
-    bob = {row.subject for row in tasks(project)["bob"]}
+    subjects = {row.subject for row in tasks(project)["bob"]}
     reassign_tasks(project, "bob", to=["ann"], **WHY)
     after = {row.subject: row.id for row in tasks(project)["ann"]}
-    assert set(after) == bob
-    assert {subject: after[subject] for subject in bob & set(before)} == {
-        subject: before[subject] for subject in bob & set(before)
-    }
+    assert set(after) == subjects
+    returned = subjects & set(before)
+    assert {after[subject] for subject in returned} == {before[subject] for subject in returned} != set()
     check_rules(project, 1)
-    # Her own draft is there again where the begun task came back.
-    if sheet.task in after.values():
-        assert next_sheet(project, ann).draft == filled(sheet)
+    project.close()
+
+
+def test_a_person_who_began_a_task_does_not_get_its_question_again(tmp_path):
+    project = make_project(tmp_path / "study", questions=1, annotators=("ann", "bob", "cyd"), per_response=1)
+    name = next(name for name in ("ann", "bob", "cyd") if tasks(project)[name])
+    other = next(each for each in ("ann", "bob", "cyd") if each != name and tasks(project)[each])
+    person = who(project, name)
+    sheet = next_sheet(project, person)
+    with project.writing() as connection:
+        submissions.save_pass_draft(connection, person, sheet.task, "A", filled(sheet))
+    reassign_tasks(project, name, **WHY)
+    with pytest.raises(UserError, match="fit none of the others"):
+        reassign_tasks(project, other, to=[name], **WHY)
     project.close()
 
 

@@ -110,11 +110,13 @@ _COUNTS = text(
     " (SELECT count(*) FROM annotate_submissions) AS submissions,"
     " (SELECT count(*) FROM annotate_submissions WHERE at > :since) AS last_hour"
 )
-# The largest place of a person is the number of their tasks.
+# Finished tasks have the first places of a person; the others are counted as far as they are in force.
 _PEOPLE = text(
     "SELECT p.name, p.role, p.pool, p.active, p.password <> :unset AS joined,"
     " coalesce((SELECT done FROM annotate_cursors c WHERE c.person = p.id), 0) AS finished,"
-    " coalesce((SELECT max(place) FROM annotate_tasks t WHERE t.person = p.id), 0) AS total,"
+    " coalesce((SELECT done FROM annotate_cursors c WHERE c.person = p.id), 0) + (SELECT count(*) FROM"
+    " annotate_current_tasks t LEFT JOIN annotate_cursors c ON c.person = t.person WHERE t.person = p.id"
+    " AND t.place > coalesce(c.done, 0)) AS total,"
     " (SELECT max(seen) FROM annotate_sessions s WHERE s.person = p.id) AS last_seen"
     " FROM annotate_people p ORDER BY p.id"
 )
@@ -125,6 +127,6 @@ _QUEUES = text(
     " min(CASE WHEN t.role = 'adjudicator' OR t.place <= coalesce(c.done, 0) THEN 1 ELSE 0 END) AS finished,"
     " max(CASE WHEN a.subject IS NULL THEN 0 ELSE 1 END) AS disputed,"
     " max(CASE WHEN t.role = 'adjudicator' AND t.place <= coalesce(c.done, 0) THEN 1 ELSE 0 END) AS adjudicated"
-    " FROM annotate_tasks t LEFT JOIN annotate_cursors c ON c.person = t.person"
+    " FROM annotate_current_tasks t LEFT JOIN annotate_cursors c ON c.person = t.person"
     " LEFT JOIN annotate_adjudications a ON a.subject = t.subject GROUP BY t.subject) s GROUP BY kind ORDER BY kind"
 )
