@@ -63,6 +63,19 @@ def assign_responses_to_annotators(
     return assignment
 
 
+def append_response_tasks(
+    connection: Connection, annotator: Person, settings: AnnotationProjectSettings, *, kind: AnnotationTaskKind
+) -> AssignmentPlan:
+    """Assign every response without a task to one annotator, behind the tasks that annotator has."""
+    rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES) if not row.assigned}
+    assignment = _assign(rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, _system)
+    last = int(connection.execute(_LAST, {"person": annotator.id}).scalar_one() or 0)
+    _insert_tasks(
+        connection, assignment, [annotator], lambda item: _response_task(rows[item.id], kind, settings), after=last
+    )
+    return assignment
+
+
 def assign_families_to_auditors(
     connection: Connection, auditors: Sequence[Person], settings: AnnotationProjectSettings
 ) -> AssignmentPlan:
@@ -140,6 +153,8 @@ def _insert_tasks(
     assignment: AssignmentPlan,
     people: Sequence[Person],
     task: Callable[[AssignmentItem], dict[str, Any]],
+    *,
+    after: int = 0,
 ) -> None:
     by_name = {person.name: person for person in people}
     rows = []
@@ -147,7 +162,7 @@ def _insert_tasks(
         person = by_name[assigned.annotator]
         # A random id: the URL of a task must reveal neither response nor question.
         columns = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
-        rows.append(task(assigned.item) | columns | {"place": assigned.position})
+        rows.append(task(assigned.item) | columns | {"place": after + assigned.position})
     connection.execute(_ADD, rows)
 
 
@@ -159,6 +174,7 @@ def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:
 
 
 _FAMILIES = text("SELECT id AS question, key FROM annotate_families ORDER BY id")
+_LAST = text("SELECT max(place) FROM annotate_tasks WHERE person = :person")
 _COUNT_TASKS = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
 # "referenced" and "answered" tell which passes and fields apply.
 _QUESTIONS = text(
@@ -167,7 +183,8 @@ _QUESTIONS = text(
 )
 _RESPONSES = text(
     "SELECT r.id AS response, r.key, r.question, r.steps, o.origin, a.response IS NOT NULL AS answered,"
-    " k.question IS NOT NULL AS referenced FROM annotate_responses r"
+    " k.question IS NOT NULL AS referenced,"
+    " EXISTS (SELECT 1 FROM annotate_tasks t WHERE t.response = r.id) AS assigned FROM annotate_responses r"
     " JOIN annotate_response_origins o ON o.response = r.id LEFT JOIN annotate_answers a ON a.response = r.id"
     " LEFT JOIN annotate_references k ON k.question = r.question ORDER BY r.id"
 )
