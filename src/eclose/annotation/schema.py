@@ -252,6 +252,51 @@ _WORK = (
     """,
 )
 
+_STAFFING = (
+    # The event that took a task away from its person. The row stays, with its drafts and submissions.
+    "ALTER TABLE annotate_tasks ADD COLUMN withdrawn BIGINT REFERENCES annotate_events (seq)",
+    "DROP INDEX annotate_one_adjudicator",
+    "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject)"
+    " WHERE role = 'adjudicator' AND withdrawn IS NULL",
+    # Questions whose screening decides on the tasks of their responses; "eligible" is NULL until it is settled.
+    """
+    CREATE TABLE annotate_eligibility (
+        question {reference} PRIMARY KEY REFERENCES annotate_questions (id),
+        eligible INTEGER CHECK (eligible IN (0, 1)),
+        code VARCHAR(4)
+    )
+    """,
+    # Tasks in force: neither withdrawn nor of an ineligible question. "ready" is 0 while screening is not settled.
+    """
+    CREATE VIEW annotate_current_tasks AS
+    SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role, t.pool, t.place, t.apart,
+        t.passes, t.unasked, CASE WHEN e.question IS NULL OR e.eligible = 1 THEN 1 ELSE 0 END AS ready
+    FROM annotate_tasks t
+    LEFT JOIN annotate_eligibility e ON e.question = t.question AND t.kind IN ('response', 'short')
+    WHERE t.withdrawn IS NULL AND (e.eligible IS NULL OR e.eligible = 1)
+    """,
+)
+
+_NOTES = (
+    # Notes of annotators to the lead. "pass" is the one that was open; "event" the entry of the audit log.
+    """
+    CREATE TABLE annotate_notes (
+        id VARCHAR(32) PRIMARY KEY,
+        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
+        person {reference} NOT NULL REFERENCES annotate_people (id),
+        pass VARCHAR(4) NOT NULL,
+        kind VARCHAR(8) NOT NULL CHECK (kind IN ('skip', 'flag', 'comment')),
+        body TEXT NOT NULL,
+        event BIGINT NOT NULL UNIQUE REFERENCES annotate_events (seq),
+        at VARCHAR(32) NOT NULL,
+        reply TEXT,
+        resolved_by {reference} REFERENCES annotate_people (id),
+        resolved VARCHAR(32)
+    )
+    """,
+    "CREATE INDEX annotate_notes_by_task ON annotate_notes (task)",
+)
+
 APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
@@ -271,6 +316,11 @@ def _create_work_tables(connection: Connection) -> None:
     execute_statements(connection, _WORK, _TYPES)
 
 
+def _create_notes_table(connection: Connection) -> None:
+    """Create the table of notes to the lead."""
+    execute_statements(connection, _NOTES, _TYPES)
+
+
 def _reject_changed_rows(connection: Connection) -> None:
     """Add triggers that reject updates and deletions in the append-only tables."""
     # A trigger of PostgreSQL calls a function; SQLite has the action in the trigger itself.
@@ -279,6 +329,11 @@ def _reject_changed_rows(connection: Connection) -> None:
     for table in APPEND_ONLY:
         for verb in ("UPDATE", "DELETE"):
             connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
+
+
+def _add_staffing_tables(connection: Connection) -> None:
+    """Let tasks be withdrawn, and add the eligibility of questions and the view of the tasks in force."""
+    execute_statements(connection, _STAFFING, _TYPES)
 
 
 _REFUSE = """
@@ -302,4 +357,6 @@ MIGRATIONS: Mapping[str, Migration] = {
     "material": _create_material_tables,
     "work": _create_work_tables,
     "kept_for_good": _reject_changed_rows,
+    "staffing": _add_staffing_tables,
+    "notes": _create_notes_table,
 }
