@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.assignment.assign import AssignmentItem, assign_to_annotators
+from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
 from eclose.errors import SettingError, UserError
 
@@ -164,6 +165,7 @@ def _insert_tasks(
         columns = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
         rows.append(task(assigned.item) | columns | {"place": after + assigned.position})
     connection.execute(_ADD, rows)
+    append_audit_event(connection, LEAD_NAME, "assigned tasks", rows={AuditedKind.TASKS: [row["id"] for row in rows]})
 
 
 def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:

@@ -98,7 +98,8 @@ def take_next_task(connection: Connection, person: Person) -> str | None:
     position = count_finished_tasks(connection, person.id) + 1
     connection.execute(_CLAIM, {**row, "id": task, "person": person.id, "place": position})
     detail = {"reference_seen_before": bool(row["met"])}
-    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail)
+    rows = {audit_log.AuditedKind.TASKS: [task]}
+    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail, rows=rows)
     return task
 
 
@@ -140,7 +141,9 @@ def queue_disputed_subject(connection: Connection, project: AnnotationProject, t
             "rank": hash_sort_key("adjudication", project.settings.seed, task.subject),
             "at": audit_log.current_timestamp(),
         }
-        connection.execute(_DISPUTE, values)
+        if connection.execute(_DISPUTE, values).rowcount:
+            rows = {audit_log.AuditedKind.ADJUDICATIONS: [task.subject]}
+            audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "queued for adjudication", rows=rows)
 
 
 def list_completed_tasks(connection: Connection, person: Person) -> tuple[CompletedTask, ...]:

@@ -57,7 +57,10 @@ def request_reopening(
             connection.execute(_ASK, {**row, "reason": json.dumps(reason), "asked": audit_log.current_timestamp()})
     except IntegrityError:
         return None
-    return audit_log.append_audit_event(connection, person.name, "asked to reopen", task=task, detail={"pass": name})
+    rows = {audit_log.AuditedKind.REOPENINGS: [row["id"]]}
+    return audit_log.append_audit_event(
+        connection, person.name, "asked to reopen", task=task, detail={"pass": name}, rows=rows
+    )
 
 
 def list_reopen_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
@@ -77,7 +80,10 @@ def decide_reopen_request(
     task = connection.execute(_DECIDE, values).scalar_one_or_none()
     if task is None:
         return None
-    return audit_log.append_audit_event(connection, lead.name, decision, task=task, detail={"request": request})
+    rows = {audit_log.AuditedKind.REOPENINGS: [request]}
+    return audit_log.append_audit_event(
+        connection, lead.name, decision, task=task, detail={"request": request}, rows=rows
+    )
 
 
 def list_granted_reopenings(connection: Connection, person: Person) -> tuple[tuple[str, str], ...]:
@@ -120,7 +126,7 @@ def submit_pass_amendment(
         "entries": json.dumps(entries),
         "key": key,
         "event": event.seq,
-        "at": audit_log.current_timestamp(),
+        "at": event.at,
     }
     connection.execute(_AMEND, values)
     # The amendment may create a disagreement that the first forms did not have.

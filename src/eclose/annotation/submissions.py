@@ -218,7 +218,7 @@ def _record(
         "entries": json.dumps(entries),
         "key": key,
         "event": event.seq,
-        "at": audit_log.current_timestamp(),
+        "at": event.at,
     }
     # The unique keys of this table decide between two simultaneous submissions.
     connection.execute(_SUBMIT, values)

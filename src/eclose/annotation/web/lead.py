@@ -106,7 +106,8 @@ def change_person_access(visit: Lead, name: str, change: str, fields: Fields) ->
         if person is None or change not in _CHANGES or person.id == visit.person.id:
             raise not_found_error()
         _CHANGES[change](connection, person.id)
-        event = audit_log.append_audit_event(connection, visit.person.name, change, detail={"name": name})
+        rows = {audit_log.AuditedKind.PEOPLE: [person.id]}
+        event = audit_log.append_audit_event(connection, visit.person.name, change, detail={"name": name}, rows=rows)
     visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 
