@@ -8,14 +8,14 @@ from functools import cache
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.dashboard import DashboardAgreement, DashboardPerson, DashboardQueue, LeadDashboard
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
-from eclose.annotation.queues import CompletedPass, CompletedTask, TaskProgress
-from eclose.annotation.reopening import ReopenRequest
+from eclose.annotation.notes import Note, NoteKind
+from eclose.annotation.queues import TaskProgress
+from eclose.annotation.reopening import GrantedReopening, OwnPass, OwnTask, ReopenRequest
 from eclose.annotation.submissions import TaskPageContent
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.core.response import Response, Trace
 from eclose.protocol import annotator_material, disclosure
 from eclose.protocol.auditing import AuditorMaterial
-from eclose.protocol.prompts import load_prompt_text
 from eclose.world.faulty.broken_responses import FailurePlan, break_response
 from eclose.world.make.families import make_world_families
 from eclose.world.make.instances import make_world_items
@@ -78,7 +78,6 @@ def sheet(
         form=form,
         material=disclosed,
         key=KEY,
-        guideline=load_prompt_text(form.guideline).text,
         **settings,
     )
 
@@ -88,10 +87,11 @@ def given(person: Person | None = ANNOTATOR, **other):
     return {"project": "gap study", "person": person, "csrf": CSRF, **other}
 
 
-def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), problems=(), receipt=None) -> str:
+def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), problems=(), **other) -> str:
     """A page of work."""
+    settings = {"receipt": None, "undo": None, "notes": ()} | other
     return render_annotation_page(
-        "work.html", **given(person, sheet=one, entries=entries, problems=problems, receipt=receipt)
+        "work.html", **given(person, sheet=one, entries=entries, problems=problems, **settings)
     )
 
 
@@ -120,13 +120,34 @@ def dashboard(**other) -> str:
     return render_annotation_page("dashboard.html", **given(LEAD, **settings))
 
 
+SAID = {
+    "A": ({"substantive": "no"}, {"substantive": "yes", "sound": "yes"}, {"substantive": "yes", "sound": "no", "failure": "L2"}),
+    "B": ({"aligned": "yes"},),
+    "C": ({"closed": "no"},),
+    "D": ({"correct": "yes", "complete": "no"},),
+}
+REQUESTS = {"A": None, "B": "asked", "C": "refused", "D": "granted"}
 FINISHED = tuple(
-    CompletedTask(
-        place,
-        f"oLd-{place}",
-        tuple(CompletedPass(name, f"{place}-a1b2c3d4e5f6", "2026-11-15T18:40:00+00:00") for name in "ABCD"),
+    OwnTask(
+        position,
+        f"oLd-{position}",
+        AnnotationTaskKind.RESPONSE,
+        "Where was the director of the film that won the second prize born?",
+        tuple(
+            OwnPass(
+                name, SAID[name], False, f"{position}-a1b2c3d4e5f6", "2026-11-15T18:40:00+00:00", REQUESTS[name], "rEo-1"
+            )
+            for name in "ABCD"
+        ),
     )
-    for place in range(211, 206, -1)
+    for position in range(211, 206, -1)
+)
+A_NOTE = Note("nOte-1", NoteKind.SKIP, "ann", 866, "B", "Where?", "Passage 3 is cut off.", "2026-11-15T18:40:00+00:00")
+NOTES = (A_NOTE, A_NOTE._replace(id="nOte-2", kind=NoteKind.COMMENT, reply="Judge what is there.", resolved_by="lead"))
+GUIDELINES = tuple(
+    (kind, form)
+    for kind in (AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SCREENING, AnnotationTaskKind.FAMILY)
+    for form in PASSES_BY_TASK_KIND[kind]
 )
 
 
@@ -137,9 +158,12 @@ def plain_pages() -> dict[str, str]:
         "next_url": f"/tasks/{TASK}",
         "take": False,
         "receipt": "4711-a1b2c3d4",
+        "undo": None,
         "amendable": (),
+        "notes": NOTES,
+        "guidelines": GUIDELINES[:4],
     }
-    opened = (("rEo-1", "B"),)
+    opened = (GrantedReopening("rEo-1", "B", 12, "Where was she born?"),)
     return {
         "login": render_annotation_page(
             "login.html", **given(None, csrf=None, name="", problem="Name or password is wrong.")
@@ -155,7 +179,8 @@ def plain_pages() -> dict[str, str]:
         "home-take": render_annotation_page(
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),
-        "finished": render_annotation_page("finished.html", **given(tasks=FINISHED)),
+        "finished": render_annotation_page("finished.html", **given(tasks=FINISHED, notes=NOTES)),
+        "guideline": render_annotation_page("guideline.html", **given(guidelines=GUIDELINES)),
         "dashboard": dashboard(invitation="https://label.example/invitation/tOkEn-22"),
         "error": render_annotation_page(
             "error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)
@@ -178,7 +203,7 @@ def work_pages() -> dict[str, str]:
     return {
         "work-A": work(sheet(), entries=filled),
         "work-A-others": work(sheet(others=others), person=ADJUDICATOR),
-        "work-B": work(sheet(name="B"), receipt="4711-a1b2c3d4"),
+        "work-B": work(sheet(name="B"), receipt="4711-a1b2c3d4", undo=f"/tasks/{TASK}/A/undo", notes=NOTES),
         "work-B-hidden": work(sheet(name="B", hide=True)),
         "work-C": work(sheet(name="C")),
         "work-D": work(sheet(name="D")),

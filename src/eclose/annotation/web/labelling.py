@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import queues, reopening
-from eclose.annotation.labelling.corrections import list_own_labels, open_own_correction
+from eclose.annotation.labelling.corrections import open_own_correction
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -40,8 +40,9 @@ Labeller = Annotated[LoggedInVisit, Depends(require_single_user)]
 def show_own_labels(visit: Labeller) -> HTMLResponse:
     """Show the labels so far, with the question of each."""
     with visit.project.reading() as connection:
-        tasks = list_own_labels(connection, visit.person)
-    return HTMLResponse(render_annotation_page("labels.html", **visit.context, tasks=tasks))
+        progress = queues.read_task_progress(connection, visit.person)
+        tasks = reopening.list_own_tasks(connection, visit.person, most=progress.total)
+    return HTMLResponse(render_annotation_page("finished.html", **visit.context, tasks=tasks, notes=()))
 
 
 @router.post("/{task}/{name}/correct")
