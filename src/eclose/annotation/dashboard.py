@@ -17,8 +17,7 @@ from eclose.annotation.accounts.people import NO_PASSWORD, person_from_row
 from eclose.annotation.staffing import TakenCase, list_taken_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from sqlalchemy import Connection, Row
 

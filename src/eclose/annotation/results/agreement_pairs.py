@@ -7,8 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from eclose.annotation.annotation_records import AnnotationSet
     from eclose.core.judgment import Judgment, QuestionScreening
