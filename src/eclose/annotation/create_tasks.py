@@ -11,6 +11,7 @@ from sqlalchemy import text
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.assignment.assign import AssignmentItem, assign_to_annotators
 from eclose.annotation.assignment.choices import ScreeningMode
+from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
 from eclose.errors import SettingError, UserError
 
@@ -66,6 +67,21 @@ def assign_responses_to_annotators(
         rows, annotators, AnnotatorPool.RESPONSES, per_response, settings, lambda row: describe_system(row.origin)
     )
     _insert_tasks(connection, assignment, annotators, lambda item: _response_task(rows[item.id], kind, settings))
+    return assignment
+
+
+def append_response_tasks(
+    connection: Connection, annotator: Person, settings: AnnotationProjectSettings, *, kind: AnnotationTaskKind
+) -> AssignmentPlan:
+    """Assign every response without a task to one annotator, behind the tasks that annotator has."""
+    rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES) if not row.assigned}
+    assignment = _assign(
+        rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, lambda row: describe_system(row.origin)
+    )
+    last = int(connection.execute(_LAST, {"person": annotator.id}).scalar_one() or 0)
+    _insert_tasks(
+        connection, assignment, [annotator], lambda item: _response_task(rows[item.id], kind, settings), after=last
+    )
     return assignment
 
 
@@ -148,6 +164,8 @@ def _insert_tasks(
     assignment: AssignmentPlan,
     people: Sequence[Person],
     task: Callable[[AssignmentItem], dict[str, Any]],
+    *,
+    after: int = 0,
 ) -> None:
     by_name = {person.name: person for person in people}
     rows = []
@@ -155,8 +173,9 @@ def _insert_tasks(
         person = by_name[assigned.annotator]
         # A random id: the URL of a task must reveal neither response nor question.
         columns = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
-        rows.append(task(assigned.item) | columns | {"place": assigned.position})
+        rows.append(task(assigned.item) | columns | {"place": after + assigned.position})
     connection.execute(_ADD, rows)
+    append_audit_event(connection, LEAD_NAME, "assigned tasks", rows={AuditedKind.TASKS: [row["id"] for row in rows]})
 
 
 def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:
@@ -166,6 +185,7 @@ def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:
 
 _AWAIT_SCREENING = text("INSERT INTO annotate_eligibility (question) VALUES (:question)")
 _FAMILIES = text("SELECT id AS question, key, key AS question_key FROM annotate_families ORDER BY id")
+_LAST = text("SELECT max(place) FROM annotate_tasks WHERE person = :person")
 _COUNT_TASKS = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
 # "referenced" and "answered" tell which passes and fields apply.
 _QUESTIONS = text(
@@ -175,7 +195,8 @@ _QUESTIONS = text(
 )
 _RESPONSES = text(
     "SELECT r.id AS response, r.key, r.question, q.key AS question_key, r.steps, o.origin,"
-    " a.response IS NOT NULL AS answered, k.question IS NOT NULL AS referenced"
+    " a.response IS NOT NULL AS answered, k.question IS NOT NULL AS referenced,"
+    " EXISTS (SELECT 1 FROM annotate_tasks t WHERE t.response = r.id) AS assigned"
     " FROM annotate_responses r JOIN annotate_questions q ON q.id = r.question"
     " JOIN annotate_response_origins o ON o.response = r.id LEFT JOIN annotate_answers a ON a.response = r.id"
     " LEFT JOIN annotate_references k ON k.question = r.question ORDER BY r.id"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
+from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import YES
 from eclose.annotation.read_annotations import read_family_audits
 from eclose.protocol.auditing import AUDIT_MARKS, AUDIT_PARTS, AuditorMaterial, FamilyAuditForm
@@ -33,6 +34,9 @@ def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds,
     rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(family))} for ids, family in families]
     if rows:
         connection.execute(_ADD, rows)
+    append_audit_event(
+        connection, LEAD_NAME, "added families", rows={AuditedKind.FAMILIES: [row["key"] for row in rows]}
+    )
     return len(rows)
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.core.judgment import INELIGIBILITY_PRECEDENCE, LocalFailure
-from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE, AUDIT_MARKS
+from eclose.protocol.auditing import AUDIT_MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -69,23 +69,23 @@ _CORRECT, _COMPLETE = FormField("correct", (YES, NO)), FormField("complete", (YE
 
 # The passes of appendix A.3.2: the answer is hidden up to pass B, the reference up to pass C.
 PASSES_BY_TASK_KIND: Mapping[AnnotationTaskKind, tuple[AnnotationPass, ...]] = {
-    AnnotationTaskKind.SCREENING: (AnnotationPass("S", (_ELIGIBLE, _CODE), "screen_eligibility.md"),),
+    AnnotationTaskKind.SCREENING: (AnnotationPass("S", (_ELIGIBLE, _CODE), "annotate_eligibility.md"),),
     AnnotationTaskKind.RESPONSE: (
-        AnnotationPass("A", (_SUBSTANTIVE, _SOUND, _FAILURE), "judge_soundness.md", each_step=True),
-        AnnotationPass("B", (_ALIGNED,), "judge_alignment.md"),
-        AnnotationPass("C", (_CLOSED,), "judge_closure.md"),
-        AnnotationPass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
+        AnnotationPass("A", (_SUBSTANTIVE, _SOUND, _FAILURE), "annotate_soundness.md", each_step=True),
+        AnnotationPass("B", (_ALIGNED,), "annotate_alignment.md"),
+        AnnotationPass("C", (_CLOSED,), "annotate_closure.md"),
+        AnnotationPass("D", (_CORRECT, _COMPLETE), "annotate_correctness.md"),
     ),
     AnnotationTaskKind.SHORT: (
-        AnnotationPass("B", (FormField("locally_sound", (YES, NO)), _ALIGNED), "judge_alignment.md"),
-        AnnotationPass("C", (_CLOSED,), "judge_closure.md"),
-        AnnotationPass("D", (_CORRECT, _COMPLETE), "judge_correctness.md"),
+        AnnotationPass("B", (FormField("locally_sound", (YES, NO)), _ALIGNED), "annotate_alignment.md"),
+        AnnotationPass("C", (_CLOSED,), "annotate_closure.md"),
+        AnnotationPass("D", (_CORRECT, _COMPLETE), "annotate_correctness.md"),
     ),
     AnnotationTaskKind.FAMILY: (
         AnnotationPass(
             "F",
             tuple(FormField(name, (YES, NO)) for names in AUDIT_MARKS.values() for name in names),
-            AUDIT_GUIDELINE_FILE,
+            "annotate_family.md",
         ),
     ),
 }

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SETTINGS_FILE = "project.json"
 DATABASE_FILE = "project.sqlite"
 AUDIT_HEAD_FILE = "audit-head.txt"
-LEAD_NAME = "lead"
+LEAD_NAME = audit_log.LEAD_NAME
 """The actor of events that the command line causes, as the audit log names it."""
 MAX_CONNECTIONS = 20
 """Size of the connection pool: requests served at the same moment; further ones wait."""
@@ -89,8 +89,14 @@ class AnnotationProject:
     def writing(self) -> Iterator[Connection]:
         """Yield a writing connection; commit to disk at the end, roll back after an error."""
         writes = {WRITE_OPTION: True}
-        with self._write_lock, self.engine.connect().execution_options(**writes) as connection, connection.begin():
-            yield connection
+        with self._write_lock, self.engine.connect().execution_options(**writes) as connection:
+            connection.info.pop(audit_log.HAS_EVENTS, None)
+            with connection.begin():
+                yield connection
+            has_events = connection.info.pop(audit_log.HAS_EVENTS, False)
+        # After the commit: the file outside may be behind the log, but must not name an event that was rolled back.
+        if has_events:
+            self.record_head()
 
     def close(self) -> None:
         """Close the database."""
@@ -128,9 +134,12 @@ def create_annotation_project(
         for name, value in stored.items():
             row = {"name": name, "value": json.dumps(value)}
             connection.execute(text("INSERT INTO annotate_settings (name, value) VALUES (:name, :value)"), row)
-        audit_log.append_audit_event(connection, LEAD_NAME, "created", detail=stored)
+        audit_log.append_audit_event(
+            connection, LEAD_NAME, "created", detail=stored, rows={audit_log.AuditedKind.SETTINGS: stored}
+        )
         begin(connection)
-    project.record_head()
+    with project.reading() as connection:
+        project.head.start(audit_log.last_audit_event(connection))
     # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
     with AtomicFile(folder / SETTINGS_FILE) as file:
         file.write(json.dumps({**asdict(settings), "database": database}, indent=1).encode() + b"\n")

@@ -125,7 +125,8 @@ def take_next_task(connection: Connection, person: Person) -> str | None:
     values = {"id": secrets.token_urlsafe(16), "person": person.id, "place": last_place(connection, person.id) + 1}
     task = str(connection.execute(_CLAIM, {**row, **values}).scalar_one())
     detail = {"reference_seen_before": bool(row["met"])}
-    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail)
+    rows = {audit_log.AuditedKind.TASKS: [task]}
+    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail, rows=rows)
     return task
 
 
@@ -184,6 +185,10 @@ def find_flagged_responses(connection: Connection) -> list[Row[Any]]:
 def _queue_disputed_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     triggers = explain_subject_adjudication(connection, AnnotationTaskKind(task.kind), task.subject)
     values = {"subject": task.subject, "kind": task.kind}
+    rows = {audit_log.AuditedKind.ADJUDICATIONS: [task.subject]}
+    # An annotator has undone the pass that made the difference, and no adjudicator has seen the case.
+    if not triggers and connection.execute(_UNDISPUTE, values).rowcount:
+        audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "left adjudication", rows=rows)
     # Only one annotator: without an adjudicator, the flag is shown to the lead (find_flagged_responses).
     if not triggers or (
         connection.execute(_COUNT_PEOPLE, values).scalar_one() == 1
@@ -199,7 +204,8 @@ def _queue_disputed_subject(connection: Connection, project: AnnotationProject, 
         "rank": hash_sort_key("adjudication", project.settings.seed, task.subject),
         "at": audit_log.current_timestamp(),
     }
-    connection.execute(_DISPUTE, values)
+    if connection.execute(_DISPUTE, values).rowcount:
+        audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "queued for adjudication", rows=rows)
 
 
 def _record_eligibility(connection: Connection, task: Row[Any]) -> None:
@@ -297,6 +303,10 @@ _CLAIM = text(
 _DISPUTE = text(
     "INSERT INTO annotate_adjudications (subject, kind, question, response, family, triggers, rank, at)"
     " VALUES (:subject, :kind, :question, :response, :family, :triggers, :rank, :at) ON CONFLICT DO NOTHING"
+)
+_UNDISPUTE = text(
+    "DELETE FROM annotate_adjudications WHERE subject = :subject AND NOT EXISTS"
+    " (SELECT 1 FROM annotate_tasks t WHERE t.subject = :subject AND t.role = 'adjudicator')"
 )
 _COMPLETED = text(
     "SELECT t.place, t.id AS task, s.pass AS name, s.event, e.hash, s.at FROM"

@@ -2,13 +2,15 @@
 
 An annotator who amends a pass has meanwhile seen later passes. Agreement is therefore always measured on the first
 form; the amendment is stored beside it. It sends the case to the adjudicator, or reopens the pass for the adjudicator
-who has decided on it; it never replaces the adjudicator's label.
+who has decided on it; it never replaces the adjudicator's label. A pass that its person undoes, before anything else was
+disclosed, counts as first submitted in its new form.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
@@ -28,9 +30,13 @@ if TYPE_CHECKING:
     from eclose.annotation.forms import FormEntry
     from eclose.annotation.project import AnnotationProject
 
+MAX_LISTED_TASKS = 50
+"""Number of latest tasks that ``list_own_tasks`` returns."""
 # In characters; bounds what a request can store.
 LONGEST_REASON = 2_000
 GRANTED, REFUSED = "granted", "refused"
+UNDO_REASON = "undo: nothing was disclosed since"
+"""Reason of a reopening by which a person undoes their own last submission."""
 AMENDED_AFTER_ADJUDICATION = "an annotator changed this pass after its adjudication"
 
 
@@ -43,6 +49,104 @@ class ReopenRequest(NamedTuple):
     reason: str
     at: str
     """Time of the request."""
+
+
+class OwnPass(NamedTuple):
+    """A pass as its person submitted it, with the state of the latest request to reopen it."""
+
+    name: str
+    entries: tuple[FormEntry, ...]
+    """The entries that hold now: the last amendment, or the first submission."""
+    amended: bool
+    receipt: str
+    at: str
+    """Time of the first submission."""
+    request: str | None = None
+    """State of the latest request: ``asked``, ``granted`` (not used yet), ``refused`` or ``used``."""
+    request_id: str | None = None
+
+
+class OwnTask(NamedTuple):
+    """A task of a person with what they submitted."""
+
+    position: int
+    """Position in the queue of the person, from 1."""
+    task: str
+    kind: AnnotationTaskKind
+    question: str
+    passes: tuple[OwnPass, ...]
+
+
+class GrantedReopening(NamedTuple):
+    """A granted request that is still unused."""
+
+    id: str
+    pass_name: str
+    position: int
+    question: str
+
+
+def list_own_tasks(connection: Connection, person: Person, *, most: int = MAX_LISTED_TASKS) -> tuple[OwnTask, ...]:
+    """Return the latest tasks of a person with their own labels, newest first."""
+    rows = connection.execute(_OWN, {"person": person.id, "most": most})
+    tasks = []
+    for (position, task), own in groupby(rows, key=lambda row: (row.place, row.task)):
+        submitted = tuple(own)
+        passes = {row.name: _own_pass(row) for row in submitted}
+        # Requests of a pass come in their order, so that the latest one is kept.
+        first = submitted[0]
+        kind = AnnotationTaskKind(first.kind)
+        tasks.append(OwnTask(position, task, kind, _question(first), tuple(passes.values())))
+    return tuple(tasks)
+
+
+def _own_pass(row: Row[Any]) -> OwnPass:
+    request = None
+    if row.request is not None:
+        request = "used" if row.used else row.decision or "asked"
+    receipt = audit_log.AuditEventRef(row.event, row.hash).receipt
+    entries = tuple(json.loads(row.newest or row.entries))
+    return OwnPass(row.name, entries, row.newest is not None, receipt, row.at, request, row.request)
+
+
+def _question(row: Row[Any]) -> str:
+    # The material of a family holds its question.
+    question: str = json.loads(row.shown)["question"] if row.question is None else json.loads(row.question)
+    return question
+
+
+def find_undoable_pass(connection: Connection, person: Person) -> tuple[str, str] | None:
+    """Return task and name of the person's last submission, if nothing was disclosed since; else None.
+
+    The last pass of a task discloses nothing, and neither does pass A: pass B shows the same material as one text.
+    """
+    row = connection.execute(_LAST_SUBMITTED, {"person": person.id}).one_or_none()
+    if row is None or not (row.name == "A" or row.name == row.passes[-1]):
+        return None
+    return row.task, row.name
+
+
+def undo_last_pass(
+    connection: Connection, person: Person, task: str, name: str
+) -> tuple[str, audit_log.AuditEventRef] | None:
+    """Open the person's last pass for a change; return the id of the reopening, None where it cannot be undone.
+
+    No decision of the lead is needed: the person has seen nothing since.
+    """
+    if find_undoable_pass(connection, person) != (task, name):
+        return None
+    number = connection.execute(_SUBMITTED, {"task": task, "pass": name, "person": person.id}).scalar_one()
+    now = audit_log.current_timestamp()
+    row = {"id": secrets.token_urlsafe(16), "task": task, "number": number, "reason": json.dumps(UNDO_REASON)}
+    try:
+        with connection.begin_nested():
+            connection.execute(_UNDO, {**row, "at": now, "by": person.id})
+    except IntegrityError:
+        return None
+    detail, rows = {"pass": name, "request": row["id"]}, {audit_log.AuditedKind.REOPENINGS: [row["id"]]}
+    return row["id"], audit_log.append_audit_event(
+        connection, person.name, "undid", task=task, detail=detail, rows=rows
+    )
 
 
 def request_reopening(
@@ -60,7 +164,10 @@ def request_reopening(
             connection.execute(_ASK, {**row, "reason": json.dumps(reason), "asked": audit_log.current_timestamp()})
     except IntegrityError:
         return None
-    return audit_log.append_audit_event(connection, person.name, "asked to reopen", task=task, detail={"pass": name})
+    rows = {audit_log.AuditedKind.REOPENINGS: [row["id"]]}
+    return audit_log.append_audit_event(
+        connection, person.name, "asked to reopen", task=task, detail={"pass": name}, rows=rows
+    )
 
 
 def list_reopen_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
@@ -80,12 +187,18 @@ def decide_reopen_request(
     task = connection.execute(_DECIDE, values).scalar_one_or_none()
     if task is None:
         return None
-    return audit_log.append_audit_event(connection, lead.name, decision, task=task, detail={"request": request})
+    rows = {audit_log.AuditedKind.REOPENINGS: [request]}
+    return audit_log.append_audit_event(
+        connection, lead.name, decision, task=task, detail={"request": request}, rows=rows
+    )
 
 
-def list_granted_reopenings(connection: Connection, person: Person) -> tuple[tuple[str, str], ...]:
-    """Return the granted requests of a person that are still unused, with the name of the pass."""
-    return tuple((row.id, row.pass_name) for row in connection.execute(_GRANTED, {"person": person.id}))
+def list_granted_reopenings(connection: Connection, person: Person) -> tuple[GrantedReopening, ...]:
+    """Return the granted requests of a person that are still unused."""
+    return tuple(
+        GrantedReopening(row.id, row.pass_name, row.place, _question(row))
+        for row in connection.execute(_GRANTED, {"person": person.id})
+    )
 
 
 def open_pass_amendment(
@@ -123,10 +236,10 @@ def submit_pass_amendment(
         "entries": json.dumps(entries),
         "key": key,
         "event": event.seq,
-        "at": audit_log.current_timestamp(),
+        "at": event.at,
     }
     connection.execute(_AMEND, values)
-    if row.role != PersonRole.ADJUDICATOR:
+    if row.role != PersonRole.ADJUDICATOR and not row.undone:
         _reopen_adjudication(connection, person, row)
     queues.update_task_subject(connection, project, row)
     return PassSubmissionResult(receipt=event.receipt, finished=True, event=event)
@@ -146,7 +259,8 @@ def _reopen_adjudication(connection: Connection, person: Person, row: Row[Any]) 
     }
     connection.execute(_REOPEN, values)
     detail = {"pass": row.pass_name, "request": values["id"]}
-    audit_log.append_audit_event(connection, person.name, "reopened", task=adjudicated, detail=detail)
+    rows = {audit_log.AuditedKind.REOPENINGS: [values["id"]]}
+    audit_log.append_audit_event(connection, person.name, "reopened", task=adjudicated, detail=detail, rows=rows)
 
 
 def _find_granted(connection: Connection, person: Person, request: str) -> Row[Any] | None:
@@ -199,10 +313,15 @@ _OPEN = (
     " WHERE t.person = :person AND t.withdrawn IS NULL AND r.decision = 'granted'"
     " AND NOT EXISTS (SELECT 1 FROM annotate_amendments a WHERE a.reopening = r.id)"
 )
-_GRANTED = text(f"SELECT r.id, s.pass AS pass_name{_OPEN} ORDER BY r.decided, r.id")
+_GRANTED = text(
+    "SELECT r.id, s.pass AS pass_name, t.place, (SELECT question FROM annotate_questions WHERE id = t.question) AS"
+    " question, (SELECT shown FROM annotate_families WHERE id = t.family) AS shown"
+    f"{_OPEN} ORDER BY r.decided, r.id"
+)
 _GRANTED_TASK = text(
     "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role, t.place, t.passes, t.unasked,"
-    f" s.pass AS pass_name, s.number{_OPEN} AND r.id = :id"
+    " s.pass AS pass_name, s.number, coalesce(r.decided_by = t.person, FALSE) AS undone"
+    f"{_OPEN} AND r.id = :id"
 )
 # The last amendment, else the submission.
 _NEWEST = text(
@@ -213,4 +332,25 @@ _NEWEST = text(
 _AMEND = text(
     "INSERT INTO annotate_amendments (reopening, entries, key, event, at)"
     " VALUES (:request, :entries, :key, :event, :at)"
+)
+# Tasks up to the open one, each pass once for every request to reopen it, in the order of the requests.
+_OWN = text(
+    "SELECT t.place, t.id AS task, t.kind, q.question, f.shown, s.pass AS name, s.entries, s.event, e.hash, s.at,"
+    " (SELECT a.entries FROM annotate_amendments a JOIN annotate_reopenings o ON o.id = a.reopening"
+    " WHERE o.task = s.task AND o.number = s.number ORDER BY a.event DESC LIMIT 1) AS newest,"
+    " r.id AS request, r.decision, EXISTS (SELECT 1 FROM annotate_amendments a WHERE a.reopening = r.id) AS used FROM"
+    " (SELECT * FROM annotate_tasks k WHERE k.person = :person AND EXISTS"
+    " (SELECT 1 FROM annotate_submissions x WHERE x.task = k.id) ORDER BY place DESC LIMIT :most) t"
+    " JOIN annotate_submissions s ON s.task = t.id JOIN annotate_events e ON e.seq = s.event"
+    " LEFT JOIN annotate_questions q ON q.id = t.question LEFT JOIN annotate_families f ON f.id = t.family"
+    " LEFT JOIN annotate_reopenings r ON r.task = s.task AND r.number = s.number"
+    " ORDER BY t.place DESC, s.number, r.asked, r.id"
+)
+_LAST_SUBMITTED = text(
+    "SELECT t.id AS task, s.pass AS name, t.passes FROM annotate_submissions s"
+    " JOIN annotate_tasks t ON t.id = s.task WHERE t.person = :person ORDER BY s.event DESC LIMIT 1"
+)
+_UNDO = text(
+    "INSERT INTO annotate_reopenings (id, task, number, reason, asked, decision, decided_by, decided)"
+    " VALUES (:id, :task, :number, :reason, :at, 'granted', :by, :at)"
 )

@@ -253,8 +253,8 @@ _WORK = (
 )
 
 _STAFFING = (
-    # The event that took a task away from its person. The row stays, with its drafts and submissions.
-    "ALTER TABLE annotate_tasks ADD COLUMN withdrawn BIGINT REFERENCES annotate_events (seq)",
+    # Time at which a task was taken away from its person. The row stays, with its drafts and submissions.
+    "ALTER TABLE annotate_tasks ADD COLUMN withdrawn VARCHAR(32)",
     "DROP INDEX annotate_one_adjudicator",
     "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject)"
     " WHERE role = 'adjudicator' AND withdrawn IS NULL",
@@ -277,6 +277,26 @@ _STAFFING = (
     """,
 )
 
+_NOTES = (
+    # Notes of annotators to the lead. "pass" is the one that was open; "event" the entry of the audit log.
+    """
+    CREATE TABLE annotate_notes (
+        id VARCHAR(32) PRIMARY KEY,
+        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
+        person {reference} NOT NULL REFERENCES annotate_people (id),
+        pass VARCHAR(4) NOT NULL,
+        kind VARCHAR(8) NOT NULL CHECK (kind IN ('skip', 'flag', 'comment')),
+        body TEXT NOT NULL,
+        event BIGINT NOT NULL UNIQUE REFERENCES annotate_events (seq),
+        at VARCHAR(32) NOT NULL,
+        reply TEXT,
+        resolved_by {reference} REFERENCES annotate_people (id),
+        resolved VARCHAR(32)
+    )
+    """,
+    "CREATE INDEX annotate_notes_by_task ON annotate_notes (task)",
+)
+
 APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
@@ -294,6 +314,11 @@ def _create_material_tables(connection: Connection) -> None:
 def _create_work_tables(connection: Connection) -> None:
     """Create the tables of events, tasks, submissions, adjudications and amendments."""
     execute_statements(connection, _WORK, _TYPES)
+
+
+def _create_notes_table(connection: Connection) -> None:
+    """Create the table of notes to the lead."""
+    execute_statements(connection, _NOTES, _TYPES)
 
 
 def _reject_changed_rows(connection: Connection) -> None:
@@ -333,4 +358,5 @@ MIGRATIONS: Mapping[str, Migration] = {
     "work": _create_work_tables,
     "kept_for_good": _reject_changed_rows,
     "staffing": _add_staffing_tables,
+    "notes": _create_notes_table,
 }

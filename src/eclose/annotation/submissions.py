@@ -30,8 +30,8 @@ from eclose.annotation.forms import (
     trim_form_passes,
 )
 from eclose.annotation.queues import TaskProgress
+from eclose.core.identity import hash_sort_key
 from eclose.protocol.annotator_material import AnnotatorMaterial
-from eclose.protocol.prompts import GuidelineReader, load_prompt_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,11 +69,10 @@ class TaskPageContent:
     """Saved entries that were not submitted; empty where there are none."""
     key: str
     """Idempotency key: sent back with the form, so that a repeated submission is recognised."""
-    guideline: str
-    """Text of the guideline, as Markdown."""
     progress: TaskProgress
     others: tuple[tuple[FormEntry, ...], ...] = ()
-    """Entries of the other annotators in this pass, in random order; only for adjudicators, if the project allows."""
+    """Entries of the other annotators in this pass, in an order that is the same in all passes of the task; only for
+    adjudicators, if the project allows."""
 
     @property
     def number(self) -> int:
@@ -130,7 +129,6 @@ def build_task_page(
         ),
         draft=draft,
         key=secrets.token_urlsafe(16),
-        guideline=load_prompt_text(form.guideline).text_for(GuidelineReader.PEOPLE),
         progress=queues.read_task_progress(connection, person),
         others=_other_entries(connection, project, row, form),
     )
@@ -219,7 +217,7 @@ def _record(
         "entries": json.dumps(entries),
         "key": key,
         "event": event.seq,
-        "at": audit_log.current_timestamp(),
+        "at": event.at,
     }
     # The unique keys of this table decide between two simultaneous submissions.
     connection.execute(_SUBMIT, values)
@@ -290,11 +288,11 @@ def _other_entries(
     """Return the entries of the other annotators in this pass, where an adjudicator may see them."""
     if row.role != PersonRole.ADJUDICATOR or not project.settings.shows_labels(AnnotationTaskKind(row.kind)):
         return ()
-    rows = connection.execute(_OTHERS, {"task": row.id, "subject": row.subject, "pass": form.name}).scalars()
-    forms = [tuple(json.loads(entries)) for entries in rows]
-    # A fixed order would reveal which annotator an entry is by.
-    secrets.SystemRandom().shuffle(forms)
-    return tuple(forms)
+    rows = connection.execute(_OTHERS, {"task": row.id, "subject": row.subject, "pass": form.name}).all()
+    # Ordered by secret ids: the same people in the same order in every pass of this case, and in another order in the
+    # next one, so that the order does not reveal which annotator an entry is by.
+    rows = sorted(rows, key=lambda other: hash_sort_key("others", row.id, other.id))
+    return tuple(tuple(json.loads(other.entries)) for other in rows)
 
 
 # The person is part of the condition: tasks of others are not found.
@@ -320,6 +318,6 @@ _SUBMITTED = text(
 )
 # Excludes the adjudicator's own task, and reads the current pass alone.
 _OTHERS = text(
-    "SELECT s.entries FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
+    "SELECT t.id, s.entries FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
     " WHERE t.subject = :subject AND t.id <> :task AND t.withdrawn IS NULL AND s.pass = :pass"
 )

@@ -1,16 +1,20 @@
-"""Pages of annotators, screeners and adjudicators: overview, open pass, completed tasks, amendments."""
+"""Pages of annotators, screeners and adjudicators: overview, guideline, open pass, notes, own labels, amendments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from eclose.annotation import queues, reopening, submissions
-from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation import notes, queues, reopening, submissions
+from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
+from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
+from eclose.annotation.notes import NoteKind
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
+from eclose.annotation.web import labelling
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -24,13 +28,19 @@ from eclose.annotation.web.dependencies import (
 from eclose.annotation.web.pages import render_annotation_page
 
 if TYPE_CHECKING:
-    from eclose.annotation.forms import FormEntry
+    from sqlalchemy import Connection
+
+    from eclose.annotation.accounts.people import Person
+    from eclose.annotation.forms import AnnotationPass, FormEntry
+    from eclose.annotation.notes import Note
     from eclose.annotation.submissions import TaskPageContent
 
 router = APIRouter()
 Fields = Annotated[dict[str, str], Depends(parse_web_form)]
 Worker = Annotated[LoggedInVisit, Depends(require_annotator)]
 
+MAX_HOME_NOTES = 5
+"""Number of latest notes with their replies on the overview."""
 _CLOSED = "This pass is closed: it was submitted before, or an earlier pass is still open."
 
 
@@ -39,6 +49,8 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
     """Show progress and the next task."""
     if visit.person.role is PersonRole.LEAD:
         return RedirectResponse("/dashboard", status_code=303)
+    if visit.state.single is not None:
+        return labelling.show_labeller_home(visit, _receipt(receipt))
     with visit.project.reading() as connection:
         task = queues.find_next_task(connection, visit.person)
         progress = queues.read_task_progress(connection, visit.person)
@@ -50,9 +62,20 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
             # Without a next task, the rest of the total are subjects that wait for an adjudicator.
             take=task is None and progress.total > progress.finished,
             receipt=_receipt(receipt),
+            undo=_undo_url(connection, visit) if receipt else None,
             amendable=reopening.list_granted_reopenings(connection, visit.person),
+            notes=notes.list_person_notes(connection, visit.person)[:MAX_HOME_NOTES],
+            guidelines=_guidelines(connection, visit.person),
         )
     return HTMLResponse(html)
+
+
+@router.get("/guideline")
+def show_guideline(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HTMLResponse:
+    """Show the guideline of all passes that the person works on; the lead sees those of the whole project."""
+    with visit.project.reading() as connection:
+        guidelines = _guidelines(connection, visit.person)
+    return HTMLResponse(render_annotation_page("guideline.html", **visit.context, guidelines=guidelines))
 
 
 @router.post("/take")
@@ -76,9 +99,11 @@ def show_task_page(visit: Worker, task: str, receipt: str = "") -> Response:
     """Show the open pass of a task."""
     with visit.project.reading() as connection:
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
-    if sheet is None:
-        raise not_found_error()
-    return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt)))
+        if sheet is None:
+            raise not_found_error()
+        undo = _undo_url(connection, visit) if receipt else None
+        own_notes = notes.list_task_notes(connection, visit.person, task)
+    return HTMLResponse(_render_work(visit, sheet, sheet.draft, receipt=_receipt(receipt), undo=undo, notes=own_notes))
 
 
 @router.post("/tasks/{task}/{name}")
@@ -87,7 +112,7 @@ def post_pass_form(visit: Worker, task: str, name: str, fields: Fields) -> Respo
     key, entries = _form(visit, task, name, fields)
     outcome = submissions.submit_pass_and_commit(visit.project, visit.person, task, name, entries, key)
     if outcome.receipt is not None:
-        path = "/" if outcome.finished else f"/tasks/{task}"
+        path = _next_path(visit) if outcome.finished else f"/tasks/{task}"
         return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
     if outcome.refusal is SubmissionRefusal.UNKNOWN:
         raise not_found_error()
@@ -109,9 +134,44 @@ def post_pass_draft(visit: Worker, task: str, name: str, fields: Fields) -> Resp
     return Response(status_code=204 if saved else 409)
 
 
+@router.post("/tasks/{task}/{name}/note")
+def post_note(visit: Worker, task: str, name: str, fields: Fields) -> Response:
+    """Store a note to the lead. A skip moves the task to the end of the queue and shows the next one."""
+    kind, body = take_form_fields(check_csrf_token(visit, fields), "kind", "text")
+    if kind not in tuple(NoteKind):
+        raise not_found_error()
+    with visit.project.writing() as connection:
+        sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
+        if sheet is None or sheet.form.name != name:
+            raise not_found_error()
+        event = notes.add_note(connection, visit.person, task, name, NoteKind(kind), body)
+    if event is None:
+        raise HTTPException(422, f"A note has 1 to {notes.MAX_NOTE_CHARACTERS:,} characters.")
+    visit.project.head.advance(event)
+    path = _next_path(visit) if kind == NoteKind.SKIP else f"/tasks/{task}"
+    # The last task stays open after a skip: the overview says so instead of showing it again.
+    return RedirectResponse("/" if kind == NoteKind.SKIP and path == f"/tasks/{task}" else path, status_code=303)
+
+
+@router.post("/tasks/{task}/{name}/undo")
+def post_undo(visit: Worker, task: str, name: str, fields: Fields) -> Response:
+    """Open the person's last pass again, if nothing was disclosed since."""
+    take_form_fields(check_csrf_token(visit, fields))
+    with visit.project.writing() as connection:
+        undone = reopening.undo_last_pass(connection, visit.person, task, name)
+    if undone is None:
+        raise not_found_error()
+    reopening_id, event = undone
+    visit.project.head.advance(event)
+    return RedirectResponse(f"/amend/{reopening_id}", status_code=303)
+
+
 @router.post("/tasks/{task}/{name}/reopen")
 def post_reopen_request(visit: Worker, task: str, name: str, fields: Fields) -> Response:
     """Ask the lead for permission to change a submitted pass."""
+    # Without accounts there is no lead; the page /labels corrects.
+    if visit.state.single is not None:
+        raise not_found_error()
     (reason,) = take_form_fields(check_csrf_token(visit, fields), "reason")
     with visit.project.writing() as connection:
         event = reopening.request_reopening(connection, visit.person, task, name, reason)
@@ -122,11 +182,16 @@ def post_reopen_request(visit: Worker, task: str, name: str, fields: Fields) -> 
 
 
 @router.get("/finished")
-def show_completed_tasks(visit: Worker) -> HTMLResponse:
-    """Show the latest tasks with their receipts."""
+def show_completed_tasks(visit: Worker) -> Response:
+    """Show the latest tasks with their questions, the person's own labels, and the state of requests to reopen."""
+    if visit.state.single is not None:
+        return RedirectResponse("/labels", status_code=303)
     with visit.project.reading() as connection:
         html = render_annotation_page(
-            "finished.html", **visit.context, tasks=queues.list_completed_tasks(connection, visit.person)
+            "finished.html",
+            **visit.context,
+            tasks=reopening.list_own_tasks(connection, visit.person),
+            notes=notes.list_person_notes(connection, visit.person),
         )
     return HTMLResponse(html)
 
@@ -157,7 +222,8 @@ def post_amendment_form(visit: Worker, request_id: str, fields: Fields) -> Respo
     if outcome.event is None:
         return HTMLResponse(_render_amendment(visit, sheet, entries, request_id, outcome), 422)
     visit.project.head.advance(outcome.event)
-    return RedirectResponse(f"/?receipt={outcome.receipt}", status_code=303)
+    path = _next_path(visit) if visit.state.single is None else "/labels"
+    return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
 
 
 def _form(visit: LoggedInVisit, task: str, name: str, fields: dict[str, str]) -> tuple[str, tuple[FormEntry, ...]]:
@@ -183,10 +249,19 @@ def _render_work(
     outcome: PassSubmissionResult | None = None,
     *,
     receipt: str | None = None,
+    undo: str | None = None,
+    notes: tuple[Note, ...] = (),
 ) -> str:
     problems = () if outcome is None else outcome.problems
     return render_annotation_page(
-        "work.html", **visit.context, sheet=sheet, entries=entries, problems=problems, receipt=receipt
+        "work.html",
+        **visit.context,
+        sheet=sheet,
+        entries=entries,
+        problems=problems,
+        receipt=receipt,
+        undo=undo,
+        notes=notes,
     )
 
 
@@ -204,14 +279,37 @@ def _render_amendment(
     )
 
 
+def _next_path(visit: LoggedInVisit) -> str:
+    """Return the path of the person's next task; that of the overview where there is none."""
+    with visit.project.reading() as connection:
+        task = queues.find_next_task(connection, visit.person)
+    return "/" if task is None else f"/tasks/{task}"
+
+
+def _undo_url(connection: Connection, visit: LoggedInVisit) -> str | None:
+    """Return where the last submission can be undone; None where something was disclosed since."""
+    last = reopening.find_undoable_pass(connection, visit.person)
+    return None if last is None else f"/tasks/{last[0]}/{last[1]}/undo"
+
+
+def _guidelines(connection: Connection, person: Person) -> tuple[tuple[AnnotationTaskKind, AnnotationPass], ...]:
+    """Return the passes that a person works on, or all of the project for the lead."""
+    everything = person.pool is AnnotatorPool.NONE
+    kinds = connection.execute(_KINDS, {"pool": person.pool, "everything": everything}).scalars().all()
+    return tuple((kind, form) for kind in map(AnnotationTaskKind, sorted(kinds)) for form in PASSES_BY_TASK_KIND[kind])
+
+
 def _closed_page(visit: LoggedInVisit) -> HTMLResponse:
     return HTMLResponse(
         render_annotation_page("error.html", **visit.context, status=409, message=_CLOSED, back="/"), 409
     )
 
 
-def _receipt(text: str) -> str | None:
+def _receipt(value: str) -> str | None:
     """Return the receipt of a URL if it is well-formed: no other text of a URL may appear on a page."""
-    number, _, letters = text.partition("-")
+    number, _, letters = value.partition("-")
     valid = number.isascii() and number.isdigit() and len(number) <= 20 and len(letters) == 12 and letters.isalnum()
-    return text if valid and letters.isascii() else None
+    return value if valid and letters.isascii() else None
+
+
+_KINDS = text("SELECT DISTINCT kind FROM annotate_tasks WHERE :everything OR pool = :pool")

@@ -1,22 +1,23 @@
-"""The texts of fields, choices, passes and roles, the keys of choices, and the guideline excerpt of each field.
+"""The texts of fields, choices, passes and roles, the keys of choices, and the guideline for people.
 
 A test checks that every field and pass of ``forms`` has its texts here.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import NO, YES, AnnotationTaskKind
-from eclose.protocol.auditing import AUDIT_GUIDELINE_FILE
-from eclose.protocol.prompts import GuidelineReader, load_prompt_text
+from eclose.protocol.prompts import load_prompt_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eclose.annotation.forms import AnnotationPass, FormProblem
+    from eclose.annotation.forms import AnnotationPass, FormEntry, FormProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +33,11 @@ class FormFieldChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class GuidelineExcerpt:
-    """The part of a guideline that applies to a field."""
-
-    text: str
-    """File name of the guideline."""
-    start: str = ""
-    """Beginning of the first line; empty for the first line below the title."""
-    end: str = ""
-    """Beginning of the first line after it; empty for the end of the text."""
-
-
-@dataclass(frozen=True, slots=True)
 class FormFieldText:
-    """Question, choices and guideline of a field."""
+    """Question and choices of a field."""
 
     question: str
     choices: tuple[FormFieldChoice, ...]
-    excerpt: GuidelineExcerpt
 
     def choice(self, value: str) -> FormFieldChoice:
         """Return the choice of a value."""
@@ -81,101 +69,79 @@ INELIGIBILITY_TEXTS: Mapping[str, str] = {
 }
 """In the order of precedence."""
 
-# The start and end of an excerpt are quoted from the guidelines; a test checks that they exist.
-_SOUNDNESS = "judge_soundness.md"
 FIELD_TEXTS: Mapping[str, FormFieldText] = {
     "substantive": FormFieldText(
         "Is the step substantive?",
         _yes_no("makes a claim", "plan, repetition", "substantive", "not substantive"),
-        GuidelineExcerpt(_SOUNDNESS, "## Is the step substantive", "## Is the step sound"),
     ),
     "sound": FormFieldText(
         "Is it sound?",
         _yes_no("all warranted", "part is not", "sound", "not sound"),
-        GuidelineExcerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
-    "failure": FormFieldText(
-        "Why is it not sound?", _coded(FAILURE_CODE_TEXTS), GuidelineExcerpt(_SOUNDNESS, "## The code", "## Examples")
-    ),
+    "failure": FormFieldText("Why is it not sound?", _coded(FAILURE_CODE_TEXTS)),
     "locally_sound": FormFieldText(
         "Does every step hold?",
         _yes_no("every claim in it is warranted", "some claim is not", "every step holds", "a step does not hold"),
-        GuidelineExcerpt(_SOUNDNESS, "## Is the step sound", "## The code"),
     ),
     "eligible": FormFieldText(
         "Can this question be used?",
         _yes_no("well posed, one answer, the reference is it", "one of these fails", "eligible", "not eligible"),
-        GuidelineExcerpt("screen_eligibility.md", end="If it is not fit"),
     ),
     "code": FormFieldText(
         "Why not? The first that applies, from the top.",
         _coded(INELIGIBILITY_TEXTS),
-        GuidelineExcerpt("screen_eligibility.md", "If it is not fit", "Examples"),
     ),
     "aligned": FormFieldText(
         "Does the reasoning pursue the question?",
         _yes_no("it goes after what is asked", "its main line goes elsewhere", "pursues the question", "does not"),
-        GuidelineExcerpt("judge_alignment.md"),
     ),
     "closed": FormFieldText(
         "Does the reasoning establish the submitted answer?",
         _yes_no("the steps settle it", "something is missing, or they settle another", "establishes it", "does not"),
-        GuidelineExcerpt("judge_closure.md"),
     ),
     "correct": FormFieldText(
         "Is the submitted answer the reference answer?",
-        _yes_no("the two say the same", "it says something else, less, or nothing", "correct", "not correct"),
-        GuidelineExcerpt("judge_correctness.md"),
+        _yes_no("the two say the same", "it says something else, or nothing", "correct", "not correct"),
     ),
     "complete": FormFieldText(
         "Would the reasoning establish the reference answer?",
         _yes_no("its claims are enough", "a premise is missing, or it leads elsewhere", "complete", "not complete"),
-        GuidelineExcerpt("judge_completeness.md"),
     ),
     "gold.correct": FormFieldText(
         "Is the answer the reference?",
         _yes_no("it says the same", "it says something else or less", "correct", "not correct"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.correct**", "**gold.supported**"),
     ),
     "gold.supported": FormFieldText(
         "Is every step supported?",
         _yes_no("by a passage or by steps before it", "some claim is not", "supported", "not supported"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.supported**", "**gold.aligned**"),
     ),
     "gold.aligned": FormFieldText(
         "Does the reasoning pursue the question?",
         _yes_no("it goes after what is asked", "it goes elsewhere", "aligned", "not aligned"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.aligned**", "**gold.closed**"),
     ),
     "gold.closed": FormFieldText(
         "Do the steps alone settle the answer?",
         _yes_no("this one and no other", "something is missing", "closed", "not closed"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**gold.closed**", "## With one passage"),
     ),
     "evidence.isolated": FormFieldText(
         "Was one thing changed, everywhere, and nothing else?",
         _yes_no("and nothing contradicts it", "old value left, or more was changed", "isolated", "not isolated"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**evidence.isolated**", "**evidence.trace_switches**"),
     ),
     "evidence.trace_switches": FormFieldText(
         "Does the reasoning switch with the passage?",
         _yes_no("the first new step holds only with its own passage", "it does not", "switches", "does not switch"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**evidence.trace_switches**", "**evidence.answer_switches**"),
     ),
     "evidence.answer_switches": FormFieldText(
         "Does the answer switch with the reasoning?",
         _yes_no("each reasoning settles its own answer only", "it does not", "switches", "does not switch"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**evidence.answer_switches**", "## With the question"),
     ),
     "question.valid": FormFieldText(
         "Is the new question a good one?",
         _yes_no("asks for something else, settled by the passages", "it is not", "valid", "not valid"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**question.valid**", "**question.trace_switches**"),
     ),
     "question.trace_switches": FormFieldText(
         "Does the reasoning switch with the question?",
         _yes_no("each goes after its own question only", "it does not", "switches", "does not switch"),
-        GuidelineExcerpt(AUDIT_GUIDELINE_FILE, "**question.trace_switches**"),
     ),
 }
 
@@ -191,38 +157,38 @@ class AnnotationPassText:
     """What decisions may be based on."""
 
 
-_TRACE = AnnotationPassText(
-    "The question", "the whole reasoning", "Question and reasoning count. Passages fill no gap."
+_CLOSURE = AnnotationPassText(
+    "Closure", "the answer", "Reasoning and answer count. Take every claim as true. The passages fill no gap."
 )
-_ANSWER = AnnotationPassText(
-    "The answer", "the answer", "Reasoning and answer count. Take every claim as true. Passages fill no gap."
-)
-_REFERENCE = AnnotationPassText(
-    "The reference",
+_CORRECTNESS = AnnotationPassText(
+    "Correctness and completeness",
     "the reference",
-    "Answer against reference; then reasoning against reference. Passages fill no gap.",
+    "Answer against reference, then reasoning against reference. The passages fill no gap.",
 )
 PASS_TEXTS: Mapping[tuple[AnnotationTaskKind, str], AnnotationPassText] = {
     (AnnotationTaskKind.SCREENING, "S"): AnnotationPassText(
-        "The question", "question, passages and reference", "Only what stands here counts, not what you know."
+        "Eligibility", "question, passages and reference", "Only what stands here counts, not what you know."
     ),
     (AnnotationTaskKind.RESPONSE, "A"): AnnotationPassText(
-        "Each step", "steps and passages", "Passages and sound steps before it count. Citation marks do not."
+        "Local soundness", "steps and passages", "Passages and sound steps before it count. Citation marks do not."
     ),
-    (AnnotationTaskKind.RESPONSE, "B"): _TRACE,
-    (AnnotationTaskKind.RESPONSE, "C"): _ANSWER,
-    (AnnotationTaskKind.RESPONSE, "D"): _REFERENCE,
+    (AnnotationTaskKind.RESPONSE, "B"): AnnotationPassText(
+        "Alignment", "the whole reasoning", "Question and reasoning count. The passages fill no gap."
+    ),
+    (AnnotationTaskKind.RESPONSE, "C"): _CLOSURE,
+    (AnnotationTaskKind.RESPONSE, "D"): _CORRECTNESS,
     (AnnotationTaskKind.SHORT, "B"): AnnotationPassText(
-        "The reasoning",
+        "Soundness and alignment",
         "reasoning and passages",
-        "Holds: the passages count. Pursues: question and reasoning count alone.",
+        "For soundness the passages count; for alignment question and reasoning alone.",
     ),
-    (AnnotationTaskKind.SHORT, "C"): _ANSWER,
-    (AnnotationTaskKind.SHORT, "D"): _REFERENCE,
+    (AnnotationTaskKind.SHORT, "C"): _CLOSURE,
+    (AnnotationTaskKind.SHORT, "D"): _CORRECTNESS,
     (AnnotationTaskKind.FAMILY, "F"): AnnotationPassText(
-        "The family", "question, passages and both changes", "Only what stands here counts, not what you know."
+        "Family", "question, passages and both changes", "Only what stands here counts, not what you know."
     ),
 }
+"""The name of a pass is the same on its chip, its page and in the guideline."""
 
 TASK_KIND_TEXTS: Mapping[AnnotationTaskKind, str] = {
     AnnotationTaskKind.SCREENING: "screening of questions",
@@ -236,34 +202,91 @@ ROLE_TEXTS: Mapping[PersonRole, str] = {
     PersonRole.ANNOTATOR: "annotator",
     PersonRole.ADJUDICATOR: "adjudicator",
 }
+CREW_ROLE_TEXTS: Mapping[str, str] = {
+    "annotator": "annotator",
+    "adjudicator": "adjudicator",
+    "screener": "screener of questions",
+    "screening-adjudicator": "adjudicator of screening",
+    "lead": "lead",
+}
+"""Roles in which people can be added to a project."""
+REQUEST_TEXTS: Mapping[str, str] = {
+    "reopen": "asks to change a submitted pass",
+    "skip": "skipped a task",
+    "flag": "flagged the material",
+    "comment": "comments",
+}
+CHANGE_TEXTS: Mapping[str, str] = {
+    "deactivate": "Keep out",
+    "end": "Log out",
+    "renew": "Create a new link",
+    "reassign": "Hand over the tasks",
+}
+"""Changes of a person that the lead confirms, as on the button."""
 POOL_TEXTS: Mapping[AnnotatorPool, str] = {
     AnnotatorPool.NONE: "no tasks",
     AnnotatorPool.QUESTIONS: "questions",
     AnnotatorPool.RESPONSES: "responses",
     AnnotatorPool.FAMILIES: "families",
 }
-_SPEAKERS = ("One", "Another", "A third")
+_SPEAKERS = ("First", "Second", "Third")
 
 
-def read_guideline_excerpt(field: str) -> str:
-    """Return the guideline excerpt of a field, as Markdown without its title."""
-    part = FIELD_TEXTS[field].excerpt
-    lines = load_prompt_text(part.text).text_for(GuidelineReader.PEOPLE).splitlines()
-    # Line 0 is the title.
-    start = next(at for at, line in enumerate(lines) if at and line.startswith(part.start))
-    end = next((at for at, line in enumerate(lines) if at > start and part.end and line.startswith(part.end)), None)
-    return "\n".join(lines[start:end]).strip() + "\n"
+class GuidelineSection(NamedTuple):
+    """The rules and worked examples of one decision, as Markdown."""
+
+    field: str
+    title: str
+    rules: str
+    examples: str
 
 
-def read_pass_guidelines(form: AnnotationPass) -> tuple[str, ...]:
-    """Return the guidelines of a pass and of its fields, as Markdown, that of the pass first."""
-    names = dict.fromkeys((form.guideline, *(FIELD_TEXTS[field.name].excerpt.text for field in form.fields)))
-    return tuple(load_prompt_text(name).text_for(GuidelineReader.PEOPLE) for name in names)
+class PassGuideline(NamedTuple):
+    """The guideline of a pass; its title is that of the pass."""
+
+    introduction: str
+    """What is visible in the pass and what counts, as Markdown."""
+    sections: tuple[GuidelineSection, ...]
+    """One for each decision of the pass, in the order of the form."""
+
+
+@cache
+def _read_guideline_file(name: str) -> tuple[str, Mapping[str, GuidelineSection]]:
+    """Return introduction and sections of a guideline; ``## field: title`` begins a section."""
+    head, *parts = re.split(r"^## ", load_prompt_text(name).text, flags=re.MULTILINE)
+    # The first line is the title of the pass.
+    _, _, introduction = head.partition("\n")
+    sections = {}
+    for part in parts:
+        line, _, body = part.partition("\n")
+        field, _, heading = line.partition(": ")
+        rules, _, examples = body.partition("### Examples\n")
+        sections[field] = GuidelineSection(field, heading, rules.strip(), examples.strip())
+    return introduction.strip(), sections
+
+
+def read_pass_guideline(form: AnnotationPass) -> PassGuideline:
+    """Return the guideline of a pass with the sections of its own fields."""
+    introduction, sections = _read_guideline_file(form.guideline)
+    return PassGuideline(introduction, tuple(sections[field.name] for field in form.fields))
 
 
 def anonymous_annotator_name(number: int) -> str:
     """Return an anonymous name for the annotator at a position from 0."""
     return _SPEAKERS[min(number, len(_SPEAKERS) - 1)]
+
+
+def describe_entry(entry: FormEntry) -> str:
+    """Return the decisions of an entry in words; a decision that implies the one before stands alone.
+
+    >>> describe_entry({"substantive": "yes", "sound": "no", "failure": "L2"})
+    'L2'
+    """
+    # The fields of a step, and of a question, depend on one another: the last one says it all.
+    names = [name for name in ("failure", "sound", "substantive", "code", "eligible") if name in entry][:1] or list(
+        entry
+    )
+    return ", ".join(FIELD_TEXTS[name].choice(entry[name]).short for name in names)
 
 
 def describe_form_problem(problem: FormProblem) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.web import field_texts
 from eclose.diagnosis.report.html_template import build_jinja_environment
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from eclose.annotation.forms import FormProblem
+    from eclose.protocol.material_json import DisclosedPassage
 
 HTMX_CONFIG = '{"allowEval": false, "includeIndicatorStyles": false, "selfRequestsOnly": true, "historyCacheSize": 0}'
 """Configuration of htmx: no eval, no inline styles, no requests to other hosts, no cached pages."""
@@ -62,6 +63,47 @@ def mark_new_words(text: str, other: str) -> tuple[DiffPiece, ...]:
     return tuple(piece for piece in diff_words(other, text) if piece.mark is not DiffMark.OLD)
 
 
+class CitedText(NamedTuple):
+    """A part of a text; with an index where it cites a passage."""
+
+    text: str
+    index: int | None = None
+
+
+# A list in brackets, as in [3] or [1, 12]; or a passage that is named, as in "passage 4".
+_CITATION = re.compile(r"\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]|\bpassages? \d{1,3}\b", re.IGNORECASE)
+
+
+def split_citations(text: str, passages: Sequence[DisclosedPassage]) -> tuple[CitedText, ...]:
+    """Return a text in parts, in which citations of these passages stand apart; other numbers stay text.
+
+    >>> from eclose.protocol.material_json import DisclosedPassage
+    >>> [part.index for part in split_citations("By [0], not [7].", [DisclosedPassage(0, "a", "b")])]
+    [None, 0, None]
+    """
+    indices = {passage.index for passage in passages}
+    parts, end = [], 0
+    for match in _CITATION.finditer(text):
+        numbers = [number for number in re.finditer(r"\d+", match[0]) if int(number[0]) in indices]
+        # The only number of a citation takes the brackets or the word into its link.
+        spans = [match.span()] if re.fullmatch(r"\D*\d+\D*", match[0]) else _shifted(numbers, match.start())
+        for number, (start, stop) in zip(numbers, spans, strict=False):
+            parts += [CitedText(text[end:start]), CitedText(text[start:stop], int(number[0]))]
+            end = stop
+    return tuple(part for part in (*parts, CitedText(text[end:])) if part.text)
+
+
+def _shifted(matches: Sequence[re.Match[str]], by: int) -> list[tuple[int, int]]:
+    return [(match.start() + by, match.end() + by) for match in matches]
+
+
+def people_differ(others: Sequence[Sequence[Mapping[str, str]]], number: int, field: str | None = None) -> bool:
+    """Return whether annotators differ in the entry of this number, or in one of its fields."""
+    entries = [dict(other[number - 1]) for other in others if number <= len(other)]
+    values = [entry if field is None else entry.get(field) for entry in entries]
+    return any(value != values[0] for value in values[1:])
+
+
 # Cached: only a dozen guidelines exist, and parsing them takes most of the time of a page.
 @cache
 def render_guideline(text: str) -> Markup:
@@ -84,6 +126,8 @@ def _environment() -> Environment:
     environment.globals |= {"texts": field_texts, "htmx": HTMX_CONFIG, "keys": KEYBOARD_SHORTCUTS}
     environment.filters |= {
         "chosen": _chosen_form_value,
+        "citations": split_citations,
+        "differ": people_differ,
         "duration": format_duration,
         "markdown": render_guideline,
         "moment": format_stored_time,
@@ -104,17 +148,21 @@ def _field_problems(problems: Sequence[FormProblem], number: int, field: str) ->
 
 KEYBOARD_SHORTCUTS: Sequence[tuple[tuple[str, ...], str]] = (
     (("y", "n"), "yes, no"),
-    (("1", "–", "5"), "choose a code"),
+    (("1", "–", "5"), "choose a code, where one is asked"),
+    (("0", "–", "9"), "otherwise: go to the passage of this number"),
+    (("p",), "then a number: go to this passage in any case"),
     (("j", "k"), "next, previous step or question; also ↓ and ↑"),
     (("l", "h"), "next, previous question of the step; also → and ←"),
     (("u",), "undo; also Ctrl+Z"),
     (("Enter",), "submit, or go to the next open question"),
-    (("/",), "search in the passages"),
+    (("v",), "show or hide the passages"),
+    (("/",), "search in the passages; Esc leaves the box and keeps the marks"),
     (("f",), "search for the selected words, or for the step"),
     ((".", ","), "next, previous match; in the search box Enter, Shift+Enter"),
     (("Space",), "scroll the passages down; with Shift up"),
-    (("g",), "show the whole guideline"),
-    (("e",), "show or hide the excerpt of the guideline"),
+    (("e",), "show or hide the guideline for this decision"),
+    (("g",), "open the whole guideline with examples"),
+    (("c",), "write a note to the lead, or skip the task"),
     (("?",), "show these keys"),
 )
 """Keys of the pages of work with their help texts."""

@@ -1,66 +1,111 @@
-// The page of work: current field, keys, undo, missing decisions, and saving of drafts.
+// The page of work: the current decision, keys, undo, missing decisions, and saving of drafts.
 // Texts of the material never become markup: everything is written through textContent.
 "use strict";
 (() => {
   const root = document.documentElement;
-  const stored = (name) => { try { return localStorage.getItem("eclose." + name); } catch { return null; } };
-  const keep = (name, value) => { try { localStorage.setItem("eclose." + name, value); } catch { /* storage is blocked: the setting lasts until the page closes */ } };
+
+  /** Read a setting of this browser; null where storage is blocked or the setting is missing. */
+  function stored(name) {
+    try {
+      return localStorage.getItem("eclose." + name);
+    } catch {
+      return null;
+    }
+  }
+
+  /** Keep a setting in this browser. Where storage is blocked it lasts until the page closes. */
+  function keep(name, value) {
+    try {
+      localStorage.setItem("eclose." + name, value);
+    } catch {
+      // Nothing to do: the page works without it.
+    }
+  }
+
   // Before the first paint, so that colours and layout do not change visibly.
   root.classList.add("js");
   if (stored("theme")) root.dataset.theme = stored("theme");
-  // The interface between this script and search.js.
-  const page = window.annotate = { onKey: new Map(), atHand: () => "", back };
+
+  // The interface between the three scripts of a page of work.
+  const page = (window.annotate = { onKey: new Map(), atHand: () => "", back, stored, keep, write });
   document.addEventListener("DOMContentLoaded", start);
 
-  /** Return the focus to the current field. */
+  /** Return the focus to the current decision. */
   function back() {
     document.querySelector(".step.current, .field.at-hand")?.focus({ preventScroll: true });
   }
+
   /** Return whether keys are text input of the target. */
-  function typing(target) {
+  function isTyping(target) {
     return target instanceof Element && target.matches("input:not([type=radio]):not([type=checkbox]), textarea, select");
   }
 
+  /** Write to a live region only if the text changes: screen readers announce every write. */
+  function write(region, text, bad = false) {
+    if (region.textContent !== text) region.textContent = text;
+    region.classList.toggle("bad", bad);
+  }
+
   function start() {
+    showLocalTimes();
     const form = document.getElementById("form");
     if (!form) return;
     const sheet = readSheet(form);
-    const trail = history(sheet);
+    const history = keepHistory(sheet);
     const saving = form.hasAttribute("hx-post") ? watchSaving(form) : { settled: () => true, leave() {} };
-    const desk = makeDesk(form, sheet, trail, saving);
+    const desk = makeDesk(form, sheet, history, saving);
     bindKeys(desk);
-    bindPanels();
     desk.begin();
     root.dataset.ready = "true";
   }
 
-  // The form as it stands --------------------------------------------------------------------------------------------
+  /** Show times in the time zone of the reader; the server writes UTC. */
+  function showLocalTimes() {
+    const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+    for (const time of document.querySelectorAll("time[datetime]")) {
+      const at = new Date(time.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      time.title = time.textContent;
+      time.textContent = format.format(at);
+    }
+  }
 
-  /** Read the fields in order. Fields whose condition is not met are cleared, disabled and hidden. */
+  // The form ---------------------------------------------------------------------------------------------------------
+
+  /** Read the fields in order. A field whose condition is not met has no choice. */
   function readSheet(form) {
     const fields = [...form.querySelectorAll("fieldset.field")].map((box) => ({
-      box, n: box.dataset.n, name: box.dataset.field, when: box.dataset.when, is: box.dataset.is,
-      inputs: [...box.querySelectorAll("input[type=radio]")], step: box.closest(".step"),
+      box,
+      n: box.dataset.n,
+      name: box.dataset.field,
+      when: box.dataset.when,
+      is: box.dataset.is,
+      inputs: [...box.querySelectorAll("input[type=radio]")],
+      step: box.closest(".step"),
+      controls: box.closest(".controls"),
     }));
     const chosen = (field) => field.inputs.find((input) => input.checked);
     const value = (field) => chosen(field)?.value ?? null;
-    const sibling = (field, name) => fields.find((other) => other.n === field.n && other.name === name);
-    const asked = (field) => {
-      if (!field.when) return true;
-      const other = sibling(field, field.when);
-      return asked(other) && value(other) === field.is;
-    };
+    const condition = (field) => fields.find((other) => other.n === field.n && other.name === field.when);
+    const applies = (field) => !field.when || (applies(condition(field)) && value(condition(field)) === field.is);
+
+    /** Make the choices that a choice implies: a failure code says that the step is substantive and not sound. */
+    function imply(field) {
+      if (!field.when) return;
+      const other = condition(field);
+      for (const input of other.inputs) input.checked = input.value === field.is;
+      imply(other);
+    }
     function settle() {
       for (const field of fields) {
-        const applies = asked(field);
-        if (!applies) for (const input of field.inputs) input.checked = false;
-        field.box.disabled = !applies;
-        field.box.classList.toggle("unasked", !applies);
+        const asked = applies(field);
+        if (!asked) for (const input of field.inputs) input.checked = false;
+        field.box.classList.toggle("unasked", !asked);
       }
       for (const step of form.querySelectorAll(".step")) mark(step, fields.filter((field) => field.step === step));
     }
     function mark(step, own) {
-      const open = own.some((field) => asked(field) && value(field) === null);
+      const open = own.some((field) => applies(field) && value(field) === null);
       const last = own.filter((field) => value(field) !== null).at(-1);
       const label = open ? (last ? "…" : "") : chosen(last).dataset.short.replace("not substantive", "aside");
       step.querySelector("[data-mark]").textContent = label;
@@ -69,90 +114,114 @@
       step.classList.toggle("aside", label === "aside");
     }
     return {
-      fields, value, asked, settle,
-      missing: () => fields.filter((field) => asked(field) && value(field) === null),
+      fields,
+      value,
+      applies,
+      imply,
+      settle,
+      missing: () => fields.filter((field) => applies(field) && value(field) === null),
       take: () => fields.map(value),
-      put: (values) => fields.forEach((field, at) => field.inputs.forEach((input) => { input.checked = input.value === values[at]; })),
+      put: (values) =>
+        fields.forEach((field, at) => field.inputs.forEach((input) => { input.checked = input.value === values[at]; })),
     };
   }
 
   /** Keep earlier states of the form for undo. */
-  function history(sheet) {
+  function keepHistory(sheet) {
     const past = [];
     let now = sheet.take();
     return {
       get empty() { return past.length === 0; },
-      note() { past.push(now); now = sheet.take(); },
-      /** Restore the state before the last choice; return the index of the changed field. */
+      note() {
+        past.push(now);
+        now = sheet.take();
+      },
+      /** Restore the state before the last choice; return the index of the first changed field. */
       back() {
         const before = past.pop();
-        const place = before.findIndex((value, at) => value !== now[at]);
+        const at = before.findIndex((value, index) => value !== now[index]);
         sheet.put(before);
         now = before;
-        return place;
+        return at;
       },
     };
   }
 
-  // The decision at hand ---------------------------------------------------------------------------------------------
+  // The current decision ---------------------------------------------------------------------------------------------
 
-  function makeDesk(form, sheet, trail, saving) {
-    const button = document.getElementById("submit"), undoing = document.getElementById("undo"), still = document.getElementById("missing");
-    let at = sheet.fields[0], leaving = false;
+  function makeDesk(form, sheet, history, saving) {
+    const button = document.getElementById("submit");
+    const undoButton = document.getElementById("undo");
+    const missingText = document.getElementById("missing");
+    const dock = document.getElementById("dock");
+    // Two columns: the controls of the current step stand in the dock, always at the same place.
+    const columns = matchMedia("(min-width: 50rem) and (min-height: 30rem)");
+    let at = sheet.fields[0];
+    let leaving = false;
+    let pointing = false;
 
     function show() {
       sheet.settle();
-      if (!sheet.asked(at)) at = ownOf(at)[0];
+      if (!sheet.applies(at)) at = ownFields(at)[0];
       for (const field of sheet.fields) field.box.classList.toggle("at-hand", field === at);
       for (const step of form.querySelectorAll(".step")) {
-        const current = step === at.step;
-        step.classList.toggle("current", current);
-        if (current) step.setAttribute("aria-current", "true"); else step.removeAttribute("aria-current");
+        step.classList.toggle("current", step === at.step);
+        if (step === at.step) step.setAttribute("aria-current", "true");
+        else step.removeAttribute("aria-current");
       }
+      if (dock) placeControls();
       for (const part of document.querySelectorAll(".excerpt")) part.classList.toggle("at-hand", part.dataset.of === at.name);
       const missing = sheet.missing();
       button.classList.toggle("waits", missing.length > 0);
-      write(still, summarise(missing));
-      undoing.disabled = trail.empty;
+      write(missingText, summarise(missing));
+      undoButton.disabled = history.empty;
       page.atHand = () => (at.step ?? document.querySelector(".question")).querySelector(".words").textContent;
     }
-    const ownOf = (field) => sheet.fields.filter((other) => other.n === field.n && sheet.asked(other));
+    /** Move the controls of the current step to the dock, and those of the step before back to their step. */
+    function placeControls() {
+      for (const { step, controls } of sheet.fields) {
+        const parent = columns.matches && step === at.step ? dock : step;
+        if (controls.parentElement !== parent) parent.append(controls);
+      }
+    }
+    const ownFields = (field) => sheet.fields.filter((other) => other.n === field.n && sheet.applies(other));
     function summarise(missing) {
       if (!missing.length) return "all decided";
       const steps = [...new Set(missing.filter((field) => field.step).map((field) => Number(field.n)))];
-      if (steps.length) return `open: ${steps.length === 1 ? "step" : "steps"} ${ranges(steps)}`;
+      if (steps.length) return `open: ${steps.length === 1 ? "step" : "steps"} ${formatRanges(steps)}`;
       return missing.length === 1 ? "open: 1 question" : `open: ${missing.length} questions`;
     }
     function go(field, { focus = true } = {}) {
       if (!field) return;
       at = field;
       show();
-      const place = at.step ?? at.box;
-      if (focus) place.focus({ preventScroll: true });
-      place.scrollIntoView({ block: "nearest" });
+      const target = at.step ?? at.box;
+      if (focus) target.focus({ preventScroll: true });
+      target.scrollIntoView({ block: "nearest" });
     }
     function changed() {
-      trail.note();
+      history.note();
       show();
       form.dispatchEvent(new Event("change", { bubbles: true }));
     }
-    /** Choose by key, and move to the next field. */
+    /** Choose by key, and move to the next decision. */
     function choose(key) {
-      const input = at.inputs.find((one) => one.dataset.key === key);
+      const input = at.inputs.find((radio) => radio.dataset.key === key);
       if (!input) return false;
-      const other = !input.checked;
+      const isNew = !input.checked;
       input.checked = true;
       sheet.settle();
-      if (other) changed();
-      const own = ownOf(at), next = own[own.indexOf(at) + 1];
-      if (next) go(next);
-      else onwards();
+      if (isNew) changed();
+      goOn();
       return true;
     }
-    function onwards() {
-      const missing = sheet.missing(), place = sheet.fields.indexOf(at);
-      const next = missing.find((field) => sheet.fields.indexOf(field) > place) ?? missing[0];
-      go(next ?? at);
+    /** Move to the next question of the step, then to the next one that is open. */
+    function goOn(options) {
+      const own = ownFields(at);
+      const next = own[own.indexOf(at) + 1];
+      const missing = sheet.missing();
+      const index = sheet.fields.indexOf(at);
+      go(next ?? missing.find((field) => sheet.fields.indexOf(field) > index) ?? missing[0] ?? at, options);
     }
     /** Move to the next or previous step, or to a field where there are no steps. */
     function move(by) {
@@ -162,16 +231,16 @@
       else go(at);
     }
     function enter(step) {
-      const own = sheet.fields.filter((field) => field.step === step && sheet.asked(field));
+      const own = sheet.fields.filter((field) => field.step === step && sheet.applies(field));
       go(own.find((field) => sheet.value(field) === null) ?? own[0]);
     }
     function turn(by) {
-      const own = at.step ? ownOf(at) : sheet.fields.filter(sheet.asked);
+      const own = at.step ? ownFields(at) : sheet.fields.filter(sheet.applies);
       go(own[own.indexOf(at) + by] ?? at);
     }
     function undo() {
-      if (trail.empty) return;
-      const field = sheet.fields[trail.back()];
+      if (history.empty) return;
+      const field = sheet.fields[history.back()];
       sheet.settle();
       form.dispatchEvent(new Event("change", { bubbles: true }));
       go(field);
@@ -182,21 +251,28 @@
       else form.requestSubmit(button);
     }
 
+    // Arrow keys change a radio button, too; only a pointer moves on to the next step.
+    form.addEventListener("pointerdown", () => { pointing = true; });
+    form.addEventListener("keydown", () => { pointing = false; });
     form.addEventListener("change", (event) => {
       if (!event.target.matches?.("input[type=radio]")) return;
       at = sheet.fields.find((field) => field.inputs.includes(event.target));
-      trail.note();
-      const own = (sheet.settle(), ownOf(at));
-      // Chosen by mouse or arrow keys: show the next dependent field, but leave the focus.
+      sheet.imply(at);
+      sheet.settle();
+      history.note();
+      if (pointing) return goOn({ focus: false });
+      const own = ownFields(at);
       go(own.slice(own.indexOf(at) + 1).find((field) => sheet.value(field) === null) ?? at, { focus: false });
     });
     form.addEventListener("focusin", (event) => {
       const field = sheet.fields.find((other) => other.box.contains(event.target));
-      if (field && field !== at) go(field, { focus: false });
+      // A click on a radio button focuses it first; its change event decides what is current.
+      if (field && field !== at && !pointing && sheet.applies(field)) go(field, { focus: false });
     });
     form.addEventListener("click", (event) => {
       const step = event.target.closest?.(".step");
-      if (step && step !== at.step && !event.target.closest(".controls") && !String(getSelection())) enter(step);
+      const inside = event.target.closest?.(".controls, a");
+      if (step && step !== at.step && !inside && !String(getSelection())) enter(step);
     });
     form.addEventListener("submit", (event) => {
       const [first] = sheet.missing();
@@ -205,16 +281,22 @@
       if (event.defaultPrevented) return;
       leaving = true;
       saving.leave();
-      write(still, "sending …");
+      write(missingText, "sending …");
     });
-    addEventListener("pageshow", (event) => { if (event.persisted) { leaving = false; show(); } });
-    undoing.addEventListener("click", undo);
-    const begin = () => go((document.querySelector(".field.wrong") && sheet.fields.find((field) => field.box.matches(".wrong"))) || sheet.missing()[0] || at);
-    return { choose, move, turn, undo, submit, begin, left: () => leaving };
+    addEventListener("pageshow", (event) => {
+      if (!event.persisted) return;
+      leaving = false;
+      show();
+    });
+    columns.addEventListener("change", show);
+    undoButton.addEventListener("click", undo);
+    const wrong = sheet.fields.find((field) => field.box.matches(".wrong"));
+    const begin = () => go(wrong ?? sheet.missing()[0] ?? at);
+    return { choose, move, turn, undo, submit, begin, leave: saving.leave, left: () => leaving };
   }
 
-  /** `3, 5–8` */
-  function ranges(numbers) {
+  /** Format numbers as `3, 5–8`. */
+  function formatRanges(numbers) {
     const runs = [];
     for (const number of numbers) {
       if (runs.length && runs.at(-1)[1] === number - 1) runs.at(-1)[1] = number;
@@ -223,110 +305,114 @@
     return runs.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(", ");
   }
 
-  /** Write to a live region only if the text changes: screen readers announce every write. */
-  function write(place, text, bad = false) {
-    if (place.textContent !== text) place.textContent = text;
-    place.classList.toggle("bad", bad);
-  }
-
   // Drafts -----------------------------------------------------------------------------------------------------------
 
   /** Show whether the entries are saved. htmx sends the drafts and reports by events. */
   function watchSaving(form) {
     const status = document.getElementById("saved");
-    let changes = 0, sent = 0, saved = 0, leaving = false, failed = 0, timer = null, warned = false;
     const address = new URL(form.getAttribute("hx-post"), location.href).pathname;
-    const later = () => {
+    let changes = 0;
+    let sent = 0;
+    let saved = 0;
+    let failures = 0;
+    let leaving = false;
+    let warned = false;
+    let timer = null;
+
+    function tryLater() {
       clearTimeout(timer);
-      timer = setTimeout(() => form.dispatchEvent(new Event("again")), Math.min(30, 2 ** failed) * 1000);
-    };
-    form.addEventListener("change", () => { changes += 1; warned = false; if (!failed) write(status, "…"); });
-    form.addEventListener("htmx:beforeRequest", () => { sent = changes; });
-    const lost = (message, again = true) => {
+      timer = setTimeout(() => form.dispatchEvent(new Event("again")), Math.min(30, 2 ** failures) * 1000);
+    }
+    function report(message, again = true) {
       if (leaving) return;
-      failed += 1;
+      failures += 1;
       write(status, `not saved: ${message}`, true);
-      if (again) later();
-    };
+      if (again) tryLater();
+    }
+    form.addEventListener("change", () => {
+      changes += 1;
+      warned = false;
+      if (!failures) write(status, "…");
+    });
+    form.addEventListener("htmx:beforeRequest", () => { sent = changes; });
     form.addEventListener("htmx:afterRequest", ({ detail: { xhr } }) => {
-      // After a logout the request may be redirected to the login page, which is not a saved draft.
-      const away = xhr.responseURL && new URL(xhr.responseURL).pathname !== address;
       if (!xhr.status) return;
-      if (away || [401, 403].includes(xhr.status)) return lost("you are logged out. Reload the page", false);
-      if ([404, 409, 422].includes(xhr.status)) return lost("this pass is closed. Go to the overview", false);
-      if (xhr.status >= 300) return lost("the server has a problem. Trying again");
+      // After a logout the request may be redirected to the login page, which is not a saved draft.
+      const redirected = xhr.responseURL && new URL(xhr.responseURL).pathname !== address;
+      if (redirected || [401, 403].includes(xhr.status)) return report("you are logged out. Reload the page", false);
+      if ([404, 409, 422].includes(xhr.status)) return report("this pass is closed. Go to the overview", false);
+      if (xhr.status >= 300) return report("the server has a problem. Trying again");
       saved = sent;
-      failed = 0;
+      failures = 0;
       // Later choices are still being sent.
       if (saved === changes) write(status, "saved");
     });
-    for (const name of ["htmx:sendError", "htmx:timeout"]) form.addEventListener(name, () => lost("no connection. Trying again"));
+    for (const name of ["htmx:sendError", "htmx:timeout"]) {
+      form.addEventListener(name, () => report("no connection. Trying again"));
+    }
     addEventListener("offline", () => write(status, "no connection: continue, entries are saved when it is back", true));
-    addEventListener("online", () => { if (saved < changes) form.dispatchEvent(new Event("again")); else write(status, ""); });
+    addEventListener("online", () => {
+      if (saved < changes) form.dispatchEvent(new Event("again"));
+      else write(status, "");
+    });
     addEventListener("beforeunload", (event) => { if (saved < changes && !leaving) event.preventDefault(); });
     return {
       /** Return whether a submission can succeed; a second press tries in any case. */
       settled() {
-        if (navigator.onLine && !failed || warned) return true;
+        if ((navigator.onLine && !failures) || warned) return true;
         warned = true;
         write(status, "no connection: your entries are kept here. Press again to try", true);
         return false;
       },
-      leave() { leaving = true; clearTimeout(timer); },
+      leave() {
+        leaving = true;
+        clearTimeout(timer);
+      },
     };
   }
 
   // Keys -------------------------------------------------------------------------------------------------------------
 
   function bindKeys(desk) {
-    const passages = document.getElementById("passages");
-    const scroll = (by) => passages?.scrollBy({ top: by * 0.85 * passages.clientHeight });
     const acts = {
-      j: () => desk.move(1), k: () => desk.move(-1), arrowdown: () => desk.move(1), arrowup: () => desk.move(-1),
-      l: () => desk.turn(1), h: () => desk.turn(-1), arrowright: () => desk.turn(1), arrowleft: () => desk.turn(-1),
-      u: desk.undo, enter: desk.submit, g: () => fold(".whole"), e: () => fold(".excerpts"), "?": showKeys,
+      j: () => desk.move(1),
+      k: () => desk.move(-1),
+      arrowdown: () => desk.move(1),
+      arrowup: () => desk.move(-1),
+      l: () => desk.turn(1),
+      h: () => desk.turn(-1),
+      arrowright: () => desk.turn(1),
+      arrowleft: () => desk.turn(-1),
+      u: desk.undo,
+      enter: desk.submit,
+      y: () => desk.choose("y"),
+      n: () => desk.choose("n"),
     };
-    for (const key of ["y", "n", "1", "2", "3", "4", "5"]) acts[key] = () => desk.choose(key);
+    function handle(event, act) {
+      event.preventDefault();
+      act();
+    }
     document.addEventListener("keydown", (event) => {
-      const { target } = event, key = event.key.toLowerCase();
-      if (event.defaultPrevented || event.isComposing || typing(target) || document.querySelector("dialog[open]") || desk.left()) return;
-      if ((event.ctrlKey || event.metaKey) && key === "z" && !event.shiftKey) return handle(event, desk.undo);
-      if (event.ctrlKey || event.metaKey || event.altKey || stored("keys") === "off") return;
-      if (key === "escape" && document.querySelector(".whole[open]")) return handle(event, () => fold(".whole"));
+      const { target } = event;
+      const key = event.key.toLowerCase();
+      if (event.defaultPrevented || event.isComposing || isTyping(target)) return;
+      if (document.querySelector("dialog[open]") || desk.left()) return;
+      const controlled = event.ctrlKey || event.metaKey;
+      if (controlled && key === "z" && !event.shiftKey) return handle(event, desk.undo);
+      if (controlled || event.altKey) return;
+      // The list of keys can always be opened: it holds the switch that turns single keys on again.
+      if (key === "?") return handle(event, page.onKey.get("?"));
+      if (stored("keys") === "off") return;
       // Controls and scrollable texts keep their own keys.
       const free = target === document.body || target.matches?.(".step, .field, .steps");
       if (!free && (key === " " || key.startsWith("arrow"))) return;
       if (key === "enter" && target.closest?.("button, a, summary")) return;
       // A key held down moves through steps and matches, but decides nothing.
       if (event.repeat && !/^(arrow.*|[jk., ])$/.test(key)) return event.preventDefault();
-      const act = key === " " ? () => scroll(event.shiftKey ? -1 : 1) : page.onKey.get(key) ?? acts[key];
+      // A digit is a code where one is asked, and the number of a passage elsewhere.
+      if (/^\d$/.test(key) && !page.passageExpected?.() && desk.choose(key)) return event.preventDefault();
+      const act = /^\d$/.test(key) ? () => page.goToPassage?.(key) : key === " " ? () => page.scroll?.(event.shiftKey ? -1 : 1) : page.onKey.get(key) ?? acts[key];
       if (act) handle(event, act);
     });
-  }
-  function handle(event, act) { event.preventDefault(); act(); }
-
-  // Panels -----------------------------------------------------------------------------------------------------------
-
-  function fold(selector) {
-    const panel = document.querySelector(selector);
-    panel.open = !panel.open;
-    if (selector !== ".whole") return;
-    if (panel.open) panel.querySelector(".scroll").focus(); else back();
-  }
-  function showKeys() { document.getElementById("keys").showModal(); }
-
-  function bindPanels() {
-    const excerpts = document.querySelector(".excerpts"), theme = document.getElementById("theme"), single = document.getElementById("keys-on");
-    excerpts.open = stored("excerpts") !== "folded";
-    excerpts.addEventListener("toggle", () => keep("excerpts", excerpts.open ? "open" : "folded"));
-    document.getElementById("show-keys").addEventListener("click", showKeys);
-    document.getElementById("keys").addEventListener("keydown", (event) => { if (event.key === "?") handle(event, () => event.currentTarget.close()); });
-    theme.value = stored("theme") ?? "";
-    theme.addEventListener("change", () => {
-      keep("theme", theme.value);
-      if (theme.value) root.dataset.theme = theme.value; else delete root.dataset.theme;
-    });
-    single.checked = stored("keys") !== "off";
-    single.addEventListener("change", () => keep("keys", single.checked ? "on" : "off"));
   }
 })();

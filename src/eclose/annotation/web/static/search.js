@@ -2,12 +2,19 @@
 // Matches are ranges over the text; the text itself is not changed.
 "use strict";
 (() => {
-  const box = document.getElementById("search"), panel = document.getElementById("passages"), found = document.getElementById("found");
+  const box = document.getElementById("search");
+  const panel = document.getElementById("passages");
+  const status = document.getElementById("found");
   if (!box || !panel || !window.annotate) return;
-  const marks = typeof Highlight === "function" && CSS.highlights ? { found: new Highlight(), here: new Highlight() } : null;
-  if (marks) for (const [name, one] of Object.entries(marks)) CSS.highlights.set(name, one);
+  const hasHighlights = typeof Highlight === "function" && CSS.highlights;
+  const marks = hasHighlights ? { found: new Highlight(), here: new Highlight() } : null;
+  if (marks) for (const [name, highlight] of Object.entries(marks)) CSS.highlights.set(name, highlight);
+  // Words that are too common to be searched for by themselves.
   const COMMON = new Set("about after also because been before both from have into more most only other over same says said some such than that their them then there these they this those through under very were what when where which while whose will with would passage passages question asks therefore according appears".split(" "));
-  let texts = null, hits = [], now = -1;
+  let texts = null;
+  let hits = [];
+  let now = -1;
+  const { memory } = window.annotate;
 
   /** Fold a text: no accents, lower case, single blanks; with the source index of each character. */
   function fold(text) {
@@ -24,7 +31,9 @@
   }
   /** Read the passages once. */
   function read() {
-    texts ??= [...panel.querySelectorAll(".words")].map((holder) => ({ node: holder.firstChild, passage: holder.closest(".passage"), ...fold(holder.textContent) })).filter((text) => text.node);
+    texts ??= [...panel.querySelectorAll(".words")]
+      .map((holder) => ({ node: holder.firstChild, passage: holder.closest(".passage"), ...fold(holder.textContent) }))
+      .filter((text) => text.node);
     return texts;
   }
   function matches(query, wordStart) {
@@ -43,7 +52,8 @@
   }
   /** Return names, numbers and longer words of a text, searched for where the whole text has no match. */
   function keywords(text) {
-    const all = text.match(/[\p{L}\p{N}][\p{L}\p{N}'’-]*/gu) ?? [];
+    // A comma or point between digits belongs to the number: 327,464 is one word.
+    const all = text.match(/[\p{L}\p{N}](?:[\p{L}\p{N}'’-]|[.,](?=\p{N}))*/gu) ?? [];
     const names = all.filter((word, at) => /\d/.test(word) || (at > 0 && /^\p{Lu}/u.test(word)));
     const chosen = names.length ? names : all;
     return [...new Set(chosen.map((word) => fold(word).folded))].filter((word) => /\d/.test(word) || (word.length > 2 && !COMMON.has(word)));
@@ -51,6 +61,7 @@
 
   function search(text) {
     const query = fold(text.trim()).folded;
+    memory.search = text;
     hits = query ? matches(query, false) : [];
     let apart = false;
     if (query && !hits.length) {
@@ -68,12 +79,12 @@
     const most = Math.max(...[...words.values()].map((set) => set.size));
     return hits.findIndex((hit) => words.get(hit.passage).size === most);
   }
-  function show(at, apart = found.dataset.apart === "true") {
+  function show(at, apart = status.dataset.apart === "true") {
     now = at;
-    found.dataset.apart = String(apart);
+    status.dataset.apart = String(apart);
     for (const passage of panel.querySelectorAll(".hit")) passage.classList.remove("hit");
     marks?.here.clear();
-    found.textContent = !box.value.trim() ? "" : !hits.length ? "no match" : `${now + 1} of ${hits.length}${apart ? ", single words" : ""}`;
+    status.textContent = !box.value.trim() ? "" : !hits.length ? "no match" : `${now + 1} of ${hits.length}${apart ? ", single words" : ""}`;
     if (now < 0) return;
     const { range, passage } = hits[now];
     marks?.here.add(range);
@@ -87,19 +98,34 @@
     search(box.value);
   }
 
-  const { onKey } = window.annotate;
-  onKey.set("/", () => { box.focus(); box.select(); });
-  onKey.set("f", () => find(String(getSelection()) || window.annotate.atHand()));
+  const { onKey, unfold } = window.annotate;
+  onKey.set("/", () => {
+    unfold();
+    box.focus();
+    box.select();
+  });
+  onKey.set("f", () => {
+    const words = String(getSelection()) || window.annotate.atHand();
+    unfold();
+    find(words);
+  });
   onKey.set(".", () => step(1));
   onKey.set(",", () => step(-1));
   document.getElementById("after").addEventListener("click", () => step(1));
   document.getElementById("before").addEventListener("click", () => step(-1));
   box.addEventListener("input", () => search(box.value));
+  // The search of the pass before, with its marks; the scroll position is restored by layout.js.
+  if (memory.search) {
+    const top = panel.scrollTop;
+    find(memory.search);
+    panel.scrollTop = top;
+  }
   box.addEventListener("keydown", (event) => {
     if (event.key === "Enter") { event.preventDefault(); step(event.shiftKey ? -1 : 1); }
+    // One key leaves the box; the marks stay, and . and , go through them.
     if (event.key === "Escape") {
       event.preventDefault();
-      if (box.value) find(""); else window.annotate.back();
+      window.annotate.back();
     }
   });
 })();
