@@ -121,7 +121,11 @@ def dashboard(**other) -> str:
 
 
 SAID = {
-    "A": ({"substantive": "no"}, {"substantive": "yes", "sound": "yes"}, {"substantive": "yes", "sound": "no", "failure": "L2"}),
+    "A": (
+        {"substantive": "no"},
+        {"substantive": "yes", "sound": "yes"},
+        {"substantive": "yes", "sound": "no", "failure": "L2"},
+    ),
     "B": ({"aligned": "yes"},),
     "C": ({"closed": "no"},),
     "D": ({"correct": "yes", "complete": "no"},),
@@ -135,7 +139,13 @@ FINISHED = tuple(
         "Where was the director of the film that won the second prize born?",
         tuple(
             OwnPass(
-                name, SAID[name], False, f"{position}-a1b2c3d4e5f6", "2026-11-15T18:40:00+00:00", REQUESTS[name], "rEo-1"
+                name,
+                SAID[name],
+                False,
+                f"{position}-a1b2c3d4e5f6",
+                "2026-11-15T18:40:00+00:00",
+                REQUESTS[name],
+                "rEo-1",
             )
             for name in "ABCD"
         ),
