@@ -22,8 +22,10 @@ FONTS = {
     "* { font-family: wide, 'DejaVu Sans' !important }",
 }
 OVERLAPS = """() => {
-  const controls = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, textarea, .choice")]
-    .filter((control) => control.checkVisibility({ visibilityProperty: true }) && !control.closest(".skip"));
+  const kinds = "a[href], button, input:not([type=hidden]), select, summary, textarea, .choice";
+  const controls = [...document.querySelectorAll(kinds)].filter(
+    (control) => control.checkVisibility({ visibilityProperty: true }) && !control.closest(".skip"),
+  );
   // What can be seen of a control: scrolling boxes around it and the window cut it off.
   const seen = controls.map((control) => {
     const box = control.getBoundingClientRect();
@@ -34,16 +36,17 @@ OVERLAPS = """() => {
       [left, top] = [Math.max(left, clip.left), Math.max(top, clip.top)];
       [right, bottom] = [Math.min(right, clip.right), Math.min(bottom, clip.bottom)];
     }
-    return { control, left: Math.max(left, 0), top: Math.max(top, 0), right: Math.min(right, innerWidth), bottom: Math.min(bottom, innerHeight) };
+    [left, top] = [Math.max(left, 0), Math.max(top, 0)];
+    return { control, left, top, right: Math.min(right, innerWidth), bottom: Math.min(bottom, innerHeight) };
   }).filter(({ left, top, right, bottom }) => right - left > 1 && bottom - top > 1);
-  const name = (control) => `${control.tagName} ${control.id || control.name || control.textContent.trim().slice(0, 30)}`;
+  const name = (control) => `${control.id || control.name || control.textContent.trim().slice(0, 30)}`;
   const pairs = [];
   for (const [index, first] of seen.entries()) {
     for (const second of seen.slice(index + 1)) {
       if (first.control.contains(second.control) || second.control.contains(first.control)) continue;
       const wide = Math.min(first.right, second.right) - Math.max(first.left, second.left);
       const high = Math.min(first.bottom, second.bottom) - Math.max(first.top, second.top);
-      if (wide > 1 && high > 1) pairs.push([name(first.control), name(second.control), Math.round(wide), Math.round(high)]);
+      if (wide > 1 && high > 1) pairs.push([name(first.control), name(second.control), wide, high]);
     }
   }
   return pairs;
@@ -73,6 +76,7 @@ def test_no_control_lies_over_another_at_any_width_font_and_zoom(browser, name, 
         ready(tab)
         for width, height in sorted(sizes):
             tab.set_viewport_size({"width": width, "height": height})
+            tab.evaluate("() => new Promise(requestAnimationFrame)")
             assert tab.evaluate(OVERLAPS) == [], (width, height)
             assert tab.evaluate(SPILT) <= 0, (width, height)
             if width >= 800 and height >= 560:
@@ -242,7 +246,7 @@ def test_step_takes_at_most_two_clicks_at_one_place(browser):
         for number, (field, value) in enumerate(clicks, start=1):
             assert current(tab)[0] == str(number)
             choice = tab.locator(f"#f-{number}-{field} input[value={value}]")
-            places.add((field, round(choice.bounding_box()["y"])))
+            places.add((field, round(tab.locator(f"#f-{number}-{field}").bounding_box()["y"])))
             choice.click()
         assert len(places) == 3, "controls stay where they are from step to step"
         tab.click("#submit")

@@ -153,14 +153,15 @@
   }
 
   const guide = document.querySelector(".guide details");
+  const roomy = matchMedia("(min-width: 75rem) and (min-height: 46rem)");
 
   /** Open the guideline as the person left it; at first, where there is room for it. */
   function setGuide() {
-    const roomy = matchMedia("(min-width: 75rem) and (min-height: 46rem)").matches;
     const short = desk.matches(".folded, .no-evidence, .pass-s");
     const state = page.stored("guide");
-    guide.open = state ? state === "open" : roomy || short;
+    guide.open = state ? state === "open" : roomy.matches || short;
   }
+  roomy.addEventListener("change", setGuide);
   setGuide();
   page.onKey.set("e", () => {
     guide.open = !guide.open;
