@@ -198,8 +198,7 @@ class Rig:
     @property
     def events(self) -> int:
         """Number of the last event, as the head file outside the database has it."""
-        head = audit_log.AuditLogHead(self.folder / AUDIT_HEAD_FILE).read()
-        return 0 if head is None else head.seq
+        return audit_log.AuditLogHead(self.folder / AUDIT_HEAD_FILE).read().seq
 
     def problems(self) -> list[str]:
         """List what is wrong with the log right after a kill."""

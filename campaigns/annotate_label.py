@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.result import print_result
 
-from eclose.annotation.label_sample import draw_label_sample
+from eclose.annotation.labelling.sample import draw_label_sample
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.verdict import Verdict
 from eclose.demo import make_demo_cases

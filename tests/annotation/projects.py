@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import chain, count
 
-from eclose.annotation import queues, submissions
+from sqlalchemy import text
+
+from eclose.annotation import queues, reopening, submissions
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
+from eclose.annotation.assignment.choices import ScreeningMode
 from eclose.annotation.create_tasks import assign_questions_to_screeners, assign_responses_to_annotators
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import add_questions, add_responses
@@ -37,6 +40,8 @@ def make_project(
     per_response=2,
     **settings,
 ) -> AnnotationProject:
+    # Most tests are not about screening and begin to annotate at once.
+    settings.setdefault("screening", ScreeningMode.ADVISORY)
     project = create_annotation_project(folder, AnnotationProjectSettings("study", **settings), database)
     instances, responses = material(questions)
     with project.writing() as connection:
@@ -102,3 +107,17 @@ def work_off(project, person, **other) -> int:
         assert outcome.receipt is not None, outcome
         passes += 1
     return passes
+
+
+def amend(project, name, pass_name, entries, *, subject=None) -> submissions.PassSubmissionResult:
+    """Ask to change a pass of a finished task, grant it, and change it; of the first task where no subject is named."""
+    person, lead = who(project, name), who(project, "lead")
+    with project.writing() as connection:
+        tasks = connection.execute(
+            text("SELECT id FROM annotate_tasks WHERE person = :person AND subject LIKE :subject ORDER BY place"),
+            {"person": person.id, "subject": subject or "%"},
+        ).scalars()
+        assert reopening.request_reopening(connection, person, tasks.first(), pass_name, "a slip") is not None
+        (request,) = reopening.list_reopen_requests(connection)
+        assert reopening.decide_reopen_request(connection, lead, request.id, grant=True) is not None
+        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, f"key {next(_keys)}")

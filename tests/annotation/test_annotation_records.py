@@ -8,7 +8,14 @@ import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, judged, screening
 
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
-from eclose.annotation.annotation_records import AWAITING_ADJUDICATION, NOT_FINISHED, Annotation, ScreeningAnnotation
+from eclose.annotation.annotation_records import (
+    AWAITING_ADJUDICATION,
+    AWAITING_SCREENING,
+    NOT_FINISHED,
+    Annotation,
+    ScreeningAnnotation,
+    group_annotations,
+)
 from eclose.annotation.forms import AnnotationTaskKind
 
 
@@ -46,12 +53,53 @@ def test_more_than_were_asked_must_agree_all_the_same():
     assert one.open_reason == AWAITING_ADJUDICATION
 
 
-def test_agreement_rests_on_the_first_word_and_labels_on_the_last():
+def test_an_amended_label_settles_nothing_where_several_people_labelled():
     changed = replace(annotation("r", "A2", [L1]), amended=judged("r", "A2"))
     (one,) = grouped(annotation("r", "A1"), changed)
     assert [judgment.locally_sound for judgment in one.first_judgments] == [True, False]
-    assert one.final.origin is LabelOrigin.AGREED
-    assert one.final.judgment.steps == (SOUND,)
+    assert (one.final, one.open_reason) == (None, AWAITING_ADJUDICATION)
+    assert one.triggers == (AdjudicationTrigger.SOUNDNESS, AdjudicationTrigger.AMENDMENT)
+    (one,) = grouped(annotation("r", "A1"), changed, annotation("r", "A7", [L1], adjudicates=True))
+    assert (one.final.origin, one.final.judgment.steps) == (LabelOrigin.ADJUDICATED, (L1,))
+    # Compared with the labels as first submitted.
+    assert one.final.changed == {"L": (True, False)}
+
+
+def test_an_agreed_label_that_is_amended_goes_to_the_adjudicator():
+    changed = replace(annotation("r", "A2"), amended=judged("r", "A2", [L1]))
+    (one,) = grouped(annotation("r", "A1"), changed)
+    assert (one.final, one.triggers) == (None, (AdjudicationTrigger.AMENDMENT,))
+
+
+def test_a_single_annotator_may_correct_a_label():
+    (one,) = grouped(replace(annotation("r", "A1", [L1], asked=1), amended=judged("r", "A1")))
+    assert (one.final.origin, one.final.judgment.steps) == (LabelOrigin.SINGLE, (SOUND,))
+
+
+def test_the_flag_of_a_single_annotator_waits_where_it_was_sent_to_an_adjudicator():
+    flagged = annotation("r", "A1", asked=1, labels="1110", queued=True)
+    (one,) = grouped(flagged)
+    assert (one.open_reason, one.triggers) == (AWAITING_ADJUDICATION, (AdjudicationTrigger.INCONSISTENT,))
+    (one,) = grouped(flagged, annotation("r", "A7", adjudicates=True, asked=1, labels="1010", queued=True))
+    assert (one.final.origin, one.final.changed) == (LabelOrigin.ADJUDICATED, {"C": (True,)})
+
+
+@pytest.mark.parametrize(
+    "screenings, reason",
+    [
+        ([screening("q", "S1"), screening("q", "S2")], None),
+        ([screening("q", "S1", "N4"), screening("q", "S2", "N4")], "ineligible (N4)"),
+        ([screening("q", "S1", "N4"), screening("q", "S2")], AWAITING_SCREENING),
+        ([ScreeningAnnotation("q", 2)], AWAITING_SCREENING),
+    ],
+)
+def test_screening_decides_on_the_responses_where_it_is_required(screenings, reason):
+    rows = [annotation("r", "A1", question="q"), annotation("r", "A2", question="q")]
+    found = group_annotations(rows, [replace(row, decides=True) for row in screenings])
+    assert (found.responses[0].open_reason, found.responses[0].final is None) == (reason, reason is not None)
+    assert found.eligible_responses == (() if reason == "ineligible (N4)" else found.responses)
+    # Advisory screening excludes nothing.
+    assert group_annotations(rows, screenings).responses[0].final is not None
 
 
 @pytest.mark.parametrize(
@@ -73,10 +121,13 @@ def test_questions_are_settled_the_same_way(rows, open_, eligible):
     assert list(one.records) == rows
 
 
-def test_reasons_of_screening_are_those_of_the_last_word():
+def test_reasons_of_screening_are_those_of_the_first_word():
     rows = [screening("q", "S1"), replace(screening("q", "S2", "N1"), amended=screening("q", "S2").screening)]
     (one,) = grouped_questions(rows)
-    assert (one.triggers, one.final.eligible, one.first_screenings[1].eligible) == ((), True, False)
+    assert one.triggers == (AdjudicationTrigger.ELIGIBILITY, AdjudicationTrigger.AMENDMENT)
+    assert one.final is None
+    (one,) = grouped_questions([*rows, screening("q", "S3", "N1", adjudicates=True)])
+    assert one.final.eligible is False
     (one,) = grouped_questions([screening("q", "S1", "N3"), screening("q", "S2", "N1")])
     assert one.triggers == (AdjudicationTrigger.REASON,)
 

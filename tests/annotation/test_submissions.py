@@ -70,7 +70,7 @@ def test_task_of_another_does_not_exist(project):
 def test_later_task_does_not_open_before_its_turn(project):
     ann = who(project, "ann")
     with project.reading() as connection:
-        second = connection.execute(queues._NEXT, {"person": ann.id, "place": 2}).scalar_one()
+        second = connection.execute(queues._NEXT, {"person": ann.id, "done": 1}).scalar_one()
     assert open_sheet(project, ann, second) is None
     assert submissions.submit_pass_and_commit(project, ann, second, "A", [{}], "k").refusal is SubmissionRefusal.CLOSED
 

@@ -83,7 +83,7 @@ def test_half_of_a_submission_is_found(study):
 
 def test_the_head_outside_is_whole_at_every_moment(tmp_path):
     head, stop, problems = AuditLogHead(tmp_path / "head.txt"), threading.Event(), []
-    head.advance(AuditEventRef(1, "0" * 64))
+    head.start(AuditEventRef(1, "0" * 64))
 
     def look():
         while not stop.is_set():

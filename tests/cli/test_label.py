@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.annotation.projects import who, work_off
 from typer.testing import CliRunner
 
-from eclose.annotation.label_sample import LABELLER_NAME
-from eclose.cli import label
+from eclose.annotation import queues
+from eclose.annotation.labelling.sample import LABELLER_NAME
+from eclose.cli import diagnose, label
 from eclose.cli.main import app
 from eclose.core.response import Response
+from eclose.core.verdict import SettledVerdict
 from eclose.demo import DemoRun
 from eclose.errors import UserError
+from eclose.judging import validate_judges
 from eclose.store.records import jsonl
 from eclose.store.runs.manifest import hash_files, read_manifest
 
@@ -31,6 +36,8 @@ def demo(tmp_path_factory):
 def run(demo, tmp_path, monkeypatch):
     """A judged run; the person in the browser says yes to everything."""
     monkeypatch.setattr(label, "_serve", lambda project, *_, **__: work_off(project, who(project, LABELLER_NAME)))
+    # The intervals of agreement take seconds, and no test here is about them.
+    monkeypatch.setattr(validate_judges, "validate_run", partial(validate_judges.validate_run, resamples=50))
     return shutil.copytree(demo, tmp_path / "run")
 
 
@@ -100,4 +107,106 @@ def test_a_run_that_is_not_judged_is_labelled_without_what_cannot_be_shown(run):
     assert "responses.jsonl: 2 not used (duplicate 1, not JSON 1)" in output
     assert "2 responses cannot be labelled" in output
     assert f"5 responses of {len(lines)}" in output
-    assert "The run is not judged" in output
+    assert "is not judged: responses are drawn with equal probability" in output
+    assert "eclose metrics" in output
+
+
+@pytest.fixture(scope="module")
+def larger_demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "run"
+    DemoRun(folder, questions=30).write()
+    return folder
+
+
+@pytest.fixture
+def larger_run(larger_demo, run, tmp_path):
+    """A judged run of 60 responses; the fixture ``run`` replaces the browser."""
+    return shutil.copytree(larger_demo, tmp_path / "larger")
+
+
+def labelled(run):
+    return {row.response_id for row in jsonl.read_records(run / "labels" / "verdicts.jsonl", SettledVerdict)}
+
+
+def test_a_sample_grows_and_keeps_its_labels(run, monkeypatch):
+    command("label", run, "--n", "8", "--no-browser")
+    first = labelled(run)
+    served = []
+
+    def work(project, *_, **__):
+        person = who(project, LABELLER_NAME)
+        with project.reading() as connection:
+            served.append(queues.read_task_progress(connection, person)[:2])
+        work_off(project, person)
+
+    monkeypatch.setattr(label, "_serve", work)
+    output = command("label", run, "--n", "14", "--no-browser")
+    assert "14 of 14 responses labelled" in output
+    assert served == [(8, 14)]
+    assert len(first) == 8
+    assert first < labelled(run)
+    assert "14 of 14 responses labelled" in command("label", run, "--no-browser")
+    assert served[1:] == [(14, 14)]
+    assert "--n 8 cannot make it smaller" in command("label", run, "--n", "8", "--no-browser", code=2)
+
+
+def test_options_of_a_begun_sample_are_kept_or_refused(run):
+    command("label", run, "--n", "6", "--seed", "7", "--no-browser")
+    assert "was begun without --steps" in command("label", run, "--steps", "--no-browser", code=2)
+    assert "another seed" in command("label", run, "--seed", "8", "--no-browser", code=2)
+    command("label", run, "--no-steps", "--no-browser")
+    settings = read_manifest(run / "labels" / "verdicts.jsonl.manifest.json").settings
+    assert settings == {"n": 6, "seed": 7, "steps": False}
+
+
+def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkeypatch):
+    monkeypatch.setattr(diagnose, "write_and_print_report", lambda *_: None)
+    output = command("label", larger_run, "--n", "36", "--no-browser")
+    assert "corrected by your 36 labels rate to the judge corrected" in output
+    rate = output.split("corrected by your 36 labels")[1].split("TRR ")[1]
+    judged, corrected = re.findall(r"([\d.]+) %", rate)[:2]
+    assert judged != corrected
+    printed = command("diagnose", larger_run, "--resamples", "100")
+    heads, row = printed.split(" TRR ")[:2]
+    assert " corrected " in heads
+    assert row.startswith(f"{judged} %")
+    assert f" {corrected} % [" in row.split(" LGG ")[0]
+
+
+def test_few_labels_name_the_command_that_adds_more(run):
+    output = command("label", run, "--n", "10", "--no-browser")
+    assert f"eclose label {run} --n 30" in output
+    assert "corrected by your" not in output
+
+
+def test_a_validation_from_more_labels_is_kept_unless_replaced(run):
+    assert "is kept" not in command("label", run, "--n", "14", "--no-browser")
+    shutil.move(run / "labels", run / "first")
+    kept = (run / "validation.json").read_bytes()
+    output = command("label", run, "--n", "6", "--no-browser")
+    assert "validation.json rests on 14 labels; this sample has 6 responses" in output
+    assert (run / "validation.json").read_bytes() == kept
+    assert json.loads((run / "labels" / "validation.json").read_text())["labelled"] == 6
+    assert "--validation" in output
+    command("label", run, "--no-browser", "--replace-validation")
+    assert json.loads((run / "validation.json").read_text())["labelled"] == 6
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_terminal_is_asked_before_a_validation_is_replaced(run, monkeypatch, answer):
+    command("label", run, "--n", "14", "--no-browser")
+    shutil.move(run / "labels", run / "first")
+    questions = []
+    monkeypatch.setattr(label, "is_terminal", lambda: True)
+    monkeypatch.setattr(label.typer, "confirm", lambda text, **_: questions.append(text) or answer)
+    command("label", run, "--n", "6", "--no-browser")
+    assert len(questions) == 1
+    assert json.loads((run / "validation.json").read_text())["labelled"] == (6 if answer else 14)
+
+
+def test_verdicts_without_judgments_are_explained(run):
+    (run / "judgments.jsonl").rename(run / "verdicts.jsonl")
+    (run / "judgments.jsonl.manifest.json").unlink()
+    output = command("label", run, "--n", "5", "--no-browser")
+    assert "has verdicts.jsonl but no judgments.jsonl" in output
+    assert f"eclose judge {run} --judge MODEL" in output

@@ -2,6 +2,9 @@
 
 Any difference sends a response to adjudication, and so does an inconsistent pattern of labels (appendix A.3). A
 judgment on which all agree becomes final unchanged. Every final judgment states its origin.
+
+Reasons are found in the labels as first submitted. An amended label never settles a response that several people have
+labelled: a person who amends has seen the answer and the reference, so the adjudicator decides, and that is final.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class AdjudicationTrigger(StrEnum):
     """Labelled reliable with a wrong answer: on an eligible question one of these labels must be wrong."""
     ELIGIBILITY = "eligibility"
     REASON = "reason"
+    AMENDMENT = "amendment"
+    """An annotator changed a submitted label, with the lead's permission."""
 
 
 _TRACE_TRIGGERS = {
@@ -102,20 +107,30 @@ class FinalJudgment:
 
 
 def settle_judgment(
-    judgments: Sequence[Judgment], adjudicated: Judgment | None = None, *, required: int = 2
+    judgments: Sequence[Judgment],
+    adjudicated: Judgment | None = None,
+    *,
+    required: int = 2,
+    triggers: tuple[AdjudicationTrigger, ...] | None = None,
+    amended: Judgment | None = None,
 ) -> FinalJudgment | None:
     """Return the final judgment; None while fewer than ``required`` people have finished or adjudication is pending.
 
     An adjudicator goes through all passes, so the adjudicated judgment replaces the others entirely.
+
+    Args:
+        judgments: The annotators' judgments as first submitted.
+        adjudicated: The adjudicator's judgment.
+        required: Number of people assigned to the response.
+        triggers: Reasons for adjudication; found in ``judgments`` by default.
+        amended: The amended judgment of a single annotator, which replaces the first one.
     """
     if len(judgments) < required:
         return None
-    triggers = find_adjudication_triggers(judgments)
-    # A single annotator is never adjudicated; triggers can only be of inconsistency.
-    if required == 1:
-        return FinalJudgment(judgments[0], LabelOrigin.SINGLE, triggers)
+    triggers = _default_triggers(judgments) if triggers is None else triggers
     if not triggers:
-        return FinalJudgment(judgments[0], LabelOrigin.AGREED)
+        origin = LabelOrigin.SINGLE if len(judgments) == 1 else LabelOrigin.AGREED
+        return FinalJudgment(amended or judgments[0], origin)
     if adjudicated is None:
         return None
     changed = {
@@ -124,3 +139,8 @@ def settle_judgment(
         if any(judgment.label(criterion) is not adjudicated.label(criterion) for judgment in judgments)
     }
     return FinalJudgment(adjudicated, LabelOrigin.ADJUDICATED, triggers, changed)
+
+
+def _default_triggers(judgments: Sequence[Judgment]) -> tuple[AdjudicationTrigger, ...]:
+    # Without a queue of adjudication, the label of a single annotator stands as it is.
+    return find_adjudication_triggers(judgments) if len(judgments) > 1 else ()

@@ -6,6 +6,7 @@ records, and all results are computed from them alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 NOT_FINISHED = "nobody has finished"
 AWAITING_ADJUDICATION = "waits for adjudication"
+AWAITING_SCREENING = "waits for screening"
+INELIGIBLE = "ineligible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,11 @@ class Annotation:
     adjudicates: bool = False
     """Whether this person is the adjudicator."""
     reference_seen_before: bool = False
-    """Whether this adjudicator knew the reference from another response to the question."""
+    """Whether this person knew the reference from another response to the question."""
     benchmark: str | None = None
     source: ResponseSource | None = None
+    queued: bool = False
+    """Whether the response was sent to adjudication."""
 
     @property
     def final(self) -> Judgment:
@@ -72,6 +77,10 @@ class ScreeningAnnotation:
     amended: QuestionScreening | None = None
     adjudicates: bool = False
     benchmark: str | None = None
+    decides: bool = False
+    """Whether responses to the question are annotated only if it is eligible."""
+    queued: bool = False
+    """Whether the question was sent to adjudication."""
 
     @property
     def final(self) -> QuestionScreening:
@@ -95,6 +104,15 @@ class ResponseAnnotations:
     adjudication: Annotation | None = None
     benchmark: str | None = None
     source: ResponseSource | None = None
+    queued: bool = False
+    """Whether the response was sent to adjudication."""
+    excluded: str | None = None
+    """Why its question keeps it out: not screened yet, or ineligible with the code; None where it does not."""
+
+    @property
+    def ineligible(self) -> bool:
+        """Whether the question was found ineligible, so that the response is not annotated."""
+        return self.excluded is not None and self.excluded != AWAITING_SCREENING
 
     @property
     def first_judgments(self) -> tuple[Judgment, ...]:
@@ -108,22 +126,34 @@ class ResponseAnnotations:
 
     @cached_property
     def triggers(self) -> tuple[AdjudicationTrigger, ...]:
-        """Reasons for adjudication; empty before all have finished, and with a single annotator."""
-        several = self.complete and len(self.annotations) > 1
-        return find_adjudication_triggers([row.final for row in self.annotations]) if several else ()
+        """Reasons for adjudication, from the labels as first submitted; empty before all have finished."""
+        if not self.complete:
+            return ()
+        if len(self.annotations) > 1:
+            triggers = find_adjudication_triggers(self.first_judgments)
+            return _add_amendment(triggers, self.annotations, queued=self.queued)
+        # The flag of a single annotator counts where it was sent to an adjudicator.
+        return (AdjudicationTrigger.INCONSISTENT,) if self.queued else ()
 
     @cached_property
     def final(self) -> FinalJudgment | None:
-        """The final judgment; None while annotations or the adjudication are missing."""
-        # Settled from the amended judgments; agreement above is measured on the first ones.
-        adjudicated = None if self.adjudication is None else self.adjudication.final
+        """The final judgment; None while annotations, the adjudication or the screening are missing."""
+        if self.excluded is not None:
+            return None
         # Imported files may hold more annotations than were required; all of them must agree.
-        required = max(self.required, len(self.annotations))
-        return settle_judgment([row.final for row in self.annotations], adjudicated, required=required)
+        return settle_judgment(
+            self.first_judgments,
+            None if self.adjudication is None else self.adjudication.final,
+            required=max(self.required, len(self.annotations)),
+            triggers=self.triggers,
+            amended=self.annotations[0].final if self.annotations else None,
+        )
 
     @property
     def open_reason(self) -> str | None:
-        """Why there is no final judgment yet; None where there is one."""
+        """Why there is no final judgment; None where there is one."""
+        if self.excluded is not None:
+            return self.excluded
         return None if self.final is not None else _open_reason(len(self.annotations), self.required)
 
     @property
@@ -137,6 +167,7 @@ class ResponseAnnotations:
                 self.required,
                 benchmark=self.benchmark,
                 source=self.source,
+                queued=self.queued,
             )
         ]
         if self.adjudication is not None:
@@ -154,6 +185,10 @@ class QuestionAnnotations:
     """Finished screenings without the adjudicator's, sorted by annotator."""
     adjudication: ScreeningAnnotation | None = None
     benchmark: str | None = None
+    decides: bool = False
+    """Whether responses to the question are annotated only if it is eligible."""
+    queued: bool = False
+    """Whether the question was sent to adjudication."""
 
     @property
     def first_screenings(self) -> tuple[QuestionScreening, ...]:
@@ -162,10 +197,10 @@ class QuestionAnnotations:
 
     @cached_property
     def triggers(self) -> tuple[AdjudicationTrigger, ...]:
-        """Reasons for adjudication; empty before all have finished, and with a single screener."""
+        """Reasons for adjudication, from the screenings as first submitted; empty with a single screener."""
         if len(self.annotations) < max(2, self.required):
             return ()
-        return find_screening_disputes([row.final for row in self.annotations])
+        return _add_amendment(find_screening_disputes(self.first_screenings), self.annotations, queued=self.queued)
 
     @cached_property
     def final(self) -> QuestionScreening | None:
@@ -177,6 +212,15 @@ class QuestionAnnotations:
         return None if self.triggers else self.annotations[0].final
 
     @property
+    def exclusion(self) -> str | None:
+        """Why responses to the question are not annotated; None where they are."""
+        if not self.decides:
+            return None
+        if self.final is None:
+            return AWAITING_SCREENING
+        return None if self.final.eligible else f"{INELIGIBLE} ({self.final.code})"
+
+    @property
     def open_reason(self) -> str | None:
         """Why there is no final screening yet; None where there is one."""
         return None if self.final is not None else _open_reason(len(self.annotations), self.required)
@@ -184,9 +228,33 @@ class QuestionAnnotations:
     @property
     def records(self) -> Iterator[ScreeningAnnotation]:
         """Lines of the exported file; one line without annotator where nothing is finished."""
-        yield from self.annotations or [ScreeningAnnotation(self.question_id, self.required, benchmark=self.benchmark)]
+        yield from self.annotations or [
+            ScreeningAnnotation(
+                self.question_id,
+                self.required,
+                benchmark=self.benchmark,
+                decides=self.decides,
+                queued=self.queued,
+            )
+        ]
         if self.adjudication is not None:
             yield self.adjudication
+
+
+@dataclass(frozen=True, slots=True)
+class SetAsideWork:
+    """A pass of a task that went to another person before it was finished; a line of ``drafts.jsonl``."""
+
+    question_id: str
+    response_id: str | None
+    """None where a question was screened."""
+    annotator: str
+    adjudicates: bool
+    pass_name: str
+    submitted: bool
+    """False for a draft."""
+    entries: tuple[Mapping[str, str], ...]
+    at: str
 
 
 class AnnotationSet(NamedTuple):
@@ -194,6 +262,13 @@ class AnnotationSet(NamedTuple):
 
     responses: tuple[ResponseAnnotations, ...] = ()
     questions: tuple[QuestionAnnotations, ...] = ()
+    set_aside: tuple[SetAsideWork, ...] = ()
+    """Unfinished work of people whose tasks went to others. No result uses it."""
+
+    @property
+    def eligible_responses(self) -> tuple[ResponseAnnotations, ...]:
+        """The responses without those to ineligible questions."""
+        return tuple(response for response in self.responses if not response.ineligible)
 
 
 Record = TypeVar("Record", Annotation, ScreeningAnnotation)
@@ -208,13 +283,14 @@ def group_annotations(rows: Iterable[Annotation], screenings: Iterable[Screening
     by_question: dict[str, list[ScreeningAnnotation]] = {}
     for screening in screenings:
         by_question.setdefault(screening.question_id, []).append(screening)
+    questions = tuple(_question(group) for group in by_question.values())
+    exclusions = {question.question_id: question.exclusion for question in questions}
     return AnnotationSet(
-        tuple(_response(group) for group in by_response.values()),
-        tuple(_question(group) for group in by_question.values()),
+        tuple(_response(group, exclusions.get(group[0].question_id)) for group in by_response.values()), questions
     )
 
 
-def _response(rows: Sequence[Annotation]) -> ResponseAnnotations:
+def _response(rows: Sequence[Annotation], excluded: str | None) -> ResponseAnnotations:
     # Importing checks that all rows of a response agree in these columns; a project writes them from one row.
     first = rows[0]
     annotations, adjudication = _separate_adjudicator(rows)
@@ -227,12 +303,28 @@ def _response(rows: Sequence[Annotation]) -> ResponseAnnotations:
         adjudication,
         first.benchmark,
         first.source,
+        first.queued,
+        excluded,
     )
 
 
 def _question(rows: Sequence[ScreeningAnnotation]) -> QuestionAnnotations:
     annotations, adjudication = _separate_adjudicator(rows)
-    return QuestionAnnotations(rows[0].question_id, rows[0].asked, annotations, adjudication, rows[0].benchmark)
+    first = rows[0]
+    return QuestionAnnotations(
+        first.question_id, first.asked, annotations, adjudication, first.benchmark, first.decides, first.queued
+    )
+
+
+def _add_amendment(
+    triggers: tuple[AdjudicationTrigger, ...], rows: Sequence[Annotation | ScreeningAnnotation], *, queued: bool
+) -> tuple[AdjudicationTrigger, ...]:
+    """Add the trigger of an amended label, even of one that was changed back: the lead allowed a second look.
+
+    A case that was sent to adjudication without another trigger had a difference that was undone too late.
+    """
+    amended = any(row.amended is not None for row in rows) or (queued and not triggers)
+    return (*triggers, AdjudicationTrigger.AMENDMENT) if amended else triggers
 
 
 def _separate_adjudicator(rows: Sequence[Record]) -> tuple[tuple[Record, ...], Record | None]:

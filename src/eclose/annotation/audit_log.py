@@ -1,4 +1,7 @@
-"""The audit log of a project: a hash chain of events, so that changes and removals are detected.
+"""The audit log of a project: a hash chain of events that covers the records of the database.
+
+An event holds the digests of the records it added or changed. ``verify_audit_log`` compares the latest digest of each
+record with the record as it is, so that changed, added and removed records are detected.
 
 A chain alone does not show that its end was cut off. The number of events and the last hash are therefore also written
 to a file outside the database, and the chain must contain that event.
@@ -10,24 +13,53 @@ import fcntl
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, text
 
 from eclose.annotation.accounts.tokens import format_utc_timestamp
 from eclose.core.identity import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, TextClause
 
 # As long as a SHA-256 in hex, so that the column holds it.
 HASH_BEFORE_FIRST_EVENT = "0" * 64
 """Previous hash of the first event."""
+
+
+LEAD_NAME, SERVER_NAME = "lead", "server"
+"""The actors of events that the command line causes, and of those that follow from the rules of a project."""
+
+HAS_EVENTS = "eclose_audit_events"
+"""Key in the ``info`` of a connection that has added events since it was opened for writing."""
+
+
+class AuditedKind(StrEnum):
+    """A kind of records that the log covers."""
+
+    SETTINGS = "settings"
+    """Key: name of the setting."""
+    PEOPLE = "people"
+    """Key: id. The password is not covered."""
+    QUESTIONS = "questions"
+    """Question, evidence, reference, aliases and origin. Key: column ``key``."""
+    RESPONSES = "responses"
+    """Steps, answer and origin. Key: column ``key``."""
+    FAMILIES = "families"
+    """Key: column ``key``."""
+    TASKS = "tasks"
+    """Key: id."""
+    ADJUDICATIONS = "adjudications"
+    """Key: subject."""
+    REOPENINGS = "reopenings"
+    """Key: id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +68,8 @@ class AuditEventRef:
 
     seq: int
     hash: str
+    at: str = field(default="", compare=False)
+    """Time of the event; empty where the log was not read."""
 
     @property
     def receipt(self) -> str:
@@ -49,9 +83,26 @@ def current_timestamp() -> str:
 
 
 def append_audit_event(
-    connection: Connection, actor: str, action: str, *, task: str | None = None, detail: Mapping[str, Any] | None = None
+    connection: Connection,
+    actor: str,
+    action: str,
+    *,
+    task: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+    rows: Mapping[AuditedKind, Iterable[Any]] | None = None,
 ) -> AuditEventRef:
-    """Add an event in the transaction of the change it describes."""
+    """Add an event in the transaction of the change it describes.
+
+    Args:
+        connection: A writing connection.
+        actor: Name of the person who causes the event.
+        action: What happened.
+        task: Id of the task concerned.
+        detail: Further facts. The log must not reveal labels, so it holds digests of forms only.
+        rows: Keys of the records that were added, changed or deleted, by kind. Call after the change: the event holds
+            the digests of the records as they are now. A changed record without an event fails ``verify_audit_log``.
+    """
+    digests = {kind: _digest_records(connection, kind, list(keys)) for kind, keys in (rows or {}).items()}
     # Updating the single head row first makes concurrent writers wait here until this transaction ends.
     if not connection.execute(_ADVANCE).rowcount:
         # The first event of a project.
@@ -63,14 +114,32 @@ def append_audit_event(
         "actor": actor,
         "action": action,
         "task": task,
-        "detail": json.dumps(detail or {}, sort_keys=True),
+        "detail": json.dumps({**(detail or {}), **({"rows": digests} if digests else {})}, sort_keys=True),
         "previous": previous,
     }
     # Covers the previous hash, which makes the chain.
     row["hash"] = _hash(row)
     connection.execute(_ADD, row)
     connection.execute(_SET_HEAD, row)
-    return AuditEventRef(row["seq"], row["hash"])
+    connection.info[HAS_EVENTS] = True
+    return AuditEventRef(row["seq"], row["hash"], row["at"])
+
+
+def _digest_records(connection: Connection, kind: AuditedKind, keys: list[Any]) -> dict[str, str | None]:
+    """Return the digest of each record by key; None for a record that does not exist."""
+    digests: dict[str, str | None] = {str(key): None for key in keys}
+    # Databases limit the number of parameters of a statement.
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        batch = {"keys": keys[start : start + _KEYS_PER_QUERY]}
+        for row in connection.execute(_RECORDS_BY_KEY[kind], batch).mappings():
+            digests[str(row["audit_key"])] = _digest_record(row)
+    return digests
+
+
+def _digest_record(row: Mapping[str, Any]) -> str:
+    # Empty columns are left out: a column added by a later version does not change the digests of older records.
+    values = {name: value for name, value in row.items() if value is not None and name not in _UNCOVERED}
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
 def last_audit_event(connection: Connection) -> AuditEventRef:
@@ -95,30 +164,49 @@ class AuditLogHead:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> AuditEventRef | None:
-        """Return the recorded event, None where the file is missing; raise ValueError where it is damaged."""
-        if not self.path.exists():
-            return None
-        event = _parse_head(self.path.read_bytes())
+    def read(self) -> AuditEventRef:
+        """Return the recorded event; raise ValueError where the file is missing, empty or damaged."""
+        try:
+            line = self.path.read_bytes()
+        except FileNotFoundError:
+            raise ValueError(f"{self.path}: is missing") from None
+        except OSError as error:
+            raise ValueError(f"{self.path}: cannot be read ({error.strerror})") from None
+        event = _parse_head(line)
         if event is None:
-            raise ValueError(f"{self.path}: is damaged")
+            raise ValueError(f"{self.path}: is {'damaged' if line.strip() else 'empty'}")
         return event
+
+    def start(self, event: AuditEventRef) -> None:
+        """Create the file with the first recorded event, readable by its owner only."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            _write_head(file, event)
+        finally:
+            os.close(file)
 
     def advance(self, event: AuditEventRef) -> None:
         """Record an event, unless a later one is recorded."""
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            file = os.open(self.path, os.O_RDWR)
+        except OSError:
+            # A missing file stays missing for verify_audit_log to report: a new one would hide that it was deleted.
+            return
         try:
             # Several processes (server and commands) may write the head of one project.
             fcntl.flock(file, fcntl.LOCK_EX)
-            if line := os.pread(file, 128, 0):
-                recorded = _parse_head(line)
-                # A damaged line stays for verify_audit_log to report: overwritten, it would hide what happened.
-                if recorded is None or recorded.seq >= event.seq:
-                    return
-            # Fixed width and a single write: a reader, also after a crash, finds the old or the new line.
-            os.pwrite(file, f"{event.seq:020d} {event.hash}\n".encode("ascii"), 0)
+            recorded = _parse_head(os.pread(file, 128, 0))
+            # A damaged line stays, too: overwritten, it would hide what happened.
+            if recorded is not None and recorded.seq < event.seq:
+                _write_head(file, event)
         finally:
             os.close(file)
+
+
+def _write_head(file: int, event: AuditEventRef) -> None:
+    # Fixed width and a single write: a reader, also after a crash, finds the old or the new line.
+    os.pwrite(file, f"{event.seq:020d} {event.hash}\n".encode("ascii"), 0)
 
 
 def _parse_head(line: bytes) -> AuditEventRef | None:
@@ -129,45 +217,124 @@ def _parse_head(line: bytes) -> AuditEventRef | None:
     return AuditEventRef(int(parts[0]), parts[1].decode("ascii", "replace"))
 
 
-def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str]:
-    """Yield every problem of the log and of the submissions it covers; nothing where all is as written."""
-    # Before the events: read after them, the file could name an event that a running server has added since.
+class AuditReport(NamedTuple):
+    """The result of checking a log."""
+
+    problems: tuple[str, ...]
+    """A sentence for each problem; empty where everything is as it was recorded."""
+    events: int
+    last: AuditEventRef | None
+    """The last event of the chain; None where the log is empty."""
+    head: AuditEventRef | None
+    """The event that the file outside the database records; None where it cannot be read."""
+    records: Mapping[str, int]
+    """Number of records of each kind that agree with the log."""
+
+
+class _LoggedRecords:
+    """The latest digest of every record in the log, with the number of its event."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, dict[str, tuple[str | None, int]]] = {kind: {} for kind in AuditedKind}
+
+    def read(self, seq: int, detail: str) -> None:
+        """Take over the digests of an event."""
+        # Most events have none, and parsing JSON takes most of the time of a check.
+        if '"rows"' in detail:
+            for kind, digests in json.loads(detail).get("rows", {}).items():
+                self.digests.setdefault(kind, {}).update({key: (digest, seq) for key, digest in digests.items()})
+
+
+def check_audit_log(
+    connection: Connection, head: AuditLogHead, settings: Mapping[str, Any] | None = None
+) -> AuditReport:
+    """Check the chain of events, its recorded end, all records it covers and all submitted forms.
+
+    Args:
+        connection: A connection that sees one consistent state of the database.
+        head: The file that records the end of the log.
+        settings: Settings in force, to be compared with those that were recorded when the project was created.
+    """
+    problems: list[str] = []
     recorded = None
+    # Before the events: read after them, the file could name an event that a running server has added since.
     try:
         recorded = head.read()
-    except ValueError:
-        yield f"{head.path.name} is damaged: whether the end of the log was cut off cannot be checked."
-    previous, count, head_in_chain = HASH_BEFORE_FIRST_EVENT, 0, recorded is None
+    except ValueError as error:
+        problems.append(f"{error}: whether the end of the log was cut off cannot be checked. Put back your copy.")
+    last, count, head_in_chain, logged = None, 0, recorded is None, _LoggedRecords()
     for row in connection.execute(_EVENTS).mappings():
         count += 1
         # All later events would fail too, so the first problem of the chain ends the check.
         if row["seq"] != count:
-            yield f"event {count} is missing."
-            return
+            problems.append(f"event {count} is missing.")
+            return AuditReport(tuple(problems), count - 1, last, recorded, {})
+        previous = HASH_BEFORE_FIRST_EVENT if last is None else last.hash
         if row["previous"] != previous or row["hash"] != _hash(dict(row)):
-            yield f"event {count} was changed, or the event before it."
-            return
-        previous = row["hash"]
-        head_in_chain = head_in_chain or recorded == AuditEventRef(count, previous)
+            problems.append(f"event {count} was changed, or the event before it.")
+            return AuditReport(tuple(problems), count - 1, last, recorded, {})
+        last = AuditEventRef(count, row["hash"], row["at"])
+        head_in_chain = head_in_chain or recorded == last
+        logged.read(count, row["detail"])
     if not head_in_chain and recorded is not None:
         state = f"the log has {count:,} events" if count < recorded.seq else "the log has another event of that number"
-        yield f"event {recorded.seq:,} is recorded in {head.path.name}, but {state}: its end was cut off or replaced."
-    yield from _verify_forms(connection)
+        problems.append(
+            f"event {recorded.seq:,} is recorded in {head.path.name}, but {state}: its end was cut off or replaced."
+        )
+    records = {kind: _verify_records(connection, kind, logged.digests[kind], problems) for kind in AuditedKind}
+    problems.extend(_verify_settings(connection, settings))
+    problems.extend(_verify_forms(connection))
+    return AuditReport(tuple(problems), count, last, recorded, records)
+
+
+def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str]:
+    """Yield every problem of the log and of what it covers; nothing where all is as it was recorded."""
+    yield from check_audit_log(connection, head).problems
+
+
+def _verify_records(
+    connection: Connection, kind: AuditedKind, logged: Mapping[str, tuple[str | None, int]], problems: list[str]
+) -> int:
+    """Compare the records of a kind with their digests in the log; return how many agree."""
+    current = {str(row["audit_key"]): _digest_record(row) for row in connection.execute(_RECORDS[kind]).mappings()}
+    expected = {key: digest for key, (digest, _) in logged.items() if digest is not None}
+    different = [key for key in expected if key in current and current[key] != expected[key]]
+    outcomes = {
+        "differ from what the log records": different,
+        "are in the log, but not in the database": [key for key in expected if key not in current],
+        "are in the database, but not in the log": [key for key in current if key not in expected],
+    }
+    for outcome, keys in outcomes.items():
+        if keys:
+            first = keys[0]
+            event = f", event {logged[first][1]:,}" if first in logged else ""
+            problems.append(f"{len(keys):,} of the {kind} {outcome} (first: {first}{event}).")
+    return len(expected) - len(different)
+
+
+def _verify_settings(connection: Connection, settings: Mapping[str, Any] | None) -> Iterator[str]:
+    """Compare the settings in force with the recorded ones, which the digests of the settings cover."""
+    stored = connection.execute(_STORED_SETTINGS).scalar_one_or_none()
+    if settings is None or stored is None:
+        return
+    recorded = json.loads(stored)
+    for name in sorted(settings.keys() | recorded.keys()):
+        if settings.get(name) != recorded.get(name):
+            yield f"the setting {name} is {settings.get(name)!r}, but {recorded.get(name)!r} was recorded."
 
 
 def _verify_forms(connection: Connection) -> Iterator[str]:
-    """Compare every stored form with the hash in its event, and every such event with the stored forms."""
+    """Compare every stored form with its event, and every such event with the stored forms."""
     for statement in (_SUBMITTED, _AMENDED):
         for row in connection.execute(statement):
-            if _logged_hash(row) != hash_form_entries(json.loads(row.entries)):
+            detail = {} if row.detail is None else json.loads(row.detail)
+            if detail.get("entries") != hash_form_entries(json.loads(row.entries)):
                 yield f"the form submitted in event {row.event} differs from the stored form."
+            elif (detail.get("pass"), row.event_at, row.actor) != (row.name, row.at, row.person):
+                yield f"pass, time or person of the form submitted in event {row.event} differ from the log."
     # A deleted submission leaves its event behind.
     for seq in connection.execute(_WITHOUT_FORM).scalars():
         yield f"the submission of event {seq} is missing."
-
-
-def _logged_hash(row: Row[Any]) -> object:
-    return None if row.detail is None else json.loads(row.detail).get("entries")
 
 
 SUBMITTED, AMENDED = "submitted", "amended"
@@ -184,15 +351,53 @@ _ADD = text(
 _EVENTS = text("SELECT seq, at, actor, action, task, detail, previous, hash FROM annotate_events ORDER BY seq")
 # Joined by task too: an event of another task does not cover a submission.
 _SUBMITTED = text(
-    "SELECT s.entries, s.event, e.detail FROM annotate_submissions s"
-    " LEFT JOIN annotate_events e ON e.seq = s.event AND e.task = s.task ORDER BY s.event"
+    "SELECT s.entries, s.event, s.at, s.pass AS name, e.detail, e.at AS event_at, e.actor, p.name AS person"
+    " FROM annotate_submissions s LEFT JOIN annotate_events e ON e.seq = s.event AND e.task = s.task"
+    " LEFT JOIN annotate_tasks t ON t.id = s.task LEFT JOIN annotate_people p ON p.id = t.person ORDER BY s.event"
 )
 _AMENDED = text(
-    "SELECT a.entries, a.event, e.detail FROM annotate_amendments a"
-    " LEFT JOIN annotate_events e ON e.seq = a.event ORDER BY a.event"
+    "SELECT a.entries, a.event, a.at, s.pass AS name, e.detail, e.at AS event_at, e.actor, p.name AS person"
+    " FROM annotate_amendments a LEFT JOIN annotate_reopenings r ON r.id = a.reopening"
+    " LEFT JOIN annotate_submissions s ON s.task = r.task AND s.number = r.number"
+    " LEFT JOIN annotate_events e ON e.seq = a.event AND e.task = r.task"
+    " LEFT JOIN annotate_tasks t ON t.id = r.task LEFT JOIN annotate_people p ON p.id = t.person ORDER BY a.event"
 )
 _WITHOUT_FORM = text(
     "SELECT seq FROM annotate_events WHERE action IN ('submitted', 'amended')"
     " AND seq NOT IN (SELECT event FROM annotate_submissions) AND seq NOT IN (SELECT event FROM annotate_amendments)"
     " ORDER BY seq"
 )
+_STORED_SETTINGS = text("SELECT value FROM annotate_settings WHERE name = 'settings'")
+
+_KEYS_PER_QUERY = 500
+# The password changes with every renewal of its hash; its changes are events of their own. The place of a task is its
+# position in the queue, which changes when it is skipped, or begun before a task whose question is not screened.
+_UNCOVERED = frozenset({"audit_key", "password", "place"})
+# All columns, so that a column added later is covered. Parts of questions and responses have their own tables.
+_RECORD_QUERIES: Mapping[AuditedKind, tuple[str, str]] = {
+    AuditedKind.SETTINGS: ("SELECT x.name AS audit_key, x.* FROM annotate_settings x", "x.name"),
+    AuditedKind.PEOPLE: ("SELECT x.id AS audit_key, x.* FROM annotate_people x", "x.id"),
+    AuditedKind.QUESTIONS: (
+        "SELECT x.key AS audit_key, x.*, k.reference, k.aliases, o.origin FROM annotate_questions x"
+        " LEFT JOIN annotate_references k ON k.question = x.id"
+        " LEFT JOIN annotate_question_origins o ON o.question = x.id",
+        "x.key",
+    ),
+    AuditedKind.RESPONSES: (
+        "SELECT x.key AS audit_key, x.*, a.answer, o.origin FROM annotate_responses x"
+        " LEFT JOIN annotate_answers a ON a.response = x.id"
+        " LEFT JOIN annotate_response_origins o ON o.response = x.id",
+        "x.key",
+    ),
+    AuditedKind.FAMILIES: ("SELECT x.key AS audit_key, x.* FROM annotate_families x", "x.key"),
+    AuditedKind.TASKS: ("SELECT x.id AS audit_key, x.* FROM annotate_tasks x", "x.id"),
+    AuditedKind.ADJUDICATIONS: ("SELECT x.subject AS audit_key, x.* FROM annotate_adjudications x", "x.subject"),
+    AuditedKind.REOPENINGS: ("SELECT x.id AS audit_key, x.* FROM annotate_reopenings x", "x.id"),
+}
+_RECORDS: Mapping[AuditedKind, TextClause] = {
+    kind: text(f"{query} ORDER BY 1") for kind, (query, _) in _RECORD_QUERIES.items()
+}
+_RECORDS_BY_KEY: Mapping[AuditedKind, TextClause] = {
+    kind: text(" WHERE ".join(query) + " IN :keys").bindparams(bindparam("keys", expanding=True))
+    for kind, query in _RECORD_QUERIES.items()
+}

@@ -1,4 +1,4 @@
-"""Turn an assignment of people into task rows. Assignment and order of tasks never change afterwards."""
+"""Turn an assignment of people into task rows. Later changes of people are in ``staffing``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from sqlalchemy import text
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.assignment.assign import AssignmentItem, assign_to_annotators
+from eclose.annotation.assignment.choices import ScreeningMode
+from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
 from eclose.errors import SettingError, UserError
 
@@ -44,6 +46,9 @@ def assign_questions_to_screeners(
         )
     assignment = _assign(rows, screeners, AnnotatorPool.QUESTIONS, len(screeners), settings, lambda _row: "")
     _insert_tasks(connection, assignment, screeners, lambda item: _question_task(rows[item.id]))
+    if settings.screening is ScreeningMode.REQUIRED:
+        # The tasks of these questions' responses open when a row here says that the question is eligible.
+        connection.execute(_AWAIT_SCREENING, [{"question": row.question} for row in rows.values()])
     return assignment
 
 
@@ -58,8 +63,25 @@ def assign_responses_to_annotators(
     """Assign every response to ``per_response`` annotators."""
     _check_unassigned(connection, kind)
     rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES)}
-    assignment = _assign(rows, annotators, AnnotatorPool.RESPONSES, per_response, settings, _system)
+    assignment = _assign(
+        rows, annotators, AnnotatorPool.RESPONSES, per_response, settings, lambda row: describe_system(row.origin)
+    )
     _insert_tasks(connection, assignment, annotators, lambda item: _response_task(rows[item.id], kind, settings))
+    return assignment
+
+
+def append_response_tasks(
+    connection: Connection, annotator: Person, settings: AnnotationProjectSettings, *, kind: AnnotationTaskKind
+) -> AssignmentPlan:
+    """Assign every response without a task to one annotator, behind the tasks that annotator has."""
+    rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES) if not row.assigned}
+    assignment = _assign(
+        rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, lambda row: describe_system(row.origin)
+    )
+    last = int(connection.execute(_LAST, {"person": annotator.id}).scalar_one() or 0)
+    _insert_tasks(
+        connection, assignment, [annotator], lambda item: _response_task(rows[item.id], kind, settings), after=last
+    )
     return assignment
 
 
@@ -86,15 +108,17 @@ def _assign(
     for person in people:
         if person.pool is not pool or person.role is PersonRole.ADJUDICATOR:
             raise SettingError(f"{person.name} is {person.role} of {person.pool} and cannot be assigned {pool}.")
-    items = [AssignmentItem(key, str(row.question), system(row)) for key, row in rows.items()]
+    # By their keys: row numbers would make the assignment depend on the order of the input.
+    items = [AssignmentItem(key, str(json.loads(row.question_key)), system(row)) for key, row in rows.items()]
     names = [person.name for person in people]
     share = settings.share_questions
     return assign_to_annotators(items, names, per_response=per_response, seed=settings.seed, share_questions=share)
 
 
-def _system(row: Any) -> str:
-    origin = json.loads(row.origin)
-    return f"{origin.get('model')} / {origin.get('method')}"
+def describe_system(origin: str) -> str:
+    """Return the system that generated a response, over which assignments are balanced, from its stored origin."""
+    fields = json.loads(origin)
+    return f"{fields.get('model')} / {fields.get('method')}"
 
 
 def _question_task(row: Any) -> dict[str, Any]:
@@ -140,6 +164,8 @@ def _insert_tasks(
     assignment: AssignmentPlan,
     people: Sequence[Person],
     task: Callable[[AssignmentItem], dict[str, Any]],
+    *,
+    after: int = 0,
 ) -> None:
     by_name = {person.name: person for person in people}
     rows = []
@@ -147,27 +173,31 @@ def _insert_tasks(
         person = by_name[assigned.annotator]
         # A random id: the URL of a task must reveal neither response nor question.
         columns = {"id": secrets.token_urlsafe(16), "person": person.id, "role": person.role, "pool": person.pool}
-        rows.append(task(assigned.item) | columns | {"place": assigned.position})
+        rows.append(task(assigned.item) | columns | {"place": after + assigned.position})
     connection.execute(_ADD, rows)
+    append_audit_event(connection, LEAD_NAME, "assigned tasks", rows={AuditedKind.TASKS: [row["id"] for row in rows]})
 
 
 def _check_unassigned(connection: Connection, kind: AnnotationTaskKind) -> None:
     if connection.execute(_COUNT_TASKS, {"pool": POOL_BY_TASK_KIND[kind]}).scalar_one():
-        raise UserError(
-            "tasks were assigned before, and an assignment cannot change. Create a new project for another one."
-        )
+        raise UserError("tasks were assigned before. Change the people with: eclose annotate add-people, or reassign.")
 
 
-_FAMILIES = text("SELECT id AS question, key FROM annotate_families ORDER BY id")
+_AWAIT_SCREENING = text("INSERT INTO annotate_eligibility (question) VALUES (:question)")
+_FAMILIES = text("SELECT id AS question, key, key AS question_key FROM annotate_families ORDER BY id")
+_LAST = text("SELECT max(place) FROM annotate_tasks WHERE person = :person")
 _COUNT_TASKS = text("SELECT count(*) FROM annotate_tasks WHERE pool = :pool")
 # "referenced" and "answered" tell which passes and fields apply.
 _QUESTIONS = text(
-    "SELECT q.id AS question, q.key, k.question IS NOT NULL AS referenced FROM annotate_questions q"
+    "SELECT q.id AS question, q.key, q.key AS question_key, k.question IS NOT NULL AS referenced"
+    " FROM annotate_questions q"
     " LEFT JOIN annotate_references k ON k.question = q.id ORDER BY q.id"
 )
 _RESPONSES = text(
-    "SELECT r.id AS response, r.key, r.question, r.steps, o.origin, a.response IS NOT NULL AS answered,"
-    " k.question IS NOT NULL AS referenced FROM annotate_responses r"
+    "SELECT r.id AS response, r.key, r.question, q.key AS question_key, r.steps, o.origin,"
+    " a.response IS NOT NULL AS answered, k.question IS NOT NULL AS referenced,"
+    " EXISTS (SELECT 1 FROM annotate_tasks t WHERE t.response = r.id) AS assigned"
+    " FROM annotate_responses r JOIN annotate_questions q ON q.id = r.question"
     " JOIN annotate_response_origins o ON o.response = r.id LEFT JOIN annotate_answers a ON a.response = r.id"
     " LEFT JOIN annotate_references k ON k.question = r.question ORDER BY r.id"
 )

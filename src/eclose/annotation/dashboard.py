@@ -1,17 +1,28 @@
-"""The lead's overview of a project: people, queues, agreement, requests. It never contains labels."""
+"""The lead's overview of a project: people, queues, requests, taken cases, times. It never contains labels."""
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
-from eclose.annotation.accounts.people import NO_PASSWORD
-from eclose.annotation.reopening import ReopenRequest, list_reopen_requests
+from eclose.annotation import notes, queues
+from eclose.annotation.accounts.people import NO_PASSWORD, person_from_row
+from eclose.annotation.staffing import TakenCase, list_taken_cases
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from collections.abc import Iterator, Mapping
+
+    from sqlalchemy import Connection, Row
+
+REOPEN = "reopen"
+"""Kind of a request to change a submitted pass; the other kinds are those of notes."""
 
 
 class DashboardPerson(NamedTuple):
@@ -23,11 +34,15 @@ class DashboardPerson(NamedTuple):
     finished: int
     """Finished tasks."""
     total: int
-    """Assigned tasks."""
+    """Assigned tasks; for an adjudicator, those taken or waiting, as that person's own overview counts them."""
     active: bool
     joined: bool
     """Whether the person has chosen a password."""
     last_seen: str | None
+    seconds_each: float | None = None
+    """Median seconds per task over the latest tasks, without pauses; None before the second task."""
+    unfinished: int = 0
+    """Tasks that are assigned to this person and not finished."""
 
 
 class DashboardQueue(NamedTuple):
@@ -44,13 +59,27 @@ class DashboardQueue(NamedTuple):
     """Subjects without disagreement, or adjudicated."""
 
 
-class DashboardAgreement(NamedTuple):
-    """Agreement on one judgment, formatted."""
+class DashboardRequest(NamedTuple):
+    """A request or a note that waits for the lead."""
 
-    judgment: str
-    n: int
-    raw: str
-    alpha: str
+    id: str
+    kind: str
+    """``reopen``, or the kind of the note."""
+    person: str
+    position: int
+    """Position of the task in the queue of the person, from 1."""
+    pass_name: str
+    question: str
+    text: str
+    at: str
+
+
+class PassTimes(NamedTuple):
+    """How long a person takes for each pass."""
+
+    person: str
+    passes: Mapping[str, tuple[float, int]]
+    """Median seconds and number of timed submissions, by name of the pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +88,26 @@ class LeadDashboard:
 
     people: tuple[DashboardPerson, ...]
     queues: tuple[DashboardQueue, ...]
-    agreement: tuple[DashboardAgreement, ...] | None
-    """Empty before two people have finished the same subject; None where it was not requested."""
-    requests: tuple[ReopenRequest, ...]
+    requests: tuple[DashboardRequest, ...]
+    cases: tuple[TakenCase, ...]
+    """Cases that adjudicators have taken and not finished."""
+    pools: frozenset[str]
+    """Pools that have tasks, which decide on the roles that can be added."""
     events: int
     submissions: int
     last_hour: int
     """Submissions within the last hour."""
 
 
-def read_lead_dashboard(
-    connection: Connection, agreement: tuple[DashboardAgreement, ...] | None, *, an_hour_ago: str
-) -> LeadDashboard:
-    """Read the overview; ``agreement`` is passed through, because it takes seconds to compute."""
+def read_lead_dashboard(connection: Connection, *, an_hour_ago: str) -> LeadDashboard:
+    """Read the overview."""
     counts = connection.execute(_COUNTS, {"since": an_hour_ago}).one()
     return LeadDashboard(
         people=read_dashboard_people(connection),
         queues=read_dashboard_queues(connection),
-        agreement=agreement,
-        requests=list_reopen_requests(connection),
+        requests=list_dashboard_requests(connection),
+        cases=list_taken_cases(connection),
+        pools=frozenset(connection.execute(_POOLS).scalars()),
         events=int(counts.events),
         submissions=int(counts.submissions),
         last_hour=int(counts.last_hour),
@@ -86,11 +116,24 @@ def read_lead_dashboard(
 
 def read_dashboard_people(connection: Connection) -> tuple[DashboardPerson, ...]:
     """Return all people, in the order in which they were invited."""
-    return tuple(
-        DashboardPerson(
-            row.name, row.role, row.pool, row.finished, row.total, bool(row.active), bool(row.joined), row.last_seen
-        )
-        for row in connection.execute(_PEOPLE, {"unset": NO_PASSWORD})
+    rows = connection.execute(_PEOPLE, {"unset": NO_PASSWORD}).all()
+    return tuple(_person(connection, row) for row in rows)
+
+
+def _person(connection: Connection, row: Row[Any]) -> DashboardPerson:
+    # The same function as on the person's own overview, so that the two never differ.
+    progress = queues.read_task_progress(connection, person_from_row(row))
+    return DashboardPerson(
+        row.name,
+        row.role,
+        row.pool,
+        progress.finished,
+        progress.total,
+        bool(row.active),
+        bool(row.joined),
+        row.last_seen,
+        progress.seconds_each,
+        int(row.unfinished),
     )
 
 
@@ -105,26 +148,78 @@ def _queue(row: Any) -> DashboardQueue:
     return DashboardQueue(row.kind, row.total, row.finished, waiting, row.adjudicated, row.finished - waiting)
 
 
+def list_dashboard_requests(connection: Connection) -> tuple[DashboardRequest, ...]:
+    """Return the requests and notes that wait for the lead, oldest first."""
+    requests = [
+        DashboardRequest(
+            row.id, REOPEN, row.name, row.place, row.pass_name, _question(row), json.loads(row.reason), row.asked
+        )
+        for row in connection.execute(_REQUESTS)
+    ]
+    requests += [
+        DashboardRequest(
+            note.id, note.kind, note.person, note.position, note.pass_name, note.question, note.text, note.at
+        )
+        for note in notes.list_notes(connection)
+    ]
+    return tuple(sorted(requests, key=lambda request: request.at))
+
+
+def _question(row: Row[Any]) -> str:
+    # The material of a family holds its question.
+    question: str = json.loads(row.shown)["question"] if row.question is None else json.loads(row.question)
+    return question
+
+
+def read_pass_times(connection: Connection) -> tuple[PassTimes, ...]:
+    """Return the median time of each pass by person, from the times between submissions; pauses are left out."""
+    return tuple(_pass_times(connection))
+
+
+def _pass_times(connection: Connection) -> Iterator[PassTimes]:
+    for person, submissions in groupby(connection.execute(_SUBMISSION_TIMES), key=lambda row: row.name):
+        seconds: defaultdict[str, list[float]] = defaultdict(list)
+        for earlier, later in pairwise(submissions):
+            gap = (datetime.fromisoformat(later.at) - datetime.fromisoformat(earlier.at)).total_seconds()
+            if gap < queues.PAUSE_SECONDS:
+                seconds[later.pass_name].append(gap)
+        medians = {name: (median(gaps), len(gaps)) for name, gaps in sorted(seconds.items())}
+        if medians:
+            yield PassTimes(person, medians)
+
+
 _COUNTS = text(
     "SELECT (SELECT coalesce(max(count), 0) FROM annotate_head) AS events,"
     " (SELECT count(*) FROM annotate_submissions) AS submissions,"
     " (SELECT count(*) FROM annotate_submissions WHERE at > :since) AS last_hour"
 )
-# The largest place of a person is the number of their tasks.
+_POOLS = text("SELECT DISTINCT pool FROM annotate_current_tasks")
+# One letter of "passes" per pass, so its length is the number of passes.
+_IS_FINISHED = "(SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) >= length(t.passes)"
 _PEOPLE = text(
-    "SELECT p.name, p.role, p.pool, p.active, p.password <> :unset AS joined,"
-    " coalesce((SELECT done FROM annotate_cursors c WHERE c.person = p.id), 0) AS finished,"
-    " coalesce((SELECT max(place) FROM annotate_tasks t WHERE t.person = p.id), 0) AS total,"
+    "SELECT p.id, p.name, p.role, p.pool, p.active, p.password <> :unset AS joined,"
+    " (SELECT count(*) FROM annotate_current_tasks t WHERE t.person = p.id AND NOT"
+    f" {_IS_FINISHED}) AS unfinished,"
     " (SELECT max(seen) FROM annotate_sessions s WHERE s.person = p.id) AS last_seen"
     " FROM annotate_people p ORDER BY p.id"
 )
-# Tasks are done in order, so a task is finished when the cursor of its person has passed it.
 _QUEUES = text(
     "SELECT kind, count(*) AS total, sum(finished) AS finished, sum(disputed) AS disputed,"
     " sum(adjudicated) AS adjudicated FROM (SELECT t.subject, min(t.kind) AS kind,"
-    " min(CASE WHEN t.role = 'adjudicator' OR t.place <= coalesce(c.done, 0) THEN 1 ELSE 0 END) AS finished,"
+    f" min(CASE WHEN t.role = 'adjudicator' OR {_IS_FINISHED} THEN 1 ELSE 0 END) AS finished,"
     " max(CASE WHEN a.subject IS NULL THEN 0 ELSE 1 END) AS disputed,"
-    " max(CASE WHEN t.role = 'adjudicator' AND t.place <= coalesce(c.done, 0) THEN 1 ELSE 0 END) AS adjudicated"
-    " FROM annotate_tasks t LEFT JOIN annotate_cursors c ON c.person = t.person"
-    " LEFT JOIN annotate_adjudications a ON a.subject = t.subject GROUP BY t.subject) s GROUP BY kind ORDER BY kind"
+    f" max(CASE WHEN t.role = 'adjudicator' AND {_IS_FINISHED} THEN 1 ELSE 0 END) AS adjudicated"
+    " FROM annotate_current_tasks t LEFT JOIN annotate_adjudications a ON a.subject = t.subject"
+    " GROUP BY t.subject) s GROUP BY kind ORDER BY kind"
+)
+_REQUESTS = text(
+    "SELECT r.id, p.name, t.place, s.pass AS pass_name, q.question, f.shown, r.reason, r.asked"
+    " FROM annotate_reopenings r JOIN annotate_submissions s ON s.task = r.task AND s.number = r.number"
+    " JOIN annotate_tasks t ON t.id = r.task JOIN annotate_people p ON p.id = t.person"
+    " LEFT JOIN annotate_questions q ON q.id = t.question LEFT JOIN annotate_families f ON f.id = t.family"
+    " WHERE r.decision IS NULL ORDER BY r.asked, r.id"
+)
+_SUBMISSION_TIMES = text(
+    "SELECT p.name, s.pass AS pass_name, s.at FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
+    " JOIN annotate_people p ON p.id = t.person ORDER BY p.id, s.at"
 )

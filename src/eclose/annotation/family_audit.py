@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from eclose.annotation.accounts.people import PersonRole
+from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import YES
 from eclose.annotation.read_annotations import read_family_audits
 from eclose.protocol.auditing import AUDIT_MARKS, AUDIT_PARTS, AuditorMaterial, FamilyAuditForm
@@ -34,27 +34,30 @@ def add_audit_families(connection: Connection, families: Iterable[tuple[FormIds,
     rows = [{"key": json.dumps(ids), "shown": json.dumps(asdict(family))} for ids, family in families]
     if rows:
         connection.execute(_ADD, rows)
+    append_audit_event(
+        connection, LEAD_NAME, "added families", rows={AuditedKind.FAMILIES: [row["key"] for row in rows]}
+    )
     return len(rows)
 
 
 def read_project_audit_forms(connection: Connection) -> dict[int, list[FamilyAuditForm]]:
     """Return the finished forms by the number of their auditor: 1, 2, ... in the order of invitation.
 
-    The adjudicator has the number after the last auditor.
+    The adjudicator has the number after the last auditor. A person who took over families of another has the number
+    that is free in each of them.
     """
-    # By id, the order of invitation: the audit key numbers its forms in the same order.
-    numbers = {name: number for number, name in enumerate(connection.execute(_AUDITORS).scalars(), start=1)}
     families = {row.key: parse_dataclass(AuditorMaterial, json.loads(row.shown)) for row in connection.execute(_SHOWN)}
-    forms: dict[int, list[FamilyAuditForm]] = {number: [] for number in numbers.values()}
-    for ids, audits, adjudication in read_family_audits(connection):
-        family = families[json.dumps(ids)]
-        # Form ids are ordered by auditor, the adjudicator's last.
-        numbered = [(numbers[task.person], task) for task in audits]
+    forms: dict[int, list[FamilyAuditForm]] = {}
+    for ids, auditors, audits, adjudication in read_family_audits(connection):
+        for number in range(1, len(auditors) + 1):
+            forms.setdefault(number, [])  # an auditor without a finished form gets an empty file
+        # Forms of auditors as first submitted, on which agreement is measured; the adjudicator's as it holds now.
+        filled = {auditors.index(task.person) + 1: task.entries["F"][0] for task in audits}
         if adjudication is not None:
-            numbered.append((len(numbers) + 1, adjudication))
-        for number, task in numbered:
-            forms.setdefault(number, []).append(_form(ids[number - 1], family, task.final["F"][0]))
-    return {number: sorted(group, key=lambda form: form.id) for number, group in forms.items()}
+            filled[len(ids)] = adjudication.final["F"][0]
+        for number, entry in filled.items():
+            forms.setdefault(number, []).append(_form(ids[number - 1], families[json.dumps(ids)], entry))
+    return {number: sorted(group, key=lambda form: form.id) for number, group in sorted(forms.items())}
 
 
 def _form(form_id: str, family: AuditorMaterial, entry: FormEntry) -> FamilyAuditForm:
@@ -67,6 +70,3 @@ def _form(form_id: str, family: AuditorMaterial, entry: FormEntry) -> FamilyAudi
 
 _ADD = text("INSERT INTO annotate_families (key, shown) VALUES (:key, :shown)")
 _SHOWN = text("SELECT key, shown FROM annotate_families")
-_AUDITORS = text(
-    f"SELECT name FROM annotate_people WHERE pool = 'families' AND role = '{PersonRole.ANNOTATOR}' ORDER BY id"
-)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
 
+from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.core.instance import Instance, Passage
 from eclose.core.response import Response, ResponseSource, Trace
 from eclose.errors import UserError
@@ -33,7 +34,7 @@ class AnnotationMaterial(NamedTuple):
 
 def add_questions(connection: Connection, instances: Iterable[Instance]) -> int:
     """Add questions with evidence, references and origins; return their number."""
-    return _add(connection, _QUESTION, map(_question, instances), "question")
+    return _add(connection, _QUESTION, map(_question, instances), AuditedKind.QUESTIONS)
 
 
 def add_responses(connection: Connection, responses: Iterable[Response]) -> int:
@@ -48,7 +49,7 @@ def add_responses(connection: Connection, responses: Iterable[Response]) -> int:
                 )
             yield _response(response, question_ids[response.instance_id])
 
-    return _add(connection, _RESPONSE, rows(), "response")
+    return _add(connection, _RESPONSE, rows(), AuditedKind.RESPONSES)
 
 
 def _question(instance: Instance) -> dict[str, Any]:
@@ -76,16 +77,19 @@ def _response(response: Response, question: int) -> dict[str, Any]:
     }
 
 
-def _add(connection: Connection, statements: Sequence[TextClause], rows: Iterator[dict[str, Any]], noun: str) -> int:
+def _add(
+    connection: Connection, statements: Sequence[TextClause], rows: Iterator[dict[str, Any]], kind: AuditedKind
+) -> int:
     """Insert rows with the first statement, and their parts with the others, which look up the row by its key."""
-    count = 0
+    keys: list[str] = []
     while batch := list(islice(rows, _BATCH)):
         connection.execute(statements[0], batch)
-        for statement, part in zip(statements[1:], _PARTS[noun], strict=True):
+        for statement, part in zip(statements[1:], _PARTS[kind], strict=True):
             if present := [row for row in batch if row[part] is not None]:
                 connection.execute(statement, present)
-        count += len(batch)
-    return count
+        keys += [row["key"] for row in batch]
+    append_audit_event(connection, LEAD_NAME, f"added {kind}", rows={kind: keys})
+    return len(keys)
 
 
 def read_stored_material(connection: Connection) -> AnnotationMaterial:
@@ -126,7 +130,7 @@ def decode_response_source(origin: Mapping[str, Any]) -> ResponseSource | None:
     return None if model is None else ResponseSource(model, origin.get("method"), origin.get("seed"))
 
 
-_PARTS = {"question": ("reference", "origin"), "response": ("answer", "origin")}
+_PARTS = {AuditedKind.QUESTIONS: ("reference", "origin"), AuditedKind.RESPONSES: ("answer", "origin")}
 
 _QUESTION_IDS = text("SELECT id, key FROM annotate_questions")
 # Parts refer to their row by its key, since a batch insert returns no ids.

@@ -1,7 +1,8 @@
 """An annotation project: a folder, a database, and settings that are fixed when the project is created.
 
-The folder holds the settings and a copy of the audit log's last hash. The database is an SQLite file in the folder, or
-a PostgreSQL server for many simultaneous users.
+The folder holds the location of the database, a copy of the settings and a copy of the audit log's last hash. The
+settings in force are those of the database. The database is an SQLite file in the folder, or a PostgreSQL server for
+many simultaneous users.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import json
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
 from eclose.annotation import audit_log
+from eclose.annotation.assignment.choices import ScreeningMode
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError, UserError
@@ -31,7 +33,7 @@ from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import parse_dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 SETTINGS_FILE = "project.json"
 DATABASE_FILE = "project.sqlite"
 AUDIT_HEAD_FILE = "audit-head.txt"
-LEAD_NAME = "lead"
+LEAD_NAME = audit_log.LEAD_NAME
 """The actor of events that the command line causes, as the audit log names it."""
 MAX_CONNECTIONS = 20
 """Size of the connection pool: requests served at the same moment; further ones wait."""
@@ -57,7 +59,9 @@ class AnnotationProjectSettings:
     labels_to_adjudicator: bool = False
     """Show adjudicators of responses the annotators' labels of the current pass. Screeners' labels are always shown."""
     share_questions: bool = False
-    """Let an annotator label several responses to one question."""
+    """Let an annotator label several responses to one question. They know its reference from the second one on."""
+    screening: ScreeningMode = ScreeningMode.REQUIRED
+    """Effect of screening, in a project with screeners."""
 
     def shows_labels(self, kind: AnnotationTaskKind) -> bool:
         """Return whether an adjudicator sees the labels of the others."""
@@ -85,8 +89,14 @@ class AnnotationProject:
     def writing(self) -> Iterator[Connection]:
         """Yield a writing connection; commit to disk at the end, roll back after an error."""
         writes = {WRITE_OPTION: True}
-        with self._write_lock, self.engine.connect().execution_options(**writes) as connection, connection.begin():
-            yield connection
+        with self._write_lock, self.engine.connect().execution_options(**writes) as connection:
+            connection.info.pop(audit_log.HAS_EVENTS, None)
+            with connection.begin():
+                yield connection
+            has_events = connection.info.pop(audit_log.HAS_EVENTS, False)
+        # After the commit: the file outside may be behind the log, but must not name an event that was rolled back.
+        if has_events:
+            self.record_head()
 
     def close(self) -> None:
         """Close the database."""
@@ -124,9 +134,12 @@ def create_annotation_project(
         for name, value in stored.items():
             row = {"name": name, "value": json.dumps(value)}
             connection.execute(text("INSERT INTO annotate_settings (name, value) VALUES (:name, :value)"), row)
-        audit_log.append_audit_event(connection, LEAD_NAME, "created", detail=stored)
+        audit_log.append_audit_event(
+            connection, LEAD_NAME, "created", detail=stored, rows={audit_log.AuditedKind.SETTINGS: stored}
+        )
         begin(connection)
-    project.record_head()
+    with project.reading() as connection:
+        project.head.start(audit_log.last_audit_event(connection))
     # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
     with AtomicFile(folder / SETTINGS_FILE) as file:
         file.write(json.dumps({**asdict(settings), "database": database}, indent=1).encode() + b"\n")
@@ -151,23 +164,33 @@ def open_annotation_project(folder: Path) -> AnnotationProject:
         raise UserError(f"{folder}: holds no project. Create one with: eclose annotate init {folder}")
     fields = json.loads((folder / SETTINGS_FILE).read_text("utf-8"))
     location = _database_location(folder, fields.pop("database"))
-    project = AnnotationProject(
-        folder,
-        parse_dataclass(AnnotationProjectSettings, fields),
-        make_database_engine(location, connections=MAX_CONNECTIONS),
-    )
-    with project.writing() as connection:
+    engine = make_database_engine(location, connections=MAX_CONNECTIONS)
+    with AnnotationProject(folder, AnnotationProjectSettings(""), engine).writing() as connection:
         # Projects of older versions get the newer tables.
         apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
-        stored = connection.execute(text("SELECT value FROM annotate_settings WHERE name = 'guidelines'")).scalar_one()
+        rows = connection.execute(text("SELECT name, value FROM annotate_settings"))
+        stored = {row.name: json.loads(row.value) for row in rows}
+    _check_copied_settings(folder, fields, stored["settings"])
+    project = AnnotationProject(folder, parse_dataclass(AnnotationProjectSettings, stored["settings"]), engine)
     current = guideline_hashes()
-    changed = [name for name, text_hash in json.loads(stored).items() if current.get(name) != text_hash]
+    changed = [name for name, text_hash in stored["guidelines"].items() if current.get(name) != text_hash]
     if changed:
         raise UserError(
             f"{folder}: was created with other guidelines ({', '.join(changed)}). Continue with the version of eclose"
             " that created it, or create a new project."
         )
     return project
+
+
+def _check_copied_settings(folder: Path, copied: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    """Raise where the copy of the settings in the folder was edited: they are fixed when the project is created."""
+    edited = sorted(name for name in {*copied, *stored} if copied.get(name) != stored.get(name))
+    if edited:
+        values = ", ".join(f"{name} is {json.dumps(stored.get(name))}" for name in edited)
+        raise UserError(
+            f"{folder / SETTINGS_FILE}: was edited, but the settings of a project are fixed: {values}. Restore these"
+            " values in the file, or create a new project."
+        )
 
 
 def guideline_hashes() -> dict[str, str]:

@@ -1,8 +1,9 @@
 """The task queues: a person's next task, progress and completed tasks, and the queue of adjudication.
 
-Screeners and annotators get their tasks at the start, in an individual order, and do them in that order. Adjudicators
-take the next waiting subject, preferably one of a question that is new to them: from the second response to a question
-on they know its reference answer.
+Screeners and annotators get their tasks at the start, in an individual order, and do them in that order; tasks whose
+question is not screened yet are passed over. Finished tasks have the first places of a person. Adjudicators take the
+next waiting subject, preferably one of a question that is new to them: from the second response to a question on they
+know its reference answer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sqlalchemy import text
 from eclose.annotation import audit_log
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.read_annotations import explain_subject_adjudication
+from eclose.annotation.read_annotations import explain_subject_adjudication, read_question_outcome
 from eclose.core.identity import hash_sort_key
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ PAUSE_SECONDS = 30 * 60.0
 """Seconds between two finished tasks from which the time counts as a pause, not as work."""
 RECENT_TASKS = 20
 """Number of latest tasks over which the time per task is taken."""
+FREE_PLACE = 2**30
+"""A place that no task has; used while places are exchanged."""
 MAX_COMPLETED_TASKS = 50
 """Number of latest tasks that ``list_completed_tasks`` returns."""
 
@@ -71,8 +74,33 @@ def count_finished_tasks(connection: Connection, person: int) -> int:
 
 def find_next_task(connection: Connection, person: Person) -> str | None:
     """Return the id of a person's next task; None where there is none. Adjudicators use ``take_next_task``."""
-    values = {"person": person.id, "place": count_finished_tasks(connection, person.id) + 1}
+    return find_open_task(connection, person.id)
+
+
+def find_open_task(connection: Connection, person_id: int) -> str | None:
+    """Return the id of the only task that a person may work on; None where there is none."""
+    values = {"person": person_id, "done": count_finished_tasks(connection, person_id)}
     return connection.execute(_NEXT, values).scalar_one_or_none()
+
+
+def count_awaiting_screening(connection: Connection, person: Person) -> int:
+    """Return how many tasks of a person open only when the screening of their question is settled."""
+    return int(connection.execute(_UNSCREENED, {"person": person.id}).scalar_one())
+
+
+def move_to_front(connection: Connection, task: Row[Any]) -> None:
+    """Let a task change places with the first unfinished one, so that a task that is begun stays the open one."""
+    front = count_finished_tasks(connection, task.person) + 1
+    place = connection.execute(_PLACE, {"task": task.id}).scalar_one()
+    if place == front:
+        return
+    # Through a free place, since two tasks of a person never have the same one.
+    for values in (
+        {"from": place, "to": FREE_PLACE},
+        {"from": front, "to": place},
+        {"from": FREE_PLACE, "to": front},
+    ):
+        connection.execute(_MOVE, {**values, "person": task.person})
 
 
 def count_awaiting_adjudication(connection: Connection, person: Person) -> int:
@@ -93,54 +121,103 @@ def take_next_task(connection: Connection, person: Person) -> str | None:
     row = connection.execute(_WAITS, {"person": person.id, "pool": person.pool}).mappings().one_or_none()
     if row is None:
         return None
-    task = secrets.token_urlsafe(16)
-    # An adjudicator has at most one open task, so the next place follows the finished ones.
-    position = count_finished_tasks(connection, person.id) + 1
-    connection.execute(_CLAIM, {**row, "id": task, "person": person.id, "place": position})
+    # Behind any case of a question that was found ineligible meanwhile.
+    values = {"id": secrets.token_urlsafe(16), "person": person.id, "place": last_place(connection, person.id) + 1}
+    task = str(connection.execute(_CLAIM, {**row, **values}).scalar_one())
     detail = {"reference_seen_before": bool(row["met"])}
-    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail)
+    rows = {audit_log.AuditedKind.TASKS: [task]}
+    audit_log.append_audit_event(connection, person.name, "took", task=task, detail=detail, rows=rows)
     return task
+
+
+def last_place(connection: Connection, person_id: int) -> int:
+    """Return the last place in the queue of a person; 0 where it is empty."""
+    return max(0, int(connection.execute(_LAST, {"person": person_id}).scalar_one_or_none() or 0))
 
 
 def read_task_progress(connection: Connection, person: Person) -> TaskProgress:
     """Return how far a person is, and how fast."""
     finished = count_finished_tasks(connection, person.id)
-    last = int(connection.execute(_LAST, {"person": person.id}).scalar_one_or_none() or 0)
-    values = {"person": person.id, "first": finished - RECENT_TASKS, "last": finished}
+    remaining = int(connection.execute(_REMAINING, {"person": person.id, "done": finished}).scalar_one())
+    values = {"person": person.id, "first": max(0, finished - RECENT_TASKS), "last": finished}
     times = [datetime.fromisoformat(at) for at in connection.execute(_FINISHED_AT, values).scalars()]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
     # Median instead of mean: robust against long looks at single tasks.
     worked = [gap for gap in gaps if gap < PAUSE_SECONDS]
-    return TaskProgress(
-        finished, last + count_awaiting_adjudication(connection, person), median(worked) if worked else None
-    )
+    total = finished + remaining + count_awaiting_adjudication(connection, person)
+    return TaskProgress(finished, total, median(worked) if worked else None)
 
 
 def finish_task(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     """Advance the person to the next task, and compare the annotators of this one."""
     connection.execute(_ADVANCE, {"person": task.person})
-    queue_disputed_subject(connection, project, task)
+    update_task_subject(connection, project, task)
 
 
-def queue_disputed_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
-    """Queue a task's subject for adjudication, where all its annotators have finished and disagree."""
-    # Compared by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
-    if task.role == PersonRole.ADJUDICATOR or connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
+def update_task_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
+    """Queue the subject of a finished or amended task for adjudication if needed, and record a settled screening."""
+    # Done by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
+    if connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
         return
+    if task.role != PersonRole.ADJUDICATOR:
+        _queue_disputed_subject(connection, project, task)
+    if task.kind == AnnotationTaskKind.SCREENING:
+        _record_eligibility(connection, task)
+
+
+def queue_flagged_responses(connection: Connection, project: AnnotationProject) -> int:
+    """Queue the flagged responses of single annotators that had no adjudicator; return their number."""
+    flagged = find_flagged_responses(connection)
+    for task in flagged:
+        _queue_disputed_subject(connection, project, task)
+    return len(flagged)
+
+
+def find_flagged_responses(connection: Connection) -> list[Row[Any]]:
+    """Return the tasks of single annotators with inconsistent labels that wait for no adjudicator: the lead decides."""
+    return [
+        task
+        for task in connection.execute(_SINGLE_TASKS)
+        if explain_subject_adjudication(connection, AnnotationTaskKind(task.kind), task.subject)
+    ]
+
+
+def _queue_disputed_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     triggers = explain_subject_adjudication(connection, AnnotationTaskKind(task.kind), task.subject)
-    if triggers:
-        values = {
-            "subject": task.subject,
-            "kind": task.kind,
-            "question": task.question,
-            "response": task.response,
-            "family": task.family,
-            "triggers": json.dumps(triggers),
-            # Random but reproducible order of the adjudication queue.
-            "rank": hash_sort_key("adjudication", project.settings.seed, task.subject),
-            "at": audit_log.current_timestamp(),
-        }
-        connection.execute(_DISPUTE, values)
+    values = {"subject": task.subject, "kind": task.kind}
+    rows = {audit_log.AuditedKind.ADJUDICATIONS: [task.subject]}
+    # An annotator has undone the pass that made the difference, and no adjudicator has seen the case.
+    if not triggers and connection.execute(_UNDISPUTE, values).rowcount:
+        audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "left adjudication", rows=rows)
+    # Only one annotator: without an adjudicator, the flag is shown to the lead (find_flagged_responses).
+    if not triggers or (
+        connection.execute(_COUNT_PEOPLE, values).scalar_one() == 1
+        and not connection.execute(_HAS_ADJUDICATOR, values).scalar_one()
+    ):
+        return
+    values |= {
+        "question": task.question,
+        "response": task.response,
+        "family": task.family,
+        "triggers": json.dumps(triggers),
+        # Random but reproducible order of the adjudication queue.
+        "rank": hash_sort_key("adjudication", project.settings.seed, task.subject),
+        "at": audit_log.current_timestamp(),
+    }
+    if connection.execute(_DISPUTE, values).rowcount:
+        audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "queued for adjudication", rows=rows)
+
+
+def _record_eligibility(connection: Connection, task: Row[Any]) -> None:
+    """Record the outcome of a screening, which opens or removes the tasks of the question's responses."""
+    required = int(connection.execute(_COUNT_PEOPLE, {"subject": task.subject}).scalar_one())
+    outcome = read_question_outcome(connection, task.subject, required)
+    values = {
+        "question": task.question,
+        "eligible": None if outcome is None else int(bool(outcome.eligible)),
+        "code": None if outcome is None else outcome.code,
+    }
+    connection.execute(_ELIGIBILITY, values)
 
 
 def list_completed_tasks(connection: Connection, person: Person) -> tuple[CompletedTask, ...]:
@@ -161,8 +238,15 @@ def list_completed_tasks(connection: Connection, person: Person) -> tuple[Comple
 
 _POOL = "CASE a.kind WHEN 'screening' THEN 'questions' WHEN 'family' THEN 'families' ELSE 'responses' END"
 _CURSOR = text("SELECT done FROM annotate_cursors WHERE person = :person")
-_NEXT = text("SELECT id FROM annotate_tasks WHERE person = :person AND place = :place")
+_NEXT = text(
+    "SELECT id FROM annotate_current_tasks WHERE person = :person AND place > :done AND ready = 1"
+    " ORDER BY place LIMIT 1"
+)
+_REMAINING = text("SELECT count(*) FROM annotate_current_tasks WHERE person = :person AND place > :done")
+_UNSCREENED = text("SELECT count(*) FROM annotate_current_tasks WHERE person = :person AND ready = 0")
 _LAST = text("SELECT max(place) FROM annotate_tasks WHERE person = :person")
+_PLACE = text("SELECT place FROM annotate_tasks WHERE id = :task")
+_MOVE = text("UPDATE annotate_tasks SET place = :to WHERE person = :person AND place = :from")
 # The first finished task of a person creates the row.
 _ADVANCE = text(
     "INSERT INTO annotate_cursors (person, done) VALUES (:person, 1)"
@@ -175,12 +259,29 @@ _FINISHED_AT = text(
 # One letter of "passes" per pass, so its length is the number of passes.
 _UNFINISHED = text(
     "SELECT count(*) FROM annotate_tasks t WHERE t.subject = :subject AND t.role <> 'adjudicator'"
+    " AND t.withdrawn IS NULL"
     " AND (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) < length(t.passes)"
 )
-# Disputed subjects that no adjudicator has taken.
+_COUNT_PEOPLE = text(
+    "SELECT count(*) FROM annotate_tasks WHERE subject = :subject AND role <> 'adjudicator' AND withdrawn IS NULL"
+)
+_HAS_ADJUDICATOR = text(
+    "SELECT EXISTS (SELECT 1 FROM annotate_people p WHERE p.role = 'adjudicator' AND p.active = 1"
+    f" AND p.pool = {_POOL.replace('a.kind', ':kind')})"
+)
+_SINGLE_TASKS = text(
+    "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role FROM annotate_current_tasks t"
+    " WHERE t.kind IN ('response', 'short') AND t.role = 'annotator'"
+    " AND (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) = length(t.passes)"
+    " AND NOT EXISTS (SELECT 1 FROM annotate_adjudications a WHERE a.subject = t.subject)"
+    " AND NOT EXISTS (SELECT 1 FROM annotate_current_tasks o WHERE o.subject = t.subject AND o.id <> t.id)"
+)
+_ELIGIBILITY = text("UPDATE annotate_eligibility SET eligible = :eligible, code = :code WHERE question = :question")
+# Disputed subjects that no adjudicator has taken, without those whose question is ineligible or not screened.
 _OPEN = (
     " FROM annotate_adjudications a WHERE NOT EXISTS"
-    " (SELECT 1 FROM annotate_tasks t WHERE t.subject = a.subject AND t.role = 'adjudicator')"
+    " (SELECT 1 FROM annotate_tasks t WHERE t.subject = a.subject AND t.role = 'adjudicator' AND t.withdrawn IS NULL)"
+    " AND EXISTS (SELECT 1 FROM annotate_current_tasks c WHERE c.subject = a.subject AND c.ready = 1)"
     f" AND {_POOL} = :pool"
 )
 _WAITING = text(f"SELECT count(*){_OPEN}")
@@ -192,20 +293,24 @@ _WAITS = text(
     " (SELECT min(unasked) FROM annotate_tasks t WHERE t.subject = a.subject) AS unasked"
     f"{_OPEN} ORDER BY met, a.rank LIMIT 1"
 )
-# Passes and fields are copied from the disputed tasks.
+# Passes and fields are copied from the disputed tasks. An adjudicator who gets a released case again continues it.
 _CLAIM = text(
     "INSERT INTO annotate_tasks"
     " (id, kind, subject, question, response, family, person, role, pool, place, passes, unasked)"
     " VALUES (:id, :kind, :subject, :question, :response, :family, :person, 'adjudicator', :pool, :place, :passes,"
-    " :unasked)"
+    " :unasked) ON CONFLICT (subject, person) DO UPDATE SET withdrawn = NULL, place = excluded.place RETURNING id"
 )
 _DISPUTE = text(
     "INSERT INTO annotate_adjudications (subject, kind, question, response, family, triggers, rank, at)"
     " VALUES (:subject, :kind, :question, :response, :family, :triggers, :rank, :at) ON CONFLICT DO NOTHING"
 )
+_UNDISPUTE = text(
+    "DELETE FROM annotate_adjudications WHERE subject = :subject AND NOT EXISTS"
+    " (SELECT 1 FROM annotate_tasks t WHERE t.subject = :subject AND t.role = 'adjudicator')"
+)
 _COMPLETED = text(
     "SELECT t.place, t.id AS task, s.pass AS name, s.event, e.hash, s.at FROM"
-    " (SELECT id, place FROM annotate_tasks WHERE person = :person AND place <="
+    " (SELECT id, place FROM annotate_tasks WHERE person = :person AND withdrawn IS NULL AND place <="
     " coalesce((SELECT done FROM annotate_cursors WHERE person = :person), 0) + 1"
     " ORDER BY place DESC LIMIT :most) t"
     " JOIN annotate_submissions s ON s.task = t.id JOIN annotate_events e ON e.seq = s.event"

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import text
 
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole, list_people
-from eclose.annotation.adjudication import find_adjudication_triggers
+from eclose.annotation.adjudication import AdjudicationTrigger, find_adjudication_triggers
 from eclose.annotation.annotation_records import (
     Annotation,
     AnnotationSet,
     ScreeningAnnotation,
+    SetAsideWork,
     find_screening_disputes,
     group_annotations,
 )
 from eclose.annotation.form_labels import judgment_from_form, screening_from_form
-from eclose.annotation.forms import AnnotationTaskKind, FormEntry
+from eclose.annotation.forms import YES, AnnotationTaskKind, FormEntry
 from eclose.annotation.material_store import decode_response_source
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-FAMILY_TRIGGER = "marks"
-"""Reason for the adjudication of a family: its auditors gave different marks."""
+    from eclose.core.judgment import QuestionScreening
+
+FAMILY_TRIGGER = "decision"
+"""Reason for the adjudication of a family: one auditor passes it and another does not (appendix B.6)."""
 _LETTERS = {AnnotatorPool.RESPONSES: "A", AnnotatorPool.QUESTIONS: "S"}
 
 
@@ -41,6 +44,8 @@ _LETTERS = {AnnotatorPool.RESPONSES: "A", AnnotatorPool.QUESTIONS: "S"}
 class FinishedTaskEntries:
     """The entries of one person's finished task."""
 
+    task: str
+    """Id of the task."""
     person: str
     role: PersonRole
     entries: Mapping[str, tuple[FormEntry, ...]]
@@ -48,7 +53,7 @@ class FinishedTaskEntries:
     amended: Mapping[str, tuple[FormEntry, ...]] = field(default_factory=dict)
     """Newest amendment by pass; only of amended passes."""
     reference_seen_before: bool = False
-    """Whether this adjudicator knew the reference from another response to the question."""
+    """Whether this person knew the reference from another response to the question."""
 
     @property
     def final(self) -> dict[str, tuple[FormEntry, ...]]:
@@ -60,6 +65,8 @@ class AuditedFamily(NamedTuple):
     """The finished audits of a family."""
 
     form_ids: tuple[str, ...]
+    auditors: tuple[str, ...]
+    """Names of the assigned auditors, in the order of invitation."""
     audits: tuple[FinishedTaskEntries, ...]
     adjudication: FinishedTaskEntries | None
 
@@ -67,32 +74,59 @@ class AuditedFamily(NamedTuple):
 def read_annotations(connection: Connection, *, names: bool = False) -> AnnotationSet:
     """Read all annotations; responses and questions without a finished one included."""
     labels = _person_labels(connection, names=names)
-    return group_annotations(_response_records(connection, labels), _question_records(connection, labels))
+    annotations = group_annotations(_response_records(connection, labels), _question_records(connection, labels))
+    return annotations._replace(set_aside=tuple(_set_aside_work(connection, labels)))
 
 
 def explain_subject_adjudication(connection: Connection, kind: AnnotationTaskKind, subject: str) -> tuple[str, ...]:
-    """Return why a subject needs adjudication; empty where all agree, or a single person was assigned."""
-    tasks = _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
-    if len(tasks) < 2:
-        return ()
-    # All marks of a family are asked in one pass, so any different entry is a dispute.
+    """Return why a subject needs adjudication, from its labels as first submitted; empty where it needs none."""
+    tasks = [task for task in _subject_tasks(connection, subject) if task.role is not PersonRole.ADJUDICATOR]
     if kind is AnnotationTaskKind.FAMILY:
-        return (FAMILY_TRIGGER,) if any(task.final != tasks[0].final for task in tasks[1:]) else ()
+        return _explain_family(tasks)
     if kind is AnnotationTaskKind.SCREENING:
-        return find_screening_disputes(
-            [screening_from_form(subject, task.person, task.final["S"][0]) for task in tasks]
+        screenings = [screening_from_form(subject, task.person, task.entries["S"][0]) for task in tasks]
+        triggers = find_screening_disputes(screenings)
+    else:
+        triggers = find_adjudication_triggers(
+            [judgment_from_form(subject, task.person, kind, task.entries) for task in tasks]
         )
-    return find_adjudication_triggers([judgment_from_form(subject, task.person, kind, task.final) for task in tasks])
+        if len(tasks) == 1 and not triggers and tasks[0].amended:
+            triggers = find_adjudication_triggers([judgment_from_form(subject, "", kind, tasks[0].final)])
+    # The amendment of a single annotator replaces the first label, since there is none to compare it with.
+    amended = len(tasks) > 1 and any(task.amended for task in tasks)
+    return (*triggers, AdjudicationTrigger.AMENDMENT) if amended else triggers
+
+
+def _explain_family(tasks: Sequence[FinishedTaskEntries]) -> tuple[str, ...]:
+    # A family passes where all its marks are yes. Auditors who fail it for different marks agree on the decision.
+    decisions = {all(value == YES for entry in task.entries["F"] for value in entry.values()) for task in tasks}
+    amended = len(tasks) > 1 and any(task.amended for task in tasks)
+    return (FAMILY_TRIGGER,) if len(decisions) > 1 or amended else ()
+
+
+def read_question_outcome(connection: Connection, subject: str, required: int) -> QuestionScreening | None:
+    """Return the final screening of a question; None where it is not settled."""
+    queued = bool(connection.execute(_IS_QUEUED, {"subject": subject}).scalar_one())
+    unfinished = ScreeningAnnotation(subject, required, queued=queued)
+    rows = [_screening_record(unfinished, task, task.person) for task in _subject_tasks(connection, subject)]
+    return group_annotations((), rows).questions[0].final if rows else None
+
+
+def _subject_tasks(connection: Connection, subject: str) -> list[FinishedTaskEntries]:
+    return _filled_tasks(connection.execute(_ONE_SUBJECT, {"subject": subject}))
 
 
 def read_family_audits(connection: Connection) -> Iterator[AuditedFamily]:
     """Yield every assigned family with its finished audits."""
     tasks = _tasks_by_subject(connection, (AnnotationTaskKind.FAMILY,))
+    auditors: defaultdict[str, list[str]] = defaultdict(list)
+    for row in connection.execute(_AUDITORS):
+        auditors[row.subject].append(row.name)
     for row in connection.execute(_FAMILIES):
         finished = tasks.get(row.subject, ())
         audits = tuple(task for task in finished if task.role is not PersonRole.ADJUDICATOR)
         adjudication = next((task for task in finished if task.role is PersonRole.ADJUDICATOR), None)
-        yield AuditedFamily(tuple(json.loads(row.key)), audits, adjudication)
+        yield AuditedFamily(tuple(json.loads(row.key)), tuple(auditors[row.subject]), audits, adjudication)
 
 
 def _person_labels(connection: Connection, *, names: bool) -> dict[str, str]:
@@ -109,6 +143,7 @@ def _person_labels(connection: Connection, *, names: bool) -> dict[str, str]:
 
 def _response_records(connection: Connection, labels: Mapping[str, str]) -> Iterator[Annotation]:
     tasks = _tasks_by_subject(connection, (AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT))
+    knew_reference = set(connection.execute(_KNEW_REFERENCE).scalars())
     for row in connection.execute(_RESPONSES):
         unfinished = Annotation(
             json.loads(row.key),
@@ -117,11 +152,13 @@ def _response_records(connection: Connection, labels: Mapping[str, str]) -> Iter
             row.required,
             benchmark=json.loads(row.question_origin).get("benchmark"),
             source=decode_response_source(json.loads(row.response_origin)),
+            queued=bool(row.queued),
         )
         # Always yielded: keeps a response without finished annotations in the result.
         yield unfinished
         for task in tasks.get(row.subject, ()):
-            yield _annotation(unfinished, task, labels[task.person])
+            seen_before = task.reference_seen_before or task.task in knew_reference
+            yield _annotation(unfinished, replace(task, reference_seen_before=seen_before), labels[task.person])
 
 
 def _annotation(unfinished: Annotation, task: FinishedTaskEntries, label: str) -> Annotation:
@@ -140,20 +177,39 @@ def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iter
     tasks = _tasks_by_subject(connection, (AnnotationTaskKind.SCREENING,))
     for row in connection.execute(_QUESTIONS):
         key, benchmark = json.loads(row.key), json.loads(row.question_origin).get("benchmark")
-        yield ScreeningAnnotation(key, row.required, benchmark=benchmark)
+        unfinished = ScreeningAnnotation(
+            key, row.required, benchmark=benchmark, decides=bool(row.decides), queued=bool(row.queued)
+        )
+        yield unfinished
         for task in tasks.get(row.subject, ()):
-            label = labels[task.person]
-            # Screening has a single pass, S, with one entry.
-            first, final = (screening_from_form(key, label, entries["S"][0]) for entries in (task.entries, task.final))
-            yield ScreeningAnnotation(
-                key,
-                row.required,
-                label,
-                first,
-                None if final == first else final,
-                adjudicates=task.role is PersonRole.ADJUDICATOR,
-                benchmark=benchmark,
-            )
+            yield _screening_record(unfinished, task, labels[task.person])
+
+
+def _screening_record(unfinished: ScreeningAnnotation, task: FinishedTaskEntries, label: str) -> ScreeningAnnotation:
+    # Screening has a single pass, S, with one entry.
+    key = unfinished.question_id
+    first, final = (screening_from_form(key, label, entries["S"][0]) for entries in (task.entries, task.final))
+    return replace(
+        unfinished,
+        annotator=label,
+        screening=first,
+        amended=final if task.amended else None,
+        adjudicates=task.role is PersonRole.ADJUDICATOR,
+    )
+
+
+def _set_aside_work(connection: Connection, labels: Mapping[str, str]) -> Iterator[SetAsideWork]:
+    for row in connection.execute(_SET_ASIDE):
+        yield SetAsideWork(
+            json.loads(row.question),
+            None if row.response is None else json.loads(row.response),
+            labels[row.person],
+            row.role == PersonRole.ADJUDICATOR,
+            row.passes[row.number - 1],
+            bool(row.submitted),
+            tuple(json.loads(row.entries)),
+            row.at,
+        )
 
 
 def _tasks_by_subject(
@@ -179,41 +235,73 @@ def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FinishedTaskEntries]:
         if len(entries) < len(first.passes):
             continue
         # A pass has one row per amendment, in their order, so the newest comes last and wins.
-        amended = {row.name: tuple(json.loads(row.amended)) for row in submissions if row.amended is not None}
+        amended: dict[str, tuple[FormEntry, ...]] = {}
+        for row in submissions:
+            if row.amended is not None:
+                # Undone before anything was disclosed: still a label as first submitted.
+                version = entries if row.undone and row.name not in amended else amended
+                version[row.name] = tuple(json.loads(row.amended))
         seen_before = first.took is not None and bool(json.loads(first.took)["reference_seen_before"])
-        tasks.append(FinishedTaskEntries(first.person, PersonRole(first.role), entries, amended, seen_before))
+        person, role = first.person, PersonRole(first.role)
+        tasks.append(FinishedTaskEntries(first.task, person, role, entries, amended, seen_before))
     return sorted(tasks, key=lambda task: task.person)
 
 
 _SUBMITTED = (
     "SELECT t.subject, t.id AS task, p.name AS person, t.role, t.passes, s.pass AS name, s.entries,"
-    " a.entries AS amended, {took} AS took FROM annotate_tasks t"
+    " a.entries AS amended, coalesce(r.decided_by = t.person, FALSE) AS undone, {took} AS took FROM annotate_tasks t"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_submissions s ON s.task = t.id"
     " LEFT JOIN annotate_reopenings r ON r.task = s.task AND r.number = s.number"
     " LEFT JOIN annotate_amendments a ON a.reopening = r.id"
 )
 _ORDER = " ORDER BY t.subject, t.id, s.number, a.event"
 # Executed after every finished task, so it does not join the long table of events.
-_ONE_SUBJECT = text(f"{_SUBMITTED.format(took='NULL')} WHERE t.subject = :subject AND t.role <> 'adjudicator'{_ORDER}")
+_ONE_SUBJECT = text(f"{_SUBMITTED.format(took='NULL')} WHERE t.subject = :subject AND t.withdrawn IS NULL{_ORDER}")
 _ALL_SUBJECTS = text(
     f"{_SUBMITTED.format(took='e.detail')} LEFT JOIN annotate_events e ON e.task = t.id AND e.action = 'took'"
-    f" WHERE t.kind = :kind{_ORDER}"
+    f" WHERE t.kind = :kind AND t.withdrawn IS NULL{_ORDER}"
 )
 # One row per subject, with the number of assigned people without adjudicators.
 _ASSIGNED = (
     "(SELECT subject, min(kind) AS kind, min(response) AS response, min(question) AS question, min(family) AS family,"
-    " count(*) AS required FROM annotate_tasks WHERE role <> 'adjudicator' GROUP BY subject) t"
+    " count(*) AS required FROM annotate_tasks WHERE role <> 'adjudicator' AND withdrawn IS NULL GROUP BY subject) t"
 )
 _RESPONSES = text(
     "SELECT t.subject, t.kind, t.required, r.key, q.key AS question, qo.origin AS question_origin,"
-    f" ro.origin AS response_origin FROM {_ASSIGNED} JOIN annotate_responses r ON r.id = t.response"
+    " ro.origin AS response_origin, (SELECT count(*) FROM annotate_adjudications a WHERE a.subject = t.subject)"
+    f" AS queued FROM {_ASSIGNED} JOIN annotate_responses r ON r.id = t.response"
     " JOIN annotate_questions q ON q.id = r.question"
     " JOIN annotate_question_origins qo ON qo.question = q.id"
     " JOIN annotate_response_origins ro ON ro.response = r.id ORDER BY r.id"
 )
+# Tasks begun after the same person had opened pass D, which shows the reference, of another response to the question.
+_IS_QUEUED = text("SELECT count(*) FROM annotate_adjudications WHERE subject = :subject")
+_KNEW_REFERENCE = text(
+    "SELECT t.id FROM annotate_tasks t JOIN annotate_submissions s ON s.task = t.id AND s.number = 1"
+    " WHERE t.role = 'annotator' AND t.response IS NOT NULL AND EXISTS (SELECT 1 FROM annotate_tasks o"
+    " JOIN annotate_submissions d ON d.task = o.id AND d.pass = 'D' WHERE o.person = t.person"
+    " AND o.question = t.question AND o.id <> t.id AND d.event < s.event)"
+)
 _QUESTIONS = text(
-    f"SELECT t.subject, t.required, q.key, qo.origin AS question_origin FROM {_ASSIGNED}"
-    " JOIN annotate_questions q ON q.id = t.question AND t.kind = 'screening'"
+    "SELECT t.subject, t.required, q.key, qo.origin AS question_origin,"
+    " (SELECT count(*) FROM annotate_eligibility e WHERE e.question = q.id) AS decides,"
+    " (SELECT count(*) FROM annotate_adjudications a WHERE a.subject = t.subject) AS queued"
+    f" FROM {_ASSIGNED} JOIN annotate_questions q ON q.id = t.question AND t.kind = 'screening'"
     " JOIN annotate_question_origins qo ON qo.question = q.id ORDER BY q.id"
 )
 _FAMILIES = text(f"SELECT t.subject, f.key FROM {_ASSIGNED} JOIN annotate_families f ON f.id = t.family ORDER BY f.id")
+_AUDITORS = text(
+    "SELECT t.subject, p.name FROM annotate_tasks t JOIN annotate_people p ON p.id = t.person"
+    " WHERE t.kind = 'family' AND t.role <> 'adjudicator' AND t.withdrawn IS NULL ORDER BY t.subject, p.id"
+)
+# Submitted passes and drafts of withdrawn tasks.
+_WORK_OF_WITHDRAWN = (
+    "SELECT q.key AS question, r.key AS response, p.name AS person, t.role, t.passes, w.number, w.entries, w.at,"
+    " {submitted} AS submitted, t.id AS task FROM annotate_tasks t JOIN {table} w ON w.task = t.id"
+    " JOIN annotate_people p ON p.id = t.person JOIN annotate_questions q ON q.id = t.question"
+    " LEFT JOIN annotate_responses r ON r.id = t.response WHERE t.withdrawn IS NOT NULL"
+)
+_SET_ASIDE = text(
+    f"{_WORK_OF_WITHDRAWN.format(submitted=1, table='annotate_submissions')} UNION ALL"
+    f" {_WORK_OF_WITHDRAWN.format(submitted=0, table='annotate_drafts')} ORDER BY task, number"
+)

@@ -1,7 +1,9 @@
 """Amendments of submitted passes: an annotator asks, the lead decides, and the first form is kept.
 
 An annotator who amends a pass has meanwhile seen later passes. Agreement is therefore always measured on the first
-form; the amendment is stored beside it.
+form; the amendment is stored beside it. It sends the case to the adjudicator, or reopens the pass for the adjudicator
+who has decided on it; it never replaces the adjudicator's label. A pass that its person undoes, before anything else was
+disclosed, counts as first submitted in its new form.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from eclose.annotation import audit_log, queues, visible
+from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.forms import AnnotationTaskKind, find_form_problems, trim_form_passes
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal, TaskPageContent, build_task_page
 
@@ -34,6 +37,7 @@ LONGEST_REASON = 2_000
 GRANTED, REFUSED = "granted", "refused"
 UNDO_REASON = "undo: nothing was disclosed since"
 """Reason of a reopening by which a person undoes their own last submission."""
+AMENDED_AFTER_ADJUDICATION = "an annotator changed this pass after its adjudication"
 
 
 class ReopenRequest(NamedTuple):
@@ -82,9 +86,9 @@ class GrantedReopening(NamedTuple):
     question: str
 
 
-def list_own_tasks(connection: Connection, person: Person) -> tuple[OwnTask, ...]:
+def list_own_tasks(connection: Connection, person: Person, *, most: int = MAX_LISTED_TASKS) -> tuple[OwnTask, ...]:
     """Return the latest tasks of a person with their own labels, newest first."""
-    rows = connection.execute(_OWN, {"person": person.id, "most": MAX_LISTED_TASKS})
+    rows = connection.execute(_OWN, {"person": person.id, "most": most})
     tasks = []
     for (position, task), own in groupby(rows, key=lambda row: (row.place, row.task)):
         submitted = tuple(own)
@@ -139,8 +143,10 @@ def undo_last_pass(
             connection.execute(_UNDO, {**row, "at": now, "by": person.id})
     except IntegrityError:
         return None
-    detail = {"pass": name, "request": row["id"]}
-    return row["id"], audit_log.append_audit_event(connection, person.name, "undid", task=task, detail=detail)
+    detail, rows = {"pass": name, "request": row["id"]}, {audit_log.AuditedKind.REOPENINGS: [row["id"]]}
+    return row["id"], audit_log.append_audit_event(
+        connection, person.name, "undid", task=task, detail=detail, rows=rows
+    )
 
 
 def request_reopening(
@@ -158,7 +164,10 @@ def request_reopening(
             connection.execute(_ASK, {**row, "reason": json.dumps(reason), "asked": audit_log.current_timestamp()})
     except IntegrityError:
         return None
-    return audit_log.append_audit_event(connection, person.name, "asked to reopen", task=task, detail={"pass": name})
+    rows = {audit_log.AuditedKind.REOPENINGS: [row["id"]]}
+    return audit_log.append_audit_event(
+        connection, person.name, "asked to reopen", task=task, detail={"pass": name}, rows=rows
+    )
 
 
 def list_reopen_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
@@ -178,7 +187,10 @@ def decide_reopen_request(
     task = connection.execute(_DECIDE, values).scalar_one_or_none()
     if task is None:
         return None
-    return audit_log.append_audit_event(connection, lead.name, decision, task=task, detail={"request": request})
+    rows = {audit_log.AuditedKind.REOPENINGS: [request]}
+    return audit_log.append_audit_event(
+        connection, lead.name, decision, task=task, detail={"request": request}, rows=rows
+    )
 
 
 def list_granted_reopenings(connection: Connection, person: Person) -> tuple[GrantedReopening, ...]:
@@ -224,12 +236,31 @@ def submit_pass_amendment(
         "entries": json.dumps(entries),
         "key": key,
         "event": event.seq,
-        "at": audit_log.current_timestamp(),
+        "at": event.at,
     }
     connection.execute(_AMEND, values)
-    # The amendment may create a disagreement that the first forms did not have.
-    queues.queue_disputed_subject(connection, project, row)
+    if row.role != PersonRole.ADJUDICATOR and not row.undone:
+        _reopen_adjudication(connection, person, row)
+    queues.update_task_subject(connection, project, row)
     return PassSubmissionResult(receipt=event.receipt, finished=True, event=event)
+
+
+def _reopen_adjudication(connection: Connection, person: Person, row: Row[Any]) -> None:
+    """Let the adjudicator change the amended pass, where they have submitted it and may not change it already."""
+    adjudicated = connection.execute(_ADJUDICATED, {"subject": row.subject, "number": row.number}).scalar_one_or_none()
+    if adjudicated is None:
+        return
+    values = {
+        "id": secrets.token_urlsafe(16),
+        "task": adjudicated,
+        "number": row.number,
+        "reason": json.dumps(AMENDED_AFTER_ADJUDICATION),
+        "at": audit_log.current_timestamp(),
+    }
+    connection.execute(_REOPEN, values)
+    detail = {"pass": row.pass_name, "request": values["id"]}
+    rows = {audit_log.AuditedKind.REOPENINGS: [values["id"]]}
+    audit_log.append_audit_event(connection, person.name, "reopened", task=adjudicated, detail=detail, rows=rows)
 
 
 def _find_granted(connection: Connection, person: Person, request: str) -> Row[Any] | None:
@@ -246,9 +277,20 @@ def _newest(connection: Connection, row: Row[Any]) -> tuple[FormEntry, ...]:
     return tuple(json.loads(entries))
 
 
+# The task of the adjudicator who submitted a pass, unless the pass is open for them already.
+_ADJUDICATED = text(
+    "SELECT t.id FROM annotate_tasks t JOIN annotate_submissions s ON s.task = t.id AND s.number = :number"
+    " WHERE t.subject = :subject AND t.role = 'adjudicator' AND t.withdrawn IS NULL AND NOT EXISTS"
+    " (SELECT 1 FROM annotate_reopenings r WHERE r.task = t.id AND r.number = :number AND r.decision = 'granted'"
+    " AND NOT EXISTS (SELECT 1 FROM annotate_amendments a WHERE a.reopening = r.id))"
+)
+_REOPEN = text(
+    "INSERT INTO annotate_reopenings (id, task, number, reason, asked, decision, decided)"
+    " VALUES (:id, :task, :number, :reason, :at, 'granted', :at)"
+)
 _SUBMITTED = text(
     "SELECT s.number FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
-    " WHERE s.task = :task AND s.pass = :pass AND t.person = :person"
+    " WHERE s.task = :task AND s.pass = :pass AND t.person = :person AND t.withdrawn IS NULL"
 )
 _ASK = text(
     "INSERT INTO annotate_reopenings (id, task, number, reason, asked) VALUES (:id, :task, :number, :reason, :asked)"
@@ -268,7 +310,7 @@ _DECIDE = text(
 _OPEN = (
     " FROM annotate_reopenings r JOIN annotate_tasks t ON t.id = r.task"
     " JOIN annotate_submissions s ON s.task = r.task AND s.number = r.number"
-    " WHERE t.person = :person AND r.decision = 'granted'"
+    " WHERE t.person = :person AND t.withdrawn IS NULL AND r.decision = 'granted'"
     " AND NOT EXISTS (SELECT 1 FROM annotate_amendments a WHERE a.reopening = r.id)"
 )
 _GRANTED = text(
@@ -278,7 +320,8 @@ _GRANTED = text(
 )
 _GRANTED_TASK = text(
     "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role, t.place, t.passes, t.unasked,"
-    f" s.pass AS pass_name, s.number{_OPEN} AND r.id = :id"
+    " s.pass AS pass_name, s.number, coalesce(r.decided_by = t.person, FALSE) AS undone"
+    f"{_OPEN} AND r.id = :id"
 )
 # The last amendment, else the submission.
 _NEWEST = text(

@@ -252,6 +252,31 @@ _WORK = (
     """,
 )
 
+_STAFFING = (
+    # Time at which a task was taken away from its person. The row stays, with its drafts and submissions.
+    "ALTER TABLE annotate_tasks ADD COLUMN withdrawn VARCHAR(32)",
+    "DROP INDEX annotate_one_adjudicator",
+    "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject)"
+    " WHERE role = 'adjudicator' AND withdrawn IS NULL",
+    # Questions whose screening decides on the tasks of their responses; "eligible" is NULL until it is settled.
+    """
+    CREATE TABLE annotate_eligibility (
+        question {reference} PRIMARY KEY REFERENCES annotate_questions (id),
+        eligible INTEGER CHECK (eligible IN (0, 1)),
+        code VARCHAR(4)
+    )
+    """,
+    # Tasks in force: neither withdrawn nor of an ineligible question. "ready" is 0 while screening is not settled.
+    """
+    CREATE VIEW annotate_current_tasks AS
+    SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role, t.pool, t.place, t.apart,
+        t.passes, t.unasked, CASE WHEN e.question IS NULL OR e.eligible = 1 THEN 1 ELSE 0 END AS ready
+    FROM annotate_tasks t
+    LEFT JOIN annotate_eligibility e ON e.question = t.question AND t.kind IN ('response', 'short')
+    WHERE t.withdrawn IS NULL AND (e.eligible IS NULL OR e.eligible = 1)
+    """,
+)
+
 _NOTES = (
     # Notes of annotators to the lead. "pass" is the one that was open; "event" the entry of the audit log.
     """
@@ -306,6 +331,11 @@ def _reject_changed_rows(connection: Connection) -> None:
             connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
 
 
+def _add_staffing_tables(connection: Connection) -> None:
+    """Let tasks be withdrawn, and add the eligibility of questions and the view of the tasks in force."""
+    execute_statements(connection, _STAFFING, _TYPES)
+
+
 _REFUSE = """
     CREATE FUNCTION annotate_refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'rows of % are kept for good', TG_TABLE_NAME; END $$
@@ -327,5 +357,6 @@ MIGRATIONS: Mapping[str, Migration] = {
     "material": _create_material_tables,
     "work": _create_work_tables,
     "kept_for_good": _reject_changed_rows,
+    "staffing": _add_staffing_tables,
     "notes": _create_notes_table,
 }

@@ -140,6 +140,7 @@ def save_pass_draft(connection: Connection, person: Person, task: str, name: str
     form = None if row is None else _open_pass(connection, row)
     if row is None or form is None or form.name != name:
         return False
+    queues.move_to_front(connection, row)
     # A draft may be incomplete, but must not store arbitrary text.
     choices = {field.name: field.choices for field in form.fields}
     entries = [{name: value for name, value in entry.items() if value in choices.get(name, ())} for entry in entries]
@@ -216,10 +217,11 @@ def _record(
         "entries": json.dumps(entries),
         "key": key,
         "event": event.seq,
-        "at": audit_log.current_timestamp(),
+        "at": event.at,
     }
     # The unique keys of this table decide between two simultaneous submissions.
     connection.execute(_SUBMIT, values)
+    queues.move_to_front(connection, row)
     connection.execute(_DROP_DRAFT, values)
     return event
 
@@ -264,8 +266,8 @@ def _find_task(connection: Connection, person: Person, task: str) -> Row[Any] | 
 
 def _open_pass(connection: Connection, row: Row[Any]) -> AnnotationPass | None:
     """Return the open pass of a task; None where all are submitted, or an earlier task is unfinished."""
-    # Tasks are done in order: only the one after the finished tasks is open.
-    if row.place != queues.count_finished_tasks(connection, row.person) + 1:
+    # Tasks are done in order: only the next one whose question is screened is open.
+    if row.id != queues.find_open_task(connection, row.person):
         return None
     submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()
     return next_open_pass(trim_form_passes(AnnotationTaskKind(row.kind), row.passes, row.unasked.split(",")), submitted)
@@ -296,7 +298,7 @@ def _other_entries(
 # The person is part of the condition: tasks of others are not found.
 _TASK = text(
     "SELECT id, kind, subject, question, response, family, person, role, place, passes, unasked FROM annotate_tasks"
-    " WHERE id = :task AND person = :person"
+    " WHERE id = :task AND person = :person AND withdrawn IS NULL"
 )
 _DONE = text("SELECT pass FROM annotate_submissions WHERE task = :task ORDER BY number")
 _DRAFT = text("SELECT entries FROM annotate_drafts WHERE task = :task AND number = :number")
@@ -317,5 +319,5 @@ _SUBMITTED = text(
 # Excludes the adjudicator's own task, and reads the current pass alone.
 _OTHERS = text(
     "SELECT t.id, s.entries FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
-    " WHERE t.subject = :subject AND t.id <> :task AND s.pass = :pass"
+    " WHERE t.subject = :subject AND t.id <> :task AND t.withdrawn IS NULL AND s.pass = :pass"
 )

@@ -92,16 +92,18 @@ def _soundness(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> Soundne
 
 
 def _trace(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnnotatorTraceMaterial:
-    return AnnotatorTraceMaterial(json.loads(row.question), evidence, _block(row))
+    return AnnotatorTraceMaterial(json.loads(row.question), evidence, _block(row), _steps(row))
 
 
 def _with_answer(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnnotatorAnswerMaterial:
-    return AnnotatorAnswerMaterial(json.loads(row.question), evidence, _block(row), _answer(row))
+    return AnnotatorAnswerMaterial(json.loads(row.question), evidence, _block(row), _answer(row), _steps(row))
 
 
 def _with_reference(row: Row[Any], evidence: tuple[DisclosedPassage, ...]) -> AnnotatorReferenceMaterial:
     reference, aliases = json.loads(row.reference), tuple(json.loads(row.aliases))
-    return AnnotatorReferenceMaterial(json.loads(row.question), evidence, _block(row), _answer(row), reference, aliases)
+    return AnnotatorReferenceMaterial(
+        json.loads(row.question), evidence, _block(row), _answer(row), reference, aliases, _steps(row)
+    )
 
 
 def _family(row: Row[Any], _evidence: tuple[DisclosedPassage, ...]) -> AuditorMaterial:
@@ -110,7 +112,11 @@ def _family(row: Row[Any], _evidence: tuple[DisclosedPassage, ...]) -> AuditorMa
 
 def _block(row: Row[Any]) -> str:
     """Join the steps without numbers: passes B to D judge the trace as a whole."""
-    return "\n".join(json.loads(row.steps))
+    return "\n".join(_steps(row))
+
+
+def _steps(row: Row[Any]) -> tuple[str, ...]:
+    return tuple(json.loads(row.steps))
 
 
 def _answer(row: Row[Any]) -> str | None:

@@ -26,6 +26,7 @@ from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
     OtherBenchmark,
+    ReplaceValidation,
     format_count,
     format_percent,
     format_percent_with_interval,
@@ -384,6 +385,7 @@ def validate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the intervals.")] = 42,
     resamples: Annotated[int, typer.Option(min=100, help="Number of bootstrap resamples.")] = 2_000,
+    replace_validation: ReplaceValidation = False,
     allow_stale: AllowStale = False,
 ) -> None:
     """Compare a judge with people: agreement, missed failures, false alarms, and corrected rates.
@@ -394,7 +396,14 @@ def validate(
     from eclose.judging.validate_judges import validate_judges
 
     result = validate_judges(
-        run, verdicts, against=against or (), out=out, seed=seed, resamples=resamples, allow_stale=allow_stale
+        run,
+        verdicts,
+        against=against or (),
+        out=out,
+        seed=seed,
+        resamples=resamples,
+        replace_validation=replace_validation,
+        allow_stale=allow_stale,
     )
     for sentence in result.stale:
         print_line(f"STALE: {sentence}")

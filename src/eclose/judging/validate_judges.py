@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from eclose.errors import UserError
 from eclose.judged_cases import name_run_folders
 from eclose.judging.validation_file import (
     ValidationRecord,
     compare_judge_runs,
     read_judgments,
     read_people_verdicts,
+    read_validation,
     validate_judgments_file,
     validate_run,
     write_validation,
@@ -49,6 +51,7 @@ def validate_judges(
     out: Path | None = None,
     seed: int = 42,
     resamples: int = 2_000,
+    replace_validation: bool = False,
     allow_stale: bool = False,
 ) -> JudgeValidationResult:
     """Compare the judge of a run with people, and with the judges of other runs on the same responses.
@@ -60,7 +63,11 @@ def validate_judges(
         out: File of the validation; ``validation.json`` in the run by default.
         seed: Seed of the intervals.
         resamples: Number of bootstrap resamples.
+        replace_validation: Replace a validation of the same judge that rests on more labels.
         allow_stale: Go on although files have changed since they were judged or labelled.
+
+    Raises:
+        UserError: The file holds a validation of the same judge from more labels, and ``replace_validation`` is false.
     """
     rng = np.random.default_rng(seed)
     labels = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
@@ -80,6 +87,11 @@ def validate_judges(
         others={name: other.overall for name, other in validated.items()},
     )
     path = out or run / VALIDATION_FILE
+    if not replace_validation and (larger := find_larger_validation(path, validation.labelled, of=validation)):
+        raise UserError(
+            f"{path}: rests on {larger.labelled:,} labels, these verdicts on {validation.labelled:,}. Pass"
+            " --replace-validation to replace it, or write to another file with --out."
+        )
     write_validation(path, validation)
     comparisons = {
         name: compare_judge_runs(
@@ -102,11 +114,37 @@ def validate_on_sample(
     seed: int,
     allow_stale: bool = False,
 ) -> ValidationRecord:
-    """Compare the judge of a run with a stratified sample of labels, and write ``validation.json`` into the run."""
-    rng = np.random.default_rng(seed)
-    validation = validate_run(run, verdicts, rng=rng, strata=strata, allow_stale=allow_stale)
-    write_validation(run / VALIDATION_FILE, validation)
-    return validation
+    """Compare the judge of a run with a stratified sample of labels."""
+    return validate_run(run, verdicts, rng=np.random.default_rng(seed), strata=strata, allow_stale=allow_stale)
+
+
+def find_larger_validation(path: Path, labelled: int, *, of: ValidationRecord | None = None) -> ValidationRecord | None:
+    """Return the validation in a file where it rests on more than ``labelled`` labels; None otherwise.
+
+    With ``of``, a validation of another judge, of other settings, or of other judgments of the same responses does not
+    count: the judge that ``of`` is about cannot be corrected by it.
+    """
+    if not path.is_file():
+        return None
+    try:
+        stored = read_validation(path)
+    except UserError:
+        # Of another version: no report can use it.
+        return None
+    if stored.labelled <= labelled:
+        return None
+    return stored if of is None or _validates_same_judge(stored, of) else None
+
+
+def _validates_same_judge(stored: ValidationRecord, other: ValidationRecord) -> bool:
+    if (stored.judge, stored.settings) != (other.judge, other.settings):
+        return False
+    # A validation of other responses may be carried over, so it counts whatever its rates are.
+    return stored.run != other.run or _judge_rates(stored) == _judge_rates(other)
+
+
+def _judge_rates(validation: ValidationRecord) -> dict[str, tuple[float | None, int]]:
+    return {label: (rate.judge, rate.judged) for label, rate in validation.corrected.items()}
 
 
 def _check_same_responses(run: Path, other: Path, *, allow_stale: bool) -> list[str]:

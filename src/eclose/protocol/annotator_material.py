@@ -28,6 +28,8 @@ class AnnotatorTraceMaterial:
     """Empty where a project hides the evidence after the first pass."""
     trace: str
     """All steps as one block, one per line."""
+    steps: tuple[str, ...] = ()
+    """The steps of the trace, for short tasks, whose pages number them as reports do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class AnnotatorAnswerMaterial:
     trace: str
     answer: str | None
     """None where no answer was submitted."""
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class AnnotatorReferenceMaterial:
     answer: str | None
     reference: str
     aliases: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 AnnotatorMaterial: TypeAlias = (
@@ -69,7 +73,10 @@ def disclose_trace_to_annotator(
 ) -> AnnotatorTraceMaterial:
     """Return the material of pass B."""
     return AnnotatorTraceMaterial(
-        instance.question, _disclose_evidence(instance, hide=hide_evidence), _join_steps(response)
+        instance.question,
+        _disclose_evidence(instance, hide=hide_evidence),
+        _join_steps(response),
+        response.trace.texts,
     )
 
 
@@ -78,7 +85,9 @@ def disclose_answer_to_annotator(
 ) -> AnnotatorAnswerMaterial:
     """Return the material of pass C."""
     evidence = _disclose_evidence(instance, hide=hide_evidence)
-    return AnnotatorAnswerMaterial(instance.question, evidence, _join_steps(response), response.answer)
+    return AnnotatorAnswerMaterial(
+        instance.question, evidence, _join_steps(response), response.answer, response.trace.texts
+    )
 
 
 def disclose_reference_to_annotator(
@@ -94,6 +103,7 @@ def disclose_reference_to_annotator(
         response.answer,
         instance.reference_answer,
         instance.aliases,
+        response.trace.texts,
     )
 
 

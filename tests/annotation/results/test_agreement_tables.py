@@ -60,7 +60,11 @@ def test_screening_comes_first_and_by_dataset():
         screening("q2", "S1", "N1"),
         screening("q2", "S2", "N1"),
     ]
-    overall, datasets, adjudication, _ = made([annotation("r1", "A1")], questions)
+    overall, datasets, adjudication, outcomes, _ = made([annotation("r1", "A1")], questions)
+    assert outcomes.title == "Outcomes of screening: 2 questions"
+    # q1 waits for adjudication; rates of reasons are of the ineligible questions.
+    assert outcomes.rows[:3] == (("eligible", "0", "0.0"), ("ineligible", "1", "100.0"), ("  N1", "1", "100.0"))
+    assert outcomes.rows[-1] == ("not settled", "1", "-")
     assert [row[:2] for row in overall.rows] == [("Binary eligibility", "2"), ("Primary ineligibility reason", "1")]
     assert overall.rows[0][2].startswith("50.0 [")
     assert overall.rows[1][3] == "undefined, unanimous"

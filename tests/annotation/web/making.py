@@ -6,12 +6,21 @@ from dataclasses import replace
 from functools import cache
 
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
-from eclose.annotation.dashboard import DashboardAgreement, DashboardPerson, DashboardQueue, LeadDashboard
+from eclose.annotation.dashboard import (
+    DashboardPerson,
+    DashboardQueue,
+    DashboardRequest,
+    LeadDashboard,
+    PassTimes,
+)
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.notes import Note, NoteKind
 from eclose.annotation.queues import TaskProgress
-from eclose.annotation.reopening import GrantedReopening, OwnPass, OwnTask, ReopenRequest
+from eclose.annotation.reopening import GrantedReopening, OwnPass, OwnTask
+from eclose.annotation.results.agreement_pairs import LabelMatch, PeopleAgreement, measure_person_agreement
+from eclose.annotation.staffing import TakenCase
 from eclose.annotation.submissions import TaskPageContent
+from eclose.annotation.web.lead import CONFIRMED_CHANGES, DecisionAgreement, list_offered_roles
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.core.response import Response, Trace
 from eclose.protocol import annotator_material, disclosure
@@ -95,29 +104,65 @@ def work(one: TaskPageContent, *, person: Person = ANNOTATOR, entries=(), proble
     )
 
 
+AT = "2026-11-15T18:40:00+00:00"
+ASKED = "Where was the director of the film that won the second prize born?"
+REQUESTED = (
+    DashboardRequest("rEq-1", "reopen", "a2", 12, "B", ASKED, "I pressed n and meant y.", AT),
+    DashboardRequest("nOte-1", "skip", "a3", 866, "A", ASKED, "Passage 3 is cut off in the middle of a word.", AT),
+    DashboardRequest("nOte-2", "flag", "a1", 7, "C", ASKED, "", AT),
+)
+CASES = (TakenCase("cAse-1", "a7", "response", ASKED, AT, 2), TakenCase("cAse-2", "a8", "response", ASKED, AT, 1))
+PAIRS = (
+    PeopleAgreement(("a1", "a2"), 53, {"L": LabelMatch(40, 53), "A": LabelMatch(50, 53), "Acc": LabelMatch(53, 53)}),
+    PeopleAgreement(("a1", "a3"), 51, {"L": LabelMatch(49, 51), "A": LabelMatch(50, 51), "Acc": LabelMatch(51, 51)}),
+)
+
+
 def a_board(**other) -> LeadDashboard:
     """A project half way."""
     people = (
         DashboardPerson("lead", "lead", "none", 0, 0, True, True, "2026-11-15T18:49:02.120000+00:00"),
-        DashboardPerson("s1", "screener", "questions", 1300, 1300, True, True, "2026-11-02T09:10:11+00:00"),
-        *(DashboardPerson(f"a{n}", "annotator", "responses", 140 * n, 866, n != 4, n != 6, None) for n in range(1, 7)),
-        DashboardPerson("a7", "adjudicator", "responses", 12, 31, True, True, "2026-11-15T17:00:00+00:00"),
+        DashboardPerson("s1", "screener", "questions", 1300, 1300, True, True, "2026-11-02T09:10:11+00:00", 41.0),
+        *(
+            DashboardPerson(
+                f"a{n}", "annotator", "responses", 140 * n, 866, n != 4, n != 6, None if n > 2 else AT, 71.5 * n, 7
+            )
+            for n in range(1, 7)
+        ),
+        DashboardPerson("a7", "adjudicator", "responses", 12, 31, True, True, "2026-11-15T17:00:00+00:00", 190.0, 1),
     )
     queues = (DashboardQueue("response", 2598, 800, 19, 12, 781), DashboardQueue("screening", 1300, 1300, 0, 184, 1300))
-    agreement = (
-        DashboardAgreement("substantive", 4012, "99.9 % [99.8, 100.0]", "0.989 [0.981, 0.995]"),
-        DashboardAgreement("step soundness", 3890, "95.1 % [94.2, 95.9]", "0.726 [0.699, 0.751]"),
-        DashboardAgreement("correct", 800, "100.0 %", "undefined: all labels are the same"),
-    )
-    requests = (ReopenRequest("rEq-1", "a2", "B", "I pressed n and meant y.", "2026-11-15T18:40:00+00:00"),)
-    settings = {"people": people, "queues": queues, "agreement": agreement, "requests": requests}
-    return LeadDashboard(**(settings | {"events": 4711, "submissions": 3311, "last_hour": 142} | other))
+    settings = {"people": people, "queues": queues, "requests": REQUESTED, "cases": CASES}
+    settings |= {"pools": frozenset({"responses", "questions"}), "events": 4711, "submissions": 3311, "last_hour": 142}
+    return LeadDashboard(**(settings | other))
 
 
 def dashboard(**other) -> str:
     """The lead's page."""
-    settings = {"board": a_board(), "invitation": None, "origin": "https://label.example/"} | other
-    return render_annotation_page("dashboard.html", **given(LEAD, **settings))
+    settings = {"board": a_board(), "links": {}, "notice": "", "problem": "", "entered": ("", "")}
+    settings |= {"roles": list_offered_roles(a_board().pools), "origin": "https://label.example/"}
+    return render_annotation_page("dashboard.html", **given(LEAD, **(settings | other)))
+
+
+def agreement(**other) -> str:
+    """The lead's page of agreement and times."""
+    decisions = (
+        DecisionAgreement("Substantive status", 4012, "99.9 %", "0.989"),
+        DecisionAgreement("Step soundness", 3890, "95.1 %", "0.726"),
+        DecisionAgreement("Answer correctness", 800, "100.0 %", "undefined, unanimous"),
+    )
+    times = (
+        PassTimes("a1", {"A": (171.0, 140), "B": (21.5, 140), "C": (14.0, 140), "D": (11.0, 139)}),
+        PassTimes("s1", {"S": (41.0, 1299)}),
+    )
+    settings = {"decisions": decisions, "pairs": PAIRS, "persons": measure_person_agreement(PAIRS), "times": times}
+    return render_annotation_page("agreement.html", **given(LEAD, **(settings | {"labels": ["L", "A", "Acc"]} | other)))
+
+
+def confirm(change: str, member: int = 2) -> str:
+    """The page that asks the lead before a change of a person."""
+    settings = {"member": a_board().people[member], "change": change, "successors": ["a2", "a3", "a5"]}
+    return render_annotation_page("confirm.html", **given(LEAD, **settings))
 
 
 SAID = {
@@ -161,6 +206,13 @@ GUIDELINES = tuple(
 )
 
 
+def label_home(finished: int, **other) -> str:
+    """The overview of eclose label."""
+    settings = {"progress": TaskProgress(finished, 20, 44.0), "receipt": None, "opened": False, "ended": False}
+    settings |= {"next_url": f"/tasks/{TASK}", "single": True} | other
+    return render_annotation_page("label_home.html", **given(**settings))
+
+
 def plain_pages() -> dict[str, str]:
     """Every page that is no page of work."""
     home = {
@@ -191,7 +243,14 @@ def plain_pages() -> dict[str, str]:
         ),
         "finished": render_annotation_page("finished.html", **given(tasks=FINISHED, notes=NOTES)),
         "guideline": render_annotation_page("guideline.html", **given(guidelines=GUIDELINES)),
-        "dashboard": dashboard(invitation="https://label.example/invitation/tOkEn-22"),
+        "dashboard": dashboard(
+            links={"zoe": "https://label.example/invitation/tOkEn-22"}, notice="zoe has taken over 12 tasks."
+        ),
+        "agreement": agreement(),
+        **{f"confirm-{change}": confirm(change) for change in CONFIRMED_CHANGES},
+        "label-home": label_home(finished=7),
+        "label-end": label_home(finished=20),
+        "labels": render_annotation_page("finished.html", **given(tasks=FINISHED, notes=(), single=True)),
         "error": render_annotation_page(
             "error.html", **given(None, csrf=None, status=404, message="There is nothing here.", back=None)
         ),

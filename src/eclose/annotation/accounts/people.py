@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+from eclose.annotation import audit_log
 from eclose.annotation.accounts import passwords
 from eclose.annotation.accounts.tokens import (
     end_person_sessions,
@@ -168,13 +169,21 @@ def accept_invitation(connection: Connection, token: str, password: str, *, now:
         if credentials is not None and credentials[1] == NO_PASSWORD:
             set_password(connection, credentials[0].id, password)
             return credentials[0]
-        return add_person(connection, invited.name, invited.role, invited.pool, passwords.hash_password(password), now)
+        password_hash = passwords.hash_password(password)
+        return add_person(connection, invited.name, invited.role, invited.pool, password_hash, now, by=invited.name)
 
 
 def add_person(
-    connection: Connection, name: str, role: PersonRole, pool: AnnotatorPool | None, password_hash: str, now: datetime
+    connection: Connection,
+    name: str,
+    role: PersonRole,
+    pool: AnnotatorPool | None,
+    password_hash: str,
+    now: datetime,
+    *,
+    by: str = audit_log.LEAD_NAME,
 ) -> Person:
-    """Add a person; raise where the name is taken. Names that differ only in case count as one."""
+    """Add a person in the name of ``by``; raise where the name is taken. Names that differ only in case are equal."""
     chosen = pool_for_role(role, pool)
     row = {
         "name": check_person_name(name),
@@ -191,6 +200,7 @@ def add_person(
         raise AccountError(f"name {name}: is taken. Choose another.") from error
     if number is None:
         raise AccountError(f"name {name}: is taken. Choose another.")
+    audit_log.append_audit_event(connection, by, "added person", rows={audit_log.AuditedKind.PEOPLE: [number]})
     return Person(number, name, role, chosen, active=True)
 
 

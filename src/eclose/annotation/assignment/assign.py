@@ -259,12 +259,12 @@ def _check(items: Sequence[AssignmentItem], names: Sequence[str], per_response: 
         raise SettingError(f"annotator {twice!r} is named twice. Give every annotator a unique name.")
     if not 1 <= per_response <= people:
         raise SettingError(
-            f"per_response: {per_response} annotators for each response are not possible with {people} annotators."
+            f"--per-response {per_response}: is not possible with {people} annotators. Name more, or lower it."
         )
     if comb(people, per_response) > MOST_GROUPS:
         raise SettingError(
             f"{people} annotators form {comb(people, per_response):,} groups of {per_response}, more than the "
-            f"{MOST_GROUPS:,} that can be balanced. Split the project, or lower per_response."
+            f"{MOST_GROUPS:,} that can be balanced. Split the project, or lower --per-response."
         )
     # Every response needs its own annotators: in the paper, three responses with two each take all six (A.3.2).
     if not share_questions:
@@ -281,8 +281,8 @@ def _check_questions(items: Sequence[AssignmentItem], people: int, per_response:
     more = f" {len(crowded) - 1:,} more questions have too many responses as well." if len(crowded) > 1 else ""
     raise SettingError(
         f"question {question!r} has {size} responses and needs {size} x {per_response} different annotators, but there "
-        f"are only {people}.{more} Name more annotators, lower per_response, or set share_questions to let an "
-        "annotator see several responses to one question."
+        f"are only {people}.{more} Name more annotators, lower --per-response, or let an annotator see several "
+        "responses to one question with --share-questions."
     )
 
 

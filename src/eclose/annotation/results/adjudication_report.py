@@ -6,10 +6,10 @@ Contains no names and no individual labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.annotation.adjudication import AdjudicationTrigger
 from eclose.annotation.forms import AnnotationTaskKind
@@ -31,7 +31,7 @@ class OverruledLabels:
     labels: int
     """Changed labels."""
     of: int
-    """All labels that annotators gave to adjudicated responses."""
+    """All labels that annotators gave to adjudicated responses, as far as the adjudicator gave one too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,15 @@ class AdjudicationCounts:
     asked: int
     """Responses, or questions, assigned to people."""
     complete: int
-    """Those finished by all of at least two assigned people."""
+    """Those finished by all assigned people; by one person alone only where its flags go to an adjudicator."""
     to_adjudicate: int
-    """Those that need adjudication."""
+    """Those that need adjudication, by the labels as first submitted or because one was amended."""
     disagreements: int
     """Of these, those on which people differ."""
     flag_only: int
     """Of these, those on which people agree on an inconsistent judgment."""
+    amended_only: int
+    """Of these, those on which people agreed at first, and one amended a label."""
     triggers: Mapping[AdjudicationTrigger, int]
     """Counts by reason; a subject may have several."""
     adjudicated: int
@@ -78,56 +80,76 @@ def count_screening_adjudication(
 ) -> AdjudicationCounts:
     """Count the adjudication of questions, or of responses without their changed labels."""
     # The paper's shares are of the responses with two annotations: 823 of 2,598 adjudicated (A.3.3).
-    complete = [subject for subject in subjects if len(subject.annotations) >= max(2, subject.required)]
+    any_single = any(subject.triggers and len(subject.annotations) == 1 for subject in subjects)
+    least = 1 if any_single else 2
+    complete = [subject for subject in subjects if len(subject.annotations) >= max(least, subject.required)]
     states = [(subject.triggers, subject.adjudication is not None) for subject in complete]
     disputed = [(triggers, settled) for triggers, settled in states if triggers]
-    # Agreement on an inconsistent pattern has INCONSISTENT as its only trigger.
-    flagged = sum(triggers == (AdjudicationTrigger.INCONSISTENT,) for triggers, _ in disputed)
+    # Agreement on an inconsistent pattern has no trigger that is a difference.
+    agreed = [set(triggers) for triggers, _ in disputed if set(triggers) <= _NOT_A_DIFFERENCE]
+    flagged = sum(AdjudicationTrigger.INCONSISTENT in triggers for triggers in agreed)
     counts = Counter(trigger for triggers, _ in disputed for trigger in triggers)
     return AdjudicationCounts(
         asked=len(subjects),
         complete=len(complete),
         to_adjudicate=len(disputed),
-        disagreements=len(disputed) - flagged,
+        disagreements=len(disputed) - len(agreed),
         flag_only=flagged,
+        amended_only=len(agreed) - flagged,
         triggers={trigger: counts[trigger] for trigger in AdjudicationTrigger if counts[trigger]},
         adjudicated=sum(settled for _, settled in disputed),
     )
 
 
-# Labels of a step, each with those it depends on.
-_STEPS: Mapping[str, Callable[[StepJudgment], object]] = {
-    "substantive status of a step": lambda step: step.substantive,
-    "soundness of a step": lambda step: (step.substantive, step.sound),
-    "reason of a step": lambda step: (step.substantive, step.sound, step.failure),
+_NOT_A_DIFFERENCE = {AdjudicationTrigger.INCONSISTENT, AdjudicationTrigger.AMENDMENT}
+
+# Labels of a step, each with the steps it is compared on: soundness where both people call the step substantive, the
+# reason where both call it unsound. A changed label is so counted once, and not again for those that depend on it.
+_STEPS: Mapping[str, tuple[Callable[[StepJudgment], object], Callable[[StepJudgment], bool]]] = {
+    "substantive status of a step": (lambda step: step.substantive, lambda _step: True),
+    "soundness of a step": (lambda step: step.sound, lambda step: step.substantive is True),
+    "reason of a step": (lambda step: step.failure, lambda step: step.sound is False),
 }
 
 
 def _changed(settled: Sequence[ResponseAnnotations]) -> dict[str, OverruledLabels]:
-    """Count changed labels. A change counts for dependent labels too: soundness of a step includes its substance."""
+    """Count the labels as first submitted that differ from those of the adjudicator."""
     stepwise = [response for response in settled if response.kind is AnnotationTaskKind.RESPONSE]
-    steps = {name: _count(stepwise, partial(_step_labels, label)) for name, label in _STEPS.items()} if stepwise else {}
-    return steps | {str(criterion): _count(settled, partial(_trace_labels, criterion)) for criterion in Criterion}
+    steps = {name: _count(stepwise, partial(_step_pairs, *label)) for name, label in _STEPS.items()} if stepwise else {}
+    return steps | {str(criterion): _count(settled, partial(_trace_pairs, criterion)) for criterion in Criterion}
 
 
-def _step_labels(label: Callable[[StepJudgment], object], judgment: Judgment) -> Sequence[object]:
-    return [label(step) for step in judgment.steps]
+LabelPairs: TypeAlias = Iterator[tuple[object, object]]
+"""Labels of an annotator with those of the adjudicator."""
 
 
-def _trace_labels(criterion: Criterion, judgment: Judgment) -> Sequence[object]:
-    return [judgment.label(criterion)]
+def _step_pairs(
+    label: Callable[[StepJudgment], object],
+    applies: Callable[[StepJudgment], bool],
+    judgment: Judgment,
+    adjudicated: Judgment,
+) -> LabelPairs:
+    for step, final in zip(judgment.steps, adjudicated.steps, strict=True):
+        if applies(step) and applies(final):
+            yield label(step), label(final)
 
 
-def _count(settled: Sequence[ResponseAnnotations], labels: Callable[[Judgment], Sequence[object]]) -> OverruledLabels:
+def _trace_pairs(criterion: Criterion, judgment: Judgment, adjudicated: Judgment) -> LabelPairs:
+    yield judgment.label(criterion), adjudicated.label(criterion)
+
+
+def _count(
+    settled: Sequence[ResponseAnnotations], pairs: Callable[[Judgment, Judgment], LabelPairs]
+) -> OverruledLabels:
     responses = changed = of = 0
     for response in settled:
         assert response.adjudication is not None  # callers pass adjudicated responses only
-        adjudicated = labels(response.adjudication.final)
-        differing = 0
-        for annotation in response.annotations:
-            annotated = labels(annotation.final)
-            of += len(annotated)
-            differing += sum(label != final for label, final in zip(annotated, adjudicated, strict=True))
-        changed += differing
-        responses += bool(differing)
+        differs = [
+            label != final
+            for judgment in response.first_judgments
+            for label, final in pairs(judgment, response.adjudication.final)
+        ]
+        of += len(differs)
+        changed += sum(differs)
+        responses += any(differs)
     return OverruledLabels(responses, changed, of)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from eclose.annotation.results.adjudication_report import (
     count_response_adjudication,
     count_screening_adjudication,
 )
+from eclose.core.judgment import Ineligibility
 from eclose.metrics.agreement import (
     AnnotatedResponse,
     AnnotatorAgreementRow,
@@ -42,7 +44,7 @@ class AgreementOnResponses:
     """Agreement on responses."""
 
     responses: int
-    """All assigned responses."""
+    """All assigned responses, without those to ineligible questions."""
     compared: int
     """Responses that at least two people have finished."""
     questions: int
@@ -50,6 +52,30 @@ class AgreementOnResponses:
     """Largest number of people who judged one response."""
     rows: tuple[AnnotatorAgreementRow, ...]
     adjudication: AdjudicationCounts
+    ineligible: int = 0
+    """Assigned responses to ineligible questions, which no figure here includes."""
+    knew_reference: int = 0
+    """Annotations by a person who knew the reference from another response to the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScreeningOutcomes:
+    """Final outcomes of screening: eligible + ineligible + open = questions."""
+
+    questions: int
+    eligible: int
+    reasons: Mapping[str, int]
+    """Ineligible questions by reason, N1 to N5."""
+
+    @property
+    def ineligible(self) -> int:
+        """Number of ineligible questions."""
+        return sum(self.reasons.values())
+
+    @property
+    def open(self) -> int:
+        """Number of questions whose screening is not settled."""
+        return self.questions - self.eligible - self.ineligible
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +88,7 @@ class EligibilityAgreement:
     overall: ScreeningAgreement
     datasets: Mapping[str, ScreeningAgreement]
     adjudication: AdjudicationCounts
+    outcomes: ScreeningOutcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +113,23 @@ def build_agreement_report(annotations: AnnotationSet, *, seed: int = 42, resamp
 
 
 def _response_agreement(annotations: AnnotationSet, seed: int, resamples: int) -> AgreementOnResponses:
+    responses = annotations.eligible_responses
     # A response with one finished annotation has no pair to compare.
     cases = [
         AnnotatedResponse(response.question_id, response.first_judgments, response.kind is AnnotationTaskKind.RESPONSE)
-        for response in annotations.responses
+        for response in responses
         if len(response.annotations) > 1
     ]
     return AgreementOnResponses(
-        len(annotations.responses),
+        len(responses),
         len(cases),
         len({case.question_id for case in cases}),
         max((len(case.judgments) for case in cases), default=0),
         # A generator of its own: the intervals do not depend on what is computed before.
         tuple(measure_annotator_agreement(cases, rng=np.random.default_rng(seed), resamples=resamples)),
-        count_response_adjudication(annotations.responses),
+        count_response_adjudication(responses),
+        len(annotations.responses) - len(responses),
+        sum(row.reference_seen_before for response in responses for row in response.annotations),
     )
 
 
@@ -118,6 +148,18 @@ def _question_agreement(annotations: AnnotationSet, seed: int, resamples: int) -
         agreement.overall,
         agreement.datasets,
         count_screening_adjudication(annotations.questions),
+        count_screening_outcomes(annotations),
+    )
+
+
+def count_screening_outcomes(annotations: AnnotationSet) -> ScreeningOutcomes:
+    """Count the settled questions by outcome (table of final eligibility outcomes, A.3.1)."""
+    screenings = [question.final for question in annotations.questions]
+    codes = Counter(screening.code for screening in screenings if screening is not None and not screening.eligible)
+    return ScreeningOutcomes(
+        len(screenings),
+        sum(screening is not None and bool(screening.eligible) for screening in screenings),
+        {str(code): codes[code] for code in Ineligibility},
     )
 
 
@@ -137,6 +179,8 @@ def agreement_to_json(report: AgreementReport) -> dict[str, Any]:
             "compared": responses.compared,
             "questions": responses.questions,
             "people": responses.people,
+            "ineligible": responses.ineligible,
+            "knew_reference": responses.knew_reference,
             "agreement": [_row_json(row) for row in responses.rows],
             "adjudication": _adjudication_json(responses.adjudication),
         }
@@ -148,6 +192,11 @@ def agreement_to_json(report: AgreementReport) -> dict[str, Any]:
             "agreement": _screening_json(screening.overall),
             "datasets": {name: _screening_json(agreement) for name, agreement in screening.datasets.items()},
             "adjudication": _adjudication_json(screening.adjudication),
+            "outcomes": {
+                **asdict(screening.outcomes),
+                "ineligible": screening.outcomes.ineligible,
+                "open": screening.outcomes.open,
+            },
         }
     return values
 

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eclose.annotation.results.adjudication_report import AdjudicationCounts
-    from eclose.annotation.results.agreement_report import AgreementOnResponses, AgreementReport, EligibilityAgreement
+    from eclose.annotation.results.agreement_report import (
+        AgreementOnResponses,
+        AgreementReport,
+        EligibilityAgreement,
+        ScreeningOutcomes,
+    )
     from eclose.metrics.agreement import AnnotatorAgreementRow, ScreeningAgreement
     from eclose.stats.intervals import Interval
 
@@ -74,6 +79,13 @@ def _response_tables(agreement: AgreementOnResponses) -> Iterator[AgreementTable
     )
     counted = f"{agreement.compared:,} of {agreement.responses:,} responses, to {agreement.questions:,} questions"
     notes = [*_more_than_two(agreement.people)]
+    if agreement.ineligible:
+        notes.append(f"{agreement.ineligible:,} responses to ineligible questions are left out.")
+    if agreement.knew_reference:
+        notes.append(
+            f"{agreement.knew_reference:,} annotations are by a person who knew the reference from another response to"
+            " the question."
+        )
     if near:
         notes.append(
             f"AC1 where {UNINFORMATIVE_ALPHA_SHARE:.0%} of the labels are alike: there alpha is uninformative."
@@ -102,6 +114,18 @@ def _screening_tables(agreement: EligibilityAgreement) -> Iterator[AgreementTabl
         "Eligibility by dataset", ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no"), datasets
     )
     yield from _adjudication_table(agreement.adjudication, "questions")
+    yield _outcome_table(agreement.outcomes)
+
+
+def _outcome_table(outcomes: ScreeningOutcomes) -> AgreementTable:
+    """Return the outcomes; rates of eligibility are of the settled questions, those of reasons of the ineligible."""
+    settled = outcomes.eligible + outcomes.ineligible
+    counts = [("eligible", outcomes.eligible, settled), ("ineligible", outcomes.ineligible, settled)]
+    counts += [(f"  {code}", count, outcomes.ineligible) for code, count in outcomes.reasons.items()]
+    rows = [(name, f"{count:,}", _percent(count / of if of else None)) for name, count, of in counts]
+    rows.append(("not settled", f"{outcomes.open:,}", DASH))
+    title = f"Outcomes of screening: {outcomes.questions:,} questions"
+    return AgreementTable(title, ("outcome", "questions", "%"), tuple(rows))
 
 
 def _dataset_row(name: str, screening: ScreeningAgreement) -> tuple[str, ...]:
@@ -113,6 +137,8 @@ def _adjudication_table(counts: AdjudicationCounts, noun: str) -> Iterator[Agree
     if not counts.complete:
         return
     share = [("all", counts.to_adjudicate), ("people differ", counts.disagreements), ("flag only", counts.flag_only)]
+    if counts.amended_only:
+        share.append(("amended only", counts.amended_only))
     share += [(f"  {trigger}", count) for trigger, count in counts.triggers.items()]
     rows = tuple((name, f"{count:,}", _percent(count / counts.complete)) for name, count in share)
     notes = [f"{counts.adjudicated:,} adjudicated, {counts.waiting:,} waiting; each may have several reasons."]

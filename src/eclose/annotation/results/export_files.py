@@ -26,6 +26,8 @@ from eclose.annotation.results.final_labels import (
 from eclose.annotation.results.flat_tables import build_flat_label_tables, write_parquet_table
 from eclose.annotation.results.formats import (
     ANNOTATIONS,
+    DRAFTS,
+    INELIGIBLE_RESPONSES,
     LABELS,
     MANIFEST,
     OPEN,
@@ -107,11 +109,13 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         screenings = (record for question in annotations.questions for record in question.records)
         write_records(folder / SCREENING_ANNOTATIONS, screenings)
         write_records(folder / SCREENING_FILE, collect_question_screenings(annotations, judge))
-    with AtomicFile(folder / OPEN) as file:
-        for line in _open_lines(annotations):
-            file.write(json.dumps(line).encode() + b"\n")
+    _write_lines(folder / OPEN, _open_lines(annotations, ineligible=False))
+    if any(response.ineligible for response in annotations.responses):
+        _write_lines(folder / INELIGIBLE_RESPONSES, _open_lines(annotations, ineligible=True))
+    if annotations.set_aside:
+        write_records(folder / DRAFTS, annotations.set_aside)
     if material is not None:
-        responses = [material.responses[response.response_id] for response in annotations.responses]
+        responses = [material.responses[response.response_id] for response in annotations.eligible_responses]
         answered = [response.instance_id for response in responses]
         # Each question once, those of responses first.
         questions = dict.fromkeys(answered + [question.question_id for question in annotations.questions])
@@ -119,12 +123,18 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         write_records(folder / RESPONSES_FILE, responses)
 
 
-def _open_lines(annotations: AnnotationSet) -> Iterator[dict[str, str]]:
-    """Yield the responses and questions without final labels, with the reason."""
+def _write_lines(path: Path, lines: Iterable[Mapping[str, str]]) -> None:
+    with AtomicFile(path) as file:
+        for line in lines:
+            file.write(json.dumps(line).encode() + b"\n")
+
+
+def _open_lines(annotations: AnnotationSet, *, ineligible: bool) -> Iterator[dict[str, str]]:
+    """Yield the responses to ineligible questions, or all others without final labels, with the reason."""
     for response in annotations.responses:
-        if (reason := response.open_reason) is not None:
+        if response.ineligible is ineligible and (reason := response.open_reason) is not None:
             yield {"response_id": response.response_id, "question_id": response.question_id, "reason": reason}
-    for question in annotations.questions:
+    for question in () if ineligible else annotations.questions:
         if (reason := question.open_reason) is not None:
             yield {"question_id": question.question_id, "reason": reason}
 
@@ -144,7 +154,7 @@ def _write_label_studio(folder: Path, annotations: AnnotationSet, material: Anno
         raise SettingError(
             "--label-studio: tasks need questions and responses, which only the export of a project has."
         )
-    ids = (response.response_id for response in annotations.responses)
+    ids = (response.response_id for response in annotations.eligible_responses)
     for name, parts in (
         (label_studio.TASKS, label_studio.encode_label_studio_tasks(material, ids)),
         (label_studio.CONFIG, iter([label_studio.build_label_studio_config()])),
@@ -155,7 +165,7 @@ def _write_label_studio(folder: Path, annotations: AnnotationSet, material: Anno
 
 
 def _count_funnel(annotations: AnnotationSet) -> dict[str, RecordCounts]:
-    """Count responses and questions: received = settled + open."""
+    """Count responses and questions: received = settled + open + ineligible."""
     groups: dict[str, Sequence[ResponseAnnotations] | Sequence[QuestionAnnotations]] = {
         "responses": annotations.responses,
         "questions": annotations.questions,

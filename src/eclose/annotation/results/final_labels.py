@@ -78,7 +78,7 @@ def collect_final_labels(annotations: AnnotationSet) -> Iterator[SettledLabel]:
     """Yield the final labels of each settled response."""
     for response, final in _settled_responses(annotations):
         verdict = final.judgment.verdict
-        # An adjudication that was not needed after an amendment does not count.
+        # Imported files may hold an adjudication where people agree; it does not count.
         adjudication = response.adjudication if final.origin is LabelOrigin.ADJUDICATED else None
         yield SettledLabel(
             response.response_id,

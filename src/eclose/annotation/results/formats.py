@@ -8,7 +8,9 @@ ANNOTATIONS, SCREENING_ANNOTATIONS = "annotations.jsonl", "screening-annotations
 """Annotations of each person."""
 LABELS, VERDICTS = "labels.jsonl", "verdicts.jsonl"
 """Final labels."""
-OPEN, MANIFEST = "open.jsonl", "manifest.json"
+OPEN, INELIGIBLE_RESPONSES, MANIFEST = "open.jsonl", "ineligible.jsonl", "manifest.json"
+DRAFTS = "drafts.jsonl"
+"""Unfinished work of people whose tasks went to others."""
 
 
 class LabelExportFormat(StrEnum):

@@ -14,6 +14,7 @@ from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.notes import NoteKind
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
+from eclose.annotation.web import labelling
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -48,6 +49,8 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
     """Show progress and the next task."""
     if visit.person.role is PersonRole.LEAD:
         return RedirectResponse("/dashboard", status_code=303)
+    if visit.state.single is not None:
+        return labelling.show_labeller_home(visit, _receipt(receipt))
     with visit.project.reading() as connection:
         task = queues.find_next_task(connection, visit.person)
         progress = queues.read_task_progress(connection, visit.person)
@@ -166,6 +169,9 @@ def post_undo(visit: Worker, task: str, name: str, fields: Fields) -> Response:
 @router.post("/tasks/{task}/{name}/reopen")
 def post_reopen_request(visit: Worker, task: str, name: str, fields: Fields) -> Response:
     """Ask the lead for permission to change a submitted pass."""
+    # Without accounts there is no lead; the page /labels corrects.
+    if visit.state.single is not None:
+        raise not_found_error()
     (reason,) = take_form_fields(check_csrf_token(visit, fields), "reason")
     with visit.project.writing() as connection:
         event = reopening.request_reopening(connection, visit.person, task, name, reason)
@@ -176,8 +182,10 @@ def post_reopen_request(visit: Worker, task: str, name: str, fields: Fields) -> 
 
 
 @router.get("/finished")
-def show_completed_tasks(visit: Worker) -> HTMLResponse:
+def show_completed_tasks(visit: Worker) -> Response:
     """Show the latest tasks with their questions, the person's own labels, and the state of requests to reopen."""
+    if visit.state.single is not None:
+        return RedirectResponse("/labels", status_code=303)
     with visit.project.reading() as connection:
         html = render_annotation_page(
             "finished.html",
@@ -214,7 +222,8 @@ def post_amendment_form(visit: Worker, request_id: str, fields: Fields) -> Respo
     if outcome.event is None:
         return HTMLResponse(_render_amendment(visit, sheet, entries, request_id, outcome), 422)
     visit.project.head.advance(outcome.event)
-    return RedirectResponse(f"{_next_path(visit)}?receipt={outcome.receipt}", status_code=303)
+    path = _next_path(visit) if visit.state.single is None else "/labels"
+    return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
 
 
 def _form(visit: LoggedInVisit, task: str, name: str, fields: dict[str, str]) -> tuple[str, tuple[FormEntry, ...]]:

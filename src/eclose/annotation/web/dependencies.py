@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Event
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qsl
 
@@ -42,6 +43,8 @@ class AnnotationServerState:
     """The only user of a server without accounts."""
     entry_token: str = field(default_factory=new_secret_token, repr=False)
     """Secret in the URL with which the single user logs in."""
+    finished: Event = field(default_factory=Event, repr=False)
+    """Set when the single user ends the session on the page."""
 
     @property
     def cookie(self) -> str:
@@ -65,7 +68,12 @@ class LoggedInVisit:
     @property
     def context(self) -> dict[str, object]:
         """Template variables that every page needs."""
-        return {"project": self.project.settings.name, "person": self.person, "csrf": self.session.csrf}
+        return {
+            "project": self.project.settings.name,
+            "person": self.person,
+            "csrf": self.session.csrf,
+            "single": self.state.single is not None,
+        }
 
 
 class LoginNeededError(Exception):

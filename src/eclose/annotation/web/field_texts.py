@@ -202,6 +202,27 @@ ROLE_TEXTS: Mapping[PersonRole, str] = {
     PersonRole.ANNOTATOR: "annotator",
     PersonRole.ADJUDICATOR: "adjudicator",
 }
+CREW_ROLE_TEXTS: Mapping[str, str] = {
+    "annotator": "annotator",
+    "adjudicator": "adjudicator",
+    "screener": "screener of questions",
+    "screening-adjudicator": "adjudicator of screening",
+    "lead": "lead",
+}
+"""Roles in which people can be added to a project."""
+REQUEST_TEXTS: Mapping[str, str] = {
+    "reopen": "asks to change a submitted pass",
+    "skip": "skipped a task",
+    "flag": "flagged the material",
+    "comment": "comments",
+}
+CHANGE_TEXTS: Mapping[str, str] = {
+    "deactivate": "Keep out",
+    "end": "Log out",
+    "renew": "Create a new link",
+    "reassign": "Hand over the tasks",
+}
+"""Changes of a person that the lead confirms, as on the button."""
 POOL_TEXTS: Mapping[AnnotatorPool, str] = {
     AnnotatorPool.NONE: "no tasks",
     AnnotatorPool.QUESTIONS: "questions",

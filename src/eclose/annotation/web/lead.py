@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import io
+import re
 import tempfile
 import zipfile
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from eclose.annotation import audit_log, reopening, setup
+from eclose.annotation import audit_log, notes, reopening, setup, staffing
 from eclose.annotation.accounts import people, tokens
-from eclose.annotation.dashboard import DashboardAgreement, read_lead_dashboard
+from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, read_pass_times
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
+from eclose.annotation.results.agreement_pairs import (
+    COMPARED_LABELS,
+    measure_pair_agreement,
+    measure_person_agreement,
+)
 from eclose.annotation.results.agreement_report import build_agreement_report, why_alpha_undefined
 from eclose.annotation.results.export_files import export_annotations
 from eclose.annotation.results.formats import LabelExportFormat
@@ -35,7 +41,7 @@ from eclose.annotation.web.pages import render_annotation_page
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -44,6 +50,9 @@ if TYPE_CHECKING:
 
 DASHBOARD_RESAMPLES = 200
 """Bootstrap resamples of the dashboard; the command ``eclose annotate agree`` uses the paper's 2,000."""
+
+CONFIRMED_CHANGES = ("deactivate", "end", "renew", "reassign")
+"""Changes of a person that a page asks to confirm, because they shut the person out or move their work."""
 
 router = APIRouter(prefix="/dashboard")
 Fields = Annotated[dict[str, str], Depends(parse_web_form)]
@@ -57,11 +66,20 @@ def show_dashboard(request: Request, visit: Lead) -> HTMLResponse:
 
 
 @router.get("/agreement")
-def show_dashboard_agreement(request: Request, visit: Lead) -> HTMLResponse:
-    """Show the dashboard with agreement, which takes seconds in large projects."""
+def show_agreement(visit: Lead) -> HTMLResponse:
+    """Show agreement by decision, person and pair, and times; computing it takes seconds in large projects."""
     with visit.project.reading() as connection:
-        lines = _summarise_annotator_agreement(connection)
-    return _dashboard(request, visit, agreement=lines)
+        pairs = measure_pair_agreement(read_annotations(connection, names=True))
+        html = render_annotation_page(
+            "agreement.html",
+            **visit.context,
+            decisions=_summarise_annotator_agreement(connection),
+            pairs=pairs,
+            persons=measure_person_agreement(pairs),
+            labels=[name for name in COMPARED_LABELS if any(name in pair.labels for pair in pairs)],
+            times=read_pass_times(connection),
+        )
+    return HTMLResponse(html)
 
 
 @router.post("/export")
@@ -82,18 +100,83 @@ def download_labels(visit: Lead, fields: Fields) -> Response:
 
 @router.post("/invite")
 def post_invitation_form(request: Request, visit: Lead, fields: Fields) -> HTMLResponse:
-    """Invite a person, or renew an invitation. The link is shown once."""
-    name, role, pool = take_form_fields(check_csrf_token(visit, fields), "name", "role", "pool")
+    """Add new people and show their links once; a known name gets a page that asks for confirmation."""
+    entered, role = take_form_fields(check_csrf_token(visit, fields), "names", "role")
+    names = [name for name in re.split(r"[,\s]+", entered) if name]
+    with visit.project.reading() as connection:
+        known = [name for name in names if people.find_person(connection, name) is not None]
+    if known and len(names) == 1:
+        return show_confirmation(visit, known[0], "renew")
     try:
-        with visit.project.writing() as connection:
-            invitee = setup.issue_or_renew_invitation(
-                connection, name, role, people.AnnotatorPool(pool) if pool else None, by=visit.person.name
-            )
-    except (UserError, ValueError) as error:
-        raise HTTPException(422, str(error)) from None
-    # setup.invite returns no event, so the head is read from the log again.
+        if known or not names:
+            raise UserError(f"{known[0]}: is in the project already." if known else "Name at least one person.")
+        links, notice = _add_people(visit, names, role)
+    except UserError as error:
+        return _dashboard(request, visit, problem=str(error), entered=(entered, role))
     visit.project.record_head()
-    return _dashboard(request, visit, f"{request.base_url}invitation/{invitee.token}")
+    return _dashboard(request, visit, links=links, notice=notice)
+
+
+def _add_people(visit: LoggedInVisit, names: Sequence[str], role: str) -> tuple[dict[str, str], str]:
+    """Add people; return the token of each, and a sentence on the tasks they got."""
+    if role != people.PersonRole.LEAD:
+        added = staffing.add_people(visit.project, names, role, actor=visit.person.name)
+        tasks = ", ".join(f"{name} has taken over {count:,} tasks" for name, count in added.tasks.items() if count)
+        return {invitee.person.name: invitee.token for invitee in added.invitees}, tasks and f"{tasks}."
+    with visit.project.writing() as connection:
+        invitees = [setup.issue_or_renew_invitation(connection, name, role, by=visit.person.name) for name in names]
+    return {invitee.person.name: invitee.token for invitee in invitees}, ""
+
+
+@router.get("/people/{name}/{change}")
+def show_confirmation(visit: Lead, name: str, change: str) -> HTMLResponse:
+    """Show what a change means for a person, before it is made."""
+    with visit.project.reading() as connection:
+        members = read_dashboard_people(connection)
+    member = next((each for each in members if each.name == name), None)
+    if member is None or change not in CONFIRMED_CHANGES or name == visit.person.name:
+        raise not_found_error()
+    successors = [
+        each.name
+        for each in members
+        if (each.role, each.pool) == (member.role, member.pool) and each.active and each.name != name
+    ]
+    html = render_annotation_page("confirm.html", **visit.context, member=member, change=change, successors=successors)
+    return HTMLResponse(html)
+
+
+@router.post("/people/{name}/renew")
+def post_renewed_invitation(request: Request, visit: Lead, name: str, fields: Fields) -> HTMLResponse:
+    """Give a known person a new link; their password and sessions end."""
+    take_form_fields(check_csrf_token(visit, fields))
+    with visit.project.writing() as connection:
+        person = people.find_person(connection, name)
+        if person is None or person.id == visit.person.id:
+            raise not_found_error()
+        invitee = setup.issue_or_renew_invitation(connection, name, by=visit.person.name)
+    # The function returns no event, so the head is read from the log again.
+    visit.project.record_head()
+    return _dashboard(request, visit, links={name: invitee.token})
+
+
+@router.post("/people/{name}/reassign")
+def post_reassignment(request: Request, visit: Lead, name: str, fields: Fields) -> HTMLResponse:
+    """Hand the unfinished tasks of a person over to colleagues; without a choice, to all that fit."""
+    fields = check_csrf_token(visit, fields)
+    successors = [field.removeprefix("to.") for field in fields if field.startswith("to.")]
+    (reason,) = take_form_fields({key: value for key, value in fields.items() if not key.startswith("to.")}, "reason")
+    try:
+        result = staffing.reassign_tasks(
+            visit.project, name, to=successors or None, actor=visit.person.name, reason=reason
+        )
+    except UserError as error:
+        return _dashboard(request, visit, problem=str(error))
+    visit.project.record_head()
+    tasks = ", ".join(f"{count:,} to {person}" for person, count in result.tasks.items())
+    parts = [f"{result.total:,} tasks of {name} were handed over ({tasks})." if tasks else "", ""]
+    if result.released:
+        parts[1] = f"{result.released:,} taken cases of {name} are back in the queue."
+    return _dashboard(request, visit, notice=" ".join(filter(None, parts)) or f"{name} had no unfinished task.")
 
 
 @router.post("/people/{name}/{change}")
@@ -106,7 +189,32 @@ def change_person_access(visit: Lead, name: str, change: str, fields: Fields) ->
         if person is None or change not in _CHANGES or person.id == visit.person.id:
             raise not_found_error()
         _CHANGES[change](connection, person.id)
-        event = audit_log.append_audit_event(connection, visit.person.name, change, detail={"name": name})
+        rows = {audit_log.AuditedKind.PEOPLE: [person.id]}
+        event = audit_log.append_audit_event(connection, visit.person.name, change, detail={"name": name}, rows=rows)
+    visit.project.head.advance(event)
+    return RedirectResponse("/dashboard", status_code=303)
+
+
+@router.post("/release")
+def post_released_case(request: Request, visit: Lead, fields: Fields) -> Response:
+    """Return a taken case to the queue of adjudication."""
+    case, reason = take_form_fields(check_csrf_token(visit, fields), "case", "reason")
+    try:
+        staffing.release_case(visit.project, case, actor=visit.person.name, reason=reason)
+    except UserError as error:
+        return _dashboard(request, visit, problem=str(error))
+    visit.project.record_head()
+    return RedirectResponse("/dashboard", status_code=303)
+
+
+@router.post("/notes/{note_id}/resolve")
+def post_note_reply(visit: Lead, note_id: str, fields: Fields) -> Response:
+    """Close a note of an annotator, with a reply that its author reads."""
+    (reply,) = take_form_fields(check_csrf_token(visit, fields), "reply")
+    with visit.project.writing() as connection:
+        event = notes.resolve_note(connection, visit.person, note_id, reply)
+    if event is None:
+        raise not_found_error()
     visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 
@@ -139,19 +247,39 @@ _CHANGES: dict[str, Callable[[Connection, int], None]] = {
 def _dashboard(
     request: Request,
     visit: LoggedInVisit,
-    invitation: str | None = None,
-    agreement: tuple[DashboardAgreement, ...] | None = None,
+    *,
+    links: Mapping[str, str] | None = None,
+    notice: str = "",
+    problem: str = "",
+    entered: tuple[str, str] = ("", ""),
 ) -> HTMLResponse:
     with visit.project.reading() as connection:
         an_hour_ago = tokens.format_utc_timestamp(current_time() - timedelta(hours=1))
-        board = read_lead_dashboard(connection, agreement, an_hour_ago=an_hour_ago)
+        board = read_lead_dashboard(connection, an_hour_ago=an_hour_ago)
     html = render_annotation_page(
-        "dashboard.html", **visit.context, board=board, invitation=invitation, origin=str(request.base_url)
+        "dashboard.html",
+        **visit.context,
+        board=board,
+        roles=list_offered_roles(board.pools),
+        links={name: f"{request.base_url}invitation/{token}" for name, token in (links or {}).items()},
+        notice=notice,
+        problem=problem,
+        entered=entered,
+        origin=str(request.base_url),
     )
-    return HTMLResponse(html)
+    return HTMLResponse(html, 422 if problem else 200)
 
 
-def _summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgreement, ...]:
+def list_offered_roles(pools: Collection[str]) -> tuple[str, ...]:
+    """Return the roles that new people of a project can have: those whose work it has, and the lead."""
+    screening = people.AnnotatorPool.QUESTIONS in pools
+    responses = bool(set(pools) - {people.AnnotatorPool.QUESTIONS})
+    roles = (staffing.CrewRole.ANNOTATOR, staffing.CrewRole.ADJUDICATOR) if responses else ()
+    screeners = (staffing.CrewRole.SCREENER, staffing.CrewRole.SCREENING_ADJUDICATOR) if screening else ()
+    return *map(str, roles), *map(str, screeners), str(people.PersonRole.LEAD)
+
+
+def _summarise_annotator_agreement(connection: Connection) -> tuple[DecisionAgreement, ...]:
     """Return the agreement so far, one line per judgment; empty before two people have finished the same subject."""
     report = build_agreement_report(read_annotations(connection), resamples=DASHBOARD_RESAMPLES)
     rows: list[AnnotatorAgreementRow] = []
@@ -162,9 +290,18 @@ def _summarise_annotator_agreement(connection: Connection) -> tuple[DashboardAgr
     return tuple(_agreement_line(row) for row in rows if row.n)
 
 
-def _agreement_line(row: AnnotatorAgreementRow) -> DashboardAgreement:
+class DecisionAgreement(NamedTuple):
+    """Agreement on one decision, formatted."""
+
+    judgment: str
+    n: int
+    raw: str
+    alpha: str
+
+
+def _agreement_line(row: AnnotatorAgreementRow) -> DecisionAgreement:
     alpha = why_alpha_undefined(row) if row.alpha.value is None else f"{row.alpha.value:.3f}"
-    return DashboardAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
+    return DecisionAgreement(row.judgment, row.n, f"{100 * (row.raw.value or 0):.1f} %", alpha or "undefined")
 
 
 def _zip_export(connection: Connection, project: AnnotationProject) -> bytes:

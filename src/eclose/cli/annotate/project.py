@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eclose.annotation.assignment.choices import ScreeningMode
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.annotate import results
@@ -86,6 +87,10 @@ def init(
     hide_evidence: Annotated[
         bool, typer.Option("--hide-evidence", help="Hide the evidence after the first pass.")
     ] = False,
+    screening: Annotated[
+        ScreeningMode,
+        typer.Option(help="required: annotate responses to eligible questions only; advisory: annotate all."),
+    ] = ScreeningMode.REQUIRED,
     labels_to_adjudicator: Annotated[
         bool, typer.Option("--labels-to-adjudicator", help="Show adjudicators the labels of annotators, pass by pass.")
     ] = False,
@@ -123,6 +128,7 @@ def init(
         hide_evidence=hide_evidence,
         labels_to_adjudicator=labels_to_adjudicator,
         share_questions=share_questions,
+        screening=screening,
     )
 
     # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.

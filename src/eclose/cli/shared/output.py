@@ -36,6 +36,10 @@ AllowStale = Annotated[
         help="Use judgments although the files they were made from have changed; every output says so.",
     ),
 ]
+ReplaceValidation = Annotated[
+    bool,
+    typer.Option("--replace-validation", help="Replace a validation of the same judge that rests on more labels."),
+]
 OtherBenchmark = Annotated[
     bool,
     typer.Option("--other-benchmark", help="Use a calibration although it was made on responses of another benchmark."),

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.annotation.projects import NOW, material, who, work_off
 
-from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.label_sample import (
+from eclose.annotation.labelling.sample import (
     LABELLER_NAME,
     NOT_JUDGED,
     allocate_to_strata,
     begin_label_project,
     draw_label_sample,
-    read_label_sample,
+    find_label_sample,
     read_labelled_verdicts,
 )
 from eclose.core.judgment import Judgment, StepJudgment
@@ -72,39 +71,35 @@ def test_labels_are_kept_and_the_same_sample_goes_on(tmp_path):
     questions, responses = material(6)
     instances = {one.id: one for one in questions}
     sample = draw_label_sample([one.id for one in responses], [], n=5, seed=3)
-    project = begin_label_project(
-        tmp_path / "run" / "labels", instances, responses, sample, AnnotationTaskKind.SHORT, NOW
-    )
+    project = begin_label_project(tmp_path / "run" / "labels", instances, responses, sample, NOW)
     assert read_labelled_verdicts(project) == []
     me = who(project, LABELLER_NAME)
     passes = work_off(project, me, aligned="no", locally_sound="yes")
     project.close()
     assert passes == 15
-    again = begin_label_project(
-        tmp_path / "run" / "labels", instances, responses, sample, AnnotationTaskKind.SHORT, NOW
-    )
+    again = begin_label_project(tmp_path / "run" / "labels", instances, responses, sample, NOW)
     found = read_labelled_verdicts(again)
     assert {one.response_id for one in found} == set(sample.chosen)
     assert {(one.verdict.locally_sound, one.verdict.aligned) for one in found} == {(True, False)}
     assert {one.source.model for one in found} <= {"baseline", "candidate"}
     again.close()
-    assert replace(read_label_sample(tmp_path / "run" / "labels"), content=None) == sample
+    assert replace(find_label_sample(tmp_path / "run" / "labels"), content=None) == sample
     other = draw_label_sample([one.id for one in responses], [], n=5, seed=4)
     with pytest.raises(UserError, match="another sample"):
-        begin_label_project(tmp_path / "run" / "labels", instances, responses, other, AnnotationTaskKind.SHORT, NOW)
+        begin_label_project(tmp_path / "run" / "labels", instances, responses, other, NOW)
 
 
 def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
     questions, responses = material(6)
     instances = {one.id: one for one in questions}
     sample = draw_label_sample([one.id for one in responses], [], n=5, seed=3)
-    begin_label_project(tmp_path / "labels", instances, responses, sample, AnnotationTaskKind.SHORT, NOW).close()
+    begin_label_project(tmp_path / "labels", instances, responses, sample, NOW).close()
     other = {one.id: replace(one, reference_answer="other") for one in questions}
     replaced = [replace(one, answer="WRONG") for one in responses]
     for changed in ((instances, replaced), (other, responses)):
         with pytest.raises(UserError, match="have changed since labelling began"):
-            begin_label_project(tmp_path / "labels", *changed, sample, AnnotationTaskKind.SHORT, NOW)
+            begin_label_project(tmp_path / "labels", *changed, sample, NOW)
     unlabelled = [one if one.id in sample.chosen else replace(one, answer="WRONG") for one in responses]
-    begin_label_project(tmp_path / "labels", instances, unlabelled, sample, AnnotationTaskKind.SHORT, NOW).close()
+    begin_label_project(tmp_path / "labels", instances, unlabelled, sample, NOW).close()
     with pytest.raises(UserError, match="is not among the questions"):
-        begin_label_project(tmp_path / "labels", {}, responses, sample, AnnotationTaskKind.SHORT, NOW)
+        begin_label_project(tmp_path / "labels", {}, responses, sample, NOW)

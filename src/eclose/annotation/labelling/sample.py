@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from eclose.annotation import create_tasks
+from eclose.annotation import audit_log, create_tasks
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import PersonRole
 from eclose.annotation.accounts.tokens import format_utc_timestamp
-from eclose.annotation.material_store import add_questions, add_responses
+from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.material_store import add_questions, add_responses, read_stored_material
 from eclose.annotation.project import (
     SETTINGS_FILE,
     AnnotationProjectSettings,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from eclose.annotation.forms import AnnotationTaskKind
     from eclose.annotation.project import AnnotationProject
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
@@ -62,6 +62,8 @@ class LabelSample:
     """Stratum of every response of the run, by response id."""
     chosen: tuple[str, ...]
     """Ids of the sampled responses. Sorted, so that their order reveals no stratum."""
+    steps: bool = False
+    """Whether every step is labelled, as in the full protocol."""
     content: str | None = None
     """Hash of the sampled responses and their questions; None before labelling begins."""
 
@@ -76,8 +78,13 @@ class LabelSample:
         return dict(sorted(sizes.items()))
 
 
-def draw_label_sample(responses: Iterable[str], judgments: Iterable[Judgment], *, n: int, seed: int) -> LabelSample:
-    """Draw a stratified sample of a run. Depends on the seed and the ids alone, so that it can be repeated."""
+def draw_label_sample(
+    responses: Iterable[str], judgments: Iterable[Judgment], *, n: int, seed: int, steps: bool = False
+) -> LabelSample:
+    """Draw a stratified sample of a run. Depends on the seed and the ids alone, so that it can be repeated.
+
+    A larger sample with the same seed contains the smaller one.
+    """
     groups = {judgment.response_id: judgment.verdict.trace_group for judgment in judgments}
     strata = {response: str(groups.get(response) or NOT_JUDGED) for response in responses}
     members: defaultdict[str, list[str]] = defaultdict(list)
@@ -94,7 +101,7 @@ def draw_label_sample(responses: Iterable[str], judgments: Iterable[Judgment], *
         # By hash, so that the order of the files has no influence.
         ranked = sorted(members[stratum], key=lambda response: (hash_sort_key("label", seed, response), response))
         chosen += ranked[:count]
-    return LabelSample(n, seed, strata, tuple(sorted(chosen)))
+    return LabelSample(n, seed, strata, tuple(sorted(chosen)), steps)
 
 
 def allocate_to_strata(sizes: Mapping[str, int], n: int) -> dict[str, int]:
@@ -109,64 +116,121 @@ def allocate_to_strata(sizes: Mapping[str, int], n: int) -> dict[str, int]:
 
 
 def begin_label_project(
-    folder: Path,
-    instances: Mapping[str, Instance],
-    responses: Sequence[Response],
-    sample: LabelSample,
-    kind: AnnotationTaskKind,
-    now: datetime,
+    folder: Path, instances: Mapping[str, Instance], responses: Sequence[Response], sample: LabelSample, now: datetime
 ) -> AnnotationProject:
-    """Create a project of one person for a sample, or open the existing one of the same sample.
+    """Create a project of one person for a sample, or open the existing one and add what the sample has more.
 
-    Raises where the folder holds another sample, or its responses or questions have changed since.
+    Raises where the folder holds a sample that this one does not contain, or texts have changed since.
     """
     members = set(sample.chosen)
     chosen = [response for response in responses if response.id in members]
     if orphans := [response for response in chosen if response.instance_id not in instances]:
         orphan = orphans[0]
         raise UserError(f"response {orphan.id!r} answers {orphan.instance_id!r}, which is not among the questions.")
-    # Only the texts that are shown are hashed: responses outside the sample may change without harm to the labels.
-    questions = {response.instance_id: instances[response.instance_id] for response in chosen}
-    records = sorted(encode_json_line(record).decode() for record in (*chosen, *questions.values()))
-    sample = replace(sample, content=content_hash(records))
+    sample = replace(sample, content=_hash_content(instances, chosen))
     if (folder / SETTINGS_FILE).exists():
-        _check_same_label_sample(folder, sample)
-        return open_annotation_project(folder)
+        if _check_contained_sample(folder, instances, chosen, sample) != sample:
+            _write_label_sample(folder, sample, now)
+        project = open_annotation_project(folder)
+        _add_missing_responses(project, instances, chosen, sample)
+        return project
     # One person labels all sampled responses, so questions may repeat.
     settings = AnnotationProjectSettings(folder.resolve().parent.name, sample.seed, share_questions=True)
 
     def fill(connection: Connection) -> None:
-        add_questions(connection, questions.values())
+        add_questions(connection, _questions_of(instances, chosen).values())
         add_responses(connection, chosen)
         annotator = people.add_person(connection, LABELLER_NAME, PersonRole.ANNOTATOR, None, people.NO_PASSWORD, now)
-        create_tasks.assign_responses_to_annotators(connection, [annotator], settings, per_response=1, kind=kind)
+        create_tasks.assign_responses_to_annotators(
+            connection, [annotator], settings, per_response=1, kind=_kind(sample)
+        )
 
     # Before the project: an interrupted start leaves a sample without a project, which is overwritten.
     folder.mkdir(parents=True, exist_ok=True)
-    with AtomicFile(folder / SAMPLE_FILE) as file:
-        file.write(json.dumps({**asdict(sample), "begun": format_utc_timestamp(now)}, indent=1).encode() + b"\n")
+    _write_label_sample(folder, sample, now)
     return create_annotation_project(folder, settings, begin=fill)
 
 
-def read_label_sample(folder: Path) -> LabelSample:
-    """Read the sample of a project's folder."""
+def find_label_sample(folder: Path) -> LabelSample | None:
+    """Return the sample of a project's folder; None where no project was begun there."""
+    if not (folder / SETTINGS_FILE).exists():
+        return None
     fields = json.loads((folder / SAMPLE_FILE).read_text("ascii"))
     return parse_dataclass(LabelSample, fields, extra="ignore")
 
 
-def _check_same_label_sample(folder: Path, sample: LabelSample) -> None:
-    """Raise where the folder holds another sample: its labels would get wrong weights."""
-    stored = read_label_sample(folder)
-    if replace(stored, content=sample.content) != sample:
+def _write_label_sample(folder: Path, sample: LabelSample, now: datetime) -> None:
+    with AtomicFile(folder / SAMPLE_FILE) as file:
+        file.write(json.dumps({**asdict(sample), "begun": format_utc_timestamp(now)}, indent=1).encode() + b"\n")
+
+
+def _check_contained_sample(
+    folder: Path, instances: Mapping[str, Instance], chosen: Sequence[Response], sample: LabelSample
+) -> LabelSample:
+    """Return the sample of the folder; raise where this one does not contain it: labels would get wrong weights."""
+    stored = find_label_sample(folder)
+    assert stored is not None
+    if stored.steps != sample.steps:
+        begun, other = ("with --steps", "--no-steps") if stored.steps else ("without --steps", "--steps")
         raise UserError(
-            f"{folder}: holds another sample (other responses or judgments, n or seed). Continue with the same"
-            " settings, or move that folder away to start again."
+            f"{folder}: was begun {begun}, and {other} would ask for other labels. Continue as it was begun, or move"
+            " that folder away to start again."
         )
-    if stored.content != sample.content:
+    if stored.n > sample.n:
+        raise UserError(
+            f"{folder}: its sample has {stored.n:,} responses, and --n {sample.n:,} cannot make it smaller. Leave --n"
+            " out to continue, or name a larger number to add responses."
+        )
+    if (stored.seed, stored.strata) != (sample.seed, sample.strata) or not set(stored.chosen) <= set(sample.chosen):
+        raise UserError(
+            f"{folder}: holds another sample (other responses or judgments, or another seed). Continue with the same"
+            " files and --seed, or move that folder away to start again."
+        )
+    members = set(stored.chosen)
+    if stored.content != _hash_content(instances, [response for response in chosen if response.id in members]):
         raise UserError(
             f"{folder}: the responses or questions of this sample have changed since labelling began. Restore"
             " them, or move that folder away to start again."
         )
+    return stored
+
+
+def _add_missing_responses(
+    project: AnnotationProject, instances: Mapping[str, Instance], chosen: Sequence[Response], sample: LabelSample
+) -> None:
+    """Add the sampled responses that the project does not have, behind its tasks.
+
+    The sample is written before: after a crash in between, the next start adds what is missing.
+    """
+    with project.reading() as connection:
+        stored = read_stored_material(connection)
+    added = [response for response in chosen if response.id not in stored.responses]
+    if not added:
+        return
+    questions = [question for id_, question in _questions_of(instances, added).items() if id_ not in stored.instances]
+    with project.writing() as connection:
+        add_questions(connection, questions)
+        add_responses(connection, added)
+        annotator = people.find_person(connection, LABELLER_NAME)
+        assert annotator is not None
+        create_tasks.append_response_tasks(connection, annotator, project.settings, kind=_kind(sample))
+        detail = {"questions": len(questions), "responses": len(added)}
+        event = audit_log.append_audit_event(connection, LABELLER_NAME, "filled", detail=detail)
+    project.head.advance(event)
+
+
+def _kind(sample: LabelSample) -> AnnotationTaskKind:
+    return AnnotationTaskKind.RESPONSE if sample.steps else AnnotationTaskKind.SHORT
+
+
+def _questions_of(instances: Mapping[str, Instance], responses: Iterable[Response]) -> dict[str, Instance]:
+    return {response.instance_id: instances[response.instance_id] for response in responses}
+
+
+def _hash_content(instances: Mapping[str, Instance], chosen: Sequence[Response]) -> str:
+    """Return a hash of the shown texts. Responses outside the sample may change without harm to the labels."""
+    questions = _questions_of(instances, chosen).values()
+    return content_hash(sorted(encode_json_line(record).decode() for record in (*chosen, *questions)))
 
 
 def read_labelled_verdicts(project: AnnotationProject) -> list[SettledVerdict]:
