@@ -75,7 +75,9 @@ def append_response_tasks(
 ) -> AssignmentPlan:
     """Assign every response without a task to one annotator, behind the tasks that annotator has."""
     rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES) if not row.assigned}
-    assignment = _assign(rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, _system)
+    assignment = _assign(
+        rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, lambda row: describe_system(row.origin)
+    )
     last = int(connection.execute(_LAST, {"person": annotator.id}).scalar_one() or 0)
     _insert_tasks(
         connection, assignment, [annotator], lambda item: _response_task(rows[item.id], kind, settings), after=last
