@@ -15,14 +15,17 @@ from tests.annotation.web.browsing import Browser, application, hashed, with_pas
 
 from eclose.annotation import audit_log, notes, reopening
 
-PASSWORDS = []
+
+@pytest.fixture(scope="module")
+def password():
+    """The hash of everybody's password; hashing is slow on purpose."""
+    return hashed()
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, password):
     project = make_project(tmp_path / "study")
-    PASSWORDS or PASSWORDS.append(hashed())
-    with_passwords(project, PASSWORDS[0])
+    with_passwords(project, password)
     yield project
     project.close()
 
@@ -104,10 +107,10 @@ def join_with(project, name, token):
 
 
 @pytest.mark.parametrize("screening", [False, True])
-def test_every_offered_role_works_for_a_new_name(tmp_path, screening):
+def test_every_offered_role_works_for_a_new_name(tmp_path, password, screening):
     screeners = ("sue", "sam") if screening else ()
     with closing(make_project(tmp_path / "other", screeners=screeners)) as project:
-        with_passwords(project, PASSWORDS[0])
+        with_passwords(project, password)
         lead = Browser(application(project), project, "lead")
         lead.login()
         roles = re.findall(r'<option value="([\w-]+)"', lead.get("/dashboard").text)
@@ -160,9 +163,9 @@ def test_what_shuts_people_out_is_confirmed_first(project, lead, change, warning
     assert lead.get(f"/dashboard/people/lead/{change}").status_code == 404
 
 
-def test_tasks_of_a_leaver_are_handed_over(tmp_path):
+def test_tasks_of_a_leaver_are_handed_over(tmp_path, password):
     with closing(make_project(tmp_path / "shared", share_questions=True)) as project:
-        with_passwords(project, PASSWORDS[0])
+        with_passwords(project, password)
         lead = Browser(application(project), project, "lead")
         lead.login()
         assert lead.post("/dashboard/people/ann/deactivate").status_code == 303
