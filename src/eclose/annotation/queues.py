@@ -182,6 +182,15 @@ def find_flagged_responses(connection: Connection) -> list[Row[Any]]:
     ]
 
 
+def count_eligibility(connection: Connection) -> dict[str, int]:
+    """Return the number of questions by outcome of screening; empty where screening does not decide."""
+    rows = connection.execute(_ELIGIBILITY_COUNTS).all()
+    return {
+        "not settled" if row.eligible is None else "eligible" if row.eligible else f"ineligible ({row.code})": row.count
+        for row in rows
+    }
+
+
 def _queue_disputed_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     triggers = explain_subject_adjudication(connection, AnnotationTaskKind(task.kind), task.subject)
     values = {"subject": task.subject, "kind": task.kind}
@@ -275,6 +284,10 @@ _SINGLE_TASKS = text(
     " AND (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) = length(t.passes)"
     " AND NOT EXISTS (SELECT 1 FROM annotate_adjudications a WHERE a.subject = t.subject)"
     " AND NOT EXISTS (SELECT 1 FROM annotate_current_tasks o WHERE o.subject = t.subject AND o.id <> t.id)"
+)
+_ELIGIBILITY_COUNTS = text(
+    "SELECT eligible, code, count(*) AS count FROM annotate_eligibility GROUP BY eligible, code"
+    " ORDER BY coalesce(eligible, -1) DESC, code"
 )
 _ELIGIBILITY = text("UPDATE annotate_eligibility SET eligible = :eligible, code = :code WHERE question = :question")
 # Disputed subjects that no adjudicator has taken, without those whose question is ineligible or not screened.

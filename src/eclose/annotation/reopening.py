@@ -2,8 +2,8 @@
 
 An annotator who amends a pass has meanwhile seen later passes. Agreement is therefore always measured on the first
 form; the amendment is stored beside it. It sends the case to the adjudicator, or reopens the pass for the adjudicator
-who has decided on it; it never replaces the adjudicator's label. A pass that its person undoes, before anything else was
-disclosed, counts as first submitted in its new form.
+who has decided on it; it never replaces the adjudicator's label. A pass that its person undoes, before anything else
+was disclosed, counts as first submitted in its new form.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import typer
 from eclose.annotation.assignment.choices import ScreeningMode
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.annotate import results
+from eclose.cli.annotate import results, staffing
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 
@@ -32,6 +32,9 @@ app = typer.Typer(
 app.command(name="agree")(results.agree)
 app.command(name="export")(results.export)
 app.command(name="import")(results.import_labels)
+app.command(name="release")(staffing.release)
+app.command(name="reassign")(staffing.reassign)
+app.command(name="add-people")(staffing.add_people)
 
 # Fixed, because the invitation links that init prints must name the port that serve opens later.
 PORT = 8300
@@ -278,6 +281,7 @@ def status(folder: Folder) -> None:
     with project.reading() as connection:
         people, queues = dashboard.read_dashboard_people(connection), dashboard.read_dashboard_queues(connection)
         requests = list_reopen_requests(connection)
+        notices = _list_status_notices(connection)
     project.close()
     rows = [[row.name, row.role, _describe_state(row), f"{row.finished:,}", f"{row.total:,}"] for row in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)
@@ -288,6 +292,8 @@ def status(folder: Folder) -> None:
         print_table("Work", heads, [[queue.kind, *(f"{count:,}" for count in queue[1:])] for queue in queues])
     if requests:
         print_line(f"{format_count(len(requests), 'request')} to change a submitted pass: see the dashboard.")
+    for notice in notices:
+        print_line(notice)
 
 
 @app.command(name="verify-audit")
@@ -307,6 +313,24 @@ def verify_audit(folder: Folder) -> None:
     if problems:
         raise typer.Exit(BROKEN)
     print_line(f"{folder}: {format_count(count, 'event')}, all unchanged, and all submissions with them")
+
+
+def _list_status_notices(connection: Connection) -> list[str]:
+    """Return sentences about screening, cases with inactive adjudicators and flags that reach no adjudicator."""
+    from eclose.annotation.dashboard import read_dashboard_people
+    from eclose.annotation.queues import count_eligibility, find_flagged_responses
+    from eclose.annotation.staffing import list_taken_cases
+
+    notices = []
+    if outcomes := count_eligibility(connection):
+        notices.append("Screening: " + ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items()))
+    active = {person.name for person in read_dashboard_people(connection) if person.active}
+    idle = [taken.adjudicator for taken in list_taken_cases(connection) if taken.adjudicator not in active]
+    notices += [f"A case waits for {name}, who is inactive: eclose annotate release" for name in idle]
+    if flagged := len(find_flagged_responses(connection)):
+        flags = format_count(flagged, "response")
+        notices.append(f"{flags} with inconsistent labels and no adjudicator: eclose annotate add-people")
+    return notices
 
 
 def _crew(
