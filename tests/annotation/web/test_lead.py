@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
+from contextlib import closing
+from html import escape
 
 import pytest
-from tests.annotation.projects import make_project, who, work_off
+from tests.annotation.projects import make_project, next_sheet, submit, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
-from eclose.annotation import audit_log
+from eclose.annotation import audit_log, notes, reopening
 
-PASSWORDS = []
+
+@pytest.fixture(scope="module")
+def password():
+    """The hash of everybody's password; hashing is slow on purpose."""
+    return hashed()
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, password):
     project = make_project(tmp_path / "study")
-    PASSWORDS or PASSWORDS.append(hashed())
-    with_passwords(project, PASSWORDS[0])
+    with_passwords(project, password)
     yield project
     project.close()
 
@@ -32,7 +38,7 @@ def lead(project):
     return browser
 
 
-def test_agreement_is_worked_out_when_asked_for(project, lead):
+def test_agreement_and_times_are_worked_out_when_asked_for(project, lead):
     assert "Two people have not finished" in lead.get("/dashboard/agreement").text
     for name in ("ann", "bob", "cyd"):
         work_off(project, who(project, name))
@@ -40,6 +46,11 @@ def test_agreement_is_worked_out_when_asked_for(project, lead):
     page = lead.get("/dashboard/agreement").text
     assert "Alignment A" in page
     assert "undefined, unanimous" in page
+    assert "Median time" in page
+    # dan agrees with no colleague about A, the others with each other: dan is the first of the table.
+    by_person = page.partition('id="by-person"')[2].partition("</table>")[0]
+    assert re.findall(r'scope="row">(\w+)<', by_person)[0] == "dan"
+    assert by_person.count(">0 %<") == 1
     assert "/dashboard/agreement" in lead.get("/dashboard").text
 
 
@@ -60,16 +71,166 @@ def test_all_labels_in_one_file_and_in_the_log(project, lead):
         assert audit_log.last_audit_event(connection) == project.head.read()
 
 
-def test_somebody_new_is_invited_and_a_known_one_anew(project, lead):
-    page = lead.post("/dashboard/invite", name="max", role="adjudicator", pool="").text
-    token = page.split("/invitation/")[1].split("<")[0]
-    max_ = Browser(application(project), project, "max")
-    assert max_.get(f"/invitation/{token}").status_code == 200
+def people_table(page):
+    rows = re.findall(r'<th scope="row">(\w+)</th>(.*?)</tr>', page.partition('class="people"')[2], re.S)
+    return dict(rows)
+
+
+def test_finished_and_settled_are_two_numbers(project, lead):
+    for name in ("ann", "bob", "cyd"):
+        work_off(project, who(project, name))
+    work_off(project, who(project, "dan"), aligned="no")
+    page = lead.get("/dashboard").text
+    finished, settled = re.findall(r"<b>(\d+) / 8</b>", page)
+    assert (int(finished), int(settled)) == (8, 4)
+    assert "4 finished, but not settled" in page
+    # The adjudicator's own overview counts the same tasks.
+    eve = Browser(application(project), project, "eve")
+    eve.login()
+    own = re.search(r"<b>(\d+)</b> of (\d+) finished", eve.get("/").text)
+    assert own.groups() == ("0", "4")
+    assert "0 / 4" in people_table(page)["eve"]
+    work_off(project, who(project, "eve"))
+    assert re.findall(r"<b>(\d+) / 8</b>", lead.get("/dashboard").text) == ["8", "8"]
+
+
+def token_of(page):
+    return page.split("/invitation/")[1].split("<")[0]
+
+
+def join_with(project, name, token):
+    browser = Browser(application(project), project, name)
+    assert browser.get(f"/invitation/{token}").status_code == 200
     words = "several plain words"
-    assert max_.client.post(f"/invitation/{token}", data={"password": words, "again": words}).status_code == 303
-    assert "/invitation/" in lead.post("/dashboard/invite", name="ann", role="annotator", pool="").text
-    assert lead.post("/dashboard/invite", name="zoe", role="annotator", pool="").status_code == 422
-    assert lead.post("/dashboard/invite", name="no name", role="lead", pool="").status_code == 422
+    assert browser.client.post(f"/invitation/{token}", data={"password": words, "again": words}).status_code == 303
+    return browser
+
+
+@pytest.mark.parametrize("screening", [False, True])
+def test_every_offered_role_works_for_a_new_name(tmp_path, password, screening):
+    screeners = ("sue", "sam") if screening else ()
+    with closing(make_project(tmp_path / "other", screeners=screeners)) as project:
+        with_passwords(project, password)
+        lead = Browser(application(project), project, "lead")
+        lead.login()
+        roles = re.findall(r'<option value="([\w-]+)"', lead.get("/dashboard").text)
+        assert len(roles) == (5 if screening else 3)
+        for number, role in enumerate(roles):
+            answer = lead.post("/dashboard/invite", names=f"new{number}", role=role)
+            assert answer.status_code == 200, answer.text
+            assert join_with(project, f"new{number}", token_of(answer.text)).get("/").status_code in (200, 303)
+
+
+def test_several_people_are_added_at_once_and_take_over_tasks(project, lead):
+    page = lead.post("/dashboard/invite", names="zoe, yan", role="annotator").text
+    assert page.count("/invitation/") == 2
+    assert "zoe has taken over" in page
+    assert int(re.search(r"(\d+) / (\d+)", people_table(page)["zoe"])[2]) > 0
+
+
+def test_names_that_cannot_be_added_are_told_on_the_page(project, lead):
+    answer = lead.post("/dashboard/invite", names="no/name", role="annotator")
+    assert answer.status_code == 422
+    assert 'value="no/name"' in answer.text
+    assert "is in the project already" in lead.post("/dashboard/invite", names="ann, zoe", role="annotator").text
+    assert "at least one person" in lead.post("/dashboard/invite", names=" ", role="annotator").text
+    assert "zoe" not in people_table(lead.get("/dashboard").text)
+
+
+def test_a_known_person_keeps_the_password_until_the_lead_confirms(project, lead):
+    ann = Browser(application(project), project, "ann")
+    ann.login()
+    page = lead.post("/dashboard/invite", names="ann", role="annotator").text
+    assert "ends their password and sessions" in page
+    assert "/invitation/" not in page
+    assert ann.get("/").status_code == 200
+    page = lead.post("/dashboard/people/ann/renew").text
+    assert ann.get("/").headers["location"] == "/login"
+    assert ann.login().status_code == 401
+    join_with(project, "ann", token_of(page))
+
+
+@pytest.mark.parametrize(
+    ("change", "warning"),
+    [("deactivate", "cannot log in again"), ("end", "logged out in every browser"), ("reassign", "unfinished tasks")],
+)
+def test_what_shuts_people_out_is_confirmed_first(project, lead, change, warning):
+    assert f'href="/dashboard/people/ann/{change}"' in lead.get("/dashboard").text
+    assert f'action="/dashboard/people/ann/{change}"' not in lead.get("/dashboard").text
+    page = lead.get(f"/dashboard/people/ann/{change}").text
+    assert warning in page
+    assert f'action="/dashboard/people/ann/{change}"' in page
+    assert lead.get(f"/dashboard/people/lead/{change}").status_code == 404
+
+
+def test_tasks_of_a_leaver_are_handed_over(tmp_path, password):
+    with closing(make_project(tmp_path / "shared", share_questions=True)) as project:
+        with_passwords(project, password)
+        lead = Browser(application(project), project, "lead")
+        lead.login()
+        assert lead.post("/dashboard/people/ann/deactivate").status_code == 303
+        assert "hand them over" in lead.get("/dashboard/people/ann/deactivate").text
+        page = lead.post("/dashboard/people/ann/reassign", reason="left").text
+        assert re.search(r"4 tasks of ann were handed over \(\d to \w+, ", page)
+        assert "reassign" not in people_table(page)["ann"]
+        for name in ("bob", "cyd", "dan"):
+            work_off(project, who(project, name))
+        assert re.findall(r"<b>(\d+) / 8</b>", lead.get("/dashboard").text) == ["8", "8"]
+
+
+def test_tasks_that_fit_no_colleague_stay_and_the_page_says_why(project, lead):
+    # Every colleague has another response to each of ann's questions.
+    answer = lead.post("/dashboard/people/ann/reassign", reason="left", **{"to.cyd": "yes"})
+    assert answer.status_code == 422
+    assert 'role="alert"' in answer.text
+    assert "0 / 4" in people_table(answer.text)["ann"]
+
+
+def test_a_taken_case_is_released(project, lead):
+    for name in ("ann", "bob", "cyd"):
+        work_off(project, who(project, name))
+    work_off(project, who(project, "dan"), aligned="no")
+    sheet = next_sheet(project, who(project, "eve"))
+    page = lead.get("/dashboard").text
+    assert "Cases under adjudication" in page
+    assert escape(sheet.material.question) in page.partition("Cases under adjudication")[2].partition("</section>")[0]
+    case = re.search(r'name="case" value="([^"]+)"', page)[1]
+    assert lead.post("/dashboard/release", case=case, reason="").status_code == 422
+    assert lead.post("/dashboard/release", case=case, reason="eve left").headers["location"] == "/dashboard"
+    assert "Cases under adjudication" not in lead.get("/dashboard").text
+    assert lead.post("/dashboard/release", case="unknown", reason="x").status_code == 422
+
+
+def test_requests_and_notes_are_answered_with_the_question_in_sight(project, lead):
+    ann = who(project, "ann")
+    sheet = next_sheet(project, ann)
+    submit(project, ann, sheet)
+    with project.writing() as connection:
+        reopening.request_reopening(connection, ann, sheet.task, "A", "I pressed n.")
+        notes.add_note(connection, ann, sheet.task, "B", notes.NoteKind.COMMENT, "Passage 3 is cut off.")
+    page = lead.get("/dashboard").text
+    assert page.count(escape(sheet.material.question)) == 2
+    for words in ("I pressed n.", "Passage 3 is cut off.", "task 1, pass A", "task 1, pass B"):
+        assert words in page
+    request = re.search(r"/dashboard/requests/([^/]+)/grant", page)[1]
+    note = re.search(r"/dashboard/notes/([^/]+)/resolve", page)[1]
+    assert lead.post(f"/dashboard/requests/{request}/grant").status_code == 303
+    assert lead.post(f"/dashboard/requests/{request}/refuse").status_code == 404
+    assert lead.post(f"/dashboard/notes/{note}/resolve", reply="Judge what is there.").status_code == 303
+    assert lead.post(f"/dashboard/notes/{note}/resolve", reply="").status_code == 404
+    assert "Waiting for your answer" not in lead.get("/dashboard").text
+    browser = Browser(application(project), project, "ann")
+    browser.login()
+    assert "Judge what is there." in browser.get("/").text
+
+
+def test_only_the_lead_has_these_pages(project):
+    ann = Browser(application(project), project, "ann")
+    ann.login()
+    for path in ("/dashboard", "/dashboard/agreement", "/dashboard/people/bob/deactivate"):
+        assert ann.get(path).status_code == 404
+    for path in ("/dashboard/release", "/dashboard/people/bob/reassign", "/dashboard/notes/x/resolve"):
+        assert ann.post(path, reason="x").status_code == 404
 
 
 def test_who_is_kept_out_is_out_at_once(project, lead):
