@@ -113,6 +113,9 @@ def export(
     screening.jsonl    which questions are eligible, as eclose screen writes
                        it; screening-annotations.jsonl by person
     open.jsonl         responses that are not settled, and why
+    ineligible.jsonl   responses to ineligible questions, with the reason
+    drafts.jsonl       unfinished work of people who left their tasks to
+                       others
     instances.jsonl, responses.jsonl
                        the labelled material
 
@@ -137,11 +140,18 @@ def export(
 
 
 def _print_export(out: Path, result: AnnotationExport) -> None:
+    from eclose.annotation.annotation_records import INELIGIBLE
+
     for noun, counts in result.manifest.funnel.items():
-        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(counts.rejected.items()))
         # Counts in = counts out: what is not settled is named with its reason.
-        unsettled = f", {counts.received - counts.accepted:,} open ({reasons})" if reasons else ""
-        print_line(f"{counts.received:,} {noun} = {counts.accepted:,} settled{unsettled}")
+        excluded = {reason: count for reason, count in counts.rejected.items() if reason.startswith(INELIGIBLE)}
+        unsettled = {reason: count for reason, count in counts.rejected.items() if reason not in excluded}
+        parts = [f"{counts.accepted:,} settled"]
+        if unsettled:
+            reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(unsettled.items()))
+            parts.append(f"{sum(unsettled.values()):,} open ({reasons})")
+        parts += [f"{count:,} {reason}" for reason, count in sorted(excluded.items())]
+        print_line(f"{counts.received:,} {noun} = {', '.join(parts)}")
     files = format_count(len(result.manifest.outputs), "file")
     print_line(f"{out}: {'done before, nothing to do' if result.again else files}")
 
