@@ -55,13 +55,11 @@ def _print_sample(session: LabelSession) -> None:
 
 def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
     """Serve the labelling page to one person until all tasks are finished or Ctrl+C."""
-    import webbrowser
-
     from eclose.annotation.accounts.people import find_person
     from eclose.annotation.label_sample import LABELLER_NAME
     from eclose.annotation.queues import read_task_progress
     from eclose.annotation.web.dependencies import AnnotationServerState
-    from eclose.annotation.web.serve import serve_annotation
+    from eclose.annotation.web.serve import open_in_browser, serve_annotation
 
     with project.reading() as connection:
         person = find_person(connection, LABELLER_NAME)
@@ -71,10 +69,10 @@ def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
 
     def ready(url: str) -> None:
         # The token lets only this link in: other users of the machine can reach the port too.
-        address = f"{url}/open/{state.entry_token}"
-        print_line(f"Open {address} (Ctrl+C stops; the same command continues)")
         if browser:
-            webbrowser.open(address)
+            open_in_browser(f"{url}/open/{state.entry_tokens.issue()}", project.folder)
+        address = f"{url}/open/{state.entry_tokens.issue()}"
+        print_line(f"Open {address} (works once; Ctrl+C stops; the same command continues)")
 
     def is_finished() -> bool:
         with project.reading() as connection:

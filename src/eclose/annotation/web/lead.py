@@ -93,7 +93,7 @@ def post_invitation_form(request: Request, visit: Lead, fields: Fields) -> HTMLR
         raise HTTPException(422, str(error)) from None
     # setup.invite returns no event, so the head is read from the log again.
     visit.project.record_head()
-    return _dashboard(request, visit, f"{request.base_url}invitation/{invitee.token}")
+    return _dashboard(request, visit, f"{visit.state.url}/invitation/{invitee.token}")
 
 
 @router.post("/people/{name}/{change}")
@@ -147,7 +147,7 @@ def _dashboard(
         an_hour_ago = tokens.format_utc_timestamp(current_time() - timedelta(hours=1))
         board = read_lead_dashboard(connection, agreement, an_hour_ago=an_hour_ago)
     html = render_annotation_page(
-        "dashboard.html", **visit.context, board=board, invitation=invitation, origin=str(request.base_url)
+        "dashboard.html", **visit.context, board=board, invitation=invitation, origin=f"{request.app.state.server.url}/"
     )
     return HTMLResponse(html)
 
