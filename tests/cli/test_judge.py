@@ -277,7 +277,7 @@ def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_p
     jsonl.write_records(tmp_path / "more.jsonl", verdicts[:9])
     place = ("--resamples", 100, "--out", tmp_path / "v.json")
     command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *place)
-    with pytest.raises(UserError, match="rests on 9 labels, these verdicts on 6. Pass --replace-validation"):
+    with pytest.raises(UserError, match="rests on 9 labels, these verdicts on 6"):
         validate_judges(run, tmp_path / "few.jsonl", out=tmp_path / "v.json", resamples=100)
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 9
     command("judge", "validate", run, "--verdicts", tmp_path / "few.jsonl", "--replace-validation", *place)
