@@ -1,8 +1,9 @@
 """Simulation of the paper's annotation: responses of the world, annotators with the paper's error rates, real pages.
 
-Two screeners look at every question and six annotators label the responses, two each, over HTTP through all passes; an
-adjudicator of each kind, who is always right, settles where they differ. Then labels are exported and diagnosed, and
-agreement is worked out again from the database's rows alone.
+Two screeners look at every question, and six annotators label the responses to eligible questions, two each, over HTTP
+through all passes; an adjudicator of each kind, who is always right, settles where they differ. Two annotators leave
+when they have done half of their work, each in the middle of a response, and two others take over. Then labels are
+exported and diagnosed, and agreement is worked out again from the database's rows alone.
 
     python campaigns/annotate_paper.py --questions 866      2,598 responses and 1,300 questions, as in the paper
     python campaigns/annotate_paper.py                      a tenth of it
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
 from campaigns.annotators import agreement_recount
+from campaigns.annotators.browser import Browser
 from campaigns.annotators.error_model import SimulatedAnnotator
-from campaigns.annotators.labeller import TruthIndex, label_in_shifts
+from campaigns.annotators.labeller import Labeller, TruthIndex
 from campaigns.annotators.material import World, make_world
 from campaigns.annotators.paper_rates import (
     ADJUDICATED,
@@ -40,12 +43,14 @@ from campaigns.annotators.server import Server, load_average, make_project, perc
 from perf.result import print_result
 
 from eclose.annotation import audit_log
+from eclose.annotation.accounts import people
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import open_annotation_project
 from eclose.annotation.read_annotations import read_annotations
-from eclose.annotation.results.agreement_report import build_agreement_report
+from eclose.annotation.results.agreement_report import build_agreement_report, count_screening_outcomes
 from eclose.annotation.results.export_files import export_annotations
 from eclose.annotation.setup import AnnotationCrew
+from eclose.annotation.staffing import add_people, reassign_tasks
 from eclose.core.judgment import Ineligibility
 
 if TYPE_CHECKING:
@@ -62,6 +67,7 @@ CREW = AnnotationCrew(
     screeners=["S1", "S2"],
     screening_adjudicators=["S3"],
 )
+LEAVERS, SUCCESSORS = ("A2", "A5"), ("A8", "A9")
 FULL = 866
 CLOSE, DERIVED_CLOSE = 0.05, 0.10
 """Largest distance of alpha from the paper's at full size: of fitted rows, and of derived rows."""
@@ -73,7 +79,7 @@ class Study:
     """Material of a simulated study, with the truth about it."""
 
     world: World
-    """Includes the ineligible questions."""
+    """Includes the ineligible questions, with three responses each that screening keeps from the annotators."""
     ineligible: Mapping[str, Ineligibility]
     """By the text of the question."""
     annotators: Mapping[str, SimulatedAnnotator]
@@ -87,11 +93,69 @@ def make_study(questions: int) -> Study:
         fit_annotator(base.truths),
         fit_screener(len(ineligible_questions), questions + len(ineligible_questions)),
     )
-    annotators = {name: replace(annotator, name=name) for name in CREW.annotators}
+    annotators = {name: replace(annotator, name=name) for name in (*CREW.annotators, *SUCCESSORS)}
     annotators |= {name: replace(screener, name=name) for name in CREW.screeners}
     annotators |= {name: SimulatedAnnotator(name) for name in ("A7", "S3")}
-    world = World([*base.instances, *(instance for instance, _ in ineligible_questions)], base.responses, base.truths)
+    instances = [instance for instance, _ in ineligible_questions]
+    # Responses to an ineligible question are those of an eligible one: annotators see them only if screeners err alike.
+    copies = [
+        (
+            replace(response, id=f"{instance.id}/{number}", instance_id=instance.id),
+            replace(truth, response_id=f"{instance.id}/{number}", question=instance.question),
+        )
+        for instance, start in zip(instances, range(0, 3 * len(instances), 3), strict=True)
+        for number, (response, truth) in enumerate(list(zip(base.responses, base.truths, strict=True))[start:][:3])
+    ]
+    world = World(
+        [*base.instances, *instances],
+        [*base.responses, *(response for response, _ in copies)],
+        [*base.truths, *(truth for _, truth in copies)],
+    )
     return Study(world, ineligible, annotators)
+
+
+def label_shift(
+    origin: str, links: Mapping[str, str], study: Study, names: Sequence[str], limits: Mapping[str, int] | None = None
+) -> list[RequestTiming]:
+    """Let people finish their queues at once, some only until they have submitted a number of passes."""
+    truths = TruthIndex(study.world.truths, study.ineligible)
+
+    def label_all(name: str) -> list[RequestTiming]:
+        browser = Browser(origin)
+        browser.join(links[name])
+        limit = (limits or {}).get(name)
+        # Leavers save drafts as well, which their successors must not see.
+        labeller = Labeller(browser, study.annotators[name], truths, drafts=int(limit is not None))
+        labeller.stop_when(lambda: limit is not None and labeller.submitted >= limit)
+        labeller.work()
+        browser.close()
+        return browser.timings
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        return [timing for timings in pool.map(label_all, names) for timing in timings]
+
+
+def replace_leavers(folder: Path) -> dict[str, str]:
+    """Lock the leavers out and hand their tasks over; return the invitations of the successors."""
+    project = open_annotation_project(folder)
+    with project.writing() as connection:
+        for name in LEAVERS:
+            person = people.find_person(connection, name)
+            assert person is not None
+            people.deactivate_person(connection, person.id)
+            rows = {audit_log.AuditedKind.PEOPLE: [person.id]}
+            audit_log.append_audit_event(connection, "lead", "deactivate", rows=rows)
+    added = add_people(project, SUCCESSORS, "annotator", actor="lead")
+    moved = dict(added.tasks)
+    begun = 0
+    for name in LEAVERS:
+        result = reassign_tasks(project, name, actor="lead", reason="left")
+        begun += result.started
+        for successor, count in result.tasks.items():
+            moved[successor] = moved.get(successor, 0) + count
+    project.close()
+    print(f"{' and '.join(LEAVERS)} left with {begun} tasks begun; handed over: {moved}", flush=True)
+    return {invitee.person.name: f"/invitation/{invitee.token}" for invitee in added.invitees}
 
 
 def run_study(folder: Path, study: Study) -> list[RequestTiming]:
@@ -101,9 +165,14 @@ def run_study(folder: Path, study: Study) -> list[RequestTiming]:
     print(f"project made in {time.perf_counter() - began:.1f} s; {load_average()}", flush=True)
     with Server(folder) as server:
         before, began = server.cpu, time.perf_counter()
-        truths = TruthIndex(study.world.truths, study.ineligible)
-        shifts = [[*CREW.screeners, *CREW.annotators], ["S3", "A7"]]
-        timings = label_in_shifts(server.origin, links, study.annotators, truths, shifts)
+        timings = label_shift(server.origin, links, study, CREW.screeners)
+        timings += label_shift(server.origin, links, study, CREW.screening_adjudicators)
+        # Two annotators for each response, in four passes; two passes more leave a response half done.
+        half = 4 * round(2 * len(study.world.truths) / len(CREW.annotators) / 3) + 2
+        timings += label_shift(server.origin, links, study, CREW.annotators, dict.fromkeys(LEAVERS, half))
+        links |= replace_leavers(folder)
+        timings += label_shift(server.origin, links, study, SUCCESSORS)
+        timings += label_shift(server.origin, links, study, CREW.adjudicators)
         seconds, spent = time.perf_counter() - began, server.cpu - before
         memory = server.memory
     kinds = Counter(timing.kind for timing in timings)
@@ -175,7 +244,7 @@ def check_responses(study: Study, responses: Mapping[str, agreement_recount.Subj
     false = {
         truth.response_id
         for truth in study.world.truths
-        if agreement_recount.wrong(responses[truth.response_id], truth)
+        if truth.response_id in responses and agreement_recount.wrong(responses[truth.response_id], truth)
     }
     print(
         f"{len(adjudicated):,} of {len(responses):,} responses adjudicated"
@@ -203,22 +272,39 @@ def check_questions(study: Study, questions: Mapping[str, agreement_recount.Subj
     return [f"{key}: adjudicated, and wrong" for key in false & adjudicated]
 
 
+def check_gate(responses: Mapping[str, agreement_recount.SubjectForms], annotations: Any) -> list[str]:
+    """Compare the annotated responses with the outcome of screening: all of eligible questions, and no others."""
+    eligible = {question.question_id for question in annotations.questions if question.final.eligible}
+    expected = {response.response_id for response in annotations.responses if response.question_id in eligible}
+    outcomes = count_screening_outcomes(annotations)
+    print(
+        f"screening: {outcomes.eligible:,} of {outcomes.questions:,} questions eligible,"
+        f" {', '.join(f'{code} {count}' for code, count in outcomes.reasons.items())}; {len(responses):,} of"
+        f" {len(annotations.responses):,} responses annotated"
+    )
+    problems = [f"{key}: annotated, but its question is ineligible" for key in responses.keys() - expected]
+    return problems + [f"{key}: not annotated, but its question is eligible" for key in expected - responses.keys()]
+
+
 def check_export(folder: Path, out: Path, study: Study, annotations: Any, material: Any) -> list[str]:
     """Export the labels, diagnose them with the command, and compare the counts with the truth."""
     export = export_annotations(annotations, out, stage="annotate export", settings={}, material=material)
     counts = export.manifest.funnel["responses"]
+    print(f"export: {counts}")
+    print(f"{sum(row.submitted for row in annotations.set_aside)} passes and the drafts of leavers are kept apart")
     command = [sys.executable, "-m", "eclose.cli.main", "diagnose", str(out), "--out", str(folder / "report")]
     process = subprocess.run(command, check=False, capture_output=True, text=True)
     if process.returncode != 0:
         return [f"diagnose: {process.stderr.strip()[-300:]}"]
     print("diagnosis of the exported labels:")
     print("\n".join(f"  {line}" for line in process.stdout.splitlines()[:14]))
-    truths = [truth.verdict for truth in study.world.truths]
+    settled = {response.response_id for response in annotations.responses if response.final is not None}
+    truths = [truth.verdict for truth in study.world.truths if truth.response_id in settled]
     gap = sum(bool(verdict.in_gap) for verdict in truths) / len(truths)
     correct = sum(bool(verdict.correct) for verdict in truths) / len(truths)
     print(f"in truth {100 * correct:.1f} % correct, {100 * gap:.1f} % LGG")
-    if counts.accepted != len(truths):
-        return [f"{counts.accepted} of {len(truths)} responses are settled"]
+    if counts.accepted != len(annotations.eligible_responses) or not counts.conserved:
+        return [f"{counts.accepted} of {len(annotations.eligible_responses)} responses are settled: {counts}"]
     return []
 
 
@@ -229,7 +315,8 @@ def main() -> int:
     began = time.perf_counter()
     study = make_study(options.questions)
     print(
-        f"{len(study.world.responses):,} responses to {options.questions} of {len(study.world.instances):,} questions,"
+        f"{len(study.world.responses):,} responses to {len(study.world.instances):,} questions, {options.questions} of"
+        " them eligible,"
         f" {sum(len(truth.steps) for truth in study.world.truths):,} steps, made in {time.perf_counter() - began:.0f} s"
     )
     with tempfile.TemporaryDirectory() as scratch:
@@ -256,13 +343,14 @@ def evaluate(scratch: Path, folder: Path, study: Study, *, full: bool) -> list[s
             agreement_recount.read(connection, "response"),
             agreement_recount.read(connection, "screening"),
         )
-        problems = list(audit_log.verify_audit_log(connection, project.head))
-        events = audit_log.last_audit_event(connection).seq
+        audit = audit_log.check_audit_log(connection, project.head)
     project.close()
-    print(f"{events:,} events, every one as it was written" if not problems else "the log is broken")
+    problems = list(audit.problems)
+    print(f"{audit.events:,} events, every one as it was written" if not problems else "the log is broken")
     counts = agreement_recount.count(responses.values()) | agreement_recount.count_screening(questions.values())
     problems += compare(rows_of(build_agreement_report(annotations)), counts, full=full)
     problems += check_responses(study, responses) + check_questions(study, questions)
+    problems += check_gate(responses, annotations)
     return problems + check_export(scratch, scratch / "labels", study, annotations, material)
 
 

@@ -142,6 +142,7 @@ _ROWS = {
     "response": text(
         "SELECT r.key, t.id AS task, t.role, s.pass AS name, s.entries FROM annotate_submissions s"
         " JOIN annotate_tasks t ON t.id = s.task JOIN annotate_responses r ON r.id = t.response"
+        " WHERE t.withdrawn IS NULL"
     ),
     "screening": text(
         "SELECT q.key, t.id AS task, t.role, s.pass AS name, s.entries FROM annotate_submissions s"

@@ -63,6 +63,10 @@ class Labeller:
         self._think, self._drafts, self._until = think, drafts, until
         self.submitted = 0
 
+    def stop_when(self, until: Callable[[], bool]) -> None:
+        """Stop as soon as ``until`` returns True."""
+        self._until = until
+
     def work(self) -> None:
         """Work until the queue is empty or ``until`` returns True."""
         for task in self._tasks():

@@ -63,6 +63,16 @@ def test_an_audit_from_the_sample_to_the_report(tmp_path, audit):
     assert forms[0].read_text() == "other forms\n"
 
 
+def test_only_a_different_decision_on_the_family_goes_to_the_third_person(tmp_path, audit):
+    run("annotate", "init", tmp_path / "study", "--audit", audit, "--annotators", "ann,bob", "--adjudicators", "eve")
+    project = open_annotation_project(tmp_path / "study")
+    # Both fail every family, for different marks: the decision is the same.
+    look(project, "ann", **{"gold.aligned": "no"})
+    look(project, "bob", **{"gold.closed": "no"})
+    assert look(project, "eve") == []
+    project.close()
+
+
 def test_forms_are_for_so_many(tmp_path, audit):
     with pytest.raises(SettingError, match="forms for 2 annotators, and 3 are named"):
         run("annotate", "init", tmp_path / "study", "--audit", audit, "--annotators", "ann,bob,cyd")

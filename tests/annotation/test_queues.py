@@ -6,12 +6,18 @@ import json
 
 import pytest
 from sqlalchemy import text
-from tests.annotation.projects import filled, make_project, next_sheet, submit, who, work_off
+from tests.annotation.projects import amend, filled, make_project, material, next_sheet, submit, who, work_off
 from tests.store.postgres import fresh_database
 
 from eclose.annotation import dashboard, queues
 from eclose.annotation.adjudication import LabelOrigin
+from eclose.annotation.annotation_records import AWAITING_SCREENING
+from eclose.annotation.assignment.choices import ScreeningMode
+from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.read_annotations import read_annotations
+from eclose.annotation.results.agreement_report import agreement_to_json, build_agreement_report
+from eclose.annotation.results.export_files import export_annotations
+from eclose.annotation.results.export_project import load_annotations
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -133,3 +139,133 @@ def test_pace_is_known_from_the_second_task_on(project):
         while (sheet := next_sheet(project, ann)) and sheet.form.name != "D":
             submit(project, ann, sheet)
         submit(project, ann, sheet, filled(sheet))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def gated(request, tmp_path):
+    """A project in which screening decides; sam finds every other question ill-posed."""
+    project = make_project(
+        tmp_path / "study",
+        database=None if request.param == "sqlite" else fresh_database(),
+        screeners=("sue", "sam"),
+        screening=ScreeningMode.REQUIRED,
+    )
+    yield project
+    project.close()
+
+
+def progress(project, name):
+    with project.reading() as connection:
+        person = who(project, name)
+        return queues.read_task_progress(connection, person)[:2], queues.count_awaiting_screening(connection, person)
+
+
+def test_tasks_open_when_their_question_is_settled_as_eligible(gated):
+    ann, sue, sam = (who(gated, name) for name in ("ann", "sue", "sam"))
+    assert next_sheet(gated, ann) is None
+    assert progress(gated, "ann") == ((0, 4), 4)
+    work_off(gated, sue)
+    assert next_sheet(gated, ann) is None
+    seen = set()
+    for number in range(4):
+        sheet = next_sheet(gated, sam)
+        no = ({"eligible": "no", "code": "N4"},)
+        submit(gated, sam, sheet, no if number % 2 else filled(sheet))
+        seen |= set() if number % 2 else {sheet.material.question}
+    # The disputed questions wait for the screeners' adjudicator.
+    assert progress(gated, "ann") == ((0, 4), 2)
+    work_off(gated, who(gated, "sol"), eligible="no", code="N4")
+    assert progress(gated, "ann") == ((0, 2), 0)
+    questions = set()
+    while (sheet := next_sheet(gated, ann)) is not None:
+        questions.add(sheet.material.question)
+        submit(gated, ann, sheet)
+    assert questions == seen
+    assert progress(gated, "ann") == ((2, 2), 0)
+
+
+def test_ineligible_questions_leave_labels_rates_and_queues(gated, tmp_path):
+    ineligible = {instance.question for instance in material()[0][:1]}
+    for name in ("sue", "sam"):
+        person = who(gated, name)
+        while (sheet := next_sheet(gated, person)) is not None:
+            no = ({"eligible": "no", "code": "N4"},)
+            submit(gated, person, sheet, no if sheet.material.question in ineligible else filled(sheet))
+    for name in ("ann", "bob", "cyd", "dan"):
+        work_off(gated, who(gated, name), closed="no" if name == "dan" else "yes")
+    work_off(gated, who(gated, "eve"))
+    with gated.reading() as connection:
+        found = read_annotations(connection)
+        rows = {row.kind: row for row in dashboard.read_dashboard_queues(connection)}
+    report = agreement_to_json(build_agreement_report(found, resamples=100))
+    outcomes, counts = report["screening"]["outcomes"], report["responses"]
+    assert outcomes["ineligible"] == outcomes["reasons"]["N4"] == 1
+    assert outcomes["eligible"] + outcomes["ineligible"] + outcomes["open"] == outcomes["questions"] == 4
+    eligible = 2 * outcomes["eligible"]
+    assert (counts["responses"], counts["compared"], counts["ineligible"]) == (eligible, eligible, 8 - eligible)
+    assert (rows["response"].total, rows["response"].settled) == (eligible, eligible)
+    export = export_annotations(
+        found, tmp_path / "out", stage="annotate export", settings={}, material=_material(gated)
+    )
+    funnel = export.manifest.funnel["responses"]
+    assert (funnel.received, funnel.accepted, dict(funnel.rejected)) == (
+        8, eligible, {"ineligible (N4)": 8 - eligible},
+    )  # fmt: skip
+    lines = {path.name: len(path.read_text().splitlines()) for path in (tmp_path / "out").glob("*.jsonl")}
+    assert lines["labels.jsonl"] == lines["judgments.jsonl"] == lines["verdicts.jsonl"] == eligible
+    assert (lines["responses.jsonl"], lines["ineligible.jsonl"], lines["open.jsonl"]) == (eligible, 8 - eligible, 0)
+    # The export read again gives the same report.
+    again = agreement_to_json(build_agreement_report(load_annotations(tmp_path / "out"), resamples=100))
+    assert again == report
+
+
+def _material(project):
+    with project.reading() as connection:
+        return read_stored_material(connection)
+
+
+def test_amended_screening_closes_the_question_until_the_adjudicator_has_decided(gated):
+    for name in ("sue", "sam"):
+        work_off(gated, who(gated, name))
+    assert progress(gated, "ann") == ((0, 4), 0)
+    amend(gated, "sue", "S", ({"eligible": "no", "code": "N2"},))
+    with gated.reading() as connection:
+        waiting = [one.open_reason for one in read_annotations(connection).responses].count(AWAITING_SCREENING)
+    assert waiting == 2
+    work_off(gated, who(gated, "sol"))
+    with gated.reading() as connection:
+        assert AWAITING_SCREENING not in [one.open_reason for one in read_annotations(connection).responses]
+
+
+def test_a_begun_task_stays_the_open_one_when_an_earlier_one_opens(gated):
+    ann, sue, sam = (who(gated, name) for name in ("ann", "sue", "sam"))
+    work_off(gated, sue)
+    with gated.reading() as connection:
+        first = connection.execute(
+            text(
+                "SELECT q.question FROM annotate_tasks t JOIN annotate_questions q ON q.id = t.question"
+                " WHERE t.person = :person AND t.place = 1"
+            ),
+            {"person": ann.id},
+        ).scalar_one()
+    # Sam settles all questions but that of the first task of ann.
+    while (sheet := next_sheet(gated, sam)) is not None:
+        eligible = sheet.material.question != json.loads(first)
+        submit(gated, sam, sheet, filled(sheet) if eligible else ({"eligible": "no", "code": "N1"},))
+    begun = next_sheet(gated, ann)
+    submit(gated, ann, begun)
+    work_off(gated, who(gated, "sol"))
+    assert progress(gated, "ann") == ((0, 4), 0)
+    assert (next_sheet(gated, ann).task, next_sheet(gated, ann).form.name) == (begun.task, "B")
+    assert work_off(gated, ann) == 4 * 4 - 1
+
+
+def test_flag_of_a_single_annotator_goes_to_the_adjudicator(tmp_path):
+    project = make_project(tmp_path / "study", annotators=("ann", "bob"), per_response=1, questions=1)
+    for name in ("ann", "bob"):
+        work_off(project, who(project, name), correct="no")
+    assert set(map(tuple, disputes(project).values())) == {("inconsistent",)}
+    assert {one.open_reason for one in labelled(project)} == {"waits for adjudication"}
+    work_off(project, who(project, "eve"), correct="no", closed="no")
+    assert {(one.final.origin, one.final.judgment.closed) for one in labelled(project)} == {("adjudicated", False)}
+    project.close()

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from tests.annotation.projects import amend, filled, make_project, next_sheet, submit, who, work_off
 
-from eclose.annotation import dashboard, reopening
+from eclose.annotation import audit_log, dashboard, reopening
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_report import agreement_to_json, build_agreement_report
@@ -57,10 +57,10 @@ def test_an_amendment_reopens_the_pass_for_the_adjudicator_whose_new_label_is_fi
     amend(project, "bob", "C", ({"closed": "no"},), subject=subject)
     with project.writing() as connection:
         # Once, although two people have amended the pass.
-        ((request, name),) = reopening.list_granted_reopenings(connection, eve)
-        assert name == "C"
+        (granted,) = reopening.list_granted_reopenings(connection, eve)
+        assert granted.pass_name == "C"
         entries = ({"closed": "yes"},)
-        assert reopening.submit_pass_amendment(connection, project, eve, request, entries, "k").receipt
+        assert reopening.submit_pass_amendment(connection, project, eve, granted.id, entries, "k").receipt
         assert reopening.list_granted_reopenings(connection, eve) == ()
     final = Counter((one.final.origin, one.final.judgment.closed) for one in responses(project))
     assert final == {(LabelOrigin.ADJUDICATED, False): 5, (LabelOrigin.ADJUDICATED, True): 1}
@@ -75,6 +75,49 @@ def test_an_agreed_response_that_is_amended_goes_to_the_adjudicator(tmp_path):
     assert work_off(project, who(project, "eve"), closed="no") == 4
     assert Counter(one.final.origin for one in responses(project)) == {"agreed": 1, "adjudicated": 1}
     project.close()
+
+
+def undo(project, name, entries):
+    """Undo the last pass of a person, and submit it with other entries."""
+    person = who(project, name)
+    with project.writing() as connection:
+        task, pass_name = reopening.find_undoable_pass(connection, person)
+        request, _ = reopening.undo_last_pass(connection, person, task, pass_name)
+        assert reopening.submit_pass_amendment(connection, project, person, request, entries, f"undo {name}").receipt
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_an_undone_pass_counts_as_first_submitted(tmp_path, taken):
+    project = make_project(tmp_path / "study", questions=1, annotators=("ann", "bob"), share_questions=True)
+    for name in ("ann", "bob"):
+        work_off(project, who(project, name), correct="no" if name == "bob" else "yes")
+    assert len(subjects(project)) == 2
+    if taken:
+        eve = who(project, "eve")
+        while len([one for one in responses(project) if one.adjudication]) < 2:
+            submit(project, eve, next_sheet(project, eve))
+    undo(project, "bob", ({"correct": "yes", "complete": "yes"},))
+    found = responses(project)
+    assert Counter(judgment.correct for one in found for judgment in one.first_judgments) == {True: 3, False: 1}
+    assert not any(row.amended for one in found for row in one.annotations)
+    if taken:
+        # Both were adjudicated before, and that holds; the one that was undone has no other trigger.
+        assert [one.final.origin for one in found] == ["adjudicated", "adjudicated"]
+        assert sorted(one.triggers[0] for one in found) == ["amendment", "correctness"]
+    else:
+        assert sorted(one.open_reason or one.final.origin for one in found) == ["agreed", "waits for adjudication"]
+        assert len(subjects(project)) == 1
+    with project.reading() as connection:
+        assert audit_log.check_audit_log(connection, project.head).problems == ()
+        (queue,) = dashboard.read_dashboard_queues(connection)
+    counts = build_agreement_report(annotations_of(project), resamples=100).responses.adjudication
+    assert (counts.adjudicated, counts.waiting) == (queue.adjudicated, queue.in_adjudication)
+    project.close()
+
+
+def annotations_of(project):
+    with project.reading() as connection:
+        return read_annotations(connection)
 
 
 def recount(path):

@@ -79,6 +79,8 @@ class ScreeningAnnotation:
     benchmark: str | None = None
     decides: bool = False
     """Whether responses to the question are annotated only if it is eligible."""
+    queued: bool = False
+    """Whether the question was sent to adjudication."""
 
     @property
     def final(self) -> QuestionScreening:
@@ -129,7 +131,7 @@ class ResponseAnnotations:
             return ()
         if len(self.annotations) > 1:
             triggers = find_adjudication_triggers(self.first_judgments)
-            return _add_amendment(triggers, self.annotations)
+            return _add_amendment(triggers, self.annotations, queued=self.queued)
         # The flag of a single annotator counts where it was sent to an adjudicator.
         return (AdjudicationTrigger.INCONSISTENT,) if self.queued else ()
 
@@ -185,6 +187,8 @@ class QuestionAnnotations:
     benchmark: str | None = None
     decides: bool = False
     """Whether responses to the question are annotated only if it is eligible."""
+    queued: bool = False
+    """Whether the question was sent to adjudication."""
 
     @property
     def first_screenings(self) -> tuple[QuestionScreening, ...]:
@@ -196,7 +200,7 @@ class QuestionAnnotations:
         """Reasons for adjudication, from the screenings as first submitted; empty with a single screener."""
         if len(self.annotations) < max(2, self.required):
             return ()
-        return _add_amendment(find_screening_disputes(self.first_screenings), self.annotations)
+        return _add_amendment(find_screening_disputes(self.first_screenings), self.annotations, queued=self.queued)
 
     @cached_property
     def final(self) -> QuestionScreening | None:
@@ -225,7 +229,13 @@ class QuestionAnnotations:
     def records(self) -> Iterator[ScreeningAnnotation]:
         """Lines of the exported file; one line without annotator where nothing is finished."""
         yield from self.annotations or [
-            ScreeningAnnotation(self.question_id, self.required, benchmark=self.benchmark, decides=self.decides)
+            ScreeningAnnotation(
+                self.question_id,
+                self.required,
+                benchmark=self.benchmark,
+                decides=self.decides,
+                queued=self.queued,
+            )
         ]
         if self.adjudication is not None:
             yield self.adjudication
@@ -302,15 +312,19 @@ def _question(rows: Sequence[ScreeningAnnotation]) -> QuestionAnnotations:
     annotations, adjudication = _separate_adjudicator(rows)
     first = rows[0]
     return QuestionAnnotations(
-        first.question_id, first.asked, annotations, adjudication, first.benchmark, first.decides
+        first.question_id, first.asked, annotations, adjudication, first.benchmark, first.decides, first.queued
     )
 
 
 def _add_amendment(
-    triggers: tuple[AdjudicationTrigger, ...], rows: Sequence[Annotation | ScreeningAnnotation]
+    triggers: tuple[AdjudicationTrigger, ...], rows: Sequence[Annotation | ScreeningAnnotation], *, queued: bool
 ) -> tuple[AdjudicationTrigger, ...]:
-    """Add the trigger of an amended label, even of one that was changed back: the lead allowed a second look."""
-    return (*triggers, AdjudicationTrigger.AMENDMENT) if any(row.amended is not None for row in rows) else triggers
+    """Add the trigger of an amended label, even of one that was changed back: the lead allowed a second look.
+
+    A case that was sent to adjudication without another trigger had a difference that was undone too late.
+    """
+    amended = any(row.amended is not None for row in rows) or (queued and not triggers)
+    return (*triggers, AdjudicationTrigger.AMENDMENT) if amended else triggers
 
 
 def _separate_adjudicator(rows: Sequence[Record]) -> tuple[tuple[Record, ...], Record | None]:

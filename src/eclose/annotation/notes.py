@@ -71,7 +71,7 @@ def add_note(
         return None
     detail: dict[str, object] = {"kind": kind, "pass": pass_name, "text": sha256(body.encode()).hexdigest()}
     if kind is NoteKind.SKIP:
-        if row.role == PersonRole.ADJUDICATOR or row.place != queues.count_finished_tasks(connection, person.id) + 1:
+        if row.role == PersonRole.ADJUDICATOR or row.id != queues.find_open_task(connection, person.id):
             return None
         detail |= {"from": row.place, "to": _move_to_end(connection, row)}
     note_id = secrets.token_urlsafe(16)
@@ -126,8 +126,8 @@ def resolve_note(connection: Connection, lead: Person, note_id: str, reply: str 
 def _move_to_end(connection: Connection, task: Row[Any]) -> int:
     """Move a task behind all others of its person, and return its new position."""
     last = int(connection.execute(_LAST, {"person": task.person}).scalar_one())
-    values = {"task": task.id, "person": task.person, "place": task.place, "last": last}
-    # Positions are unique at every moment, so the tasks behind pass through negative numbers.
+    values = {"task": task.id, "person": task.person, "place": task.place, "last": last, "free": queues.FREE_PLACE}
+    # Positions are unique at every moment, so the tasks behind pass through numbers that no task has.
     for statement in (_LIFT, _SET_ASIDE, _CLOSE_GAP):
         connection.execute(statement, values)
     return last
@@ -151,11 +151,13 @@ def _note(row: Row[Any]) -> Note:
     )
 
 
-_TASK = text("SELECT id, person, role, place FROM annotate_tasks WHERE id = :task AND person = :person")
+_TASK = text(
+    "SELECT id, person, role, place FROM annotate_tasks WHERE id = :task AND person = :person AND withdrawn IS NULL"
+)
 _LAST = text("SELECT max(place) FROM annotate_tasks WHERE person = :person")
-_LIFT = text("UPDATE annotate_tasks SET place = -place WHERE person = :person AND place > :place")
+_LIFT = text("UPDATE annotate_tasks SET place = place + :free WHERE person = :person AND place > :place")
 _SET_ASIDE = text("UPDATE annotate_tasks SET place = :last WHERE id = :task")
-_CLOSE_GAP = text("UPDATE annotate_tasks SET place = -place - 1 WHERE person = :person AND place < 0")
+_CLOSE_GAP = text("UPDATE annotate_tasks SET place = place - :free - 1 WHERE person = :person AND place > :free")
 _ADD = text(
     "INSERT INTO annotate_notes (id, task, person, pass, kind, body, event, at)"
     " VALUES (:id, :task, :person, :pass, :kind, :body, :event, :at)"

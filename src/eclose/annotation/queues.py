@@ -182,9 +182,22 @@ def find_flagged_responses(connection: Connection) -> list[Row[Any]]:
     ]
 
 
+def count_eligibility(connection: Connection) -> dict[str, int]:
+    """Return the number of questions by outcome of screening; empty where screening does not decide."""
+    rows = connection.execute(_ELIGIBILITY_COUNTS).all()
+    return {
+        "not settled" if row.eligible is None else "eligible" if row.eligible else f"ineligible ({row.code})": row.count
+        for row in rows
+    }
+
+
 def _queue_disputed_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     triggers = explain_subject_adjudication(connection, AnnotationTaskKind(task.kind), task.subject)
     values = {"subject": task.subject, "kind": task.kind}
+    rows = {audit_log.AuditedKind.ADJUDICATIONS: [task.subject]}
+    # An annotator has undone the pass that made the difference, and no adjudicator has seen the case.
+    if not triggers and connection.execute(_UNDISPUTE, values).rowcount:
+        audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "left adjudication", rows=rows)
     # Only one annotator: without an adjudicator, the flag is shown to the lead (find_flagged_responses).
     if not triggers or (
         connection.execute(_COUNT_PEOPLE, values).scalar_one() == 1
@@ -201,7 +214,6 @@ def _queue_disputed_subject(connection: Connection, project: AnnotationProject, 
         "at": audit_log.current_timestamp(),
     }
     if connection.execute(_DISPUTE, values).rowcount:
-        rows = {audit_log.AuditedKind.ADJUDICATIONS: [task.subject]}
         audit_log.append_audit_event(connection, audit_log.SERVER_NAME, "queued for adjudication", rows=rows)
 
 
@@ -273,6 +285,10 @@ _SINGLE_TASKS = text(
     " AND NOT EXISTS (SELECT 1 FROM annotate_adjudications a WHERE a.subject = t.subject)"
     " AND NOT EXISTS (SELECT 1 FROM annotate_current_tasks o WHERE o.subject = t.subject AND o.id <> t.id)"
 )
+_ELIGIBILITY_COUNTS = text(
+    "SELECT eligible, code, count(*) AS count FROM annotate_eligibility GROUP BY eligible, code"
+    " ORDER BY coalesce(eligible, -1) DESC, code"
+)
 _ELIGIBILITY = text("UPDATE annotate_eligibility SET eligible = :eligible, code = :code WHERE question = :question")
 # Disputed subjects that no adjudicator has taken, without those whose question is ineligible or not screened.
 _OPEN = (
@@ -300,6 +316,10 @@ _CLAIM = text(
 _DISPUTE = text(
     "INSERT INTO annotate_adjudications (subject, kind, question, response, family, triggers, rank, at)"
     " VALUES (:subject, :kind, :question, :response, :family, :triggers, :rank, :at) ON CONFLICT DO NOTHING"
+)
+_UNDISPUTE = text(
+    "DELETE FROM annotate_adjudications WHERE subject = :subject AND NOT EXISTS"
+    " (SELECT 1 FROM annotate_tasks t WHERE t.subject = :subject AND t.role = 'adjudicator')"
 )
 _COMPLETED = text(
     "SELECT t.place, t.id AS task, s.pass AS name, s.event, e.hash, s.at FROM"

@@ -106,7 +106,9 @@ def _explain_family(tasks: Sequence[FinishedTaskEntries]) -> tuple[str, ...]:
 
 def read_question_outcome(connection: Connection, subject: str, required: int) -> QuestionScreening | None:
     """Return the final screening of a question; None where it is not settled."""
-    rows = [_screening_record(subject, required, task, task.person) for task in _subject_tasks(connection, subject)]
+    queued = bool(connection.execute(_IS_QUEUED, {"subject": subject}).scalar_one())
+    unfinished = ScreeningAnnotation(subject, required, queued=queued)
+    rows = [_screening_record(unfinished, task, task.person) for task in _subject_tasks(connection, subject)]
     return group_annotations((), rows).questions[0].final if rows else None
 
 
@@ -175,21 +177,23 @@ def _question_records(connection: Connection, labels: Mapping[str, str]) -> Iter
     tasks = _tasks_by_subject(connection, (AnnotationTaskKind.SCREENING,))
     for row in connection.execute(_QUESTIONS):
         key, benchmark = json.loads(row.key), json.loads(row.question_origin).get("benchmark")
-        yield ScreeningAnnotation(key, row.required, benchmark=benchmark, decides=bool(row.decides))
+        unfinished = ScreeningAnnotation(
+            key, row.required, benchmark=benchmark, decides=bool(row.decides), queued=bool(row.queued)
+        )
+        yield unfinished
         for task in tasks.get(row.subject, ()):
-            record = _screening_record(key, row.required, task, labels[task.person])
-            yield replace(record, benchmark=benchmark, decides=bool(row.decides))
+            yield _screening_record(unfinished, task, labels[task.person])
 
 
-def _screening_record(key: str, required: int, task: FinishedTaskEntries, label: str) -> ScreeningAnnotation:
+def _screening_record(unfinished: ScreeningAnnotation, task: FinishedTaskEntries, label: str) -> ScreeningAnnotation:
     # Screening has a single pass, S, with one entry.
+    key = unfinished.question_id
     first, final = (screening_from_form(key, label, entries["S"][0]) for entries in (task.entries, task.final))
-    return ScreeningAnnotation(
-        key,
-        required,
-        label,
-        first,
-        final if task.amended else None,
+    return replace(
+        unfinished,
+        annotator=label,
+        screening=first,
+        amended=final if task.amended else None,
         adjudicates=task.role is PersonRole.ADJUDICATOR,
     )
 
@@ -231,7 +235,12 @@ def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FinishedTaskEntries]:
         if len(entries) < len(first.passes):
             continue
         # A pass has one row per amendment, in their order, so the newest comes last and wins.
-        amended = {row.name: tuple(json.loads(row.amended)) for row in submissions if row.amended is not None}
+        amended: dict[str, tuple[FormEntry, ...]] = {}
+        for row in submissions:
+            if row.amended is not None:
+                # Undone before anything was disclosed: still a label as first submitted.
+                version = entries if row.undone and row.name not in amended else amended
+                version[row.name] = tuple(json.loads(row.amended))
         seen_before = first.took is not None and bool(json.loads(first.took)["reference_seen_before"])
         person, role = first.person, PersonRole(first.role)
         tasks.append(FinishedTaskEntries(first.task, person, role, entries, amended, seen_before))
@@ -240,7 +249,7 @@ def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FinishedTaskEntries]:
 
 _SUBMITTED = (
     "SELECT t.subject, t.id AS task, p.name AS person, t.role, t.passes, s.pass AS name, s.entries,"
-    " a.entries AS amended, {took} AS took FROM annotate_tasks t"
+    " a.entries AS amended, coalesce(r.decided_by = t.person, FALSE) AS undone, {took} AS took FROM annotate_tasks t"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_submissions s ON s.task = t.id"
     " LEFT JOIN annotate_reopenings r ON r.task = s.task AND r.number = s.number"
     " LEFT JOIN annotate_amendments a ON a.reopening = r.id"
@@ -266,6 +275,7 @@ _RESPONSES = text(
     " JOIN annotate_response_origins ro ON ro.response = r.id ORDER BY r.id"
 )
 # Tasks begun after the same person had opened pass D, which shows the reference, of another response to the question.
+_IS_QUEUED = text("SELECT count(*) FROM annotate_adjudications WHERE subject = :subject")
 _KNEW_REFERENCE = text(
     "SELECT t.id FROM annotate_tasks t JOIN annotate_submissions s ON s.task = t.id AND s.number = 1"
     " WHERE t.role = 'annotator' AND t.response IS NOT NULL AND EXISTS (SELECT 1 FROM annotate_tasks o"
@@ -274,7 +284,8 @@ _KNEW_REFERENCE = text(
 )
 _QUESTIONS = text(
     "SELECT t.subject, t.required, q.key, qo.origin AS question_origin,"
-    " (SELECT count(*) FROM annotate_eligibility e WHERE e.question = q.id) AS decides"
+    " (SELECT count(*) FROM annotate_eligibility e WHERE e.question = q.id) AS decides,"
+    " (SELECT count(*) FROM annotate_adjudications a WHERE a.subject = t.subject) AS queued"
     f" FROM {_ASSIGNED} JOIN annotate_questions q ON q.id = t.question AND t.kind = 'screening'"
     " JOIN annotate_question_origins qo ON qo.question = q.id ORDER BY q.id"
 )

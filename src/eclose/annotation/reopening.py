@@ -2,7 +2,8 @@
 
 An annotator who amends a pass has meanwhile seen later passes. Agreement is therefore always measured on the first
 form; the amendment is stored beside it. It sends the case to the adjudicator, or reopens the pass for the adjudicator
-who has decided on it; it never replaces the adjudicator's label.
+who has decided on it; it never replaces the adjudicator's label. A pass that its person undoes, before anything else
+was disclosed, counts as first submitted in its new form.
 """
 
 from __future__ import annotations
@@ -142,8 +143,10 @@ def undo_last_pass(
             connection.execute(_UNDO, {**row, "at": now, "by": person.id})
     except IntegrityError:
         return None
-    detail = {"pass": name, "request": row["id"]}
-    return row["id"], audit_log.append_audit_event(connection, person.name, "undid", task=task, detail=detail)
+    detail, rows = {"pass": name, "request": row["id"]}, {audit_log.AuditedKind.REOPENINGS: [row["id"]]}
+    return row["id"], audit_log.append_audit_event(
+        connection, person.name, "undid", task=task, detail=detail, rows=rows
+    )
 
 
 def request_reopening(
@@ -236,7 +239,7 @@ def submit_pass_amendment(
         "at": event.at,
     }
     connection.execute(_AMEND, values)
-    if row.role != PersonRole.ADJUDICATOR:
+    if row.role != PersonRole.ADJUDICATOR and not row.undone:
         _reopen_adjudication(connection, person, row)
     queues.update_task_subject(connection, project, row)
     return PassSubmissionResult(receipt=event.receipt, finished=True, event=event)
@@ -256,7 +259,8 @@ def _reopen_adjudication(connection: Connection, person: Person, row: Row[Any]) 
     }
     connection.execute(_REOPEN, values)
     detail = {"pass": row.pass_name, "request": values["id"]}
-    audit_log.append_audit_event(connection, person.name, "reopened", task=adjudicated, detail=detail)
+    rows = {audit_log.AuditedKind.REOPENINGS: [values["id"]]}
+    audit_log.append_audit_event(connection, person.name, "reopened", task=adjudicated, detail=detail, rows=rows)
 
 
 def _find_granted(connection: Connection, person: Person, request: str) -> Row[Any] | None:
@@ -316,7 +320,8 @@ _GRANTED = text(
 )
 _GRANTED_TASK = text(
     "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role, t.place, t.passes, t.unasked,"
-    f" s.pass AS pass_name, s.number{_OPEN} AND r.id = :id"
+    " s.pass AS pass_name, s.number, coalesce(r.decided_by = t.person, FALSE) AS undone"
+    f"{_OPEN} AND r.id = :id"
 )
 # The last amendment, else the submission.
 _NEWEST = text(

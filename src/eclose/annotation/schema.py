@@ -253,8 +253,8 @@ _WORK = (
 )
 
 _STAFFING = (
-    # The event that took a task away from its person. The row stays, with its drafts and submissions.
-    "ALTER TABLE annotate_tasks ADD COLUMN withdrawn BIGINT REFERENCES annotate_events (seq)",
+    # Time at which a task was taken away from its person. The row stays, with its drafts and submissions.
+    "ALTER TABLE annotate_tasks ADD COLUMN withdrawn VARCHAR(32)",
     "DROP INDEX annotate_one_adjudicator",
     "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject)"
     " WHERE role = 'adjudicator' AND withdrawn IS NULL",

@@ -112,7 +112,6 @@ def release_case(project: AnnotationProject, case: str, *, actor: str, reason: s
         if case not in {taken.case for taken in list_taken_cases(connection)}:
             raise UserError(f"case {case}: is not with an adjudicator. It was finished or released before.")
         _release(connection, case, actor, reason)
-    project.record_head()
 
 
 def reassign_tasks(
@@ -142,7 +141,6 @@ def reassign_tasks(
             result = Reassignment(person, {}, 0, len(cases))
         else:
             result = _reassign(connection, project, leaver, to, actor, reason)
-    project.record_head()
     return result
 
 
@@ -166,14 +164,13 @@ def add_people(project: AnnotationProject, names: Sequence[str], role: CrewRole 
         person_role, pool = _role_and_pool(connection, CrewRole(role))
         invitees = []
         for name in names:
-            added = people.add_person(connection, name, person_role, pool, people.NO_PASSWORD, now)
+            added = people.add_person(connection, name, person_role, pool, people.NO_PASSWORD, now, by=actor)
             invitees.append(InvitedPerson(added, people.invite_to_reset_password(connection, added, now=now)))
         added_people = [invitee.person for invitee in invitees]
         moves = _plan_shares(connection, project, added_people) if person_role is PersonRole.ANNOTATOR else []
         detail = {"people": {person.name: person.role for person in added_people}, "pool": pool}
         _move_tasks(connection, project, moves, actor, "added people", detail)
         queued = queues.queue_flagged_responses(connection, project) if pool is AnnotatorPool.RESPONSES else 0
-    project.record_head()
     loads = Counter(successor.name for _, successor in moves)
     return AddedPeople(tuple(invitees), {person.name: loads[person.name] for person in added_people}, queued)
 
@@ -332,11 +329,9 @@ def _move_tasks(
     handed_over = {
         task.row.id: {"task": id_, "to": successor.name} for (task, successor), id_ in zip(moves, ids, strict=True)
     }
-    event = audit_log.append_audit_event(connection, actor, action, detail={**detail, "tasks": handed_over})
     for task, _ in moves:
         # Its question may be given to the person again where the task was not begun.
-        apart = task.row.apart if task.started else None
-        _withdraw(connection, task.row.id, task.row.person, event.seq, apart)
+        _withdraw(connection, task.row.id, task.row.person, task.row.apart if task.started else None)
     for (task, successor), id_ in zip(moves, ids, strict=True):
         columns = {name: getattr(task.row, name) for name in _COPIED_COLUMNS}
         columns |= {"id": id_, "person": successor.id, "role": successor.role, "pool": successor.pool}
@@ -344,19 +339,23 @@ def _move_tasks(
         connection.execute(statement, {**columns, "place": queues.last_place(connection, successor.id) + 1})
     for number in {task.row.person for task, _ in moves} | {successor.id for _, successor in moves}:
         _order_queue(connection, number, project.settings.seed)
+    rows = {audit_log.AuditedKind.TASKS: [*handed_over, *ids]}
+    audit_log.append_audit_event(connection, actor, action, detail={**detail, "tasks": handed_over}, rows=rows)
 
 
 def _release(connection: Connection, case: str, actor: str, reason: str) -> None:
     person = int(connection.execute(_PERSON_OF, {"task": case}).scalar_one())
-    event = audit_log.append_audit_event(connection, actor, "released", task=case, detail={"reason": reason})
-    _withdraw(connection, case, person, event.seq, None)
+    _withdraw(connection, case, person, None)
     _order_queue(connection, person, 0)
+    rows = {audit_log.AuditedKind.TASKS: [case]}
+    audit_log.append_audit_event(connection, actor, "released", task=case, detail={"reason": reason}, rows=rows)
 
 
-def _withdraw(connection: Connection, task: str, person: int, event: int, apart: int | None) -> None:
+def _withdraw(connection: Connection, task: str, person: int, apart: int | None) -> None:
     """Take a task away from its person. Withdrawn tasks have negative places, which no queue uses."""
     place = min(0, int(connection.execute(_FIRST_PLACE, {"person": person}).scalar_one())) - 1
-    connection.execute(_WITHDRAW, {"task": task, "event": event, "place": place, "apart": apart})
+    values = {"task": task, "at": audit_log.current_timestamp(), "place": place, "apart": apart}
+    connection.execute(_WITHDRAW, values)
 
 
 def _order_queue(connection: Connection, person: int, seed: int) -> None:
@@ -438,7 +437,7 @@ _MET = text("SELECT person, subject, apart, withdrawn FROM annotate_tasks WHERE 
 _WITHDRAWN_TASKS = text("SELECT id, person, subject FROM annotate_tasks WHERE withdrawn IS NOT NULL")
 _PERSON_OF = text("SELECT person FROM annotate_tasks WHERE id = :task")
 _FIRST_PLACE = text("SELECT min(place) FROM annotate_tasks WHERE person = :person")
-_WITHDRAW = text("UPDATE annotate_tasks SET withdrawn = :event, place = :place, apart = :apart WHERE id = :task")
+_WITHDRAW = text("UPDATE annotate_tasks SET withdrawn = :at, place = :place, apart = :apart WHERE id = :task")
 _GIVE = text(
     "INSERT INTO annotate_tasks"
     " (id, kind, subject, question, response, family, person, role, pool, place, apart, passes, unasked)"

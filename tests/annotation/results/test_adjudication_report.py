@@ -107,6 +107,18 @@ def test_labels_that_were_not_upheld_are_counted_without_names():
     assert found.changed["Acc"] == OverruledLabels(1, 2, 4)
 
 
+def test_a_changed_step_is_counted_once_and_not_for_the_labels_that_depend_on_it():
+    rows = grouped(
+        annotation("r", "A1", [FILLER, L1, L1]), annotation("r", "A2", [L1, L2, SOUND]),
+        annotation("r", "A7", [L1, L2, L2], adjudicates=True),
+    )  # fmt: skip
+    found = count_response_adjudication(rows)
+    assert found.changed["substantive status of a step"] == OverruledLabels(1, 1, 6)
+    # Five labels on steps that both call substantive, and four on steps that both call unsound.
+    assert found.changed["soundness of a step"] == OverruledLabels(1, 1, 5)
+    assert found.changed["reason of a step"] == OverruledLabels(1, 2, 4)
+
+
 def test_short_forms_have_no_steps_to_change():
     rows = [
         annotation("r", who, labels=labels, kind=AnnotationTaskKind.SHORT)

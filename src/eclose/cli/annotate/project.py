@@ -11,7 +11,7 @@ import typer
 from eclose.annotation.assignment.choices import ScreeningMode
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.annotate import results
+from eclose.cli.annotate import results, staffing
 from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import format_count, print_line, print_table
 
@@ -33,6 +33,9 @@ app = typer.Typer(
 app.command(name="agree")(results.agree)
 app.command(name="export")(results.export)
 app.command(name="import")(results.import_labels)
+app.command(name="release")(staffing.release)
+app.command(name="reassign")(staffing.reassign)
+app.command(name="add-people")(staffing.add_people)
 
 BROKEN = 3
 """Exit code where the log was changed."""
@@ -308,6 +311,7 @@ def status(folder: Folder) -> None:
     with project.reading() as connection:
         people, queues = dashboard.read_dashboard_people(connection), dashboard.read_dashboard_queues(connection)
         requests = list_reopen_requests(connection)
+        notices = _list_status_notices(connection)
     project.close()
     rows = [[row.name, row.role, _describe_state(row), f"{row.finished:,}", f"{row.total:,}"] for row in people]
     print_table("People", ["name", "role", "state", "done", "of"], rows)
@@ -318,6 +322,8 @@ def status(folder: Folder) -> None:
         print_table("Work", heads, [[queue.kind, *(f"{count:,}" for count in queue[1:])] for queue in queues])
     if requests:
         print_line(f"{format_count(len(requests), 'request')} to change a submitted pass: see the dashboard.")
+    for notice in notices:
+        print_line(notice)
 
 
 @app.command(name="verify-audit")
@@ -353,6 +359,24 @@ def verify_audit(
         raise typer.Exit(BROKEN)
     for sentence in describe_audit_coverage(report, file):
         print_line(sentence)
+
+
+def _list_status_notices(connection: Connection) -> list[str]:
+    """Return sentences about screening, cases with inactive adjudicators and flags that reach no adjudicator."""
+    from eclose.annotation.dashboard import read_dashboard_people
+    from eclose.annotation.queues import count_eligibility, find_flagged_responses
+    from eclose.annotation.staffing import list_taken_cases
+
+    notices = []
+    if outcomes := count_eligibility(connection):
+        notices.append("Screening: " + ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items()))
+    active = {person.name for person in read_dashboard_people(connection) if person.active}
+    idle = [taken.adjudicator for taken in list_taken_cases(connection) if taken.adjudicator not in active]
+    notices += [f"A case waits for {name}, who is inactive: eclose annotate release" for name in idle]
+    if flagged := len(find_flagged_responses(connection)):
+        flags = format_count(flagged, "response")
+        notices.append(f"{flags} with inconsistent labels and no adjudicator: eclose annotate add-people")
+    return notices
 
 
 def _crew(

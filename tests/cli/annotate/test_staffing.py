@@ -1,0 +1,111 @@
+"""``eclose annotate release``, ``reassign`` and ``add-people``, and what ``status`` says about them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.annotation.projects import material, next_sheet, submit, who, work_off
+from tests.cli.annotate.test_project import run
+
+from eclose.annotation.accounts import people
+from eclose.annotation.project import open_annotation_project
+from eclose.errors import SettingError, UserError
+from eclose.store.records.jsonl import write_records
+from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
+
+
+@pytest.fixture
+def source(tmp_path):
+    instances, responses = material(6)
+    write_records(tmp_path / "run" / INSTANCES_FILE, instances)
+    write_records(tmp_path / "run" / RESPONSES_FILE, responses)
+    return tmp_path / "run"
+
+
+def begin(tmp_path, source, *words):
+    code, output = run("init", tmp_path / "study", source, "--annotators", "ann,bob,cyd,dan", *words)
+    assert code == 0, output
+    return tmp_path / "study"
+
+
+def test_people_come_and_go(tmp_path, source):
+    folder = begin(tmp_path, source, "--adjudicators", "eve")
+    with pytest.raises(UserError, match="6 of 6 tasks of ann fit none"):
+        run("reassign", folder, "ann", "--reason", "left")
+    code, output = run("add-people", folder, "zoe,yan", "--public-url", "https://labels.example.org")
+    assert code == 0
+    links = re.findall(
+        r"^(\w+) \(annotator, 4 tasks of others\): https://labels.example.org/invitation/\S{43}$", output, re.M
+    )
+    assert links == ["zoe", "yan"]
+    code, output = run("reassign", folder, "ann", "--reason", "left")
+    assert (code, "4 tasks of ann handed over" in output) == (0, True)
+    assert run("verify-audit", folder)[0] == 0
+    assert re.search(r"ann +annotator +invited +0 +0", run("status", folder)[1])
+
+
+def test_a_case_of_an_inactive_adjudicator_is_named_and_released(tmp_path, source):
+    folder = begin(tmp_path, source, "--adjudicators", "eve")
+    project = open_annotation_project(folder)
+    for name in ("ann", "bob", "cyd", "dan"):
+        work_off(project, who(project, name), closed="no" if name == "dan" else "yes")
+    eve = who(project, "eve")
+    submit(project, eve, next_sheet(project, eve))
+    with project.writing() as connection:
+        people.deactivate_person(connection, eve.id)
+    project.close()
+    assert "A case waits for eve, who is inactive: eclose annotate release" in run("status", folder)[1]
+    with pytest.raises(UserError, match="fay: has taken no case"):
+        run("release", folder, "fay", "--reason", "left")
+    assert run("release", folder, "eve", "--reason", "left") == (0, "1 case of eve back in the queue\n")
+    assert "A case waits" not in run("status", folder)[1]
+    code, output = run("add-people", folder, "gus", "--role", "adjudicator")
+    assert (code, "gus (adjudicator): http://127.0.0.1:8300/invitation/" in output) == (0, True)
+
+
+def test_flags_without_an_adjudicator_are_named(tmp_path, source):
+    folder = begin(tmp_path, source, "--per-response", "1")
+    project = open_annotation_project(folder)
+    work_off(project, who(project, "ann"), correct="no")
+    project.close()
+    assert "3 responses with inconsistent labels and no adjudicator: eclose annotate add-people" in run(
+        "status", folder
+    )[1].replace("\n", " ")
+    assert "3 flagged responses in the queue" in run("add-people", folder, "gus", "--role", "adjudicator")[1]
+
+
+@pytest.mark.parametrize("mode, tasks", [("required", 0), ("advisory", 6)])
+def test_screening_decides_unless_it_is_advisory(tmp_path, source, mode, tasks):
+    folder = begin(tmp_path, source, "--screeners", "sue,sam", "--screening", mode)
+    project = open_annotation_project(folder)
+    for name in ("sue", "sam"):
+        work_off(project, who(project, name), eligible="no", code="N4")
+    assert work_off(project, who(project, "ann")) == 4 * tasks
+    project.close()
+    assert ("Screening: 6 ineligible (N4)" in run("status", folder)[1]) == (mode == "required")
+    code, output = run("export", folder, "--out", tmp_path / "out")
+    counts = "12 responses = 0 settled, 12 open (ineligible (N4): 12)" if mode == "required" else "12 responses = 0"
+    assert (code, counts in output.replace("\n", " ")) == (0, True)
+
+
+def test_a_setting_that_is_edited_is_refused(tmp_path, source):
+    folder = begin(tmp_path, source)
+    path = folder / "project.json"
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps({**fields, "labels_to_adjudicator": True}))
+    with pytest.raises(UserError, match=r"project.json: was edited.*labels_to_adjudicator is false"):
+        run("status", folder)
+    path.write_text(json.dumps(fields))
+    assert run("status", folder)[0] == 0
+
+
+def test_errors_name_the_question_and_the_option(tmp_path, source):
+    question = material(6)[0][0].id
+    with pytest.raises(
+        SettingError, match=rf"question '{question}' has 2 responses.*--per-response.*--share-questions"
+    ):
+        run("init", tmp_path / "other", source, "--annotators", "ann,bob,cyd")
+    with pytest.raises(SettingError, match="--per-response 5: is not possible with 2 annotators"):
+        run("init", tmp_path / "other", source, "--annotators", "ann,bob", "--per-response", "5")
