@@ -205,6 +205,12 @@ class Study:
         with self.project.reading() as connection:
             return sorted(tuple(row) for row in connection.execute(_ROWS))
 
+    def family_question(self) -> set[str]:
+        """The tokens of the question of the family."""
+        with self.project.reading() as connection:
+            shown = connection.execute(text("SELECT shown FROM annotate_families")).scalar_one()
+        return tokens_in(json.loads(shown)["question"].encode())
+
     def csrf(self, nick: str) -> str:
         return "" if nick == NOBODY else sessions._csrf(self.keys[nick])
 

@@ -60,13 +60,18 @@ class Sweep:
         self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} opens", 200)
         self._look(self.crowd.post(nick, f"{path}/draft", form.fields), set(), f"{name}: {nick} drafts", 204)
         self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} opens the draft", 200)
+        told = {"kind": "comment", "text": self.study.canaries.token("note", nick)}
+        self._look(self.crowd.post(nick, f"{path}/note", told), set(), f"{name}: {nick} writes a note", 303)
+        may = self.truth.may_see(nick, f"/tasks/{task}")
+        self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} reads the note", 200)
         wrong = {"key": "k", **spoil(Random(0), form).fields}
         self._look(self.crowd.post(nick, path, wrong), may, f"{name}: {nick} submits what is wrong", 422)
         answer = self.crowd.post(nick, path, {"key": f"{task}{name}", **form.fields})
         self._look(answer, self._own(nick), f"page: {nick} submits {name}", 303)
         self.truth.submitted(nick, task, name, form, f"{task}{name}")
         where = answer.headers["location"]
-        now = self.truth.open_pass(nick, task) or "page"
+        # After the last pass the next task is shown at once.
+        now = self.truth.open_pass(nick, where.partition("?")[0].removeprefix("/tasks/")) or "page"
         self._look(self.crowd.get(nick, where), self.truth.may_see(nick, where), f"{now}: {nick} goes on", 200)
         self.change(nick, task, name)
         return True

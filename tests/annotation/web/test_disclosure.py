@@ -40,8 +40,10 @@ def test_everything_is_shown_where_it_should_be(swept):
     assert met["answer"] == {"C", "D"}
     assert met["reference"] == met["alias"] == {"D", "S"}
     assert met["step"] == set("ABCD")
-    assert met["question"] == met["title"] == met["passage"] == set("SABCD")
-    assert met["family"] == {"F"}
+    assert met["title"] == met["passage"] == set("SABCD")
+    # The list of one's own labels, and what was opened again, name the question.
+    assert met["question"] == set("SABCD") | {"page"}
+    assert met["family"] == {"F", "page"}
     assert met["reason"] == {"dashboard"}
     assert not met.keys() & (NEVER | NOWHERE)
 
@@ -114,7 +116,9 @@ def do(one, truth, nick, rng, *, until=99, **told):
 def plain(answer):
     """A page without what is new each time it is opened."""
     return re.sub(
-        r'(name="key" value=")[^"]*|/tasks/[\w-]+|receipt=[\w-]+|<time.*?</time>|<code>[\w-]+', r"\1", answer.text
+        r'(name="key" value=")[^"]*|/tasks/[\w-]+|receipt=[\w-]+|<time.*?</time>|<code>[\w-]+|Receipt [\w-]+',
+        r"\1",
+        answer.text,
     )
 
 

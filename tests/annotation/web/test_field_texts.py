@@ -15,7 +15,6 @@ from eclose.annotation.forms import (
     find_form_problems,
 )
 from eclose.annotation.web import field_texts
-from eclose.protocol.prompts import GuidelineReader, load_prompt_text
 
 FORMS = [(kind, form) for kind, forms in PASSES_BY_TASK_KIND.items() for form in forms]
 ALL_FIELDS = {field.name: field for _, form in FORMS for field in form.fields}
@@ -32,7 +31,7 @@ def test_choices_are_those_of_the_form_in_its_order_with_keys_of_their_own(field
     keys = [one.key for one in choices]
     assert len(set(keys)) == len(keys)
     # Keys that do something else on the page.
-    assert not set(keys) & set("jklhufge./,? ")
+    assert not set(keys) & set("jklhufgepvc./,? ")
 
 
 def test_a_code_has_its_own_digit():
@@ -48,61 +47,64 @@ def test_every_pass_role_pool_and_kind_has_words():
     assert set(field_texts.TASK_KIND_TEXTS) == set(AnnotationTaskKind)
 
 
+def sections():
+    return {section.field: section for _, form in FORMS for section in field_texts.read_pass_guideline(form).sections}
+
+
+@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
+def test_every_decision_has_rules_and_examples_of_its_own(kind: AnnotationTaskKind, form: AnnotationPass):
+    guideline = field_texts.read_pass_guideline(form)
+    assert [section.field for section in guideline.sections] == [field.name for field in form.fields]
+    assert guideline.introduction
+    for section in guideline.sections:
+        assert section.title.endswith("?")
+        assert len(section.rules) > 60
+        assert len(section.examples) > 40
+
+
 @pytest.mark.parametrize(
-    ("field", "said", "unsaid"),
+    ("field", "rule"),
     [
-        ("substantive", "Ask what would be lost", "Support may come"),
-        ("sound", "Support may come from any passage", "`L1`"),
-        ("failure", "`L4` misjudges", "give in `support`"),
-        ("eligible", "well posed", "`N4`"),
-        ("code", "`N4` the question cannot", "Examples"),
-        ("aligned", "when the director was born. Not aligned", "`pursued`"),
-        ("closed", "A premise that stands only in the passages is missing", "In `established`"),
-        ("complete", "A premise that stands only in the passages is missing", "In `missing`"),
-        ("gold.supported", "One such step is enough", "gold.aligned"),
-        ("evidence.answer_switches", "exclude each other", "question.valid"),
-        ("question.trace_switches", "Ruiz, her birthplace", "question.valid"),
+        ("substantive", "states a tautology"),
+        ("sound", "Ignore citation marks"),
+        ("sound", "from sound steps before it"),
+        ("failure", "**L4** It misjudges"),
+        ("aligned", "leave them uncombined"),
+        ("closed", "A fact that stands only in a passage, or that you know, is missing."),
+        ("complete", "is missing, even if a passage has it"),
+        ("correct", "a fuller name"),
+        ("code", "Choose the **first** reason"),
     ],
 )
-def test_an_excerpt_is_the_part_that_a_decision_rests_on(field, said, unsaid):
-    text = field_texts.read_guideline_excerpt(field)
-    assert said in text
-    assert unsaid not in text
+def test_rules_of_the_protocol_are_told_to_people(field, rule):
+    assert rule in sections()[field].rules
 
 
-@pytest.mark.parametrize("field", ALL_FIELDS)
-def test_every_excerpt_stands_in_its_guideline_and_speaks_to_people(field):
-    text = field_texts.read_guideline_excerpt(field)
-    whole = load_prompt_text(field_texts.FIELD_TEXTS[field].excerpt.text).text_for(GuidelineReader.PEOPLE)
-    assert len(text) > 60
-    assert all(sentence in whole for line in text.splitlines() for sentence in re.split(r"(?<=[.?]) ", line))
-    assert not re.search(r"`\w+` (is|are) null|and `\w+` are null", text)
-    assert not text.startswith(("# ", "You see"))
+def test_rules_that_the_protocol_does_not_have_are_not_told():
+    assert "exact" not in sections()["correct"].rules
+    assert "shorter" not in sections()["correct"].rules
+    assert "rests on an unsound" not in sections()["sound"].rules
 
 
-@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
-def test_guidelines_begin_with_that_of_the_pass_and_leave_no_decision_out(
-    kind: AnnotationTaskKind, form: AnnotationPass
-):
-    texts = field_texts.read_pass_guidelines(form)
-    assert texts[0] == load_prompt_text(form.guideline).text_for(GuidelineReader.PEOPLE)
-    for field in form.fields:
-        assert any(field_texts.read_guideline_excerpt(field.name).splitlines()[-1] in text for text in texts)
+def test_codes_stand_in_the_order_of_precedence():
+    for field in ("code", "failure"):
+        told = re.findall(r"^- \*\*(\w\d)\*\*", sections()[field].rules, re.MULTILINE)
+        assert told == [choice.value for choice in field_texts.FIELD_TEXTS[field].choices]
 
 
-@pytest.mark.parametrize(("kind", "form"), FORMS, ids=lambda one: getattr(one, "name", one))
-def test_nobody_is_told_not_to_see_what_stands_beside_the_text(kind: AnnotationTaskKind, form: AnnotationPass):
-    """Passages stay in sight in every pass; fields of a model's reply are no concern of people."""
-    texts = (
-        *field_texts.read_pass_guidelines(form),
-        *(field_texts.read_guideline_excerpt(field.name) for field in form.fields),
-    )
-    for text in texts:
-        assert not re.search(r"not see (the )?passages|neither passages|see only", text)
-        assert not re.search(r"`(evidence|steps|support|pursued|established|missing|verdict|aliases|id)`", text)
-    if form.name in ("C", "D"):
-        assert any("A premise that stands only in the passages is missing." in text for text in texts)
-        assert "Passages fill no gap" in field_texts.PASS_TEXTS[kind, form.name].counts
+def test_guideline_speaks_to_people():
+    """No names of fields, no word on a model's reply, and no claim that what stands beside it is not seen."""
+    for section in sections().values():
+        text = f"{section.title} {section.rules} {section.examples}"
+        assert not re.search(r"\b(gold|evidence|question)\.\w", text)
+        assert not re.search(r"`\w+`|\bnull\b|\bverdict\b|You do not see", text)
+
+
+def test_entry_is_described_by_what_decides():
+    assert field_texts.describe_entry({"substantive": "no"}) == "not substantive"
+    assert field_texts.describe_entry({"substantive": "yes", "sound": "yes"}) == "sound"
+    assert field_texts.describe_entry({"eligible": "no", "code": "N2"}) == "N2"
+    assert field_texts.describe_entry({"correct": "no", "complete": "yes"}) == "not correct, complete"
 
 
 def test_a_problem_is_told_with_the_question():
@@ -115,8 +117,8 @@ def test_a_problem_is_told_with_the_question():
 
 def test_speakers_have_no_names():
     assert [field_texts.anonymous_annotator_name(number) for number in range(4)] == [
-        "One",
-        "Another",
-        "A third",
-        "A third",
+        "First",
+        "Second",
+        "Third",
+        "Third",
     ]

@@ -117,7 +117,7 @@ def test_what_is_no_longer_asked_is_cleared_and_not_posted(browser):
         ready(tab)
         assert tab.locator(".field input:checked").count() == 3
         press(tab, "h n")
-        assert not tab.locator("[name='1.failure']").first.is_visible()
+        assert tab.locator(".field input:checked").count() == 1
         press(tab, "Enter")
         sent(tab)
         assert house.entries() == {"1.substantive": "no"}
@@ -188,9 +188,9 @@ def test_words_are_found_marked_and_stepped_through(browser):
         assert tab.inner_text("#found") == "1 of 3"
         press(tab, "Enter Enter")
         assert (tab.inner_text("#found"), tab.get_attribute(".hit", "id")) == ("3 of 3", "p-1")
+        # One key leaves the box and keeps the marks.
         press(tab, "Shift+Enter Escape")
-        assert tab.evaluate(FOUND) == []
-        press(tab, "Escape")
+        assert len(tab.evaluate(FOUND)) == 3
         assert tab.evaluate("document.activeElement.id") == "s-1"
         # Of the step at hand, names: the sentence itself stands nowhere.
         press(tab, "f")
@@ -232,17 +232,12 @@ def test_a_place_that_is_found_is_scrolled_into_sight(browser):
 def test_the_guideline_follows_the_decision(browser):
     with opened(browser, work(sheet(steps=STEPS))) as (tab, _):
         ready(tab)
-        assert "what would be lost" in tab.inner_text(".excerpts")
+        assert "Imagine the step deleted" in tab.inner_text(".guide")
         press(tab, "y")
-        assert "Ignore citation marks" in tab.inner_text(".excerpts")
+        assert "Ignore citation marks" in tab.inner_text(".guide")
         press(tab, "n")
-        assert "L4" in tab.inner_text(".excerpts")
-        assert not tab.locator(".whole .scroll").is_visible()
-        press(tab, "g")
-        assert "Blue Harbour" in tab.inner_text(".whole")
-        press(tab, "g")
+        assert "L4" in tab.inner_text(".guide")
         assert current(tab) == ("1", "failure")
-        assert tab.evaluate("document.activeElement.id") == "s-1"
         press(tab, "e")
         tab.reload()
         ready(tab)
@@ -330,9 +325,10 @@ def test_hostile_text_runs_nowhere(browser, policy):
             press(tab, "f . j")
         press(tab, "/")
         tab.keyboard.type(PAYLOADS[10])
-        press(tab, "Enter Escape Escape")
+        press(tab, "Enter Escape")
         tab.click("#s-5 .words")
         tab.wait_for_timeout(200)
         assert tab.locator(".passages img, .passages script, .passages a, .steps img").count() == 0
+        assert {link.get_attribute("class") for link in tab.locator(".steps a").all()} <= {"cite"}
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert_calm(tab)

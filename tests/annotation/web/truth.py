@@ -98,11 +98,26 @@ class Truth:
         seen |= canaries.of({"name"}, nick)
         if where[0] == "dashboard" and nick == "lea":
             seen |= canaries.of({"name"}, *CREW)
+        seen |= canaries.of({"note"}, nick) if where[0] in ("", "finished", "tasks") else set()
+        if where[0] == "finished":
+            seen |= self._questions(
+                task for task, given in self.given.items() if given and self.tasks[task].nick == nick
+            )
+        if where[0] in ("", "finished"):
+            # A pass that was opened again is told with its question.
+            seen |= self._questions(one.task for one in self.leaves.values() if self.leave(nick, one.id) is not None)
         if where[0] == "tasks" and (name := self.open_pass(nick, where[1])) is not None:
             seen |= self.study.may_show(self.tasks[where[1]], name)
         if where[0] == "amend" and (leave := self.leave(nick, where[1])) is not None:
             seen |= self.study.may_show(self.tasks[leave.task], leave.name)
         return seen
+
+    def _questions(self, tasks) -> set[str]:
+        """The tokens of the questions of some tasks."""
+        owners = [self.tasks[task] for task in tasks]
+        asked = {owner for task in owners for owner in task.owners}
+        families = self.study.family_question() if any(task.kind == "family" for task in owners) else set()
+        return self.study.canaries.of({"question"}, *asked) | families
 
     # --- what must be answered ---------------------------------------------------------------------------------------
 

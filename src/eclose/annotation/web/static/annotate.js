@@ -198,6 +198,7 @@
       const target = at.step ?? at.box;
       if (focus) target.focus({ preventScroll: true });
       target.scrollIntoView({ block: "nearest" });
+      if (at.step) at.box.scrollIntoView({ block: "nearest" });
     }
     function changed() {
       history.note();

@@ -67,6 +67,7 @@
     fold.setAttribute("aria-expanded", String(!folded));
     fold.querySelector("span").textContent = folded ? "Show the passages" : "Hide the passages";
     restoreSplit();
+    setGuide();
     if (!folded) passages.scrollTop = top;
     page.back();
   }
@@ -119,7 +120,11 @@
   // Dialogs and the guideline ----------------------------------------------------------------------------------------
 
   const keys = document.getElementById("keys");
-  const showKeys = () => keys.showModal();
+  function showKeys() {
+    keys.showModal();
+    // On the button: Space and Enter close the list, and switch nothing off.
+    keys.querySelector("button").focus();
+  }
   page.onKey.set("?", showKeys);
   document.getElementById("show-keys").addEventListener("click", showKeys);
   keys.addEventListener("keydown", (event) => {
@@ -137,7 +142,10 @@
     const needWords = () => { text.required = !kinds.find((kind) => kind.checked && kind.value === "flag"); };
     for (const kind of kinds) kind.addEventListener("change", needWords);
     needWords();
-    const openNote = () => note.showModal();
+    function openNote() {
+      note.showModal();
+      text.focus();
+    }
     page.onKey.set("c", openNote);
     document.getElementById("open-note").addEventListener("click", openNote);
     document.getElementById("close-note").addEventListener("click", () => note.close());
@@ -145,9 +153,16 @@
   }
 
   const guide = document.querySelector(".guide details");
-  const roomy = matchMedia("(min-width: 75rem) and (min-height: 46rem)").matches;
-  const guideState = page.stored("guide");
-  guide.open = guideState ? guideState === "open" : roomy || !desk.matches(".pass-a, .pass-f");
+  const roomy = matchMedia("(min-width: 75rem) and (min-height: 46rem)");
+
+  /** Open the guideline as the person left it; at first, where there is room for it. */
+  function setGuide() {
+    const short = desk.matches(".folded, .no-evidence, .pass-s");
+    const state = page.stored("guide");
+    guide.open = state ? state === "open" : roomy.matches || short;
+  }
+  roomy.addEventListener("change", setGuide);
+  setGuide();
   page.onKey.set("e", () => {
     guide.open = !guide.open;
     page.keep("guide", guide.open ? "open" : "folded");
