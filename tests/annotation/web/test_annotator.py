@@ -9,6 +9,7 @@ from tests.annotation.projects import make_project, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
 from eclose.annotation import audit_log, reopening
+from eclose.annotation.assignment.choices import ScreeningMode
 
 PASSWORDS = []
 
@@ -157,3 +158,18 @@ def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
     assert ann.post(action, key="k", **fields).status_code == 404
     with project.reading() as connection:
         assert list(audit_log.verify_audit_log(connection, project.head)) == []
+
+
+def test_tasks_that_wait_for_screening_are_named_and_cannot_be_taken(tmp_path):
+    project = make_project(tmp_path / "study", screeners=("sue", "sam"), screening=ScreeningMode.REQUIRED)
+    PASSWORDS or PASSWORDS.append(hashed())
+    with_passwords(project, PASSWORDS[0])
+    ann = Browser(application(project), project, "ann")
+    assert ann.login().status_code == 303
+    home = ann.get("/").text
+    assert "4 of your tasks open when their questions have been screened" in home
+    assert "Take the next case" not in home
+    for name in ("sue", "sam"):
+        work_off(project, who(project, name))
+    assert ann.task() in ann.get("/").text
+    project.close()
