@@ -267,3 +267,17 @@ def test_guideline_is_that_of_the_own_work(enter):
         page = enter(name).get("/guideline")
         assert page.status_code == 200
         assert tuple(re.findall(r'<section class="panel" id="(\w)"', page.text)) == passes
+
+
+def test_practice_tells_the_right_label_and_its_reason(enter):
+    ann, lead = enter("ann"), enter("lead")
+    assert "/training" in ann.get("/").text
+    page = ann.get("/training").text
+    (item,) = re.findall(r'action="/training/(\w+)"', page)
+    assert ann.post(f"/training/{item}", label="perhaps").status_code == 404
+    assert ann.post("/training/usable", label="yes").status_code == 404
+    answer = ann.post(f"/training/{item}", label="yes")
+    assert "Not right." in answer.text
+    assert "a tautology" in answer.text
+    assert f'action="/training/{item}"' not in ann.get("/training").text
+    assert re.search(r">ann</th><td[^>]*>1 of 7</td><td[^>]*>0<", lead.get("/training").text)
