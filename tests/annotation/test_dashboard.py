@@ -39,10 +39,10 @@ def test_pass_times_are_medians_without_pauses(project, monkeypatch):
 
 def test_notes_and_requests_come_oldest_first_with_their_question(project):
     sheets = {}
-    with project.writing() as connection:
-        for name in ("bob", "ann"):
-            person = who(project, name)
-            sheets[name] = next_sheet(project, person)
+    for name in ("bob", "ann"):
+        person = who(project, name)
+        sheets[name] = next_sheet(project, person)
+        with project.writing() as connection:
             notes.add_note(connection, person, sheets[name].task, "A", notes.NoteKind.FLAG, "")
     with project.reading() as connection:
         requests = dashboard.list_dashboard_requests(connection)

@@ -292,6 +292,24 @@ def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str
     yield from check_audit_log(connection, head).problems
 
 
+def describe_audit_coverage(report: AuditReport, head: AuditLogHead) -> Iterator[str]:
+    """Yield sentences that say what a log without problems vouches for, and what it does not."""
+    last = report.last or AuditEventRef(0, HASH_BEFORE_FIRST_EVENT)
+    records = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items() if count)
+    yield f"{report.events:,} events up to {last.at}, chained without a gap; the last is {last.receipt}."
+    yield f"As they were recorded: all submitted forms with person, task, pass and time, and {records}."
+    recorded = report.head or last
+    later = report.events - recorded.seq
+    yield (
+        f"{head.path} records event {recorded.seq:,}"
+        f"{', the last one' if not later else f'; the {later:,} events after it could be cut off unnoticed'}."
+    )
+    yield (
+        "Not covered: passwords, sessions, invitations, drafts and the order of a person's tasks. A person who can"
+        " write both the database and this file can rewrite both: compare with a copy kept elsewhere, by --head FILE."
+    )
+
+
 def _verify_records(
     connection: Connection, kind: AuditedKind, logged: Mapping[str, tuple[str | None, int]], problems: list[str]
 ) -> int:

@@ -112,12 +112,10 @@ def is_terminal() -> bool:
 
 def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
     """Serve the labelling page to one person until they end the session on it, or Ctrl+C."""
-    import webbrowser
-
     from eclose.annotation.accounts.people import find_person
     from eclose.annotation.labelling.sample import LABELLER_NAME
     from eclose.annotation.web.dependencies import AnnotationServerState
-    from eclose.annotation.web.serve import serve_annotation
+    from eclose.annotation.web.serve import open_in_browser, serve_annotation
 
     with project.reading() as connection:
         person = find_person(connection, LABELLER_NAME)
@@ -127,12 +125,13 @@ def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
 
     def ready(url: str) -> None:
         # The token lets only this link in: other users of the machine can reach the port too.
-        address = f"{url}/open/{state.entry_token}"
-        print_line(
-            f"Open {address} (Finish on the page, or Ctrl+C here, writes the labels; the same command continues)"
-        )
         if browser:
-            webbrowser.open(address)
+            open_in_browser(f"{url}/open/{state.entry_tokens.issue()}", project.folder)
+        address = f"{url}/open/{state.entry_tokens.issue()}"
+        print_line(
+            f"Open {address} (works once). Finish on the page, or Ctrl+C here, writes the labels; the same command"
+            " continues."
+        )
 
     serve_annotation(state, port=port, ready=ready, is_finished=state.finished.is_set)
 

@@ -18,6 +18,7 @@ from tests.annotation.web.crowd import FORM
 from tests.annotation.web.truth import Truth, fill
 
 from eclose.annotation.web.app import build_annotation_app
+from eclose.annotation.web.connections import ConnectionLimits, limited_protocol
 from eclose.annotation.web.dependencies import AnnotationServerState
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def served(project, *, log_level: str = "warning", wrap=lambda app: app, **house):
+def served(project, *, log_level: str = "warning", wrap=lambda app: app, limits=None, **house):
     """The port of a server as people meet it, with the settings that ``serve`` gives it."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         listener.listen(128)
+        hosts = (HOST, f"{HOST}:{listener.getsockname()[1]}")
         config = uvicorn.Config(
-            wrap(build_annotation_app(AnnotationServerState(project, **house), hosts=(HOST,))),
+            wrap(build_annotation_app(AnnotationServerState(project, **house), hosts=hosts)),
+            http=limited_protocol(limits or ConnectionLimits()),
             log_level=log_level,
             access_log=False,
             server_header=False,

@@ -158,6 +158,7 @@ class Sweep:
             "request_id": [*list(self.truth.leaves)[-3:], "nothing"],
             "token": [self.study.invited, "nothing"],
             "item": ["tautology", "nothing"],
+            "note_id": ["nothing"],
             "door": ["nothing"],
             "decision": ["grant", "give"],
             "change": ["deactivate", "end", "promote"],

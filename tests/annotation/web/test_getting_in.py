@@ -25,7 +25,7 @@ def test_guessing_is_slowed_down_and_tells_nothing(one):
         people.invite_to_reset_password(connection, cyd, now=datetime.now(UTC))
     compared = []
     with (
-        crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(free=4, capacity=50))) as everybody,
+        crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(address="4 per hour"))) as everybody,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(passwords, "password_matches", lambda stored, _: compared.append(stored) or False)

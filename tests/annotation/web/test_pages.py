@@ -12,8 +12,9 @@ from tests.annotation.web.making import (
     ADJUDICATOR,
     CSRF,
     KEY,
-    NOTES,
     TASK,
+    a_board,
+    agreement,
     dashboard,
     given,
     material,
@@ -27,6 +28,7 @@ from tests.diagnosis.report.hostile import PAYLOADS
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind, FormProblem
 from eclose.annotation.queues import TaskProgress
 from eclose.annotation.web import field_texts, pages
+from eclose.annotation.web.lead import CONFIRMED_CHANGES
 from eclose.core.show_invisible import reveal_invisible_chars
 from eclose.protocol.annotator_material import AnnotatorReferenceMaterial
 from eclose.protocol.material_json import DisclosedPassage
@@ -279,14 +281,16 @@ def test_the_dashboard_has_every_form_and_export():
     read = Reader(dashboard())
     actions = {one["action"] for one in read.all("form", method="post")}
     assert {"/dashboard/invite", "/dashboard/requests/rEq-1/grant", "/dashboard/requests/rEq-1/refuse"} <= actions
-    assert "/dashboard/people/a4/activate" in actions
-    # What shuts somebody out is confirmed on a page of its own.
+    assert {"/dashboard/notes/nOte-1/resolve", "/dashboard/release", "/dashboard/export"} <= actions
     links = {one["href"] for one in read.all("a")}
-    assert {"/dashboard/people/a1/deactivate", "/dashboard/people/a1/end", "/dashboard/people/a1/renew"} <= links
-    assert {f"/dashboard/notes/{note.id}/resolve" for note in NOTES} <= actions
-    # Nobody locks themselves out, and who has not come yet cannot be sent away.
-    assert not [action for action in actions if action.startswith(("/dashboard/people/lead/", "/dashboard/people/a6/"))]
-    assert "/dashboard/export" in actions
+    # Whatever shuts a person out is a link to a page that asks; letting in is not.
+    assert {f"/dashboard/people/a1/{change}" for change in CONFIRMED_CHANGES} <= links
+    assert {action for action in actions if "/people/" in action} == {"/dashboard/people/a4/activate"}
+    # Nobody locks themselves out, and who has not come yet cannot be logged out.
+    assert not [link for link in links if link.startswith("/dashboard/people/lead/") or link.endswith("/a6/end")]
+    assert "undefined, unanimous" in agreement()
+    assert "Two people have not finished the same task yet." in agreement(pairs=(), decisions=(), persons=(), times=())
+    assert "Waiting for your answer" not in dashboard(board=a_board(people=(), queues=(), cases=(), requests=()))
 
 
 def test_home_says_what_is_next():

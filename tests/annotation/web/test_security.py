@@ -339,7 +339,7 @@ ODD = ("\u202e", "\ud800", "'; DROP TABLE annotate_people; --", "${7*7}", "{{7*7
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_texts_are_texts(one, odd):
     """Names, reasons and keys of any characters neither break anything nor come back as anything else."""
-    with crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(free=1_000))) as everybody:
+    with crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits("1000 per hour", "1000 per hour"))) as everybody:
         answers = [
             login(everybody, odd, odd),
             everybody.post("ann", f"/tasks/{quote(odd, errors='replace')}/A/reopen", {"reason": odd}),
