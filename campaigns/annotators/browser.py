@@ -16,8 +16,10 @@ LOST = (OSError, HTTPException)
 
 _FORM_HEADERS = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 _NAMED = re.compile(r'<(?:script src|link rel="(?:icon|stylesheet)" href)="(/static/[^"]+)"')
-# What is read of a page of work: the question, the one large form, and nothing of passages and guidelines.
-_PARTS = (('<div class="asked"', "</div>"), ('<form id="form"', "</form>"))
+# What is read of a page of work: the question, the trace as a whole where it is shown, and the one large form; nothing
+# of passages and guidelines.
+_PARTS = (('<div class="asked"', "</div>"), ('<section class="reasoning', "</section>"), ('<form id="form"', "</form>"))
+_OPTIONAL_PART = '<section class="reasoning'
 
 
 class Answer(NamedTuple):
@@ -91,6 +93,8 @@ def _parts(text: str) -> list[str]:
     parts = []
     for start, end in _PARTS:
         if (at := text.find(start)) < 0:
+            if start == _OPTIONAL_PART:
+                continue
             return [text]
         parts.append(text[at : text.index(end, at) + len(end)])
     return parts

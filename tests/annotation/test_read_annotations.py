@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from sqlalchemy import text
@@ -12,6 +13,8 @@ from tests.annotation.results.studies import amend, study
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.read_annotations import read_annotations
+from eclose.annotation.results.agreement_report import build_agreement_report
+from eclose.annotation.results.agreement_tables import build_agreement_tables
 
 
 @pytest.fixture
@@ -99,3 +102,21 @@ def test_questions_and_responses_come_back(project):
         assert (back.trace, back.answer, back.source, back.instance_id) == (
             response.trace, response.answer, response.source, response.instance_id,
         )  # fmt: skip
+
+
+def test_an_annotator_who_knew_the_reference_is_recorded(tmp_path):
+    # As in the audit of results: two reviewers see all responses to a question (D.5.2).
+    project = make_project(tmp_path / "study", questions=2, annotators=("ann", "bob"), share_questions=True)
+    for name in ("ann", "bob"):
+        work_off(project, who(project, name))
+    found = gathered(project)
+    by_question = Counter(
+        (row.question_id, row.annotator) for one in found.responses for row in one.annotations
+        if row.reference_seen_before
+    )  # fmt: skip
+    assert by_question == {(one.question_id, name): 1 for one in found.responses for name in ("A1", "A2")}
+    report = build_agreement_report(found, resamples=100)
+    assert report.responses.knew_reference == 4
+    note = "4 annotations are by a person who knew the reference from another response to the question."
+    assert note in build_agreement_tables(report)[0].notes
+    project.close()

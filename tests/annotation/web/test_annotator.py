@@ -10,6 +10,7 @@ from tests.annotation.projects import make_project, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
 from eclose.annotation import audit_log, notes, reopening
+from eclose.annotation.assignment.choices import ScreeningMode
 
 PASSWORDS = []
 
@@ -281,3 +282,18 @@ def test_practice_tells_the_right_label_and_its_reason(enter):
     assert "a tautology" in answer.text
     assert f'action="/training/{item}"' not in ann.get("/training").text
     assert re.search(r">ann</th><td[^>]*>1 of 7</td><td[^>]*>0<", lead.get("/training").text)
+
+
+def test_tasks_that_wait_for_screening_are_named_and_cannot_be_taken(tmp_path):
+    project = make_project(tmp_path / "study", screeners=("sue", "sam"), screening=ScreeningMode.REQUIRED)
+    PASSWORDS or PASSWORDS.append(hashed())
+    with_passwords(project, PASSWORDS[0])
+    ann = Browser(application(project), project, "ann")
+    assert ann.login().status_code == 303
+    home = ann.get("/").text
+    assert "4 of your tasks open when their questions have been screened" in home
+    assert "Take the next case" not in home
+    for name in ("sue", "sam"):
+        work_off(project, who(project, name))
+    assert ann.task() in ann.get("/").text
+    project.close()
