@@ -296,6 +296,19 @@ _NOTES = (
     """,
     "CREATE INDEX annotate_notes_by_task ON annotate_notes (task)",
 )
+# First answers to the practice examples; they are no labels of the study.
+_TRAINING = (
+    """
+    CREATE TABLE annotate_training (
+        person {reference} NOT NULL REFERENCES annotate_people (id),
+        item VARCHAR(32) NOT NULL,
+        label VARCHAR(16) NOT NULL,
+        correct INTEGER NOT NULL CHECK (correct IN (0, 1)),
+        at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (person, item)
+    )
+    """,
+)
 
 APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
@@ -314,6 +327,11 @@ def _create_material_tables(connection: Connection) -> None:
 def _create_work_tables(connection: Connection) -> None:
     """Create the tables of events, tasks, submissions, adjudications and amendments."""
     execute_statements(connection, _WORK, _TYPES)
+
+
+def _create_training_table(connection: Connection) -> None:
+    """Create the table of answers to the practice examples."""
+    execute_statements(connection, _TRAINING, _TYPES)
 
 
 def _create_notes_table(connection: Connection) -> None:
@@ -359,4 +377,5 @@ MIGRATIONS: Mapping[str, Migration] = {
     "kept_for_good": _reject_changed_rows,
     "staffing": _add_staffing_tables,
     "notes": _create_notes_table,
+    "training": _create_training_table,
 }

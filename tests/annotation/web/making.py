@@ -22,6 +22,7 @@ from eclose.annotation.staffing import TakenCase
 from eclose.annotation.submissions import TaskPageContent
 from eclose.annotation.web.lead import CONFIRMED_CHANGES, DecisionAgreement, list_offered_roles
 from eclose.annotation.web.pages import render_annotation_page
+from eclose.annotation.web.training import TrainingProgress, list_training_items
 from eclose.core.response import Response, Trace
 from eclose.protocol import annotator_material, disclosure
 from eclose.protocol.auditing import AuditorMaterial
@@ -213,6 +214,13 @@ def label_home(finished: int, **other) -> str:
     return render_annotation_page("label_home.html", **given(**settings))
 
 
+def practice(person: Person = ANNOTATOR, **other) -> str:
+    """A practice example."""
+    item = next(item for item in list_training_items(ANNOTATOR) if item.id == "gap")
+    settings = {"item": item, "label": None, "answered": 4, "correct": 4, "total": 7, "results": ()} | other
+    return render_annotation_page("training.html", **given(person, **settings))
+
+
 def plain_pages() -> dict[str, str]:
     """Every page that is no page of work."""
     home = {
@@ -224,6 +232,8 @@ def plain_pages() -> dict[str, str]:
         "amendable": (),
         "notes": NOTES,
         "guidelines": GUIDELINES[:4],
+        "practised": 0,
+        "examples": 7,
     }
     opened = (GrantedReopening("rEo-1", "B", 12, "Where was she born?"),)
     return {
@@ -242,6 +252,9 @@ def plain_pages() -> dict[str, str]:
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),
         "finished": render_annotation_page("finished.html", **given(tasks=FINISHED, notes=NOTES)),
+        "training": practice(),
+        "training-answered": practice(label="yes", answered=5, correct=4),
+        "training-results": practice(LEAD, item=None, results=(TrainingProgress("ann", 7, 6, 7),)),
         "guideline": render_annotation_page("guideline.html", **given(guidelines=GUIDELINES)),
         "dashboard": dashboard(
             links={"zoe": "https://label.example/invitation/tOkEn-22"}, notice="zoe has taken over 12 tasks."

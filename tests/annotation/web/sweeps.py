@@ -157,6 +157,8 @@ class Sweep:
             "name": [self.study.names["bob"], "nobody"] if "people" in template else list("ABCDSFZ"),
             "request_id": [*list(self.truth.leaves)[-3:], "nothing"],
             "token": [self.study.invited, "nothing"],
+            "item": ["tautology", "nothing"],
+            "note_id": ["nothing"],
             "door": ["nothing"],
             "decision": ["grant", "give"],
             "change": ["deactivate", "end", "promote"],
