@@ -252,6 +252,19 @@ _WORK = (
     """,
 )
 
+_OPENINGS = (
+    # The first time that a person was shown a pass, and the key of its form: without it, the pass cannot be submitted.
+    """
+    CREATE TABLE annotate_openings (
+        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
+        number INTEGER NOT NULL,
+        key VARCHAR(64) NOT NULL,
+        at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (task, number)
+    )
+    """,
+)
+
 APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
@@ -281,6 +294,11 @@ def _reject_changed_rows(connection: Connection) -> None:
             connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
 
 
+def _create_opening_table(connection: Connection) -> None:
+    """Create the table of opened passes."""
+    execute_statements(connection, _OPENINGS, _TYPES)
+
+
 _REFUSE = """
     CREATE FUNCTION annotate_refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'rows of % are kept for good', TG_TABLE_NAME; END $$
@@ -302,4 +320,5 @@ MIGRATIONS: Mapping[str, Migration] = {
     "material": _create_material_tables,
     "work": _create_work_tables,
     "kept_for_good": _reject_changed_rows,
+    "openings": _create_opening_table,
 }

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
+from tests.annotation.projects import choose_key
 from tests.annotation.web.canaries import CREW, NOBODY
 from tests.annotation.web.crowd import asked, crowd, routes
 from tests.annotation.web.sweeps import STATIC, Sweep
@@ -262,6 +263,7 @@ def test_a_leave_to_change_is_for_one_person(one, everybody):
     sweep = Sweep(one, everybody, thorough=False)
     task = next(task for task in one.tasks() if task.nick == "ann" and task.place == 1)
     form = {"key": "k", "1.substantive": "no", "2.substantive": "no"}
+    choose_key(one.project, task.id, "A", "k")
     assert everybody.post("ann", f"/tasks/{task.id}/A", form).status_code == 303
     assert everybody.post("ann", f"/tasks/{task.id}/A/reopen", {"reason": "a slip"}).status_code == 303
     sweep.truth.given[task.id]["A"] = ([], "k")

@@ -30,6 +30,7 @@ from eclose.annotation.results.formats import (
     MANIFEST,
     OPEN,
     SCREENING_ANNOTATIONS,
+    TIMES,
     VERDICTS,
     LabelExportFormat,
 )
@@ -107,6 +108,8 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         screenings = (record for question in annotations.questions for record in question.records)
         write_records(folder / SCREENING_ANNOTATIONS, screenings)
         write_records(folder / SCREENING_FILE, collect_question_screenings(annotations, judge))
+    if annotations.times:
+        write_records(folder / TIMES, annotations.times)
     with AtomicFile(folder / OPEN) as file:
         for line in _open_lines(annotations):
             file.write(json.dumps(line).encode() + b"\n")

@@ -8,6 +8,8 @@ ANNOTATIONS, SCREENING_ANNOTATIONS = "annotations.jsonl", "screening-annotations
 """Annotations of each person."""
 LABELS, VERDICTS = "labels.jsonl", "verdicts.jsonl"
 """Final labels."""
+TIMES = "times.jsonl"
+"""Times of each person for each pass."""
 OPEN, MANIFEST = "open.jsonl", "manifest.json"
 
 

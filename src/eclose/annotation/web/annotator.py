@@ -31,7 +31,7 @@ router = APIRouter()
 Fields = Annotated[dict[str, str], Depends(parse_web_form)]
 Worker = Annotated[LoggedInVisit, Depends(require_annotator)]
 
-_CLOSED = "This pass is closed: it was submitted before, or an earlier pass is still open."
+_CLOSED = "This pass is closed: it was submitted before, an earlier pass is still open, or its page was not opened."
 
 
 @router.get("/")
