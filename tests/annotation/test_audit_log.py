@@ -167,6 +167,7 @@ TAMPERINGS = {
         " WHERE pass = 'A' AND task = (SELECT min(task) FROM annotate_submissions)",
         "differs from the stored form",
     ),
+    "time of opening changed": ("UPDATE annotate_openings SET at = '2026-01-01'", "was opened differs from the log"),
     "guideline hashes replaced": (
         "UPDATE annotate_settings SET value = '{}' WHERE name = 'guidelines'",
         "1 of the set",
@@ -332,7 +333,7 @@ def test_every_table_is_covered_or_listed(project):
     """A new table must be covered by the log, or be listed as not covered on the page of the decision."""
     covered = {"settings", "people", "questions", "references", "question_origins", "responses", "answers",
                "response_origins", "families", "tasks", "adjudications", "reopenings"}  # fmt: skip
-    checked = {"events", "head", "submissions", "amendments"}
+    checked = {"events", "head", "submissions", "amendments", "openings"}
     uncovered = {"sessions", "invitations", "drafts", "cursors", "migrations"}
     with project.reading() as connection:
         tables = {name.removeprefix("annotate_") for name in inspect(connection).get_table_names()}

@@ -310,6 +310,19 @@ _TRAINING = (
     """,
 )
 
+_OPENINGS = (
+    # The first time that a person was shown a pass, and the key of its form: without it, the pass cannot be submitted.
+    """
+    CREATE TABLE annotate_openings (
+        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
+        number INTEGER NOT NULL,
+        key VARCHAR(64) NOT NULL,
+        at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (task, number)
+    )
+    """,
+)
+
 APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
@@ -354,6 +367,11 @@ def _add_staffing_tables(connection: Connection) -> None:
     execute_statements(connection, _STAFFING, _TYPES)
 
 
+def _create_opening_table(connection: Connection) -> None:
+    """Create the table of opened passes."""
+    execute_statements(connection, _OPENINGS, _TYPES)
+
+
 _REFUSE = """
     CREATE FUNCTION annotate_refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'rows of % are kept for good', TG_TABLE_NAME; END $$
@@ -378,4 +396,5 @@ MIGRATIONS: Mapping[str, Migration] = {
     "staffing": _add_staffing_tables,
     "notes": _create_notes_table,
     "training": _create_training_table,
+    "openings": _create_opening_table,
 }

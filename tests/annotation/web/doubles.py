@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import uvicorn
+from tests.annotation.projects import choose_key
 from tests.annotation.web.crowd import FORM
 from tests.annotation.web.truth import Truth, fill
 
@@ -72,7 +73,8 @@ def run_doubles(one: Study, times: int) -> Doubles:
             unanswered = one.unanswered in truth.tasks[task].owners
             form = fill(rng, truth.tasks[task], name, unanswered=unanswered)
             other = fill(rng, truth.tasks[task], name, unanswered=unanswered) if number % 3 == 2 else form
-            keys = ("k", "k") if number % 3 == 0 else ("k", "other")
+            keys = ("k", "other") if number % 3 == 1 else ("k", "k")
+            choose_key(one.project, task, name, "k")
             said = _at_once(one, port, nick, f"/tasks/{task}/{name}", list(zip((form, other), keys, strict=True)))
             _note(found, said, same=number % 3 == 0)
             kept = [row for row in one.rows() if row[:2] == (task, name)]

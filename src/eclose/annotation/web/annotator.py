@@ -43,7 +43,7 @@ Worker = Annotated[LoggedInVisit, Depends(require_annotator)]
 
 MAX_HOME_NOTES = 5
 """Number of latest notes with their replies on the overview."""
-_CLOSED = "This pass is closed: it was submitted before, or an earlier pass is still open."
+_CLOSED = "This pass is closed: it was submitted before, an earlier pass is still open, or its page was not opened."
 
 
 @router.get("/")
