@@ -7,8 +7,6 @@ from itertools import chain
 
 from sqlalchemy import text
 
-from sqlalchemy import text
-
 from eclose.annotation import queues, reopening, submissions
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
@@ -140,4 +138,4 @@ def amend(project, name, pass_name, entries, *, subject=None) -> submissions.Pas
         assert reopening.request_reopening(connection, person, tasks.first(), pass_name, "a slip") is not None
         (request,) = reopening.list_reopen_requests(connection)
         assert reopening.decide_reopen_request(connection, lead, request.id, grant=True) is not None
-        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, f"key {next(_keys)}")
+        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, f"key {request.id}"[:64])

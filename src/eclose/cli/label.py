@@ -153,9 +153,9 @@ def _print_result(session: LabelSession, result: LabelSessionResult) -> None:
         print_validation(result.validation)
         _print_validation_file(session, result)
         if result.validation.labelled < MIN_PEOPLE_LABELS:
-            print_line(
-                f"Rates are corrected from {MIN_PEOPLE_LABELS} labels on: eclose label {run} --n {MIN_PEOPLE_LABELS}"
-            )
+            enough = len(session.sample.strata) >= MIN_PEOPLE_LABELS
+            remedy = f": eclose label {run} --n {MIN_PEOPLE_LABELS}" if enough else "; this run has fewer responses."
+            print_line(f"Rates are corrected from {MIN_PEOPLE_LABELS} labels on{remedy}")
         else:
             _print_corrected_rates(result.validation)
 

@@ -11,7 +11,7 @@ from eclose.annotation.dashboard import (
     DashboardQueue,
     DashboardRequest,
     LeadDashboard,
-    PassTimes,
+    PersonTimes,
 )
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.notes import Note, NoteKind
@@ -153,8 +153,8 @@ def agreement(**other) -> str:
         DecisionAgreement("Answer correctness", 800, "100.0 %", "undefined, unanimous"),
     )
     times = (
-        PassTimes("a1", {"A": (171.0, 140), "B": (21.5, 140), "C": (14.0, 140), "D": (11.0, 139)}),
-        PassTimes("s1", {"S": (41.0, 1299)}),
+        PersonTimes("a1", {"A": (171.0, 140), "B": (21.5, 140), "C": (14.0, 140), "D": (11.0, 139)}, 3),
+        PersonTimes("s1", {"S": (41.0, 1299)}, 0),
     )
     settings = {"decisions": decisions, "pairs": PAIRS, "persons": measure_person_agreement(PAIRS), "times": times}
     return render_annotation_page("agreement.html", **given(LEAD, **(settings | {"labels": ["L", "A", "Acc"]} | other)))

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log, notes, reopening, setup, staffing
 from eclose.annotation.accounts import people, tokens
-from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, read_pass_times
+from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, summarise_pass_times
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
@@ -69,7 +69,8 @@ def show_dashboard(visit: Lead) -> HTMLResponse:
 def show_agreement(visit: Lead) -> HTMLResponse:
     """Show agreement by decision, person and pair, and times; computing it takes seconds in large projects."""
     with visit.project.reading() as connection:
-        pairs = measure_pair_agreement(read_annotations(connection, names=True))
+        annotations = read_annotations(connection, names=True)
+        pairs = measure_pair_agreement(annotations)
         html = render_annotation_page(
             "agreement.html",
             **visit.context,
@@ -77,7 +78,7 @@ def show_agreement(visit: Lead) -> HTMLResponse:
             pairs=pairs,
             persons=measure_person_agreement(pairs),
             labels=[name for name in COMPARED_LABELS if any(name in pair.labels for pair in pairs)],
-            times=read_pass_times(connection),
+            times=summarise_pass_times(annotations.times),
         )
     return HTMLResponse(html)
 
