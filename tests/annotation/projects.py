@@ -138,4 +138,4 @@ def amend(project, name, pass_name, entries, *, subject=None) -> submissions.Pas
         assert reopening.request_reopening(connection, person, tasks.first(), pass_name, "a slip") is not None
         (request,) = reopening.list_reopen_requests(connection)
         assert reopening.decide_reopen_request(connection, lead, request.id, grant=True) is not None
-        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, f"key {request.id}"[:64])
+        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, request.id)
