@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import chain, count
+from itertools import chain
 
 from sqlalchemy import text
 
@@ -19,7 +19,6 @@ from eclose.demo import make_demo_cases
 from eclose.protocol.auditing import AUDIT_MARKS
 
 NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
-_keys = count()
 
 
 def material(questions=4):
@@ -96,7 +95,26 @@ def filled(sheet, **other):
 
 def submit(project, person, sheet, entries=None) -> submissions.PassSubmissionResult:
     given = filled(sheet) if entries is None else entries
-    return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, given, f"key {next(_keys)}")
+    return submissions.submit_pass_and_commit(project, person, sheet.task, sheet.form.name, given, sheet.key)
+
+
+def choose_key(project, task, name, key) -> str:
+    """Let the server have opened a pass with this key, as its page would carry it; return the key."""
+    with project.writing() as connection:
+        passes = connection.execute(_PASSES, {"task": task, "name": name}).scalar_one_or_none()
+        if passes is not None and name and name in passes:
+            values = {"task": task, "number": passes.index(name) + 1, "key": key}
+            submissions.issue_pass_key(connection, task, values["number"])
+            connection.execute(_CHOOSE, values)
+    return key
+
+
+# Of a submitted pass, the key stays.
+_PASSES = text(
+    "SELECT passes FROM annotate_tasks WHERE id = :task"
+    " AND NOT EXISTS (SELECT 1 FROM annotate_submissions WHERE task = :task AND pass = :name)"
+)
+_CHOOSE = text("UPDATE annotate_openings SET key = :key WHERE task = :task AND number = :number")
 
 
 def work_off(project, person, **other) -> int:
@@ -120,4 +138,4 @@ def amend(project, name, pass_name, entries, *, subject=None) -> submissions.Pas
         assert reopening.request_reopening(connection, person, tasks.first(), pass_name, "a slip") is not None
         (request,) = reopening.list_reopen_requests(connection)
         assert reopening.decide_reopen_request(connection, lead, request.id, grant=True) is not None
-        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, f"key {next(_keys)}")
+        return reopening.submit_pass_amendment(connection, project, person, request.id, entries, request.id)

@@ -10,6 +10,7 @@ from tests.annotation.projects import NOW, make_project, next_sheet, submit, who
 
 from eclose.annotation import audit_log, dashboard, notes
 from eclose.annotation.accounts.tokens import format_utc_timestamp
+from eclose.annotation.read_annotations import read_annotations
 
 
 @pytest.fixture
@@ -18,31 +19,31 @@ def project(tmp_path):
         yield project
 
 
-def test_pass_times_are_medians_without_pauses(project, monkeypatch):
+def test_times_of_passes_are_medians_by_person(project, monkeypatch):
     now = NOW
 
-    def after(seconds):
+    def pass_after(seconds):
         nonlocal now
-        now += timedelta(seconds=seconds)
-        monkeypatch.setattr(audit_log, "current_timestamp", lambda: format_utc_timestamp(now))
         person = who(project, "ann")
-        submit(project, person, next_sheet(project, person))
+        sheet = next_sheet(project, person)
+        now += timedelta(seconds=seconds)
+        submit(project, person, sheet)
 
-    # Passes A to D of two tasks; a pause of an hour before the second.
-    for seconds in (0, 20, 10, 5, 3600, 40, 14, 7):
-        after(seconds)
+    monkeypatch.setattr(audit_log, "current_timestamp", lambda: format_utc_timestamp(now))
+    # Passes A to D of two tasks.
+    for seconds in (60, 20, 10, 5, 90, 40, 14, 1):
+        pass_after(seconds)
     with project.reading() as connection:
-        times = dashboard.read_pass_times(connection)
-    assert [row.person for row in times] == ["ann"]
-    assert times[0].passes == {"B": (30, 2), "C": (12, 2), "D": (6, 2)}
+        times = dashboard.summarise_pass_times(read_annotations(connection, names=True).times)
+    assert times == (("ann", {"A": (75, 2), "B": (30, 2), "C": (12, 2), "D": (3, 2)}, 1),)
 
 
 def test_notes_and_requests_come_oldest_first_with_their_question(project):
     sheets = {}
-    with project.writing() as connection:
-        for name in ("bob", "ann"):
-            person = who(project, name)
-            sheets[name] = next_sheet(project, person)
+    for name in ("bob", "ann"):
+        person = who(project, name)
+        sheets[name] = next_sheet(project, person)
+        with project.writing() as connection:
             notes.add_note(connection, person, sheets[name].task, "A", notes.NoteKind.FLAG, "")
     with project.reading() as connection:
         requests = dashboard.list_dashboard_requests(connection)

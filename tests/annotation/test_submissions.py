@@ -99,12 +99,12 @@ def test_incomplete_form_is_refused_with_all_problems(project):
 def test_same_submission_twice_is_one(project):
     ann = who(project, "ann")
     sheet = next_sheet(project, ann)
-    given = (project, ann, sheet.task, "A", filled(sheet), "the same key")
+    given = (project, ann, sheet.task, "A", filled(sheet), sheet.key)
     first, second = submissions.submit_pass_and_commit(*given), submissions.submit_pass_and_commit(*given)
     assert first.receipt == second.receipt is not None
     assert (first.event is None, second.event is None) == (False, True)
     other_key = submissions.submit_pass_and_commit(*given[:-1], "another key")
-    other_form = submissions.submit_pass_and_commit(*given[:4], filled(sheet, sound="no", failure="L1"), "the same key")
+    other_form = submissions.submit_pass_and_commit(*given[:4], filled(sheet, sound="no", failure="L1"), sheet.key)
     assert {other_key.refusal, other_form.refusal} == {SubmissionRefusal.CLOSED}
 
 
@@ -116,16 +116,38 @@ def test_of_many_at_once_one_wins(project):
 
     def race(number):
         gate.wait()
-        outcomes.append(
-            submissions.submit_pass_and_commit(project, ann, sheet.task, "A", filled(sheet), f"key {number}")
-        )
+        # Different forms: equal ones would all get the same receipt.
+        form = filled(sheet, sound="no", failure=f"L{number % 5 + 1}") if number % 2 else filled(sheet)
+        form = (*form[:-1], {"substantive": "no"}) if number in (0, 1) else form
+        outcomes.append(submissions.submit_pass_and_commit(project, ann, sheet.task, "A", form, sheet.key))
 
     threads = [threading.Thread(target=race, args=(number,)) for number in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(one.refusal or "" for one in outcomes) == ["", *[SubmissionRefusal.CLOSED] * 11]
+    # Others got the receipt of an equal form.
+    assert len({outcome.receipt for outcome in outcomes if outcome.receipt is not None}) == 1
+    assert [outcome.event is not None for outcome in outcomes].count(True) == 1
+    assert {outcome.refusal for outcome in outcomes} == {None, SubmissionRefusal.CLOSED}
+
+
+def test_a_pass_that_was_not_opened_cannot_be_submitted(project):
+    ann = who(project, "ann")
+    with project.reading() as connection:
+        task = queues.find_next_task(connection, ann)
+        steps = submissions.count_form_entries(connection, ann, task, "A")
+    form = [{"substantive": "yes", "sound": "yes"}] * steps
+    for key in ("", "k", "x" * 64):
+        outcome = submissions.submit_pass_and_commit(project, ann, task, "A", form, key)
+        assert outcome.refusal is SubmissionRefusal.CLOSED
+    sheet = open_sheet(project, ann, task)
+    assert submissions.submit_pass_and_commit(project, ann, task, "A", form, "k").refusal is SubmissionRefusal.CLOSED
+    # Opened again, a page carries the same key, and the time of the first opening counts.
+    assert open_sheet(project, ann, task).key == sheet.key
+    assert submissions.submit_pass_and_commit(project, ann, task, "A", form, sheet.key).receipt
+    later = submissions.submit_pass_and_commit(project, ann, task, "B", [{"aligned": "yes"}], sheet.key)
+    assert later.refusal is SubmissionRefusal.CLOSED
 
 
 def test_draft_is_kept_until_submitted(project):

@@ -15,6 +15,8 @@ from eclose.cli.main import app
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.diagnosis.report.number_format import format_signed_percent
+from eclose.errors import UserError
+from eclose.judging.validate_judges import validate_judges
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
@@ -267,6 +269,25 @@ def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path)
     output = command("judge", "validate", run, *words)
     assert "6 of at least 30 labels" in output
     assert "Fewer than 30 labels: the judge does not count as validated" in output
+
+
+def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_path):
+    run, verdicts = judged
+    jsonl.write_records(tmp_path / "few.jsonl", verdicts[:6])
+    jsonl.write_records(tmp_path / "more.jsonl", verdicts[:9])
+    place = ("--resamples", 100, "--out", tmp_path / "v.json")
+    command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *place)
+    with pytest.raises(UserError, match="rests on 9 labels, these verdicts on 6"):
+        validate_judges(run, tmp_path / "few.jsonl", out=tmp_path / "v.json", resamples=100)
+    assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 9
+    command("judge", "validate", run, "--verdicts", tmp_path / "few.jsonl", "--replace-validation", *place)
+    command("judge", "validate", run, "--verdicts", tmp_path / "more.jsonl", *place)
+    assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 9
+    # A validation of another judge is of no use to this one, and is replaced.
+    stored = json.loads((tmp_path / "v.json").read_text()) | {"judge": "another"}
+    (tmp_path / "v.json").write_text(json.dumps(stored))
+    command("judge", "validate", run, "--verdicts", tmp_path / "few.jsonl", *place)
+    assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 6
 
 
 def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_path):

@@ -173,10 +173,11 @@ def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkey
     assert f" {corrected} % [" in row.split(" LGG ")[0]
 
 
-def test_few_labels_name_the_command_that_adds_more(run):
-    output = command("label", run, "--n", "10", "--no-browser")
-    assert f"eclose label {run} --n 30" in output
+def test_few_labels_name_the_command_that_adds_more(larger_run, run):
+    output = command("label", larger_run, "--n", "10", "--no-browser")
+    assert f"eclose label {larger_run} --n 30" in output
     assert "corrected by your" not in output
+    assert "this run has fewer responses" in command("label", run, "--n", "6", "--no-browser")
 
 
 def test_a_validation_from_more_labels_is_kept_unless_replaced(run):

@@ -257,6 +257,31 @@ class SetAsideWork:
     at: str
 
 
+MIN_SECONDS, MIN_SECONDS_PER_ENTRY = 2.0, 1.0
+"""Times below which a pass counts as fast: for a pass, and for each of its entries (steps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime:
+    """The time that a person took for a pass; a line of ``times.jsonl``."""
+
+    question_id: str | None
+    """None for a family."""
+    response_id: str | None
+    annotator: str
+    adjudicates: bool
+    pass_name: str
+    opened: str
+    """Time at which the pass was first shown."""
+    submitted: str
+    seconds: float
+    """Time between the two, breaks included."""
+    entries: int
+    """Number of entries: steps, or 1."""
+    fast: bool
+    """Whether the pass was submitted faster than a person can read and answer."""
+
+
 class AnnotationSet(NamedTuple):
     """All annotations of a project or of imported files."""
 
@@ -264,6 +289,8 @@ class AnnotationSet(NamedTuple):
     questions: tuple[QuestionAnnotations, ...] = ()
     set_aside: tuple[SetAsideWork, ...] = ()
     """Unfinished work of people whose tasks went to others. No result uses it."""
+    times: tuple[PassTime, ...] = ()
+    """Times of all submitted passes; empty for imported files."""
 
     @property
     def eligible_responses(self) -> tuple[ResponseAnnotations, ...]:

@@ -292,6 +292,24 @@ def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str
     yield from check_audit_log(connection, head).problems
 
 
+def describe_audit_coverage(report: AuditReport, head: AuditLogHead) -> Iterator[str]:
+    """Yield sentences that say what a log without problems vouches for, and what it does not."""
+    last = report.last or AuditEventRef(0, HASH_BEFORE_FIRST_EVENT)
+    records = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items() if count)
+    yield f"{report.events:,} events up to {last.at}, chained without a gap; the last is {last.receipt}."
+    yield f"As they were recorded: all submitted forms with person, task, pass and time, and {records}."
+    recorded = report.head or last
+    later = report.events - recorded.seq
+    yield (
+        f"{head.path} records event {recorded.seq:,}"
+        f"{', the last one' if not later else f'; the {later:,} events after it could be cut off unnoticed'}."
+    )
+    yield (
+        "Not covered: passwords, sessions, invitations, drafts and the order of a person's tasks. A person who can"
+        " write both the database and this file can rewrite both: compare with a copy kept elsewhere, by --head FILE."
+    )
+
+
 def _verify_records(
     connection: Connection, kind: AuditedKind, logged: Mapping[str, tuple[str | None, int]], problems: list[str]
 ) -> int:
@@ -332,6 +350,8 @@ def _verify_forms(connection: Connection) -> Iterator[str]:
                 yield f"the form submitted in event {row.event} differs from the stored form."
             elif (detail.get("pass"), row.event_at, row.actor) != (row.name, row.at, row.person):
                 yield f"pass, time or person of the form submitted in event {row.event} differ from the log."
+            elif detail.get("opened") != row.opened:
+                yield f"the time at which the form of event {row.event} was opened differs from the log."
     # A deleted submission leaves its event behind.
     for seq in connection.execute(_WITHOUT_FORM).scalars():
         yield f"the submission of event {seq} is missing."
@@ -351,13 +371,14 @@ _ADD = text(
 _EVENTS = text("SELECT seq, at, actor, action, task, detail, previous, hash FROM annotate_events ORDER BY seq")
 # Joined by task too: an event of another task does not cover a submission.
 _SUBMITTED = text(
-    "SELECT s.entries, s.event, s.at, s.pass AS name, e.detail, e.at AS event_at, e.actor, p.name AS person"
-    " FROM annotate_submissions s LEFT JOIN annotate_events e ON e.seq = s.event AND e.task = s.task"
+    "SELECT s.entries, s.event, s.at, s.pass AS name, e.detail, e.at AS event_at, e.actor, p.name AS person,"
+    " o.at AS opened FROM annotate_submissions s LEFT JOIN annotate_events e ON e.seq = s.event AND e.task = s.task"
+    " LEFT JOIN annotate_openings o ON o.task = s.task AND o.number = s.number"
     " LEFT JOIN annotate_tasks t ON t.id = s.task LEFT JOIN annotate_people p ON p.id = t.person ORDER BY s.event"
 )
 _AMENDED = text(
-    "SELECT a.entries, a.event, a.at, s.pass AS name, e.detail, e.at AS event_at, e.actor, p.name AS person"
-    " FROM annotate_amendments a LEFT JOIN annotate_reopenings r ON r.id = a.reopening"
+    "SELECT a.entries, a.event, a.at, s.pass AS name, e.detail, e.at AS event_at, e.actor, p.name AS person,"
+    " NULL AS opened FROM annotate_amendments a LEFT JOIN annotate_reopenings r ON r.id = a.reopening"
     " LEFT JOIN annotate_submissions s ON s.task = r.task AND s.number = r.number"
     " LEFT JOIN annotate_events e ON e.seq = a.event AND e.task = r.task"
     " LEFT JOIN annotate_tasks t ON t.id = r.task LEFT JOIN annotate_people p ON p.id = t.person ORDER BY a.event"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import groupby, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +15,11 @@ from eclose.annotation.accounts.people import NO_PASSWORD, person_from_row
 from eclose.annotation.staffing import TakenCase, list_taken_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
+
+    from eclose.annotation.annotation_records import PassTime
 
 REOPEN = "reopen"
 """Kind of a request to change a submitted pass; the other kinds are those of notes."""
@@ -74,12 +74,14 @@ class DashboardRequest(NamedTuple):
     at: str
 
 
-class PassTimes(NamedTuple):
-    """How long a person takes for each pass."""
+class PersonTimes(NamedTuple):
+    """How long a person takes for each pass, from its first opening to its submission."""
 
     person: str
     passes: Mapping[str, tuple[float, int]]
-    """Median seconds and number of timed submissions, by name of the pass."""
+    """Median seconds and number of submissions, by name of the pass."""
+    fast: int
+    """Passes that were submitted faster than a person can read and answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,21 +173,20 @@ def _question(row: Row[Any]) -> str:
     return question
 
 
-def read_pass_times(connection: Connection) -> tuple[PassTimes, ...]:
-    """Return the median time of each pass by person, from the times between submissions; pauses are left out."""
-    return tuple(_pass_times(connection))
+def summarise_pass_times(times: Iterable[PassTime]) -> tuple[PersonTimes, ...]:
+    """Return the median time of each pass by person, in the order of first submissions."""
+    by_person: defaultdict[str, list[PassTime]] = defaultdict(list)
+    for time in times:
+        by_person[time.annotator].append(time)
+    return tuple(_summarise_person(person, rows) for person, rows in by_person.items())
 
 
-def _pass_times(connection: Connection) -> Iterator[PassTimes]:
-    for person, submissions in groupby(connection.execute(_SUBMISSION_TIMES), key=lambda row: row.name):
-        seconds: defaultdict[str, list[float]] = defaultdict(list)
-        for earlier, later in pairwise(submissions):
-            gap = (datetime.fromisoformat(later.at) - datetime.fromisoformat(earlier.at)).total_seconds()
-            if gap < queues.PAUSE_SECONDS:
-                seconds[later.pass_name].append(gap)
-        medians = {name: (median(gaps), len(gaps)) for name, gaps in sorted(seconds.items())}
-        if medians:
-            yield PassTimes(person, medians)
+def _summarise_person(person: str, times: Sequence[PassTime]) -> PersonTimes:
+    seconds: defaultdict[str, list[float]] = defaultdict(list)
+    for time in times:
+        seconds[time.pass_name].append(time.seconds)
+    medians = {name: (median(values), len(values)) for name, values in sorted(seconds.items())}
+    return PersonTimes(person, medians, sum(time.fast for time in times))
 
 
 _COUNTS = text(
@@ -218,8 +219,4 @@ _REQUESTS = text(
     " JOIN annotate_tasks t ON t.id = r.task JOIN annotate_people p ON p.id = t.person"
     " LEFT JOIN annotate_questions q ON q.id = t.question LEFT JOIN annotate_families f ON f.id = t.family"
     " WHERE r.decision IS NULL ORDER BY r.asked, r.id"
-)
-_SUBMISSION_TIMES = text(
-    "SELECT p.name, s.pass AS pass_name, s.at FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
-    " JOIN annotate_people p ON p.id = t.person ORDER BY p.id, s.at"
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,11 @@ from eclose.store.ledger.database import (
 )
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import parse_dataclass
+from eclose.store.records.private import make_private_file, make_private_folder, owner_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from sqlalchemy import Connection, Engine
 
@@ -62,6 +63,8 @@ class AnnotationProjectSettings:
     """Let an annotator label several responses to one question. They know its reference from the second one on."""
     screening: ScreeningMode = ScreeningMode.REQUIRED
     """Effect of screening, in a project with screeners."""
+    audit_head: str | None = None
+    """File that records the end of the audit log; None for a file in the folder of the project."""
 
     def shows_labels(self, kind: AnnotationTaskKind) -> bool:
         """Return whether an adjudicator sees the labels of the others."""
@@ -75,7 +78,7 @@ class AnnotationProject:
         self.folder, self.settings, self.engine = folder, settings, engine
         # Errors are logged with their statement; its parameters (labels, password hashes) must not be.
         engine.hide_parameters = True
-        self.head = audit_log.AuditLogHead(folder / AUDIT_HEAD_FILE)
+        self.head = audit_log.AuditLogHead(Path(settings.audit_head or folder / AUDIT_HEAD_FILE))
         # SQLite allows a single writer and its waiting ones poll without a queue, so some could starve. A lock is fair.
         self._write_lock: AbstractContextManager[object] = RLock() if engine.dialect.name == "sqlite" else nullcontext()
 
@@ -99,8 +102,9 @@ class AnnotationProject:
             self.record_head()
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database, and take the access of others away from files that were added to the folder."""
         self.engine.dispose()
+        make_private_folder(self.folder)
 
     def record_head(self) -> None:
         """Write the current end of the audit log to the file outside the database."""
@@ -120,7 +124,10 @@ def create_annotation_project(
             f"{folder}: holds a project already. Choose another folder, or run: eclose annotate serve {folder}"
         )
     location = _database_location(folder, database)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
+    if isinstance(location, Path):
+        # Before the first connection: SQLite gives its -wal and -shm files the mode of the database.
+        make_private_file(location)
     project = AnnotationProject(folder, settings, make_database_engine(location, connections=MAX_CONNECTIONS))
     with project.writing() as connection:
         apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
@@ -141,7 +148,7 @@ def create_annotation_project(
     with project.reading() as connection:
         project.head.start(audit_log.last_audit_event(connection))
     # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
-    with AtomicFile(folder / SETTINGS_FILE) as file:
+    with owner_only(), AtomicFile(folder / SETTINGS_FILE) as file:
         file.write(json.dumps({**asdict(settings), "database": database}, indent=1).encode() + b"\n")
     return project
 
@@ -164,6 +171,7 @@ def open_annotation_project(folder: Path) -> AnnotationProject:
         raise UserError(f"{folder}: holds no project. Create one with: eclose annotate init {folder}")
     fields = json.loads((folder / SETTINGS_FILE).read_text("utf-8"))
     location = _database_location(folder, fields.pop("database"))
+    make_private_folder(folder)
     engine = make_database_engine(location, connections=MAX_CONNECTIONS)
     with AnnotationProject(folder, AnnotationProjectSettings(""), engine).writing() as connection:
         # Projects of older versions get the newer tables.

@@ -10,6 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import text
@@ -17,8 +18,11 @@ from sqlalchemy import text
 from eclose.annotation.accounts.people import AnnotatorPool, PersonRole, list_people
 from eclose.annotation.adjudication import AdjudicationTrigger, find_adjudication_triggers
 from eclose.annotation.annotation_records import (
+    MIN_SECONDS,
+    MIN_SECONDS_PER_ENTRY,
     Annotation,
     AnnotationSet,
+    PassTime,
     ScreeningAnnotation,
     SetAsideWork,
     find_screening_disputes,
@@ -75,7 +79,27 @@ def read_annotations(connection: Connection, *, names: bool = False) -> Annotati
     """Read all annotations; responses and questions without a finished one included."""
     labels = _person_labels(connection, names=names)
     annotations = group_annotations(_response_records(connection, labels), _question_records(connection, labels))
-    return annotations._replace(set_aside=tuple(_set_aside_work(connection, labels)))
+    return annotations._replace(
+        set_aside=tuple(_set_aside_work(connection, labels)), times=tuple(_pass_times(connection, labels))
+    )
+
+
+def _pass_times(connection: Connection, labels: Mapping[str, str]) -> Iterator[PassTime]:
+    for row in connection.execute(_TIMES):
+        entries = len(json.loads(row.entries))
+        seconds = (datetime.fromisoformat(row.at) - datetime.fromisoformat(row.opened)).total_seconds()
+        yield PassTime(
+            None if row.question is None else json.loads(row.question),
+            None if row.response is None else json.loads(row.response),
+            labels[row.person],
+            row.role == PersonRole.ADJUDICATOR,
+            row.name,
+            row.opened,
+            row.at,
+            seconds,
+            entries,
+            seconds < max(MIN_SECONDS, entries * MIN_SECONDS_PER_ENTRY),
+        )
 
 
 def explain_subject_adjudication(connection: Connection, kind: AnnotationTaskKind, subject: str) -> tuple[str, ...]:
@@ -260,6 +284,13 @@ _ONE_SUBJECT = text(f"{_SUBMITTED.format(took='NULL')} WHERE t.subject = :subjec
 _ALL_SUBJECTS = text(
     f"{_SUBMITTED.format(took='e.detail')} LEFT JOIN annotate_events e ON e.task = t.id AND e.action = 'took'"
     f" WHERE t.kind = :kind AND t.withdrawn IS NULL{_ORDER}"
+)
+_TIMES = text(
+    "SELECT p.name AS person, t.role, s.pass AS name, s.entries, s.at, o.at AS opened, q.key AS question,"
+    " r.key AS response FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
+    " JOIN annotate_people p ON p.id = t.person JOIN annotate_openings o ON o.task = s.task AND o.number = s.number"
+    " LEFT JOIN annotate_questions q ON q.id = t.question LEFT JOIN annotate_responses r ON r.id = t.response"
+    " ORDER BY s.event"
 )
 # One row per subject, with the number of assigned people without adjudicators.
 _ASSIGNED = (

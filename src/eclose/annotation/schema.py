@@ -296,6 +296,32 @@ _NOTES = (
     """,
     "CREATE INDEX annotate_notes_by_task ON annotate_notes (task)",
 )
+# First answers to the practice examples; they are no labels of the study.
+_TRAINING = (
+    """
+    CREATE TABLE annotate_training (
+        person {reference} NOT NULL REFERENCES annotate_people (id),
+        item VARCHAR(32) NOT NULL,
+        label VARCHAR(16) NOT NULL,
+        correct INTEGER NOT NULL CHECK (correct IN (0, 1)),
+        at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (person, item)
+    )
+    """,
+)
+
+_OPENINGS = (
+    # The first time that a person was shown a pass, and the key of its form: without it, the pass cannot be submitted.
+    """
+    CREATE TABLE annotate_openings (
+        task VARCHAR(32) NOT NULL REFERENCES annotate_tasks (id),
+        number INTEGER NOT NULL,
+        key VARCHAR(64) NOT NULL,
+        at VARCHAR(32) NOT NULL,
+        PRIMARY KEY (task, number)
+    )
+    """,
+)
 
 APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
@@ -316,6 +342,11 @@ def _create_work_tables(connection: Connection) -> None:
     execute_statements(connection, _WORK, _TYPES)
 
 
+def _create_training_table(connection: Connection) -> None:
+    """Create the table of answers to the practice examples."""
+    execute_statements(connection, _TRAINING, _TYPES)
+
+
 def _create_notes_table(connection: Connection) -> None:
     """Create the table of notes to the lead."""
     execute_statements(connection, _NOTES, _TYPES)
@@ -334,6 +365,11 @@ def _reject_changed_rows(connection: Connection) -> None:
 def _add_staffing_tables(connection: Connection) -> None:
     """Let tasks be withdrawn, and add the eligibility of questions and the view of the tasks in force."""
     execute_statements(connection, _STAFFING, _TYPES)
+
+
+def _create_opening_table(connection: Connection) -> None:
+    """Create the table of opened passes."""
+    execute_statements(connection, _OPENINGS, _TYPES)
 
 
 _REFUSE = """
@@ -359,4 +395,6 @@ MIGRATIONS: Mapping[str, Migration] = {
     "kept_for_good": _reject_changed_rows,
     "staffing": _add_staffing_tables,
     "notes": _create_notes_table,
+    "training": _create_training_table,
+    "openings": _create_opening_table,
 }

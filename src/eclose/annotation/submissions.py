@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from eclose.annotation.forms import (
 from eclose.annotation.queues import TaskProgress
 from eclose.core.identity import hash_sort_key
 from eclose.protocol.annotator_material import AnnotatorMaterial
+from eclose.store.ledger.database import WRITE_OPTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ class SubmissionRefusal(StrEnum):
     UNKNOWN = "unknown"
     """The task does not exist or belongs to another person; the requester cannot tell which."""
     CLOSED = "closed"
-    """The pass is not the open one: submitted before, or later in the order."""
+    """The pass is not the open one (submitted before, or later in the order), or its page was not opened."""
     WRONG = "wrong"
     """The form is incomplete or contradictory."""
 
@@ -68,7 +69,7 @@ class TaskPageContent:
     draft: tuple[FormEntry, ...]
     """Saved entries that were not submitted; empty where there are none."""
     key: str
-    """Idempotency key: sent back with the form, so that a repeated submission is recognised."""
+    """Key of the pass, sent back with its form: proves that its page was opened, and recognises a repetition."""
     progress: TaskProgress
     others: tuple[tuple[FormEntry, ...], ...] = ()
     """Entries of the other annotators in this pass, in an order that is the same in all passes of the task; only for
@@ -107,7 +108,27 @@ def open_task_page(
     form = None if row is None else _open_pass(connection, row)
     if row is None or form is None:
         return None
-    return build_task_page(connection, project, person, row, form, _draft(connection, task, _number(row, form)))
+    number = _number(row, form)
+    page = build_task_page(connection, project, person, row, form, _draft(connection, task, number))
+    return replace(page, key=_find_or_issue_key(connection, project, task, number))
+
+
+def issue_pass_key(connection: Connection, task: str, number: int) -> str:
+    """Record that a pass was opened, where it was not before, and return the key of its form."""
+    values = {"task": task, "number": number, "key": secrets.token_urlsafe(16), "at": audit_log.current_timestamp()}
+    connection.execute(_OPEN, values)
+    return str(connection.execute(_OPENING, values).one().key)
+
+
+def _find_or_issue_key(connection: Connection, project: AnnotationProject, task: str, number: int) -> str:
+    opening = connection.execute(_OPENING, {"task": task, "number": number}).one_or_none()
+    if opening is not None:
+        return str(opening.key)
+    if connection.get_execution_options().get(WRITE_OPTION):
+        return issue_pass_key(connection, task, number)
+    # Only the first look at a pass writes.
+    with project.writing() as writing:
+        return issue_pass_key(writing, task, number)
 
 
 def build_task_page(
@@ -194,7 +215,11 @@ def submit_pass(
         form, entries, visible.count_response_steps(connection, task) if form.each_step else None
     ):
         return PassSubmissionResult(refusal=SubmissionRefusal.WRONG, problems=wrong)
-    event = _record(connection, person, row, form, entries, key)
+    opening = connection.execute(_OPENING, {"task": task, "number": _number(row, form)}).one_or_none()
+    if opening is None or opening.key != key:
+        # Not a form of a page that this server has shown.
+        return PassSubmissionResult(refusal=SubmissionRefusal.CLOSED)
+    event = _record(connection, person, row, form, entries, opening)
     finished = name == row.passes[-1]
     # In the same transaction, so that a finished task always has its follow-up.
     if finished:
@@ -203,11 +228,16 @@ def submit_pass(
 
 
 def _record(
-    connection: Connection, person: Person, row: Row[Any], form: AnnotationPass, entries: Sequence[FormEntry], key: str
+    connection: Connection,
+    person: Person,
+    row: Row[Any],
+    form: AnnotationPass,
+    entries: Sequence[FormEntry],
+    opening: Row[Any],
 ) -> AuditEventRef:
     number = _number(row, form)
     # The log holds a hash of the entries: it must not reveal labels.
-    detail = {"pass": form.name, "entries": audit_log.hash_form_entries(entries)}
+    detail = {"pass": form.name, "entries": audit_log.hash_form_entries(entries), "opened": opening.at}
     event = audit_log.append_audit_event(connection, person.name, audit_log.SUBMITTED, task=row.id, detail=detail)
     values = {
         "task": row.id,
@@ -215,7 +245,7 @@ def _record(
         "follows": None if number == 1 else number - 1,
         "pass": form.name,
         "entries": json.dumps(entries),
-        "key": key,
+        "key": opening.key,
         "event": event.seq,
         "at": event.at,
     }
@@ -306,6 +336,10 @@ _SAVE_DRAFT = text(
     "INSERT INTO annotate_drafts (task, number, entries, at) VALUES (:task, :number, :entries, :at)"
     " ON CONFLICT (task, number) DO UPDATE SET entries = excluded.entries, at = excluded.at"
 )
+_OPEN = text(
+    "INSERT INTO annotate_openings (task, number, key, at) VALUES (:task, :number, :key, :at) ON CONFLICT DO NOTHING"
+)
+_OPENING = text("SELECT key, at FROM annotate_openings WHERE task = :task AND number = :number")
 _DROP_DRAFT = text("DELETE FROM annotate_drafts WHERE task = :task AND number = :number")
 _SUBMIT = text(
     "INSERT INTO annotate_submissions (task, number, follows, pass, entries, key, event, at)"

@@ -112,12 +112,10 @@ def is_terminal() -> bool:
 
 def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
     """Serve the labelling page to one person until they end the session on it, or Ctrl+C."""
-    import webbrowser
-
     from eclose.annotation.accounts.people import find_person
     from eclose.annotation.labelling.sample import LABELLER_NAME
     from eclose.annotation.web.dependencies import AnnotationServerState
-    from eclose.annotation.web.serve import serve_annotation
+    from eclose.annotation.web.serve import open_in_browser, serve_annotation
 
     with project.reading() as connection:
         person = find_person(connection, LABELLER_NAME)
@@ -127,12 +125,13 @@ def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
 
     def ready(url: str) -> None:
         # The token lets only this link in: other users of the machine can reach the port too.
-        address = f"{url}/open/{state.entry_token}"
-        print_line(
-            f"Open {address} (Finish on the page, or Ctrl+C here, writes the labels; the same command continues)"
-        )
         if browser:
-            webbrowser.open(address)
+            open_in_browser(f"{url}/open/{state.entry_tokens.issue()}", project.folder)
+        address = f"{url}/open/{state.entry_tokens.issue()}"
+        print_line(
+            f"Open {address} (works once). Finish on the page, or Ctrl+C here, writes the labels; the same command"
+            " continues."
+        )
 
     serve_annotation(state, port=port, ready=ready, is_finished=state.finished.is_set)
 
@@ -154,9 +153,9 @@ def _print_result(session: LabelSession, result: LabelSessionResult) -> None:
         print_validation(result.validation)
         _print_validation_file(session, result)
         if result.validation.labelled < MIN_PEOPLE_LABELS:
-            print_line(
-                f"Rates are corrected from {MIN_PEOPLE_LABELS} labels on: eclose label {run} --n {MIN_PEOPLE_LABELS}"
-            )
+            enough = len(session.sample.strata) >= MIN_PEOPLE_LABELS
+            remedy = f": eclose label {run} --n {MIN_PEOPLE_LABELS}" if enough else "; this run has fewer responses."
+            print_line(f"Rates are corrected from {MIN_PEOPLE_LABELS} labels on{remedy}")
         else:
             _print_corrected_rates(result.validation)
 

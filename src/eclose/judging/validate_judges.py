@@ -87,11 +87,8 @@ def validate_judges(
         others={name: other.overall for name, other in validated.items()},
     )
     path = out or run / VALIDATION_FILE
-    if not replace_validation and (larger := find_larger_validation(path, validation.labelled, of=validation)):
-        raise UserError(
-            f"{path}: rests on {larger.labelled:,} labels, these verdicts on {validation.labelled:,}. Pass"
-            " --replace-validation to replace it, or write to another file with --out."
-        )
+    if not replace_validation:
+        _refuse_larger_validation(path, validation)
     write_validation(path, validation)
     comparisons = {
         name: compare_judge_runs(
@@ -116,6 +113,15 @@ def validate_on_sample(
 ) -> ValidationRecord:
     """Compare the judge of a run with a stratified sample of labels."""
     return validate_run(run, verdicts, rng=np.random.default_rng(seed), strata=strata, allow_stale=allow_stale)
+
+
+def _refuse_larger_validation(path: Path, validation: ValidationRecord) -> None:
+    larger = find_larger_validation(path, validation.labelled, of=validation)
+    if larger is not None:
+        raise UserError(
+            f"{path}: rests on {larger.labelled:,} labels, these verdicts on {validation.labelled:,}. Pass"
+            " --replace-validation to replace it, or write to another file with --out."
+        )
 
 
 def find_larger_validation(path: Path, labelled: int, *, of: ValidationRecord | None = None) -> ValidationRecord | None:

@@ -31,6 +31,7 @@ from eclose.annotation.project import (
     DATABASE_FILE,
     AnnotationProject,
     AnnotationProjectSettings,
+    ScreeningMode,
     create_annotation_project,
 )
 from eclose.core.instance import Instance, Passage
@@ -280,6 +281,8 @@ def _template(seed: int, questions: int, settings: tuple) -> tuple[Path, tuple]:
     folder = Path(mkdtemp(prefix="canaries"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     canaries = Canaries(seed)
+    # Screening does not decide here, so that all people can work at once.
+    settings = (("screening", ScreeningMode.ADVISORY), *settings)
     project = create_annotation_project(
         folder / "study", AnnotationProjectSettings(canaries.token("project", "all"), **dict(settings))
     )

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import uvicorn
+from tests.annotation.projects import choose_key
 from tests.annotation.web.crowd import FORM
 from tests.annotation.web.truth import Truth, fill
 
 from eclose.annotation.web.app import build_annotation_app
+from eclose.annotation.web.connections import ConnectionLimits, limited_protocol
 from eclose.annotation.web.dependencies import AnnotationServerState
 
 if TYPE_CHECKING:
@@ -27,13 +29,15 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def served(project, *, log_level: str = "warning", wrap=lambda app: app, **house):
+def served(project, *, log_level: str = "warning", wrap=lambda app: app, limits=None, **house):
     """The port of a server as people meet it, with the settings that ``serve`` gives it."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         listener.listen(128)
+        hosts = (HOST, f"{HOST}:{listener.getsockname()[1]}")
         config = uvicorn.Config(
-            wrap(build_annotation_app(AnnotationServerState(project, **house), hosts=(HOST,))),
+            wrap(build_annotation_app(AnnotationServerState(project, **house), hosts=hosts)),
+            http=limited_protocol(limits or ConnectionLimits()),
             log_level=log_level,
             access_log=False,
             server_header=False,
@@ -69,7 +73,8 @@ def run_doubles(one: Study, times: int) -> Doubles:
             unanswered = one.unanswered in truth.tasks[task].owners
             form = fill(rng, truth.tasks[task], name, unanswered=unanswered)
             other = fill(rng, truth.tasks[task], name, unanswered=unanswered) if number % 3 == 2 else form
-            keys = ("k", "k") if number % 3 == 0 else ("k", "other")
+            keys = ("k", "other") if number % 3 == 1 else ("k", "k")
+            choose_key(one.project, task, name, "k")
             said = _at_once(one, port, nick, f"/tasks/{task}/{name}", list(zip((form, other), keys, strict=True)))
             _note(found, said, same=number % 3 == 0)
             kept = [row for row in one.rows() if row[:2] == (task, name)]

@@ -11,7 +11,7 @@ from eclose.annotation.dashboard import (
     DashboardQueue,
     DashboardRequest,
     LeadDashboard,
-    PassTimes,
+    PersonTimes,
 )
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.notes import Note, NoteKind
@@ -22,6 +22,7 @@ from eclose.annotation.staffing import TakenCase
 from eclose.annotation.submissions import TaskPageContent
 from eclose.annotation.web.lead import CONFIRMED_CHANGES, DecisionAgreement, list_offered_roles
 from eclose.annotation.web.pages import render_annotation_page
+from eclose.annotation.web.training import TrainingProgress, list_training_items
 from eclose.core.response import Response, Trace
 from eclose.protocol import annotator_material, disclosure
 from eclose.protocol.auditing import AuditorMaterial
@@ -152,8 +153,8 @@ def agreement(**other) -> str:
         DecisionAgreement("Answer correctness", 800, "100.0 %", "undefined, unanimous"),
     )
     times = (
-        PassTimes("a1", {"A": (171.0, 140), "B": (21.5, 140), "C": (14.0, 140), "D": (11.0, 139)}),
-        PassTimes("s1", {"S": (41.0, 1299)}),
+        PersonTimes("a1", {"A": (171.0, 140), "B": (21.5, 140), "C": (14.0, 140), "D": (11.0, 139)}, 3),
+        PersonTimes("s1", {"S": (41.0, 1299)}, 0),
     )
     settings = {"decisions": decisions, "pairs": PAIRS, "persons": measure_person_agreement(PAIRS), "times": times}
     return render_annotation_page("agreement.html", **given(LEAD, **(settings | {"labels": ["L", "A", "Acc"]} | other)))
@@ -213,6 +214,13 @@ def label_home(finished: int, **other) -> str:
     return render_annotation_page("label_home.html", **given(**settings))
 
 
+def practice(person: Person = ANNOTATOR, **other) -> str:
+    """A practice example."""
+    item = next(item for item in list_training_items(ANNOTATOR) if item.id == "gap")
+    settings = {"item": item, "label": None, "answered": 4, "correct": 4, "total": 7, "results": ()} | other
+    return render_annotation_page("training.html", **given(person, **settings))
+
+
 def plain_pages() -> dict[str, str]:
     """Every page that is no page of work."""
     home = {
@@ -224,6 +232,8 @@ def plain_pages() -> dict[str, str]:
         "amendable": (),
         "notes": NOTES,
         "guidelines": GUIDELINES[:4],
+        "practised": 0,
+        "examples": 7,
     }
     opened = (GrantedReopening("rEo-1", "B", 12, "Where was she born?"),)
     return {
@@ -242,6 +252,9 @@ def plain_pages() -> dict[str, str]:
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),
         "finished": render_annotation_page("finished.html", **given(tasks=FINISHED, notes=NOTES)),
+        "training": practice(),
+        "training-answered": practice(label="yes", answered=5, correct=4),
+        "training-results": practice(LEAD, item=None, results=(TrainingProgress("ann", 7, 6, 7),)),
         "guideline": render_annotation_page("guideline.html", **given(guidelines=GUIDELINES)),
         "dashboard": dashboard(
             links={"zoe": "https://label.example/invitation/tOkEn-22"}, notice="zoe has taken over 12 tasks."

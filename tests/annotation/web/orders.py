@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.annotation.projects import choose_key
 from tests.annotation.web.canaries import CREW, NOBODY, Scan, Study, study
 from tests.annotation.web.crowd import Crowd, crowd
 from tests.annotation.web.truth import Form, Truth, fill, spoil
@@ -72,7 +73,7 @@ class Order:
                 if task is None:
                     break
                 name = self.truth.open_pass(nick, task)
-                form, key = self._fill(task, name), self._key()
+                form, key = self._fill(task, name), choose_key(self.study.project, task, name, self._key())
                 submissions.submit_pass_and_commit(self.study.project, person, task, name, form.entries, key)
                 self.truth.submitted(nick, task, name, form, key)
                 self.sent.append((nick, task, name, form, key))
@@ -255,6 +256,7 @@ class Order:
         # A page with what is wrong shows the pass that is open, before and after: nothing has changed.
         may = self.truth.may_see(nick, f"/tasks/{task}")
         named = {"%41": "A"}.get(name, name)
+        choose_key(self.study.project, task, named, key)
         wanted = self.truth.submitted(nick, task, named, form, key, csrf=csrf)
         if "/" in name or not name:
             wanted = None

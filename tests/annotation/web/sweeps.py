@@ -8,6 +8,7 @@ from itertools import product
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.annotation.projects import choose_key
 from tests.annotation.web.canaries import CREW, NOBODY, Scan, Study
 from tests.annotation.web.crowd import Crowd, routes
 from tests.annotation.web.truth import Truth, fill, spoil
@@ -66,7 +67,8 @@ class Sweep:
         self._look(self.crowd.get(nick, f"/tasks/{task}"), may, f"{name}: {nick} reads the note", 200)
         wrong = {"key": "k", **spoil(Random(0), form).fields}
         self._look(self.crowd.post(nick, path, wrong), may, f"{name}: {nick} submits what is wrong", 422)
-        answer = self.crowd.post(nick, path, {"key": f"{task}{name}", **form.fields})
+        key = choose_key(self.study.project, task, name, f"{task}{name}")
+        answer = self.crowd.post(nick, path, {"key": key, **form.fields})
         self._look(answer, self._own(nick), f"page: {nick} submits {name}", 303)
         self.truth.submitted(nick, task, name, form, f"{task}{name}")
         where = answer.headers["location"]
@@ -157,6 +159,8 @@ class Sweep:
             "name": [self.study.names["bob"], "nobody"] if "people" in template else list("ABCDSFZ"),
             "request_id": [*list(self.truth.leaves)[-3:], "nothing"],
             "token": [self.study.invited, "nothing"],
+            "item": ["tautology", "nothing"],
+            "note_id": ["nothing"],
             "door": ["nothing"],
             "decision": ["grant", "give"],
             "change": ["deactivate", "end", "promote"],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
 from tests.annotation.projects import make_project, who, work_off
 from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
-from eclose.annotation import audit_log, reopening
+from eclose.annotation import audit_log, notes, reopening
 from eclose.annotation.assignment.choices import ScreeningMode
 
 PASSWORDS = []
@@ -158,6 +159,129 @@ def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
     assert ann.post(action, key="k", **fields).status_code == 404
     with project.reading() as connection:
         assert list(audit_log.verify_audit_log(connection, project.head)) == []
+
+
+def test_note_is_kept_and_answered(project, enter):
+    ann, lead = enter("ann"), enter("lead")
+    address = ann.task()
+    answer = ann.post(f"{address}/A/note", kind="comment", text="Passage 2 is cut off.")
+    assert (answer.status_code, answer.headers["location"]) == (303, address)
+    assert "Passage 2 is cut off." in ann.get(address).text
+    with project.writing() as connection:
+        (note,) = notes.list_notes(connection)
+        event = notes.resolve_note(connection, lead.person, note.id, "Judge what is there.")
+    project.head.advance(event)
+    for path in (address, "/", "/finished"):
+        assert "Judge what is there." in ann.get(path).text
+    with project.reading() as connection:
+        assert list(audit_log.verify_audit_log(connection, project.head)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "status"),
+    [
+        ("A", {"kind": "comment", "text": ""}, 422),
+        ("A", {"kind": "comment", "text": "x" * 2001}, 422),
+        ("A", {"kind": "praise", "text": "x"}, 404),
+        ("B", {"kind": "comment", "text": "not open yet"}, 404),
+        ("A", {"kind": "comment"}, 422),
+    ],
+)
+def test_notes_that_are_refused(project, enter, name, fields, status):
+    ann = enter("ann")
+    assert ann.post(f"{ann.task()}/{name}/note", **fields).status_code == status
+    with project.reading() as connection:
+        assert notes.list_notes(connection) == ()
+
+
+def test_skipped_task_comes_again_at_the_end(project, enter):
+    ann = enter("ann")
+    first = ann.task()
+    ann.submit(first)
+    answer = ann.post(f"{first}/B/note", kind="skip", text="I know the author.")
+    second = answer.headers["location"]
+    assert second == ann.task() != first
+    assert ann.get(first).status_code == 404
+    assert "skipped" in ann.get("/").text
+    met = []
+    while (address := ann.task()) is not None and address != "/":
+        met.append(address)
+        ann.submit(address)
+    # What was submitted before the skip stays: the task goes on where it was.
+    assert met.index(first) == len(met) - 3
+    assert met.count(first) == 3
+    with project.reading() as connection:
+        assert list(audit_log.verify_audit_log(connection, project.head)) == []
+
+
+def undoable(page):
+    """The address at which the last pass can be undone, by a page."""
+    match = re.search(r'id="withdraw" action="([^"]+)"', page.text)
+    return match and match[1]
+
+
+def test_pass_can_be_undone_until_the_next_disclosure(project, enter):
+    ann = enter("ann")
+    address = ann.task()
+    where = ann.submit(address).headers["location"]
+    # After A the whole reasoning is shown, which has been seen before.
+    assert undoable(ann.get(where)) == f"{address}/A/undo"
+    opened = ann.post(f"{address}/A/undo").headers["location"]
+    page = ann.get(opened)
+    assert page.status_code == 200
+    assert ann.post(f"{address}/A/undo").status_code in (303, 404)
+    for name in "BC":
+        where = ann.submit(address).headers["location"]
+        assert undoable(ann.get(where)) is None, name
+        assert ann.post(f"{address}/{name}/undo").status_code == 404
+        assert ann.post(f"{address}/A/undo").status_code == 404
+    where = ann.submit(address).headers["location"]
+    assert undoable(ann.get(where)) == f"{address}/D/undo"
+    opened = ann.post(f"{address}/D/undo").headers["location"]
+    done = ann.post(opened, key="k", **{"1.correct": "no", "1.complete": "no"})
+    assert done.headers["location"].partition("?")[0] == ann.task()
+    assert "not correct, not complete" in ann.get("/finished").text
+    with project.reading() as connection:
+        assert list(audit_log.verify_audit_log(connection, project.head)) == []
+
+
+def test_request_to_reopen_is_seen_where_it_was_made(project, enter):
+    ann, lead = enter("ann"), enter("lead")
+    address = ann.task()
+    question = ann.sheet(address).material.question
+    ann.submit(address)
+    page = ann.get("/finished").text
+    assert html.escape(question, quote=False) in page.replace("&#39;", "'").replace("&#34;", '"')
+    assert f"{address}/A/reopen" in page
+    ann.post(f"{address}/A/reopen", reason="my cat")
+    page = ann.get("/finished").text
+    assert "You asked to reopen this pass" in page
+    assert f"{address}/A/reopen" not in page
+    request = re.search(r"/dashboard/requests/([^/]+)/", lead.get("/dashboard").text)[1]
+    lead.post(f"/dashboard/requests/{request}/refuse")
+    assert "Your request was refused" in ann.get("/finished").text
+
+
+def test_guideline_is_that_of_the_own_work(enter):
+    told = {"ann": ("A", "B", "C", "D"), "sue": ("S",), "lead": ("A", "B", "C", "D", "S")}
+    for name, passes in told.items():
+        page = enter(name).get("/guideline")
+        assert page.status_code == 200
+        assert tuple(re.findall(r'<section class="panel" id="(\w)"', page.text)) == passes
+
+
+def test_practice_tells_the_right_label_and_its_reason(enter):
+    ann, lead = enter("ann"), enter("lead")
+    assert "/training" in ann.get("/").text
+    page = ann.get("/training").text
+    (item,) = re.findall(r'action="/training/(\w+)"', page)
+    assert ann.post(f"/training/{item}", label="perhaps").status_code == 404
+    assert ann.post("/training/usable", label="yes").status_code == 404
+    answer = ann.post(f"/training/{item}", label="yes")
+    assert "Not right." in answer.text
+    assert "a tautology" in answer.text
+    assert f'action="/training/{item}"' not in ann.get("/training").text
+    assert re.search(r">ann</th><td[^>]*>1 of 7</td><td[^>]*>0<", lead.get("/training").text)
 
 
 def test_tasks_that_wait_for_screening_are_named_and_cannot_be_taken(tmp_path):

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from sqlalchemy import event
+from tests.annotation.projects import choose_key
 from tests.annotation.web.canaries import CREW, NEVER, NOBODY, NOWHERE, SHOWN, study, tokens_in
 from tests.annotation.web.crowd import crowd
 from tests.annotation.web.sweeps import Sweep
@@ -106,7 +107,8 @@ def do(one, truth, nick, rng, *, until=99, **told):
         if name == "A":
             entries = [{"substantive": "yes", "sound": told.get("sound", "yes")} for _ in entries]
             entries = [entry | ({"failure": "L1"} if entry["sound"] == "no" else {}) for entry in entries]
-        outcome = submissions.submit_pass_and_commit(one.project, person, task, name, entries, f"{task}{name}")
+        key = choose_key(one.project, task, name, f"{task}{name}")
+        outcome = submissions.submit_pass_and_commit(one.project, person, task, name, entries, key)
         assert outcome.receipt, outcome
         truth.given[task][name] = (entries, "")
         if len(truth.given[task]) == len(truth.tasks[task].passes):

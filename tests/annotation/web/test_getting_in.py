@@ -25,7 +25,7 @@ def test_guessing_is_slowed_down_and_tells_nothing(one):
         people.invite_to_reset_password(connection, cyd, now=datetime.now(UTC))
     compared = []
     with (
-        crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(free=4, capacity=50))) as everybody,
+        crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(address="4 per hour"))) as everybody,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(passwords, "password_matches", lambda stored, _: compared.append(stored) or False)
@@ -38,6 +38,37 @@ def test_guessing_is_slowed_down_and_tells_nothing(one):
     assert all(stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$") for stored in compared)
     assert len(compared) == 4
     assert (late.status_code, int(late.headers["retry-after"]) > 0) == (429, True)
+
+
+def test_right_passwords_are_never_delayed(one, everybody):
+    """Ten logins from one address, after a stranger and a colleague have guessed as often as they may."""
+    give_passwords(one, "ann", "lea")
+    for _ in range(6):
+        wrong = login(everybody, "bob", "not the password at all")
+    assert wrong.status_code == 429
+    assert {login(everybody, "ann").status_code for _ in range(10)} == {303}
+    assert login(everybody, "lea").status_code == 303
+
+
+def test_the_link_of_a_single_user_works_once(one):
+    with one.project.writing() as connection:
+        person = people.find_person(connection, one.names["ann"])
+        connection.execute(people._SET_PASSWORD, {"id": person.id, "password": people.NO_PASSWORD})
+    tokens_of_server = tokens.OneTimeTokens()
+    first, second = tokens_of_server.issue(), tokens_of_server.issue()
+    with crowd(one, single=person, entry_tokens=tokens_of_server) as everybody:
+        assert everybody.ask("HEAD", NOBODY, f"/open/{first}").status_code == 405
+        assert everybody.get(NOBODY, "/open/guessed").status_code == 404
+        answer = everybody.get(NOBODY, f"/open/{first}")
+        assert (answer.status_code, "set-cookie" in answer.headers) == (303, True)
+        again = everybody.get(NOBODY, f"/open/{first}")
+        assert (again.status_code, "set-cookie" in again.headers) == (404, False)
+        # From a file, as label opens it: the cookie is not sent along with a redirect, so a page leads on.
+        page = everybody.get(NOBODY, f"/open/{second}", **{"sec-fetch-site": "cross-site"})
+        assert (page.status_code, "set-cookie" in page.headers) == (200, True)
+        assert 'http-equiv="refresh" content="0; url=/"' in page.text
+    with crowd(one) as everybody:
+        assert everybody.get(NOBODY, f"/open/{tokens_of_server.issue()}").status_code == 404
 
 
 def test_a_login_makes_a_new_session_and_ends_the_old(one, everybody):

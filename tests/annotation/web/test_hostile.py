@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from urllib.parse import urlencode
 
 import pytest
+from tests.annotation.projects import choose_key
 from tests.annotation.web.canaries import _ADD_FAMILY, _ADD_TASK, CREW, Study
 from tests.annotation.web.crowd import FORM, crowd
 from tests.annotation.web.doubles import HOST, served
@@ -85,7 +86,9 @@ def pages_of(everybody, texts):
     for name, form in forms.items():
         yield "ann", everybody.get("ann", f"/tasks/{own['ann']}")
         yield "ann", everybody.post("ann", f"/tasks/{own['ann']}/{name}", {"key": "k", "1.zz": texts[0]})
-        assert everybody.post("ann", f"/tasks/{own['ann']}/{name}", {"key": texts[0][:60], **form}).status_code == 303
+        key = choose_key(one.project, own["ann"], name, f"key of {name}")
+        assert everybody.post("ann", f"/tasks/{own['ann']}/{name}", {"key": texts[0][:60], **form}).status_code == 409
+        assert everybody.post("ann", f"/tasks/{own['ann']}/{name}", {"key": key, **form}).status_code == 303
         reason = "\n".join(text[:LONG] for text in texts[ord(name) - ord("A") :: 4])[:2_000]
         everybody.post("ann", f"/tasks/{own['ann']}/{name}/reopen", {"reason": reason})
     yield "lea", everybody.get("lea", "/dashboard")
@@ -177,6 +180,7 @@ def walked(one, port):
     )
     for number, (name, form) in enumerate(forms):
         yield "ann", f"/tasks/{own['ann']}"
+        choose_key(one.project, own["ann"], name, "k")
         assert post(one, port, "ann", f"/tasks/{own['ann']}/{name}", {"key": "k", **form}) == 303
         reason = "\n".join(text[:LONG] for text in PAYLOADS[number::4])[:2_000]
         assert post(one, port, "ann", f"/tasks/{own['ann']}/{name}/reopen", {"reason": reason}) in (303, 422)

@@ -39,7 +39,7 @@ def state(project):
 @pytest.fixture
 def me(project, state):
     browser = Browser(build_annotation_app(state, hosts=("127.0.0.1",)), project, LABELLER_NAME)
-    assert browser.get(f"/open/{state.entry_token}").headers["location"] == "/"
+    assert browser.get(f"/open/{state.entry_tokens.issue()}").headers["location"] == "/"
     return browser
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
+from hashlib import sha256
 from urllib.parse import quote
 
 import pytest
 from sqlalchemy import text
+from tests.annotation.projects import choose_key
 from tests.annotation.web.canaries import CREW, NOBODY
 from tests.annotation.web.crowd import asked, crowd, routes
 from tests.annotation.web.sweeps import STATIC, Sweep
@@ -27,7 +30,6 @@ ALWAYS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
 }
 POLICY = ("default-src 'none'", "object-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'")
 
@@ -40,7 +42,9 @@ def test_headers_of_every_answer(one, tls):
             for method, _, path in every_address(everybody)
             for nick in ("ann", "lea", NOBODY)
         ]
-        answers += [everybody.get(NOBODY, path) for path in (*STATIC, "/nothing", "/static/", "/static/nothing")]
+        answers += [everybody.get(NOBODY, path) for path in ("/nothing", "/static/", "/static/nothing")]
+        assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
+        answers += [everybody.get(NOBODY, path) for path in STATIC]
         answers += [
             everybody.ask(method, "ann", "/") for method in ("HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "FOO")
         ]
@@ -138,9 +142,62 @@ def test_a_form_of_our_own_page_is_taken(one, everybody):
     assert everybody.post("eve", "/take", **{"sec-fetch-site": None}).status_code == 303
 
 
-@pytest.mark.parametrize("host", ["attacker.example", "127.0.0.1.attacker.example", "", None, "[", "a@127.0.0.2", "::"])
+HOSTS = ["attacker.example", "127.0.0.1.attacker.example", "", None, "[", "a@127.0.0.2", "::", "127.0.0.1:8300",
+         "127.0.0.1:x", "attacker@127.0.0.1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", HOSTS)
 def test_another_name_of_the_server_is_refused(everybody, host):
     assert everybody.ask("GET", "ann", "/", b"", {"host": host}).status_code == 421
+
+
+def test_links_of_invitations_name_the_configured_server(one):
+    with crowd(one, url="https://annotate.example.org") as everybody:
+        page = everybody.post("lea", "/dashboard/invite", {"name": one.names["ann"], "role": "annotator", "pool": ""})
+    assert re.search(r"https://annotate\.example\.org/invitation/[\w-]{43}", page.text)
+    assert "127.0.0.1" not in page.text
+
+
+def test_too_many_requests_at_once_get_503_with_all_headers(one):
+    with crowd(one) as everybody:
+        everybody.app._most = 0
+        answer = everybody.get("ann", "/")
+    assert answer.status_code == 503
+    assert {name: answer.headers.get(name) for name in ALWAYS} == ALWAYS
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_request_with_two_lengths_is_refused(one, everybody, method):
+    before = state(one)
+    lengths = {"content-length": "5", "transfer-encoding": "chunked"}
+    answer = everybody.ask(method, "eve", "/take", b"csrf=", lengths)
+    assert (answer.status_code, answer.headers["connection"]) == (400, "close")
+    assert state(one) == before
+
+
+def test_static_files_are_kept_by_their_content_and_compressed(everybody):
+    page = everybody.get(NOBODY, "/login").text
+    urls = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+    assert {url.partition("?")[0] for url in urls} == {
+        f"/static/{name}" for name in ("mark.svg", "annotate.css", "annotate.js")
+    }
+    for url in urls:
+        plain, packed = everybody.get(NOBODY, url), everybody.get(NOBODY, url, **{"accept-encoding": "br, gzip"})
+        assert plain.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert (packed.headers["content-encoding"], gzip.decompress(packed.content)) == ("gzip", plain.content)
+        assert packed.headers["vary"] == "accept-encoding"
+        # Another content has another URL, and what is asked for without one is asked for again.
+        path, _, version = url.partition("?v=")
+        assert sha256(plain.content).hexdigest().startswith(version)
+        assert everybody.get(NOBODY, path + "?v=other").headers["cache-control"] == "no-cache"
+        again = everybody.get(NOBODY, path, **{"if-none-match": plain.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_pages_are_never_compressed(everybody):
+    """A compressed page with a secret and a text of another person would tell the secret by its length."""
+    assert "content-encoding" not in everybody.get("ann", "/account", **{"accept-encoding": "gzip"}).headers
 
 
 def test_looking_changes_nothing(one, everybody):
@@ -153,7 +210,20 @@ def test_looking_changes_nothing(one, everybody):
     assert state(one) == before
 
 
-@pytest.mark.parametrize("method", ["HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "PROPFIND"])
+def test_head_is_answered_as_get_without_a_body(one, everybody):
+    before = state(one)
+    task = next(task.id for task in one.tasks() if task.nick == "ann")
+    for path in ("/login", "/", "/finished", "/nothing", "/static/annotate.css"):
+        look, page = everybody.ask("HEAD", "ann", path), everybody.get("ann", path)
+        assert (look.status_code, look.content) == (page.status_code, b"")
+        assert look.headers.get("content-length") == page.headers.get("content-length") != "0"
+    assert everybody.ask("HEAD", NOBODY, f"/tasks/{task}").status_code == 303
+    # A look would use up the link of a single user.
+    assert everybody.ask("HEAD", NOBODY, "/open/token").status_code == 405
+    assert state(one) == before
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "PROPFIND"])
 def test_no_other_method_does_anything(one, everybody, method):
     before = state(one)
     for _, _, path in every_address(everybody):
@@ -193,6 +263,7 @@ def test_a_leave_to_change_is_for_one_person(one, everybody):
     sweep = Sweep(one, everybody, thorough=False)
     task = next(task for task in one.tasks() if task.nick == "ann" and task.place == 1)
     form = {"key": "k", "1.substantive": "no", "2.substantive": "no"}
+    choose_key(one.project, task.id, "A", "k")
     assert everybody.post("ann", f"/tasks/{task.id}/A", form).status_code == 303
     assert everybody.post("ann", f"/tasks/{task.id}/A/reopen", {"reason": "a slip"}).status_code == 303
     sweep.truth.given[task.id]["A"] = ([], "k")
@@ -339,7 +410,7 @@ ODD = ("\u202e", "\ud800", "'; DROP TABLE annotate_people; --", "${7*7}", "{{7*7
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_texts_are_texts(one, odd):
     """Names, reasons and keys of any characters neither break anything nor come back as anything else."""
-    with crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits(free=1_000))) as everybody:
+    with crowd(one, attempts=LoginAttemptCounter(LoginAttemptLimits("1000 per hour", "1000 per hour"))) as everybody:
         answers = [
             login(everybody, odd, odd),
             everybody.post("ann", f"/tasks/{quote(odd, errors='replace')}/A/reopen", {"reason": odd}),

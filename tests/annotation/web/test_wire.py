@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import socket
-from time import perf_counter
+from contextlib import ExitStack, suppress
+from time import perf_counter, sleep
 
 import pytest
 from tests.annotation.web.canaries import study
 from tests.annotation.web.crowd import FORM
 from tests.annotation.web.doubles import HOST, served
+
+from eclose.annotation.web.connections import ConnectionLimits
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +65,82 @@ def test_a_body_in_pieces_of_unknown_length_is_refused(one, port):
     both = head(one, **{"Transfer-Encoding": "chunked", "Content-Length": "5"}) + b"0\r\n\r\n"
     assert raw(port, both).split(b" ")[1][:1] == b"4"
     assert alive(port)
+
+
+def test_two_lengths_are_refused_and_what_follows_is_not_answered(one, port):
+    """Otherwise a proxy that reads the other length would take a part of the body for the request of another person."""
+    inner = b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    both = head(one, **{"Transfer-Encoding": "chunked", "Content-Length": "5"}) + b"0\r\n\r\n" + inner
+    answer = until_closed(port, both)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def until_closed(port, data, *, wait=5.0):
+    """All bytes until the server closes the connection."""
+    with socket.create_connection((HOST, port), timeout=wait) as connection:
+        connection.sendall(data)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.fixture(scope="module")
+def hasty(one):
+    """The port of a server with small limits."""
+    with served(one.project, limits=ConnectionLimits(header_seconds=0.3, body_seconds=0.5, incomplete=5)) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET /login HTT", b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\nX: 1\r\n", "body"],
+    ids=["nothing", "first line", "headers", "body"],
+)
+def test_half_a_request_is_closed_after_some_time(one, hasty, begun):
+    data = head(one, **{"Content-Length": "100"}) + b"csrf=" if begun == "body" else begun
+    start = perf_counter()
+    with socket.create_connection((HOST, hasty), timeout=5) as slow:
+        slow.sendall(data)
+        assert closed(slow)
+    assert 0.2 < perf_counter() - start < 4
+
+
+def test_half_a_request_on_a_used_connection_is_closed_after_some_time(hasty):
+    with socket.create_connection((HOST, hasty), timeout=5) as slow:
+        slow.sendall(b"HEAD /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert slow.recv(65536).startswith(b"HTTP/1.1 200")
+        slow.sendall(b"GET /login HTT")
+        assert closed(slow)
+
+
+def test_a_drop_at_a_time_does_not_prolong_a_request(hasty):
+    with socket.create_connection((HOST, hasty), timeout=5) as slow:
+        slow.sendall(b"GET /login HTTP/1.1\r\n")
+        start = perf_counter()
+        with suppress(ConnectionError):
+            while perf_counter() - start < 4:
+                slow.sendall(b"X: 1\r\n")
+                sleep(0.05)
+        assert perf_counter() - start < 3
+
+
+@pytest.mark.parametrize("what", ["headers", "body"])
+def test_many_half_requests_shut_nobody_out(one, what):
+    """Twenty times as many as there is room for, with time limits that do not help."""
+    with served(one.project, limits=ConnectionLimits(60, 60, incomplete=5)) as roomy, ExitStack() as stack:
+        data = b"GET /login HTTP/1.1\r\n" if what == "headers" else head(one, **{"Content-Length": "100"}) + b"csrf="
+        for _ in range(100):
+            stack.enter_context(socket.create_connection((HOST, roomy), timeout=5)).sendall(data)
+        start = perf_counter()
+        assert all(alive(roomy) for _ in range(5))
+        assert perf_counter() - start < 10
+
+
+def closed(connection):
+    """Whether the server closes a connection without a word."""
+    try:
+        return connection.recv(65536) == b""
+    except ConnectionError:
+        return True
 
 
 def test_a_body_that_dawdles_keeps_nobody_waiting(one, port):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -13,6 +14,7 @@ import urllib.parse
 import urllib.request
 from contextlib import closing
 from http.cookiejar import CookieJar
+from stat import S_IMODE
 
 import pytest
 from tests.annotation.projects import material, who, work_off
@@ -108,18 +110,90 @@ def test_who_lost_a_password_gets_a_new_link_and_strangers_none(study):
         run("invite", folder, "zoe")
 
 
+def test_links_name_the_address_of_init(tmp_path, source):
+    folder = tmp_path / "study"
+    crew = ("--annotators", "ann,bob,cyd,dan")
+    assert "http://127.0.0.1:8412/invitation/" in run("init", folder, source, *crew, "--port", "8412")[1]
+    assert "http://127.0.0.1:8412/invitation/" in run("invite", folder, "ann")[1]
+    assert "https://x.example/invitation/" in run("invite", folder, "ann", "--public-url", "https://x.example")[1]
+
+
+def test_a_public_url_without_tls_needs_a_flag(tmp_path, source):
+    folder, url = tmp_path / "study", "http://annotate.example.org"
+    with pytest.raises(SettingError, match="in clear text"):
+        run("init", folder, source, "--public-url", url)
+    assert not folder.exists()
+    assert run("init", folder, source, "--public-url", url, "--insecure-http")[0] == 0
+    assert f"{url}/invitation/" in run("invite", folder, "lead")[1]
+    with pytest.raises(SettingError, match="in clear text"):
+        run("serve", folder, "--public-url", url)
+
+
+def modes(folder):
+    return {path.relative_to(folder).as_posix(): S_IMODE(path.stat().st_mode) for path in [folder, *folder.rglob("*")]}
+
+
+def test_files_are_readable_by_their_owner_only(tmp_path, source):
+    """Of the project, its database while it is in use, and an export, under a umask that allows everything."""
+    folder, out, previous = tmp_path / "study", tmp_path / "out", os.umask(0)
+    try:
+        run("init", folder, source, "--annotators", "ann,bob,cyd,dan")
+        project = open_annotation_project(folder)
+        work_off(project, who(project, "ann"))
+        in_use = modes(folder)
+        run("export", folder, "--out", out)
+        project.close()
+    finally:
+        os.umask(previous)
+    assert {
+        "project.sqlite",
+        "project.sqlite-wal",
+        "project.sqlite-shm",
+        "project.json",
+        "audit-head.txt",
+    } < in_use.keys()
+    for files in (in_use, modes(out)):
+        assert files.pop(".") == 0o700
+        assert set(files.values()) == {0o600}, files
+
+
 def test_audit_finds_what_was_changed(study):
     folder, _ = study
-    assert run("verify-audit", folder) == (
-        0,
-        f"{folder}: 3 events, all unchanged, and all submissions with them\n",
-    )
+    code, told = run("verify-audit", folder)
+    assert code == 0
+    assert re.search(r"^\d+ events up to 20\S+, chained without a gap; the last is \d+-[0-9a-f]{12}\.$", told, re.M)
+    assert "3 settings, 6 people, 6 questions, 12 responses, 24 tasks." in told
+    assert "Not covered: passwords, sessions" in told
+    assert "can rewrite both" in told
     with closing(sqlite3.connect(folder / "project.sqlite")) as connection:
         connection.execute("DROP TRIGGER annotate_events_no_UPDATE")
         connection.execute("UPDATE annotate_events SET actor = 'mallory' WHERE seq = 2")
         connection.commit()
     code, told = run("verify-audit", folder)
     assert (code, "event 2 was changed" in told) == (3, True)
+
+
+@pytest.mark.parametrize("line", ["", "nonsense"])
+def test_an_empty_head_is_a_message(study, line):
+    folder, _ = study
+    (folder / "audit-head.txt").write_text(line)
+    code, told = run("verify-audit", folder)
+    assert (code, "whether the end of the log was cut off cannot be checked" in told) == (3, True)
+
+
+def test_the_head_can_lie_elsewhere(tmp_path, source):
+    folder, head, copy = tmp_path / "study", tmp_path / "safe" / "head.txt", tmp_path / "copy.txt"
+    assert run("init", folder, source, "--annotators", "ann,bob,cyd,dan", "--audit-head", head)[0] == 0
+    assert not (folder / "audit-head.txt").exists()
+    copy.write_bytes(head.read_bytes())
+    run("invite", folder, "ann")
+    assert head.read_bytes() != copy.read_bytes()
+    assert f"{head} records event" in run("verify-audit", folder)[1]
+    code, told = run("verify-audit", folder, "--head", copy)
+    assert (code, "after it could be cut off unnoticed" in told) == (0, True)
+    assert run("verify-audit", folder, "--head", tmp_path / "missing.txt")[0] == 3
+    head.unlink()
+    assert run("verify-audit", folder)[0] == 3
 
 
 def test_other_guidelines_are_refused(study):

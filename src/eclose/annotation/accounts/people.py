@@ -37,6 +37,10 @@ class AccountError(UserError):
     """A refused request about an account. The message is shown to the requester and reveals nothing about others."""
 
 
+class WrongPasswordError(AccountError):
+    """Raised where the current password of a person is wrong."""
+
+
 class PersonRole(StrEnum):
     """The function of a person in a project."""
 
@@ -240,7 +244,7 @@ def change_password(
     # An update without effect locks the row, so that the compared password is the one that gets replaced.
     row = connection.execute(_HOLD, {"id": person_id}).first()
     if row is None or not passwords.password_matches(row.password, current) or not row.active:
-        raise AccountError("the current password is wrong. Type it again.")
+        raise WrongPasswordError("the current password is wrong. Type it again.")
     if new == current:
         raise AccountError("the new password is the current one. Choose another.")
     set_password(connection, person_id, new, except_token=except_token)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import UTC, datetime
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
@@ -22,6 +23,31 @@ def hash_secret_token(token: str) -> str:
     """Return the SHA-256 of a token, which is what the database stores."""
     # No salt: a table of precomputed hashes is useless against 256 random bits.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class OneTimeTokens:
+    """Secret tokens that a server holds in memory and accepts once each."""
+
+    def __init__(self) -> None:
+        self._hashes: set[str] = set()
+        self._lock = Lock()
+
+    def issue(self) -> str:
+        """Return a new token."""
+        token = new_secret_token()
+        with self._lock:
+            self._hashes.add(hash_secret_token(token))
+        return token
+
+    def redeem(self, token: str) -> bool:
+        """Return whether a token was issued and not used before; it cannot be used again."""
+        # Compared by hash, so that the time of the search tells nothing about a token.
+        token_hash = hash_secret_token(token)
+        with self._lock:
+            if token_hash not in self._hashes:
+                return False
+            self._hashes.remove(token_hash)
+            return True
 
 
 def format_utc_timestamp(moment: datetime) -> str:

@@ -32,6 +32,7 @@ from eclose.annotation.results.formats import (
     MANIFEST,
     OPEN,
     SCREENING_ANNOTATIONS,
+    TIMES,
     VERDICTS,
     LabelExportFormat,
 )
@@ -114,6 +115,8 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         _write_lines(folder / INELIGIBLE_RESPONSES, _open_lines(annotations, ineligible=True))
     if annotations.set_aside:
         write_records(folder / DRAFTS, annotations.set_aside)
+    if annotations.times:
+        write_records(folder / TIMES, annotations.times)
     if material is not None:
         responses = [material.responses[response.response_id] for response in annotations.eligible_responses]
         answered = [response.instance_id for response in responses]

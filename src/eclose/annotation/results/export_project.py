@@ -16,6 +16,7 @@ from eclose.construction.audit.file_names import AuditFormFormat
 from eclose.construction.audit.forms import encode_audit_forms
 from eclose.errors import UserError
 from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.private import owner_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ class ProjectExport(NamedTuple):
     """Number of forms in each file of a family audit."""
 
 
+@owner_only()
 def export_project(
     folder: Path,
     out: Path,

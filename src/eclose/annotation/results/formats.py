@@ -11,6 +11,8 @@ LABELS, VERDICTS = "labels.jsonl", "verdicts.jsonl"
 OPEN, INELIGIBLE_RESPONSES, MANIFEST = "open.jsonl", "ineligible.jsonl", "manifest.json"
 DRAFTS = "drafts.jsonl"
 """Unfinished work of people whose tasks went to others."""
+TIMES = "times.jsonl"
+"""Times of each person for each pass."""
 
 
 class LabelExportFormat(StrEnum):

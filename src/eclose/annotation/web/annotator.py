@@ -14,7 +14,7 @@ from eclose.annotation.accounts.people import AnnotatorPool, PersonRole
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.notes import NoteKind
 from eclose.annotation.submissions import PassSubmissionResult, SubmissionRefusal
-from eclose.annotation.web import labelling
+from eclose.annotation.web import labelling, training
 from eclose.annotation.web.dependencies import (
     LoggedInVisit,
     check_csrf_token,
@@ -25,6 +25,7 @@ from eclose.annotation.web.dependencies import (
     require_login,
     take_form_fields,
 )
+from eclose.annotation.web.field_texts import FIELD_TEXTS
 from eclose.annotation.web.pages import render_annotation_page
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from eclose.annotation.forms import AnnotationPass, FormEntry
     from eclose.annotation.notes import Note
     from eclose.annotation.submissions import TaskPageContent
+    from eclose.annotation.web.training import TrainingItem, TrainingProgress
 
 router = APIRouter()
 Fields = Annotated[dict[str, str], Depends(parse_web_form)]
@@ -41,7 +43,7 @@ Worker = Annotated[LoggedInVisit, Depends(require_annotator)]
 
 MAX_HOME_NOTES = 5
 """Number of latest notes with their replies on the overview."""
-_CLOSED = "This pass is closed: it was submitted before, or an earlier pass is still open."
+_CLOSED = "This pass is closed: it was submitted before, an earlier pass is still open, or its page was not opened."
 
 
 @router.get("/")
@@ -66,6 +68,8 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
             amendable=reopening.list_granted_reopenings(connection, visit.person),
             notes=notes.list_person_notes(connection, visit.person)[:MAX_HOME_NOTES],
             guidelines=_guidelines(connection, visit.person),
+            practised=len(training.read_training_answers(connection, visit.person)),
+            examples=len(training.list_training_items(visit.person)),
         )
     return HTMLResponse(html)
 
@@ -76,6 +80,29 @@ def show_guideline(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> H
     with visit.project.reading() as connection:
         guidelines = _guidelines(connection, visit.person)
     return HTMLResponse(render_annotation_page("guideline.html", **visit.context, guidelines=guidelines))
+
+
+@router.get("/training")
+def show_training(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HTMLResponse:
+    """Show the next practice example; the lead sees how people did."""
+    with visit.project.reading() as connection:
+        answers = training.read_training_answers(connection, visit.person)
+        results = training.list_training_progress(connection) if visit.person.role is PersonRole.LEAD else ()
+    item = next((item for item in training.list_training_items(visit.person) if item.id not in answers), None)
+    return _training_page(visit, item, answers, results=results)
+
+
+@router.post("/training/{item}")
+def post_training_answer(visit: Worker, item: str, fields: Fields) -> HTMLResponse:
+    """Store the first answer to a practice example, and show the right one with its reason."""
+    (label,) = take_form_fields(check_csrf_token(visit, fields), "label")
+    example = next((each for each in training.list_training_items(visit.person) if each.id == item), None)
+    if example is None or label not in {choice.value for choice in FIELD_TEXTS[example.field].choices}:
+        raise not_found_error()
+    with visit.project.writing() as connection:
+        training.answer_training_item(connection, visit.person, example, label)
+        answers = training.read_training_answers(connection, visit.person)
+    return _training_page(visit, example, answers, label=label)
 
 
 @router.post("/take")
@@ -277,6 +304,29 @@ def _render_amendment(
     return render_annotation_page(
         "amend.html", **visit.context, sheet=sheet, entries=entries, problems=problems, action=action
     )
+
+
+def _training_page(
+    visit: LoggedInVisit,
+    item: TrainingItem | None,
+    answers: dict[str, str],
+    *,
+    label: str | None = None,
+    results: tuple[TrainingProgress, ...] = (),
+) -> HTMLResponse:
+    """Render a practice example, with the given answer and the reason of the right one where there is an answer."""
+    items = training.list_training_items(visit.person)
+    html = render_annotation_page(
+        "training.html",
+        **visit.context,
+        item=item,
+        label=label,
+        answered=len(answers),
+        correct=sum(answers.get(each.id) == each.label for each in items),
+        total=len(items),
+        results=results,
+    )
+    return HTMLResponse(html)
 
 
 def _next_path(visit: LoggedInVisit) -> str:

@@ -10,13 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.staticfiles import StaticFiles
 
 from eclose.annotation.audit_log import current_timestamp
 from eclose.annotation.web import annotator, auth, labelling, lead
 from eclose.annotation.web.dependencies import LoginNeededError
 from eclose.annotation.web.pages import render_annotation_page
-from eclose.annotation.web.security import SecurityMiddleware
+from eclose.annotation.web.security import STATIC_PATH, SecurityMiddleware
+from eclose.annotation.web.static_files import StaticFileApp
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,7 +36,7 @@ def build_annotation_app(state: AnnotationServerState, *, hosts: Collection[str]
     # Plain functions run in a thread pool, so blocking database calls do not stop the event loop.
     for part in (auth, annotator, lead, labelling):
         app.include_router(part.router)
-    app.mount("/static", StaticFiles(packages=[("eclose.annotation.web", "static")]))
+    app.mount(STATIC_PATH.rstrip("/"), StaticFileApp())
     app.add_exception_handler(LoginNeededError, _redirect_to_login)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from hmac import compare_digest
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request
@@ -11,6 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log
 from eclose.annotation.accounts import people, sessions
+from eclose.annotation.accounts.login_attempts import LoginDelayedError
 from eclose.annotation.web.dependencies import (
     AnnotationServerState,
     LoggedInVisit,
@@ -25,7 +25,7 @@ from eclose.annotation.web.dependencies import (
     set_session_cookie,
     take_form_fields,
 )
-from eclose.annotation.web.pages import render_annotation_page
+from eclose.annotation.web.pages import format_duration, render_annotation_page
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,15 +49,21 @@ def post_login_form(request: Request, state: State, fields: Fields) -> Response:
     """Log a person in; the message of a failure does not reveal its reason."""
     name, password = take_form_fields(_without_csrf(fields), "name", "password")
     address = "" if request.client is None else request.client.host
-    if wait := state.attempts.admit(name, address):
+
+    def verify() -> sessions.VerifiedLogin | None:
+        # Hashing happens on a reading connection, so that it blocks no writer.
+        with state.project.reading() as connection:
+            return sessions.verify_login(connection, name, password)
+
+    try:
+        verified = state.attempts.attempt(name, address, verify)
+    except LoginDelayedError as delay:
         # Not in the audit log, which an attacker could fill the disk with.
         _LOG.warning("%s: a login was delayed", audit_log.current_timestamp())
-        response = _login_page(state, name, f"Too many attempts. Try again in {wait} seconds.", status=429)
-        response.headers["Retry-After"] = str(wait)
+        message = f"Too many wrong passwords. Try again in {format_duration(delay.seconds)}."
+        response = _login_page(state, name, message, status=429)
+        response.headers["Retry-After"] = str(delay.seconds)
         return response
-    # Hashing happens on a reading connection, so that it blocks no writer.
-    with state.project.reading() as connection:
-        verified = sessions.verify_login(connection, name, password)
     session = None
     if verified is not None:
         with state.project.writing() as connection:
@@ -69,25 +75,36 @@ def post_login_form(request: Request, state: State, fields: Fields) -> Response:
     if session is None:
         _log(state, "login refused", name)
         return _login_page(state, name, _WRONG, status=401)
-    # Only after the session exists: a wrong password must stay counted.
-    state.attempts.record_success(name, address)
     _log(state, "login", name)
     return _redirect_home(state, session)
 
 
-@router.get("/open/{door}")
-def log_in_single_user(request: Request, door: str, state: State) -> Response:
-    """Log in the single user of a server without accounts, by the URL printed at its start."""
-    # In constant time, and 404 also on servers with accounts.
-    if state.single is None or not compare_digest(door.encode(), state.entry_token.encode()):
-        raise not_found_error()
-    if find_request_session(request) is not None:
+# Leads on by itself: a browser does not send the new cookie along with a redirect that began on another site.
+_ENTERED = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/"><title>Welcome</title></head>
+<body><p><a href="/">Go on</a></p></body></html>
+"""
+
+
+@router.get("/open/{token}")
+def log_in_single_user(request: Request, token: str, state: State) -> Response:
+    """Log in the single user of a server without accounts, by a URL that works once."""
+    if state.single is not None and find_request_session(request) is not None:
         return RedirectResponse("/", status_code=303)
+    # On servers with accounts, the page does not exist.
+    if state.single is None:
+        raise not_found_error()
+    if not state.entry_tokens.redeem(token):
+        raise HTTPException(404, "This link is not valid: it works once. Stop the command and start it again.")
     with state.project.writing() as connection:
         verified = sessions.VerifiedLogin(state.single, people.NO_PASSWORD, None)
         session = sessions.open_login_session(connection, verified, now=current_time())
     assert session is not None
-    return _redirect_home(state, session)
+    if request.headers.get("sec-fetch-site") != "cross-site":
+        return _redirect_home(state, session)
+    response = HTMLResponse(_ENTERED)
+    set_session_cookie(response, state, session.token)
+    return response
 
 
 @router.post("/logout")
@@ -138,23 +155,39 @@ def post_password_change(request: Request, visit: Visitor, fields: Fields) -> HT
     """Change a password after checking the current one, and end the person's other sessions."""
     current, new, again = take_form_fields(check_csrf_token(visit, fields), "current", "password", "again")
     problems: tuple[str, ...] = () if new == again else (_DIFFERENT,)
-    # The rate limit of logins applies here too, or the current password could be guessed on this page.
-    address = "" if request.client is None else request.client.host
-    if visit.state.attempts.admit(visit.person.name, address):
-        problems = ("Too many attempts. Wait a minute.",)
     if not problems:
+        problems = _change_password(request, visit, current, new)
+    html = render_annotation_page("account.html", **visit.context, problems=problems, changed=not problems)
+    return HTMLResponse(html, 422 if problems else 200)
+
+
+def _change_password(request: Request, visit: LoggedInVisit, current: str, new: str) -> tuple[str, ...]:
+    """Change a password; return why it was refused, or nothing."""
+    address = "" if request.client is None else request.client.host
+    problems: list[str] = []
+
+    def change() -> bool | None:
         try:
             with visit.project.writing() as connection:
                 token = request.cookies[visit.state.cookie]
                 people.change_password(
                     connection, visit.person.id, current, new, now=current_time(), except_token=token
                 )
-            visit.state.attempts.record_success(visit.person.name, address)
-            _log(visit.state, "password changed", visit.person.name)
+        except people.WrongPasswordError as error:
+            problems.append(str(error))
+            return None
         except people.AccountError as error:
-            problems = (str(error),)
-    html = render_annotation_page("account.html", **visit.context, problems=problems, changed=not problems)
-    return HTMLResponse(html, 422 if problems else 200)
+            problems.append(str(error))
+        return True
+
+    # The limit of logins applies here too, or the current password could be guessed on this page.
+    try:
+        visit.state.attempts.attempt(visit.person.name, address, change)
+    except LoginDelayedError as delay:
+        return (f"Too many wrong passwords. Try again in {format_duration(delay.seconds)}.",)
+    if not problems:
+        _log(visit.state, "password changed", visit.person.name)
+    return tuple(problems)
 
 
 def _login_page(

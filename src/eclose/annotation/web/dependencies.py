@@ -15,7 +15,7 @@ from eclose.annotation.accounts import sessions
 from eclose.annotation.accounts.login_attempts import LoginAttemptCounter
 from eclose.annotation.accounts.people import Person, PersonRole
 from eclose.annotation.accounts.sessions import LoginSession
-from eclose.annotation.accounts.tokens import new_secret_token
+from eclose.annotation.accounts.tokens import OneTimeTokens
 from eclose.annotation.project import AnnotationProject
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ class AnnotationServerState:
     project: AnnotationProject
     tls: bool = False
     """Whether a proxy in front of the server provides TLS; cookies are then restricted to TLS."""
+    url: str = "http://127.0.0.1"
+    """URL of the server without a trailing slash, for the links of invitations."""
     attempts: LoginAttemptCounter = field(default_factory=LoginAttemptCounter)
     single: Person | None = None
     """The only user of a server without accounts."""
-    entry_token: str = field(default_factory=new_secret_token, repr=False)
-    """Secret in the URL with which the single user logs in."""
+    entry_tokens: OneTimeTokens = field(default_factory=OneTimeTokens, repr=False)
+    """Secrets in the URLs with which the single user logs in; each works once."""
     finished: Event = field(default_factory=Event, repr=False)
     """Set when the single user ends the session on the page."""
 

@@ -93,11 +93,11 @@ FIELD_TEXTS: Mapping[str, FormFieldText] = {
     ),
     "aligned": FormFieldText(
         "Does the reasoning pursue the question?",
-        _yes_no("it goes after what is asked", "its main line goes elsewhere", "pursues the question", "does not"),
+        _yes_no("it goes after what is asked", "its main line goes elsewhere", "aligned", "not aligned"),
     ),
     "closed": FormFieldText(
         "Does the reasoning establish the submitted answer?",
-        _yes_no("the steps settle it", "something is missing, or they settle another", "establishes it", "does not"),
+        _yes_no("the steps settle it", "something is missing, or they settle another", "closed", "not closed"),
     ),
     "correct": FormFieldText(
         "Is the submitted answer the reference answer?",

@@ -11,12 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log, notes, reopening, setup, staffing
 from eclose.annotation.accounts import people, tokens
-from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, read_pass_times
+from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, summarise_pass_times
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
@@ -60,16 +60,17 @@ Lead = Annotated[LoggedInVisit, Depends(require_lead)]
 
 
 @router.get("")
-def show_dashboard(request: Request, visit: Lead) -> HTMLResponse:
+def show_dashboard(visit: Lead) -> HTMLResponse:
     """Show the dashboard."""
-    return _dashboard(request, visit)
+    return _dashboard(visit)
 
 
 @router.get("/agreement")
 def show_agreement(visit: Lead) -> HTMLResponse:
     """Show agreement by decision, person and pair, and times; computing it takes seconds in large projects."""
     with visit.project.reading() as connection:
-        pairs = measure_pair_agreement(read_annotations(connection, names=True))
+        annotations = read_annotations(connection, names=True)
+        pairs = measure_pair_agreement(annotations)
         html = render_annotation_page(
             "agreement.html",
             **visit.context,
@@ -77,7 +78,7 @@ def show_agreement(visit: Lead) -> HTMLResponse:
             pairs=pairs,
             persons=measure_person_agreement(pairs),
             labels=[name for name in COMPARED_LABELS if any(name in pair.labels for pair in pairs)],
-            times=read_pass_times(connection),
+            times=summarise_pass_times(annotations.times),
         )
     return HTMLResponse(html)
 
@@ -99,7 +100,7 @@ def download_labels(visit: Lead, fields: Fields) -> Response:
 
 
 @router.post("/invite")
-def post_invitation_form(request: Request, visit: Lead, fields: Fields) -> HTMLResponse:
+def post_invitation_form(visit: Lead, fields: Fields) -> HTMLResponse:
     """Add new people and show their links once; a known name gets a page that asks for confirmation."""
     entered, role = take_form_fields(check_csrf_token(visit, fields), "names", "role")
     names = [name for name in re.split(r"[,\s]+", entered) if name]
@@ -112,9 +113,8 @@ def post_invitation_form(request: Request, visit: Lead, fields: Fields) -> HTMLR
             raise UserError(f"{known[0]}: is in the project already." if known else "Name at least one person.")
         links, notice = _add_people(visit, names, role)
     except UserError as error:
-        return _dashboard(request, visit, problem=str(error), entered=(entered, role))
-    visit.project.record_head()
-    return _dashboard(request, visit, links=links, notice=notice)
+        return _dashboard(visit, problem=str(error), entered=(entered, role))
+    return _dashboard(visit, links=links, notice=notice)
 
 
 def _add_people(visit: LoggedInVisit, names: Sequence[str], role: str) -> tuple[dict[str, str], str]:
@@ -146,7 +146,7 @@ def show_confirmation(visit: Lead, name: str, change: str) -> HTMLResponse:
 
 
 @router.post("/people/{name}/renew")
-def post_renewed_invitation(request: Request, visit: Lead, name: str, fields: Fields) -> HTMLResponse:
+def post_renewed_invitation(visit: Lead, name: str, fields: Fields) -> HTMLResponse:
     """Give a known person a new link; their password and sessions end."""
     take_form_fields(check_csrf_token(visit, fields))
     with visit.project.writing() as connection:
@@ -154,13 +154,11 @@ def post_renewed_invitation(request: Request, visit: Lead, name: str, fields: Fi
         if person is None or person.id == visit.person.id:
             raise not_found_error()
         invitee = setup.issue_or_renew_invitation(connection, name, by=visit.person.name)
-    # The function returns no event, so the head is read from the log again.
-    visit.project.record_head()
-    return _dashboard(request, visit, links={name: invitee.token})
+    return _dashboard(visit, links={name: invitee.token})
 
 
 @router.post("/people/{name}/reassign")
-def post_reassignment(request: Request, visit: Lead, name: str, fields: Fields) -> HTMLResponse:
+def post_reassignment(visit: Lead, name: str, fields: Fields) -> HTMLResponse:
     """Hand the unfinished tasks of a person over to colleagues; without a choice, to all that fit."""
     fields = check_csrf_token(visit, fields)
     successors = [field.removeprefix("to.") for field in fields if field.startswith("to.")]
@@ -170,13 +168,12 @@ def post_reassignment(request: Request, visit: Lead, name: str, fields: Fields) 
             visit.project, name, to=successors or None, actor=visit.person.name, reason=reason
         )
     except UserError as error:
-        return _dashboard(request, visit, problem=str(error))
-    visit.project.record_head()
+        return _dashboard(visit, problem=str(error))
     tasks = ", ".join(f"{count:,} to {person}" for person, count in result.tasks.items())
     parts = [f"{result.total:,} tasks of {name} were handed over ({tasks})." if tasks else "", ""]
     if result.released:
         parts[1] = f"{result.released:,} taken cases of {name} are back in the queue."
-    return _dashboard(request, visit, notice=" ".join(filter(None, parts)) or f"{name} had no unfinished task.")
+    return _dashboard(visit, notice=" ".join(filter(None, parts)) or f"{name} had no unfinished task.")
 
 
 @router.post("/people/{name}/{change}")
@@ -196,14 +193,13 @@ def change_person_access(visit: Lead, name: str, change: str, fields: Fields) ->
 
 
 @router.post("/release")
-def post_released_case(request: Request, visit: Lead, fields: Fields) -> Response:
+def post_released_case(visit: Lead, fields: Fields) -> Response:
     """Return a taken case to the queue of adjudication."""
     case, reason = take_form_fields(check_csrf_token(visit, fields), "case", "reason")
     try:
         staffing.release_case(visit.project, case, actor=visit.person.name, reason=reason)
     except UserError as error:
-        return _dashboard(request, visit, problem=str(error))
-    visit.project.record_head()
+        return _dashboard(visit, problem=str(error))
     return RedirectResponse("/dashboard", status_code=303)
 
 
@@ -245,7 +241,6 @@ _CHANGES: dict[str, Callable[[Connection, int], None]] = {
 
 
 def _dashboard(
-    request: Request,
     visit: LoggedInVisit,
     *,
     links: Mapping[str, str] | None = None,
@@ -261,11 +256,11 @@ def _dashboard(
         **visit.context,
         board=board,
         roles=list_offered_roles(board.pools),
-        links={name: f"{request.base_url}invitation/{token}" for name, token in (links or {}).items()},
+        links={name: f"{visit.state.url}/invitation/{token}" for name, token in (links or {}).items()},
         notice=notice,
         problem=problem,
         entered=entered,
-        origin=str(request.base_url),
+        origin=f"{visit.state.url}/",
     )
     return HTMLResponse(html, 422 if problem else 200)
 

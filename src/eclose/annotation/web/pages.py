@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.annotation.web import field_texts
+from eclose.annotation.web.static_files import static_url
 from eclose.diagnosis.report.html_template import build_jinja_environment
 from eclose.diagnosis.report.word_diff import DiffMark, DiffPiece, diff_words
 
@@ -124,6 +125,7 @@ def render_guideline(text: str) -> Markup:
 def _environment() -> Environment:
     environment = build_jinja_environment(_template_text)
     environment.globals |= {"texts": field_texts, "htmx": HTMX_CONFIG, "keys": KEYBOARD_SHORTCUTS}
+    environment.globals["static_url"] = static_url
     environment.filters |= {
         "chosen": _chosen_form_value,
         "citations": split_citations,

@@ -1,4 +1,4 @@
-"""Checks of every request (host, origin, method, size) and security headers of every response.
+"""Checks of every request (host, origin, method, size, load) and security headers of every response.
 
 Plain ASGI middleware around the whole application, so that error pages and static files are covered too.
 """
@@ -20,6 +20,8 @@ _LOG = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 512 * 1024
 """Largest body in bytes, enough for a form with some thousand steps."""
+MAX_REQUESTS = 300
+"""Requests in progress at the same time; further ones get 503 instead of filling the memory."""
 
 # Scripts and styles only from files of this server; no inline code, no frames, no plugins.
 _POLICY = (
@@ -33,21 +35,29 @@ _ALWAYS = {
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
     b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
-    # Pages differ by person, and a shared cache would mix them up.
-    b"cache-control": b"no-store",
 }
+# Pages differ by person, and a shared cache would mix them up. Static files state their own rule.
+_NO_STORE = (b"cache-control", b"no-store")
 # One year, in seconds.
 _TLS = {b"strict-transport-security": b"max-age=31536000; includeSubDomains"}
-_READS = frozenset({"GET", "HEAD"})
+STATIC_PATH, ONE_TIME_PATH = "/static/", "/open/"
 
 
 class SecurityMiddleware:
-    """ASGI middleware that checks requests and adds headers to responses."""
+    """ASGI middleware that checks requests and adds headers to responses.
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str], tls: bool) -> None:
+    Args:
+        app: The application.
+        hosts: Values of the Host header that name this server, with the port where a browser sends one.
+        tls: Whether people reach the server over TLS.
+        most: Number of requests in progress from which on further ones are refused.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], tls: bool, most: int = MAX_REQUESTS) -> None:
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._headers = _ALWAYS | (_TLS if tls else {})
+        self._most, self._active = most, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application, or refuse it."""
@@ -63,7 +73,13 @@ class SecurityMiddleware:
             if message["type"] == "http.response.start":
                 # Headers of the middleware replace those of the application.
                 others = [(name, value) for name, value in message["headers"] if name.lower() not in self._headers]
+                if not scope["path"].startswith(STATIC_PATH):
+                    others = [(name, value) for name, value in others if name.lower() != _NO_STORE[0]]
+                if not any(name.lower() == _NO_STORE[0] for name, _ in others):
+                    others.append(_NO_STORE)
                 message = {**message, "headers": [*others, *self._headers.items()]}
+            elif scope["method"] == "HEAD":
+                message = {**message, "body": b""}
             await send(message)
 
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -71,25 +87,38 @@ class SecurityMiddleware:
             _LOG.warning("%s: a request was refused with %s", current_timestamp(), refusal[0])
             await _send_text(send_with_headers, *refusal)
             return
-        body = _LimitedBody(receive)
-        await self._app(scope, body.receive, send_with_headers)
+        self._active += 1
+        try:
+            # HEAD is answered as GET; the server sends its headers without the body.
+            inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+            await self._app(inner, _LimitedBody(receive).receive, send_with_headers)
+        finally:
+            self._active -= 1
 
     def _find_refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
         """Return status and message where a request must be refused, else None."""
-        method = scope["method"]
-        if _split_host(f"//{headers.get(b'host', '')}")[0] not in self._hosts:
+        method, is_head = scope["method"], scope["method"] == "HEAD"
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            # A proxy may read another length than this server, and take a part of the body for a second request.
+            return 400, "This request has two lengths."
+        if headers.get(b"host", "").lower() not in self._hosts:
             # Against DNS rebinding: a foreign page could otherwise reach this server under its own host name.
             return 421, "This server does not answer to that host name."
         if "\0" in scope["path"]:
             # PostgreSQL fails on queries with NUL.
             return 404, "There is nothing here."
-        if method in _READS:
-            return None
-        if method != "POST":
+        if self._active >= self._most:
+            return 503, "The server is busy. Try again in a moment."
+        # A look at a link that works once must not use it up.
+        if (is_head and scope["path"].startswith(ONE_TIME_PATH)) or method not in ("GET", "HEAD", "POST"):
             return 405, "This method is not allowed here."
+        return self._find_form_refusal(headers) if method == "POST" else None
+
+    def _find_form_refusal(self, headers: dict[bytes, str]) -> tuple[int, str] | None:
+        """Return status and message where a form must be refused, else None."""
         if not _same_origin(headers, headers[b"host"]):
             return 403, "This form comes from another page."
-        # Chunked bodies have no length and are refused; browsers send forms with one.
+        # Chunked bodies have no known length and are refused; browsers send forms with one.
         length = headers.get(b"content-length", "")
         if not length.isdecimal() or len(length) > 9 or int(length) > MAX_BODY_BYTES:
             return 413, "This form is too large."
@@ -104,16 +133,15 @@ def _same_origin(headers: dict[bytes, str], host: str) -> bool:
     if (site := headers.get(b"sec-fetch-site")) is not None:
         return site == "same-origin"
     origin = headers.get(b"origin")
-    return origin is None or _split_host(origin)[1] == host.lower()
+    return origin is None or _read_host(origin) == host.lower()
 
 
-def _split_host(url: str) -> tuple[str | None, str | None]:
-    """Return the host name, and the host name with its port; None for both where the URL is invalid."""
+def _read_host(url: str) -> str | None:
+    """Return the host name with its port; None where the URL is invalid."""
     try:
-        parts = urlsplit(url)
+        return urlsplit(url).netloc.lower()
     except ValueError:
-        return None, None
-    return parts.hostname, parts.netloc.lower()
+        return None
 
 
 class _LimitedBody:
@@ -129,6 +157,7 @@ class _LimitedBody:
 
 
 async def _send_text(send: Send, status: int, message: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    # The rest of a refused request is not read: it must not be taken for the next one.
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": message.encode()})

@@ -2,38 +2,93 @@
 
 from __future__ import annotations
 
+import html
+import json
 import socket
+import webbrowser
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Thread
 from time import sleep
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from eclose.annotation.web.app import build_annotation_app
+from sqlalchemy import text
+
+from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.errors import SettingError, UserError
+from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.private import owner_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import uvicorn
+    from sqlalchemy import Connection
 
+    from eclose.annotation.web.connections import ConnectionLimits
     from eclose.annotation.web.dependencies import AnnotationServerState
 
 LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8300
+"""Fixed, because the invitation links that init prints must name the port that serve opens later."""
 _LOCAL_NAMES = ("127.0.0.1", "localhost")
+BROWSER_FILE = "open.html"
+"""File that leads the browser to a URL with a secret."""
 _POLL, _LINGER = 1.0, 3.0
 """Seconds between checks whether all is finished, and between that and the end."""
 
 
-def build_server_url(public_url: str | None, port: int) -> str:
-    """Return the URL of the server without a trailing slash; raise where ``public_url`` is not the URL of a host."""
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """The address under which people reach the server of a project."""
+
+    port: int = DEFAULT_PORT
+    public_url: str | None = None
+    """URL of a proxy in front of the server."""
+    insecure_http: bool = False
+    """Whether ``public_url`` may be without TLS, although passwords then cross the network in clear text."""
+
+    @property
+    def url(self) -> str:
+        """The URL without a trailing slash; raises where ``public_url`` is not an acceptable URL of a host."""
+        return build_server_url(self.public_url, self.port, insecure_http=self.insecure_http)
+
+
+def save_server_address(connection: Connection, address: ServerAddress) -> None:
+    """Store the address with which a project was created: later invitations use it."""
+    value = {"port": address.port, "public_url": address.public_url, "insecure_http": address.insecure_http}
+    connection.execute(_SAVE_ADDRESS, {"value": json.dumps(value)})
+    append_audit_event(
+        connection, LEAD_NAME, "set address", detail={"url": address.url}, rows={AuditedKind.SETTINGS: ["address"]}
+    )
+
+
+def read_server_address(
+    connection: Connection, port: int | None, public_url: str | None, *, insecure_http: bool
+) -> ServerAddress:
+    """Return the address of a project: what is not given is as it was when the project was created."""
+    stored = connection.execute(_ADDRESS).scalar_one_or_none()
+    address = ServerAddress() if stored is None else ServerAddress(**json.loads(stored))
+    if public_url is not None:
+        address = replace(address, public_url=public_url, insecure_http=insecure_http)
+    return address if port is None else replace(address, port=port)
+
+
+def build_server_url(public_url: str | None, port: int, *, insecure_http: bool = False) -> str:
+    """Return the URL of the server without a trailing slash; raise where ``public_url`` is not an acceptable one."""
     if public_url is None:
         return f"http://{LOOPBACK}:{port}"
     parts = urlsplit(public_url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
         raise SettingError(
             f"--public-url {public_url}: is not the URL of a server. Write it like https://annotate.example.org"
+        )
+    if parts.scheme == "http" and parts.hostname not in (*_LOCAL_NAMES, "::1") and not insecure_http:
+        raise SettingError(
+            f"--public-url {public_url}: passwords and cookies would cross the network in clear text. Use https://,"
+            " or add --insecure-http in a network that you trust."
         )
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -43,17 +98,23 @@ def serve_annotation(
     *,
     port: int,
     public_url: str | None = None,
+    insecure_http: bool = False,
     ready: Callable[[str], None] = lambda _url: None,
     is_finished: Callable[[], bool] | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve until interrupted, or until ``is_finished`` returns True. ``ready`` gets the URL when the port is open."""
     import uvicorn  # noqa: PLC0415 - a second to load
 
+    from eclose.annotation.web.app import build_annotation_app  # noqa: PLC0415 - as above
+    from eclose.annotation.web.connections import ConnectionLimits, limited_protocol  # noqa: PLC0415 - as above
+
     with _listen(port) as listener:
-        url = build_server_url(public_url, listener.getsockname()[1])
-        hosts = _LOCAL_NAMES if public_url is None else (*_LOCAL_NAMES, urlsplit(url).hostname or "")
+        url = build_server_url(public_url, listener.getsockname()[1], insecure_http=insecure_http)
+        served = replace(state, tls=url.startswith("https"), url=url)
         config = uvicorn.Config(
-            build_annotation_app(replace(state, tls=url.startswith("https")), hosts=hosts),
+            build_annotation_app(served, hosts=_host_names(public_url, listener.getsockname()[1])),
+            http=limited_protocol(limits or ConnectionLimits()),
             log_level="warning",
             # URLs hold the tokens of invitations, which must not be logged.
             access_log=False,
@@ -62,8 +123,6 @@ def serve_annotation(
             proxy_headers=public_url is not None,
             forwarded_allow_ips=LOOPBACK,
             timeout_keep_alive=30,
-            # Further requests get 503 instead of filling the memory.
-            limit_concurrency=500,
         )
         server = uvicorn.Server(config)
         if is_finished is not None:
@@ -74,6 +133,32 @@ def serve_annotation(
         except KeyboardInterrupt:
             # The normal way to stop; uvicorn has completed the open requests.
             return
+        finally:
+            (state.project.folder / BROWSER_FILE).unlink(missing_ok=True)
+
+
+def open_in_browser(url: str, folder: Path) -> None:
+    """Open a URL with a secret in the browser of this machine, by a file of ``folder`` that only its owner can read.
+
+    The command line of a browser is visible to all users of the machine; it names the file, not the URL.
+    """
+    page = folder / BROWSER_FILE
+    target = html.escape(url)
+    text_of_page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={target}">\n'
+    with owner_only(), AtomicFile(page) as file:
+        file.write(text_of_page.encode())
+    webbrowser.open(page.resolve().as_uri())
+
+
+def _host_names(public_url: str | None, port: int) -> tuple[str, ...]:
+    """Return the values of the Host header that name this server."""
+    # Browsers leave the port 80 out.
+    names = tuple(name if port == 80 else f"{name}:{port}" for name in _LOCAL_NAMES)
+    if public_url is None:
+        return names
+    parts = urlsplit(public_url)
+    # A proxy may pass the host name on without the port.
+    return (*names, parts.netloc, parts.hostname or "")
 
 
 def _stop_when(is_finished: Callable[[], bool], server: uvicorn.Server) -> None:
@@ -97,3 +182,7 @@ def _listen(port: int) -> Iterator[socket.socket]:
         # Bound and listening before ready() prints the URL: the first request cannot come too early.
         listener.listen(128)
         yield listener
+
+
+_SAVE_ADDRESS = text("INSERT INTO annotate_settings (name, value) VALUES ('address', :value)")
+_ADDRESS = text("SELECT value FROM annotate_settings WHERE name = 'address'")

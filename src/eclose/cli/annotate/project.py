@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,8 +37,6 @@ app.command(name="release")(staffing.release)
 app.command(name="reassign")(staffing.reassign)
 app.command(name="add-people")(staffing.add_people)
 
-# Fixed, because the invitation links that init prints must name the port that serve opens later.
-PORT = 8300
 BROKEN = 3
 """Exit code where the log was changed."""
 
@@ -54,9 +53,22 @@ ScreeningAdjudicators = Annotated[
 ]
 PerResponse = Annotated[int, typer.Option(min=1, help="Number of annotators who label each response.")]
 Short = Annotated[bool, typer.Option("--short", help="Label each response in three passes, without its single steps.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine (0 = any free port).")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port on this machine (0 = any free port).  [default: that of init, or 8300]",
+        show_default=False,
+    ),
+]
 PublicUrl = Annotated[
-    str | None, typer.Option(metavar="URL", help="URL of a proxy in front of the server, such as https://...")
+    str | None,
+    typer.Option(metavar="URL", help="URL of a proxy in front of the server, such as https://...  [default: of init]"),
+]
+InsecureHttp = Annotated[
+    bool,
+    typer.Option("--insecure-http", help="Accept a --public-url without TLS: passwords are sent in clear text."),
 ]
 
 
@@ -104,8 +116,17 @@ def init(
         ),
     ] = None,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
-    port: Port = PORT,
+    audit_head: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that records the end of the audit log, best on another disk.  [default: audit-head.txt in the"
+            " folder]",
+            show_default=False,
+        ),
+    ] = None,
+    port: Port = None,
     public_url: PublicUrl = None,
+    insecure_http: InsecureHttp = False,
     imported: ImportSettings,
 ) -> None:
     """Create a project: import responses, invite people and assign their tasks.
@@ -114,12 +135,16 @@ def init(
     """
     from eclose.annotation import setup
     from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
-    from eclose.annotation.web.serve import build_server_url
+    from eclose.annotation.web.serve import DEFAULT_PORT, ServerAddress, save_server_address
     from eclose.errors import SettingError
+    from eclose.store.records.private import owner_only
 
+    address = ServerAddress(DEFAULT_PORT if port is None else port, public_url, insecure_http)
+    url = address.url
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is None:
-        add_material = _response_importer(responses, folder, instances, layout, imported)
+        with owner_only():
+            add_material = _response_importer(responses, folder, instances, layout, imported)
     else:
         # The same options name the people, but in an audit their tasks are families.
         if imported.identity:
@@ -132,14 +157,14 @@ def init(
         labels_to_adjudicator=labels_to_adjudicator,
         share_questions=share_questions,
         screening=screening,
+        audit_head=None if audit_head is None else str(audit_head.resolve()),
     )
 
     # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
     def begin(connection: Connection) -> None:
+        save_server_address(connection, address)
         print_line(f"{folder}: {add_material(connection)}")
-        _print_start(
-            setup.invite_and_assign_crew(connection, settings, crew), folder, build_server_url(public_url, port)
-        )
+        _print_start(setup.invite_and_assign_crew(connection, settings, crew), folder, url)
 
     create_annotation_project(folder, settings, database, begin).close()
 
@@ -205,8 +230,9 @@ def assign(
     screening_adjudicators: ScreeningAdjudicators = "",
     per_response: PerResponse = 2,
     short: Short = False,
-    port: Port = PORT,
+    port: Port = None,
     public_url: PublicUrl = None,
+    insecure_http: InsecureHttp = False,
 ) -> None:
     """Invite people and assign their tasks, where the project was created without them.
 
@@ -214,16 +240,14 @@ def assign(
     """
     from eclose.annotation import setup
     from eclose.annotation.project import open_annotation_project
-    from eclose.annotation.web.serve import build_server_url
+    from eclose.annotation.web.serve import read_server_address
 
     # No lead is invited here: init did that already.
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, "", per_response, short=short)
     project = open_annotation_project(folder)
     with project.writing() as connection:
-        _print_start(
-            setup.invite_and_assign_crew(connection, project.settings, crew), folder, build_server_url(public_url, port)
-        )
-    project.record_head()
+        url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
+        _print_start(setup.invite_and_assign_crew(connection, project.settings, crew), folder, url)
     project.close()
 
 
@@ -233,37 +257,43 @@ def invite(
     name: Annotated[str, typer.Argument(help="Name of the person.", show_default=False)],
     *,
     role: Annotated[str, typer.Option(help="Role of a new person: lead or adjudicator.")] = "",
-    port: Port = PORT,
+    port: Port = None,
     public_url: PublicUrl = None,
+    insecure_http: InsecureHttp = False,
 ) -> None:
     """Print a new link for a new lead or adjudicator, or for a person who lost their password."""
     from eclose.annotation import setup
     from eclose.annotation.project import open_annotation_project
-    from eclose.annotation.web.serve import build_server_url
+    from eclose.annotation.web.serve import read_server_address
 
     project = open_annotation_project(folder)
     with project.writing() as connection:
+        url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
         # The token is printed once and stored only as a hash; a lost link is replaced by inviting again.
         invitee = setup.issue_or_renew_invitation(connection, name, role or None)
-    project.record_head()
     project.close()
-    url = f"{build_server_url(public_url, port)}/invitation/{invitee.token}"
-    print_line(f"{invitee.person.name} ({invitee.person.role}): {url}")
+    print_line(f"{invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
 
 
 @app.command()
-def serve(folder: Folder, *, port: Port = PORT, public_url: PublicUrl = None) -> None:
+def serve(
+    folder: Folder, *, port: Port = None, public_url: PublicUrl = None, insecure_http: InsecureHttp = False
+) -> None:
     """Serve the project on this machine until Ctrl+C. Other machines need a proxy with TLS in front of it."""
     from eclose.annotation.project import open_annotation_project
     from eclose.annotation.web.dependencies import AnnotationServerState
+    from eclose.annotation.web.serve import read_server_address
     from eclose.annotation.web.serve import serve_annotation as serve_project
 
     project = open_annotation_project(folder)
     try:
+        with project.reading() as connection:
+            address = read_server_address(connection, port, public_url, insecure_http=insecure_http)
         serve_project(
             AnnotationServerState(project),
-            port=port,
-            public_url=public_url,
+            port=address.port,
+            public_url=address.public_url,
+            insecure_http=address.insecure_http,
             ready=lambda url: print_line(f"{folder}: {url}"),
         )
     finally:
@@ -297,22 +327,38 @@ def status(folder: Folder) -> None:
 
 
 @app.command(name="verify-audit")
-def verify_audit(folder: Folder) -> None:
-    """Check the log of a project for changed, removed or truncated entries; exit with 3 where there are any."""
-    from eclose.annotation import audit_log
+def verify_audit(
+    folder: Folder,
+    *,
+    head: Annotated[
+        Path | None,
+        typer.Option(
+            help="Copy of the file that records the end of the log.  [default: the file of the project]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Check a project against its audit log; exit with 3 where anything was changed, removed, added or cut off.
+
+    Covers submissions, material, tasks, people, adjudications, reopened passes and settings, and says at the end what
+    it does not cover.
+    """
+    from eclose.annotation.audit_log import AuditLogHead, check_audit_log, describe_audit_coverage
     from eclose.annotation.project import open_annotation_project
 
     project = open_annotation_project(folder)
-    with project.reading() as connection:
-        problems = list(audit_log.verify_audit_log(connection, project.head))
-        # Read in the same transaction as the check, so that the number belongs to the log that was checked.
-        count = audit_log.last_audit_event(connection).seq
-    project.close()
-    for problem in problems:
+    try:
+        file = project.head if head is None else AuditLogHead(head)
+        with project.reading() as connection:
+            report = check_audit_log(connection, file, asdict(project.settings))
+    finally:
+        project.close()
+    for problem in report.problems:
         print_line(f"{folder}: {problem}")
-    if problems:
+    if report.problems:
         raise typer.Exit(BROKEN)
-    print_line(f"{folder}: {format_count(count, 'event')}, all unchanged, and all submissions with them")
+    for sentence in describe_audit_coverage(report, file):
+        print_line(sentence)
 
 
 def _list_status_notices(connection: Connection) -> list[str]:

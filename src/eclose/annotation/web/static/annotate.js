@@ -30,9 +30,10 @@
   const page = (window.annotate = { onKey: new Map(), atHand: () => "", back, stored, keep, write });
   document.addEventListener("DOMContentLoaded", start);
 
-  /** Return the focus to the current decision. */
+  /** Focus the current decision: its step or question, or its radio buttons where single keys are off. */
   function back() {
-    document.querySelector(".step.current, .field.at-hand")?.focus({ preventScroll: true });
+    const radio = stored("keys") === "off" && document.querySelector(".field.at-hand input:checked, .field.at-hand input");
+    (radio || document.querySelector(".step.current, .field.at-hand"))?.focus({ preventScroll: true });
   }
 
   /** Return whether keys are text input of the target. */
@@ -195,10 +196,9 @@
       if (!field) return;
       at = field;
       show();
-      const target = at.step ?? at.box;
-      if (focus) target.focus({ preventScroll: true });
-      target.scrollIntoView({ block: "nearest" });
-      if (at.step) at.box.scrollIntoView({ block: "nearest" });
+      if (focus) back();
+      at.step?.scrollIntoView({ block: "nearest" });
+      at.box.scrollIntoView({ block: "nearest" });
     }
     function changed() {
       history.note();
