@@ -38,7 +38,7 @@ def enter(project):
 
 def ticked(page):
     """How many choices are made on a page."""
-    return len(re.findall(r'<input[^>]* type="radio"[^>]* checked', page.text))
+    return len(re.findall(r'<input type="radio" name="\d[^>]* checked', page.text))
 
 
 def test_one_task_from_login_to_receipt(project, enter):

@@ -42,9 +42,9 @@ def test_everything_is_shown_where_it_should_be(swept):
     assert met["reference"] == met["alias"] == {"D", "S"}
     assert met["step"] == set("ABCD")
     assert met["title"] == met["passage"] == set("SABCD")
-    # The list of one's own labels, and what was opened again, name the question.
-    assert met["question"] == set("SABCD") | {"page"}
-    assert met["family"] == {"F", "page"}
+    # The list of one's own labels, what was opened again, and the lead's list of requests name the question.
+    assert met["question"] == set("SABCD") | {"page", "dashboard"}
+    assert met["family"] == {"F", "page", "dashboard"}
     assert met["reason"] == {"dashboard"}
     assert not met.keys() & (NEVER | NOWHERE)
 
@@ -176,12 +176,13 @@ def test_an_adjudicator_sees_labels_only_where_the_project_says_so(tmp_path):
 def test_it_is_not_told_that_there_is_no_answer(one, everybody):
     """A pass that will be left out is refused in the words of one whose turn has not come."""
     truth = Truth(one)
-    (without,) = [task for task in truth.tasks.values() if task.passes == "ABD" and task.nick == "ann"]
-    do(one, truth, "ann", Random(1), until=4)
-    assert truth.open_pass("ann", without.id) == "A"
+    without = next(task for task in truth.tasks.values() if task.passes == "ABD")
+    nick = without.nick
+    do(one, truth, nick, Random(1), until=4 * (without.place - 1))
+    assert truth.open_pass(nick, without.id) == "A"
     for what in ("", "/draft"):
         given = {"key": "k", "1.closed": "yes"}
-        answers = [everybody.post("ann", f"/tasks/{without.id}/{name}{what}", given) for name in "BCD"]
+        answers = [everybody.post(nick, f"/tasks/{without.id}/{name}{what}", given) for name in "BCD"]
         assert {(answer.status_code, answer.content) for answer in answers} == {(409, answers[0].content)}
 
 

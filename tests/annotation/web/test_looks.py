@@ -15,7 +15,7 @@ from eclose.annotation.forms import AnnotationTaskKind
 pytestmark = pytest.mark.slow
 
 
-BOXES = """() => [...document.querySelectorAll(".step > .words, #submit, .passage, .field:not(.many)")].map(
+BOXES = """() => [...document.querySelectorAll(".step > .words, #submit, .passage, #dock, .decide > .controls > .field")].map(
   (one) => JSON.stringify(one.getBoundingClientRect()))"""
 SPILT = """() => {
   const page = document.documentElement;

@@ -295,7 +295,7 @@ def test_the_dashboard_has_every_form_and_export():
 
 def test_home_says_what_is_next():
     base = {"receipt": None, "amendable": (), "take": False, "next_url": None, "undo": None, "notes": ()}
-    base |= {"awaiting_screening": 0, "guidelines": (), "practised": 7, "examples": 7}
+    base |= {"guidelines": (), "practised": 7, "examples": 7, "awaiting_screening": 0}
     told = {
         "Begin": base | {"progress": TaskProgress(0, 5, None), "next_url": "/tasks/x"},
         "Next task": base | {"progress": TaskProgress(1, 5, None), "next_url": "/tasks/x"},

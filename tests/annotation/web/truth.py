@@ -96,8 +96,11 @@ class Truth:
         if nick == NOBODY:
             return seen
         seen |= canaries.of({"name"}, nick)
-        if where[0] == "dashboard" and nick == "lea":
+        if where[0] in ("dashboard", "training") and nick == "lea":
             seen |= canaries.of({"name"}, *CREW)
+        if where[0] == "dashboard" and nick == "lea":
+            # Notes and requests are told with the question they are about.
+            seen |= canaries.kinds({"note", "question"}) | self.study.family_question()
         seen |= canaries.of({"note"}, nick) if where[0] in ("", "finished", "tasks") else set()
         if where[0] == "finished":
             seen |= self._questions(
