@@ -120,3 +120,36 @@ def test_an_annotator_who_knew_the_reference_is_recorded(tmp_path):
     note = "4 annotations are by a person who knew the reference from another response to the question."
     assert note in build_agreement_tables(report)[0].notes
     project.close()
+
+
+def test_times_of_passes_are_there_and_fast_ones_are_marked(tmp_path):
+    project = make_project(tmp_path / "times", questions=2)
+    passes = work_off(project, who(project, "ann"))
+    with project.writing() as connection:
+        # As if every pass had been opened an hour before it was submitted, but for those of the trace as a whole.
+        connection.execute(text("UPDATE annotate_openings SET at = '2026-03-01T08:00:00.000+00:00'"))
+        connection.execute(text("DROP TRIGGER annotate_submissions_no_UPDATE"))
+        connection.execute(text("UPDATE annotate_submissions SET at = '2026-03-01T09:00:00.000+00:00'"))
+        quick = text("UPDATE annotate_submissions SET at = '2026-03-01T08:00:01.500+00:00' WHERE pass = 'B'")
+        connection.execute(quick)
+    times = gathered(project).times
+    project.close()
+    assert len(times) == passes
+    assert {(time.pass_name, time.seconds, time.fast) for time in times} == {
+        ("A", 3600.0, False), ("B", 1.5, True), ("C", 3600.0, False), ("D", 3600.0, False),
+    }  # fmt: skip
+    assert {time.annotator for time in times} == {"A1"}
+    assert {time.entries > 1 for time in times if time.pass_name == "A"} == {True}
+    assert all(time.response_id and time.question_id for time in times)
+
+
+def test_a_pass_of_many_steps_needs_more_time(tmp_path):
+    project = make_project(tmp_path / "steps", questions=2)
+    work_off(project, who(project, "ann"))
+    with project.writing() as connection:
+        connection.execute(text("DROP TRIGGER annotate_submissions_no_UPDATE"))
+        connection.execute(text("UPDATE annotate_openings SET at = '2026-03-01T08:00:00.000+00:00'"))
+        connection.execute(text("UPDATE annotate_submissions SET at = '2026-03-01T08:00:02.500+00:00'"))
+    fast = {(time.pass_name, time.entries > 2): time.fast for time in gathered(project).times}
+    project.close()
+    assert (fast["A", True], fast["B", False]) == (True, False)
