@@ -77,9 +77,11 @@ def add_people(
     names: Annotated[str, typer.Argument(help="Names of the people, separated by commas.", show_default=False)],
     *,
     role: Annotated[CrewRole, typer.Option(help="Role of the people.")] = CrewRole.ANNOTATOR,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server, for the links.")] = 8300,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port of the server, for the links.  [default: that of init]")
+    ] = None,
     public_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="URL of a proxy in front of the server, such as https://...")
+        str | None, typer.Option(metavar="URL", help="URL of a proxy in front of the server.  [default: of init]")
     ] = None,
 ) -> None:
     """Invite more people into a running project, and print one link for each.
@@ -89,11 +91,12 @@ def add_people(
     """
     from eclose.annotation import staffing
     from eclose.annotation.project import LEAD_NAME, open_annotation_project
-    from eclose.annotation.web.serve import build_server_url
+    from eclose.annotation.web.serve import read_server_address
 
-    url = build_server_url(public_url, port)
     project = open_annotation_project(folder)
     try:
+        with project.reading() as connection:
+            url = read_server_address(connection, port, public_url, insecure_http=False).url
         added = staffing.add_people(project, _split(names), role, actor=LEAD_NAME)
     finally:
         project.close()
