@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from eclose.annotation.audit_log import format_utc_timestamp as format_utc_timestamp
+from eclose.annotation.audit_log import format_utc_timestamp
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+__all__ = [
+    "OneTimeTokens",
+    "end_person_sessions",
+    "format_utc_timestamp",
+    "hash_secret_token",
+    "new_secret_token",
+]
 
 
 def new_secret_token() -> str:
