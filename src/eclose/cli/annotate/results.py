@@ -113,6 +113,7 @@ def export(
     screening.jsonl    which questions are eligible, as eclose screen writes
                        it; screening-annotations.jsonl by person
     open.jsonl         responses that are not settled, and why
+    times.jsonl        seconds of each person for each pass; fast ones marked
     instances.jsonl, responses.jsonl
                        the labelled material
 
