@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import bindparam, text
 
-from eclose.annotation.accounts.tokens import format_utc_timestamp
 from eclose.core.identity import canonical_json
 
 if TYPE_CHECKING:
@@ -75,6 +74,13 @@ class AuditEventRef:
     def receipt(self) -> str:
         """Short text that proves to a person that an event was recorded."""
         return f"{self.seq}-{self.hash[:12]}"
+
+
+def format_utc_timestamp(moment: datetime) -> str:
+    """Return a time as it is stored: UTC with milliseconds, so that text order is time order."""
+    if moment.tzinfo is None:
+        raise ValueError("the time has no time zone")
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def current_timestamp() -> str:
@@ -217,7 +223,7 @@ def _parse_head(line: bytes) -> AuditEventRef | None:
     return AuditEventRef(int(parts[0]), parts[1].decode("ascii", "replace"))
 
 
-class AuditReport(NamedTuple):
+class AuditLogReport(NamedTuple):
     """The result of checking a log."""
 
     problems: tuple[str, ...]
@@ -247,7 +253,7 @@ class _LoggedRecords:
 
 def check_audit_log(
     connection: Connection, head: AuditLogHead, settings: Mapping[str, Any] | None = None
-) -> AuditReport:
+) -> AuditLogReport:
     """Check the chain of events, its recorded end, all records it covers and all submitted forms.
 
     Args:
@@ -268,11 +274,11 @@ def check_audit_log(
         # All later events would fail too, so the first problem of the chain ends the check.
         if row["seq"] != count:
             problems.append(f"event {count} is missing.")
-            return AuditReport(tuple(problems), count - 1, last, recorded, {})
+            return AuditLogReport(tuple(problems), count - 1, last, recorded, {})
         previous = HASH_BEFORE_FIRST_EVENT if last is None else last.hash
         if row["previous"] != previous or row["hash"] != _hash(dict(row)):
             problems.append(f"event {count} was changed, or the event before it.")
-            return AuditReport(tuple(problems), count - 1, last, recorded, {})
+            return AuditLogReport(tuple(problems), count - 1, last, recorded, {})
         last = AuditEventRef(count, row["hash"], row["at"])
         head_in_chain = head_in_chain or recorded == last
         logged.read(count, row["detail"])
@@ -284,7 +290,7 @@ def check_audit_log(
     records = {kind: _verify_records(connection, kind, logged.digests[kind], problems) for kind in AuditedKind}
     problems.extend(_verify_settings(connection, settings))
     problems.extend(_verify_forms(connection))
-    return AuditReport(tuple(problems), count, last, recorded, records)
+    return AuditLogReport(tuple(problems), count, last, recorded, records)
 
 
 def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str]:
@@ -292,7 +298,7 @@ def verify_audit_log(connection: Connection, head: AuditLogHead) -> Iterator[str
     yield from check_audit_log(connection, head).problems
 
 
-def describe_audit_coverage(report: AuditReport, head: AuditLogHead) -> Iterator[str]:
+def describe_audit_coverage(report: AuditLogReport, head: AuditLogHead) -> Iterator[str]:
     """Yield sentences that say what a log without problems vouches for, and what it does not."""
     last = report.last or AuditEventRef(0, HASH_BEFORE_FIRST_EVENT)
     records = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items() if count)

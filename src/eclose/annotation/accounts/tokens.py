@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
+from eclose.annotation.audit_log import format_utc_timestamp
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+__all__ = [
+    "OneTimeTokens",
+    "end_person_sessions",
+    "format_utc_timestamp",
+    "hash_secret_token",
+    "new_secret_token",
+]
 
 
 def new_secret_token() -> str:
@@ -48,13 +57,6 @@ class OneTimeTokens:
                 return False
             self._hashes.remove(token_hash)
             return True
-
-
-def format_utc_timestamp(moment: datetime) -> str:
-    """Return a time as it is stored: UTC with milliseconds, so that text order is time order."""
-    if moment.tzinfo is None:
-        raise ValueError("the time has no time zone")
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def end_person_sessions(connection: Connection, person_id: int, except_token: str | None = None) -> int:

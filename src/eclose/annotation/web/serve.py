@@ -41,7 +41,7 @@ _POLL, _LINGER = 1.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class ServerAddress:
+class AnnotationAddress:
     """The address under which people reach the server of a project."""
 
     port: int = DEFAULT_PORT
@@ -56,7 +56,7 @@ class ServerAddress:
         return build_server_url(self.public_url, self.port, insecure_http=self.insecure_http)
 
 
-def save_server_address(connection: Connection, address: ServerAddress) -> None:
+def save_server_address(connection: Connection, address: AnnotationAddress) -> None:
     """Store the address with which a project was created: later invitations use it."""
     value = {"port": address.port, "public_url": address.public_url, "insecure_http": address.insecure_http}
     connection.execute(_SAVE_ADDRESS, {"value": json.dumps(value)})
@@ -67,10 +67,10 @@ def save_server_address(connection: Connection, address: ServerAddress) -> None:
 
 def read_server_address(
     connection: Connection, port: int | None, public_url: str | None, *, insecure_http: bool
-) -> ServerAddress:
+) -> AnnotationAddress:
     """Return the address of a project: what is not given is as it was when the project was created."""
     stored = connection.execute(_ADDRESS).scalar_one_or_none()
-    address = ServerAddress() if stored is None else ServerAddress(**json.loads(stored))
+    address = AnnotationAddress() if stored is None else AnnotationAddress(**json.loads(stored))
     if public_url is not None:
         address = replace(address, public_url=public_url, insecure_http=insecure_http)
     return address if port is None else replace(address, port=port)

@@ -135,11 +135,11 @@ def init(
     """
     from eclose.annotation import setup
     from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
-    from eclose.annotation.web.serve import DEFAULT_PORT, ServerAddress, save_server_address
+    from eclose.annotation.web.serve import DEFAULT_PORT, AnnotationAddress, save_server_address
     from eclose.errors import SettingError
     from eclose.store.records.private import owner_only
 
-    address = ServerAddress(DEFAULT_PORT if port is None else port, public_url, insecure_http)
+    address = AnnotationAddress(DEFAULT_PORT if port is None else port, public_url, insecure_http)
     url = address.url
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is None:

@@ -116,6 +116,7 @@ def export(
     ineligible.jsonl   responses to ineligible questions, with the reason
     drafts.jsonl       unfinished work of people who left their tasks to
                        others
+    times.jsonl        seconds of each person for each pass; fast ones marked
     instances.jsonl, responses.jsonl
                        the labelled material
 
