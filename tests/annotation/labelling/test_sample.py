@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.annotation.projects import NOW, material, who, work_off
 
+from eclose.annotation import audit_log
+from eclose.annotation.labelling import sample as sample_module
 from eclose.annotation.labelling.sample import (
     LABELLER_NAME,
     NOT_JUDGED,
@@ -103,3 +107,39 @@ def test_labels_of_responses_that_were_changed_since_are_refused(tmp_path):
     begin_label_project(tmp_path / "labels", instances, unlabelled, sample, NOW).close()
     with pytest.raises(UserError, match="is not among the questions"):
         begin_label_project(tmp_path / "labels", {}, responses, sample, NOW)
+
+
+def test_a_larger_sample_contains_the_smaller_one():
+    samples = [set(draw_label_sample(IDS, JUDGMENTS, n=n, seed=1).chosen) for n in range(4, 200)]
+    assert all(smaller < larger for smaller, larger in pairwise(samples))
+
+
+def raise_power_cut(*_):
+    raise OSError("power cut")
+
+
+def test_a_project_grows_with_its_sample_and_after_a_crash(tmp_path):
+    questions, responses = material(4)
+    instances = {question.id: question for question in questions}
+
+    def begin(n):
+        sample = draw_label_sample([response.id for response in responses], [], n=n, seed=3)
+        return begin_label_project(tmp_path / "labels", instances, responses, sample, NOW)
+
+    with closing(begin(2)) as project:
+        assert work_off(project, who(project, LABELLER_NAME)) == 6
+    with closing(begin(4)) as project:
+        # The two labelled responses are not asked again.
+        assert work_off(project, who(project, LABELLER_NAME)) == 6
+        with project.reading() as connection:
+            assert list(audit_log.verify_audit_log(connection, project.head)) == []
+    # A crash after the sample was written and before its tasks: the next start adds them.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample_module, "_add_missing_responses", raise_power_cut)
+        with pytest.raises(OSError, match="power cut"):
+            begin(6)
+    with closing(begin(6)) as project:
+        assert work_off(project, who(project, LABELLER_NAME)) == 6
+        assert len(read_labelled_verdicts(project)) == 6
+    with pytest.raises(UserError, match="cannot make it smaller"):
+        begin(4)
