@@ -15,8 +15,9 @@ from eclose.annotation.forms import AnnotationTaskKind
 pytestmark = pytest.mark.slow
 
 
-BOXES = """() => [...document.querySelectorAll(".step > .words, #submit, .passage, #dock, .decide > .controls > .field")].map(
-  (one) => JSON.stringify(one.getBoundingClientRect()))"""
+BOXES = """() => [
+  ...document.querySelectorAll(".step > .words, #submit, .passage, #dock, .decide > .controls > .field"),
+].map((one) => JSON.stringify(one.getBoundingClientRect()))"""
 SPILT = """() => {
   const page = document.documentElement;
   return [page.scrollWidth - innerWidth, page.scrollHeight - innerHeight];

@@ -207,7 +207,7 @@ def test_citations_of_passages_are_links():
     told = "As [12] says, and passage 1; see [0, 12], [7], 1994 and Passages 12."
     parts = pages.split_citations(told, passages)
     assert "".join(part.text for part in parts) == told
-    assert [(part.text, part.index) for part in parts if part.index is not None] == [
+    assert [(part.text, part.passage) for part in parts if part.passage is not None] == [
         ("[12]", 12), ("passage 1", 1), ("0", 0), ("12", 12), ("Passages 12", 12),
     ]  # fmt: skip
     shown = AnnotatorReferenceMaterial("Where?", passages, told, None, "d")

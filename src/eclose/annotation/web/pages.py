@@ -65,10 +65,11 @@ def mark_new_words(text: str, other: str) -> tuple[DiffPiece, ...]:
 
 
 class CitedText(NamedTuple):
-    """A part of a text; with an index where it cites a passage."""
+    """A part of a text."""
 
     text: str
-    index: int | None = None
+    passage: int | None = None
+    """Index of the passage that it cites; None where it cites none."""
 
 
 # A list in brackets, as in [3] or [1, 12]; or a passage that is named, as in "passage 4".
@@ -79,7 +80,7 @@ def split_citations(text: str, passages: Sequence[DisclosedPassage]) -> tuple[Ci
     """Return a text in parts, in which citations of these passages stand apart; other numbers stay text.
 
     >>> from eclose.protocol.material_json import DisclosedPassage
-    >>> [part.index for part in split_citations("By [0], not [7].", [DisclosedPassage(0, "a", "b")])]
+    >>> [part.passage for part in split_citations("By [0], not [7].", [DisclosedPassage(0, "a", "b")])]
     [None, 0, None]
     """
     indices = {passage.index for passage in passages}
