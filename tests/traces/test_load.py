@@ -164,6 +164,23 @@ def test_a_table_of_spans_as_phoenix_exports_it_is_read(tmp_path):
     assert record.value.instance.evidence[0].text == DOCUMENT
 
 
+def test_spans_of_phoenix_api_keep_the_titles_of_documents(tmp_path):
+    """The API spreads the metadata of a document over keys; the client's data frame has it as an object."""
+    prefix = "retrieval.documents.0.document"
+    span = {"name": "qa", "context": {"trace_id": "ab" * 16, "span_id": "cd" * 8}, "parent_id": None}
+    retriever = {"name": "search", "context": {"trace_id": "ab" * 16, "span_id": "ef" * 8}, "parent_id": "cd" * 8}
+    rows = [
+        {**span, "span_kind": "CHAIN", "attributes": {"input.value": QUESTION, "output.value": ANSWER}},
+        {
+            **retriever,
+            "span_kind": "RETRIEVER",
+            "attributes": {f"{prefix}.content": DOCUMENT, f"{prefix}.metadata.title": "Alma bridge"},
+        },
+    ]
+    (question,) = scan_instances(write_lines(tmp_path / "spans.jsonl", *rows))
+    assert [passage.title for passage in question.value.evidence] == ["Alma bridge"]
+
+
 def test_a_reranker_decides_which_documents_count(tmp_path):
     kind = "openinference__span__kind"
     reranker = make_span(
