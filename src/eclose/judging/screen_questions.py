@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.benchmarks.load import resolve_file_layout, scan_instances
+from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.client import CallSettings
 from eclose.calls.run import RunOptions, RunResult, run_models_on_records
 from eclose.calls.structured import ask_structured
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from eclose.benchmarks.import_settings import ImportSettings
     from eclose.calls.forecast import UsageForecast
     from eclose.models.interface import ChatModel
     from eclose.protocol.structured import PromptWithSchema
@@ -76,17 +75,14 @@ async def screen_question_eligibility(
     options: RunOptions | None = None,
     *,
     layout: RecordLayout = RecordLayout.AUTO,
-    imported: ImportSettings | None = None,
 ) -> RunResult:
     """Ask a model whether each question is eligible, and write ``screening.jsonl`` into a folder."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
     judge = await resolve_model_ref(model, calls.deadline)
-    layout = resolve_file_layout(instances, layout, imported)
+    layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
     identity = identify_single_question(judge, settings, JudgeQuestion.ELIGIBILITY) | {"format": layout.value}
-    if imported is not None:
-        identity |= imported.identity
     stage = PipelineStep(SCREENING_JOB, identity, (instances,), out / SCREENING_FILE)
-    scan = partial(scan_instances, instances, layout=layout, settings=imported)
+    scan = partial(scan_instances, instances, layout=layout)
     return await run_models_on_records(ScreeningRun(stage, scan, judge, settings), calls, options)
 
 
@@ -108,9 +104,8 @@ def forecast_screening(
     calls: CallSettings | None = None,
     *,
     layout: RecordLayout = RecordLayout.AUTO,
-    imported: ImportSettings | None = None,
 ) -> UsageForecast:
     """Return the calls, tokens and cost of screening a file of questions, before a call is sent."""
-    records = scan_instances(instances, layout=layout, settings=imported)
+    records = scan_instances(instances, layout=layout)
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
     return forecast_single_question(records, build_screening_prompt, model, settings, calls)
