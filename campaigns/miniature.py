@@ -39,7 +39,7 @@ from campaigns.natural_failures import Settings, train_generator
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
-from eclose.api import evaluate
+from eclose.api.judging import evaluate
 from eclose.calls.client import CallSettings
 from eclose.core.response import UNTUNED_METHOD
 from eclose.experiments.audit import sample_audit
