@@ -102,6 +102,8 @@ def _lines(facts: CommentFacts, report_url: str | None) -> Iterator[str]:
 
 def _comparison(sides: SideBySide) -> Iterator[str]:
     yield f"\n**{escape_markdown(sides.title)}.** {escape_markdown(sides.sentence)}\n"
+    if not sides.rows:
+        return
     yield f"| {' | '.join(map(escape_markdown, sides.heads))} |"
     yield "|" + "|".join(" --- " for _ in sides.heads) + "|"
     for row in sides.rows:
