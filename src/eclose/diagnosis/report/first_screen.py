@@ -1,4 +1,4 @@
-"""The first screen of a page: the worst response opened, and systems or runs side by side."""
+"""First screen of the page: the worst response with its steps, and systems or runs side by side."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ExampleStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorstExample:
-    """The response that shows best what goes wrong, opened."""
+    """The failing response that the first screen shows with its steps."""
 
     position: int
     """Position among the cases."""
@@ -75,7 +75,7 @@ class WorstExample:
 
 
 def find_worst_example(cases: Sequence[JudgedCase]) -> WorstExample | None:
-    """Return the worst response; None where no response is known to fail."""
+    """Return the worst response; None where no response has a label that fails."""
     failing = [(position, case) for position, case in enumerate(cases) if case.verdict.reliable is False]
     if not failing:
         return None
@@ -193,7 +193,7 @@ class SideCell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Two systems or runs side by side, or a row for each of several systems."""
+    """Table of two systems or runs in columns, or of several systems in rows."""
 
     title: str
     sentence: str
@@ -204,7 +204,7 @@ class SideBySide:
 
 
 def compare_side_by_side(diagnosis: Diagnosis, context: ReportContext) -> SideBySide | None:
-    """Return the run beside its base run, or the systems of the run side by side; None for a single system."""
+    """Compare the run with its base run, or the systems of the run; None for a single system without a base run."""
     if context.base is not None:
         return compare_base_rates(context.base.name, context.base.comparison.overall.differences)
     if context.systems is not None:
@@ -216,7 +216,7 @@ def compare_side_by_side(diagnosis: Diagnosis, context: ReportContext) -> SideBy
 
 
 def compare_base_rates(base_name: str, differences: Mapping[Metric, RateDifference]) -> SideBySide:
-    """Return a run beside its base run."""
+    """Compare the rates of a run with those of its base run."""
     title = f"Against {base_name}: what got better, and what worse"
     return _side_by_side(title, (base_name, "this run"), differences, "against")
 
@@ -284,7 +284,7 @@ def _rate(rate: Rate) -> str:
 
 
 def describe_change(names: tuple[str, str], differences: Mapping[Metric, RateDifference]) -> str:
-    """Return accuracy and the gap of two systems in one sentence, then what is better and what is worse."""
+    """Return a sentence on accuracy and the gap of two systems, and one each on the better and the worse rates."""
     base, run = names
     changes = {metric: judge_change(metric, differences[metric]) for metric in SYSTEM_WORDS}
     accuracy, gap = differences[Metric.ACCURACY], differences[Metric.GAP_RATE]

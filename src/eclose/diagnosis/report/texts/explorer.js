@@ -18,7 +18,7 @@
   /* ---- texts ---- */
   const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\u{e0000}-\u{e007f}\u{d800}-\u{dfff}]/gu;
   const name = (match) => "U+" + match.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-  /* Adds a text; what acts without being seen (direction marks, zero-width characters) is shown by its name. */
+  /* Adds a text; invisible characters, such as direction marks, are shown by their names. */
   function write(parent, text) {
     let at = 0;
     for (const match of text.matchAll(UNSEEN)) {
@@ -450,7 +450,7 @@
     for (const [key, field, first] of fields) if (read(field) !== first) params.set(key, read(field));
     if (open >= 0) params.set("r", data.ids[open]);
     const hash = params.toString();
-    if (hash || touched) try { history.replaceState(null, "", "#" + hash); } catch (error) { /* some viewers keep the address to themselves */ }
+    if (hash || touched) try { history.replaceState(null, "", "#" + hash); } catch (error) { /* some viewers do not allow it */ }
     touched = touched || hash !== "";
   }
   let touched = false;
