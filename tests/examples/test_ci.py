@@ -57,6 +57,16 @@ def test_actions_of_others_are_pinned_to_a_commit_with_the_version_beside_it():
     assert checkout["with"]["persist-credentials"] is False
 
 
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parents[2].glob(".github/workflows/*.yml")), ids=lambda path: path.name
+)
+def test_our_own_workflows_pin_actions_too(path):
+    lines = [line for line in path.read_text("utf-8").splitlines() if "uses: " in line]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r" +(- )?uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+
+
 def test_every_command_is_one_of_ours(monkeypatch):
     monkeypatch.setenv("ECLOSE_JUDGE", "openai/gpt-x")
     found = [parsed(shlex.split(command)[1:]) for command in COMMANDS]

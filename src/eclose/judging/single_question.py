@@ -13,7 +13,7 @@ from eclose.judging.settings import JudgeSettings
 from eclose.models.resolve import ModelRef
 from eclose.protocol.judging import JudgeQuestion, judge_guideline_hash
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.records.sorted_spool import SortedSpool
+from eclose.store.records.sorted_spool import HasId, SortedSpool
 from eclose.store.runs.runner import RecordRejection
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eclose.models.interface import ChatModel
     from eclose.protocol.structured import PromptWithSchema
 
-T = TypeVar("T")
+T = TypeVar("T", bound=HasId)
 
 
 @dataclass(frozen=True)
