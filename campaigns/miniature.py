@@ -17,6 +17,7 @@ On two idle cores this takes up to six hours. Without arguments, an untuned back
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import shutil
 import sys
@@ -38,7 +39,7 @@ from campaigns.natural_failures import Settings, train_generator
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
-from eclose.api import evaluate
+from eclose.api.judging import evaluate
 from eclose.calls.client import CallSettings
 from eclose.core.response import UNTUNED_METHOD
 from eclose.experiments.audit import sample_audit
@@ -121,6 +122,15 @@ def write_backbones(folder: Path, sizes: Sizes) -> None:
     adapter = train_generator(settings, packaged_weights())
     model = load_adapter(load_causal_model(packaged_weights(), dtype="float32"), str(adapter))
     save_weights(model.merge_and_unload(), folder / SECOND_BACKBONE)
+
+
+def prepare(out: Path, sizes: Sizes) -> None:
+    """Write data and backbones; a second process on the same folder waits for them."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "prepare.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write_data(out / "data", sizes)
+        write_backbones(out / "weights", sizes)
 
 
 def save_weights(model: Any, folder: Path) -> None:
@@ -224,8 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out = options.out or Path(scratch)
         sizes = Sizes() if options.out else Sizes(train=1, development=1, questions=1, warm_updates=1)
         only = options.only if options.out else ["method=backbone", f"backbone={SECOND_BACKBONE}"]
-        write_data(out / "data", sizes)
-        write_backbones(out / "weights", sizes)
+        prepare(out, sizes)
         finished, planned, problems = run_miniature(out, only, options.cells)
     for problem in problems:
         print(problem)

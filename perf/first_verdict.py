@@ -1,10 +1,11 @@
-"""Time from a wheel and a file of a user's own responses to an open report: at most five commands and two minutes.
+"""Time from a wheel and an export of a tracing tool to an open report: at most five commands and two minutes.
 
 The commands are a virtual environment, `pip install` from a folder of wheels, a judge (`eclose world serve`, which
 comes with the product), `eclose judge` and `eclose diagnose`. All of them run without a network where the system lets
-us take it away; building the wheel and fetching those of the dependencies come before, and are not timed. The file has
-the columns of RAGAS, or is given by `--file`, such as an export of a tracing tool. The report counts as open when its
-list of responses stands in headless Chromium. The last line is the figure as JSON.
+us take it away; building the wheel and fetching those of the dependencies come before, and are not timed. The file
+holds OpenTelemetry spans as OTLP JSON Lines: a trace for each response, with a retriever and a model call by
+OpenInference. `--file` names another one. The report counts as open when its list of responses stands in headless
+Chromium. The last line is the figure as JSON.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 
 from perf.first_minutes import build_wheel, find_offline_command, new_user_environment, open_report, run
 from perf.result import print_result
+from tests.traces.files import make_span, wrap_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,8 +40,8 @@ LONGEST_START = 60.0
 """Seconds within which the judge must listen."""
 
 
-def write_rag_file(path: Path) -> None:
-    """Write responses to questions of the world in the columns of RAGAS: reliable ones and the three kinds of gap."""
+def write_traces(path: Path) -> None:
+    """Write a trace for each response to a question of the world: reliable ones and the three kinds of gap."""
     from eclose.core.verdict import FailureClass  # noqa: PLC0415
     from eclose.world.faulty.broken_responses import FailurePlan, break_response  # noqa: PLC0415
     from eclose.world.make.instances import make_world_item  # noqa: PLC0415
@@ -48,17 +50,25 @@ def write_rag_file(path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for index in range(QUESTIONS):
             item = make_world_item("short-hard", 101, index)
-            broken = break_response(item, plans[index % len(plans)], "rag")
+            broken = break_response(item, plans[index % len(plans)], "traced")
             if broken is None:
                 continue
             steps = "\n".join(f"{number}. {text}" for number, text in enumerate(broken.response.trace.texts, 1))
-            row = {
-                "user_input": item.instance.question,
-                "retrieved_contexts": [passage.text for passage in item.instance.evidence],
-                "response": f"{steps}\nFinal answer: {broken.response.answer}",
-                "reference": item.instance.reference_answer,
+            texts = {
+                "input__value": item.instance.question,
+                "output__value": f"{steps}\nFinal answer: {broken.response.answer}",
             }
-            file.write(json.dumps(row) + "\n")
+            documents = {
+                f"retrieval__documents__{number}__document__content": passage.text
+                for number, passage in enumerate(item.instance.evidence)
+            }
+            # Children end before their parents, so exporters write them first.
+            spans = [
+                make_span(index + 1, 2, 1, "retrieve", openinference__span__kind="RETRIEVER", **documents),
+                make_span(index + 1, 3, 1, "chat", openinference__span__kind="LLM", llm__model_name="rag", **texts),
+                make_span(index + 1, 1, None, "answer", openinference__span__kind="CHAIN", **texts),
+            ]
+            file.write(json.dumps(wrap_spans(*spans)) + "\n")
 
 
 def fetch_wheels(folder: Path) -> None:
@@ -119,7 +129,7 @@ def measure(folder: Path, file: Path, flags: list[str]) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--file", type=Path, help="file to judge (default: rows in the columns of RAGAS)")
+    parser.add_argument("--file", type=Path, help="file to judge (default: spans as OTLP JSON Lines)")
     parser.add_argument("--judge-flags", default="", help="further flags of eclose judge for the file, as one text")
     parser.add_argument("--wheels", type=Path, help="folder with the wheels of the dependencies (default: fetch them)")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # prepared; set without a network
@@ -139,8 +149,8 @@ def main() -> int:
             build_wheel(wheels)
         file = options.file
         if file is None:
-            file = folder / "rag.jsonl"
-            write_rag_file(file)
+            file = folder / "traces.jsonl"
+            write_traces(file)
         command = [sys.executable, __file__, "--folder", folder, "--file", file.resolve()]
         command += ["--judge-flags", options.judge_flags]
         offline = find_offline_command()
@@ -160,7 +170,7 @@ def report(folder: Path, file: Path, flags: list[str]) -> int:
     total = sum(seconds.values())
     commands = len(seconds) - 1  # opening the report is no command
     return print_result(
-        name="from a wheel and a file of responses to an open report",
+        name="from a wheel and an OTLP file to an open report",
         value=round(total, 1),
         unit="s",
         goal=f"<= {SECONDS_GOAL:g} s in <= {COMMANDS_GOAL} commands",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -287,6 +288,24 @@ def test_what_was_not_used_of_every_file_is_counted_and_told(tmp_path):
     output = command("diagnose", run)
     assert "instances.jsonl: 2 not used (duplicate 1, not JSON 1)" in output
     assert json.loads((run / "report" / "diagnosis.json").read_text())["rejected"] == read.rejected
+
+
+@pytest.mark.parametrize("fixture", ["traces/otel-genai.jsonl", "messages/openai-chat.jsonl"])
+@pytest.mark.parametrize("arguments", [["diagnose"], ["gate", "--min-trr", "0.5"]], ids=["diagnose", "gate"])
+def test_a_file_that_was_never_judged_names_the_command_that_judges_it(fixture, arguments):
+    path = Path(__file__).parent / "fixtures" / fixture
+    result = CliRunner().invoke(app, [arguments[0], str(path), *arguments[1:]])
+    assert isinstance(result.exception, UserError)
+    assert f"Judge its responses first: eclose judge {path} --judge MODEL --out RUN." in str(result.exception)
+
+
+def test_what_is_no_folder_of_a_run_is_named(demo, tmp_path):
+    with pytest.raises(UserError, match=rf"is a file of a judged run\. Name its folder: {demo}$"):
+        read_judged_cases(demo / "responses.jsonl")
+    with pytest.raises(UserError, match="there is no such folder"):
+        read_judged_cases(tmp_path / "typo")
+    with pytest.raises(UserError, match=rf"holds no run.*eclose judge FILE --judge MODEL --out {tmp_path}\."):
+        read_judged_cases(tmp_path)
 
 
 def test_a_file_in_which_nothing_can_be_read_is_refused(tmp_path):

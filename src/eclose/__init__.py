@@ -11,21 +11,10 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from eclose.api import (
-        aconstruct,
-        adetect,
-        aevaluate,
-        agenerate,
-        ajudge,
-        ajudge_log,
-        construct,
-        detect,
-        evaluate,
-        generate,
-        judge,
-        judge_log,
-        resolve,
-    )
+    from eclose.api.data import aconstruct, agenerate, construct, generate
+    from eclose.api.detection import adetect, detect
+    from eclose.api.judging import aevaluate, ajudge, ajudge_log, evaluate, judge, judge_log
+    from eclose.api.models import resolve
     from eclose.benchmarks.import_settings import ImportSettings, TraceMode
     from eclose.benchmarks.layouts import RecordLayout
     from eclose.calls.batch.run import BatchSettings
@@ -63,21 +52,10 @@ if TYPE_CHECKING:
 
 # A second list beside the imports above, which only type checkers see: both name the same things.
 _HOMES = {
-    "eclose.api": (
-        "aconstruct",
-        "adetect",
-        "aevaluate",
-        "agenerate",
-        "ajudge",
-        "ajudge_log",
-        "construct",
-        "detect",
-        "evaluate",
-        "generate",
-        "judge",
-        "judge_log",
-        "resolve",
-    ),
+    "eclose.api.data": ("aconstruct", "agenerate", "construct", "generate"),
+    "eclose.api.detection": ("adetect", "detect"),
+    "eclose.api.judging": ("aevaluate", "ajudge", "ajudge_log", "evaluate", "judge", "judge_log"),
+    "eclose.api.models": ("resolve",),
     "eclose.benchmarks.import_settings": ("ImportSettings", "TraceMode"),
     "eclose.benchmarks.layouts": ("RecordLayout",),
     "eclose.calls.batch.run": ("BatchSettings",),

@@ -255,9 +255,10 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:
     A run without a manifest, such as labels of another tool, is read without this check.
 
     Raises:
-        UserError: The judgments were made from other questions or responses, and ``allow_stale`` is false. Where it is
-            true, ``JudgedCaseSet.stale`` describes the change.
+        UserError: ``run`` is no folder of a run, or the judgments were made from other questions or responses, and
+            ``allow_stale`` is false. Where it is true, ``JudgedCaseSet.stale`` describes the change.
     """
+    _require_run_folder(run)
     # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
     for name in (INSTANCES_FILE, RESPONSES_FILE):
         require_regular_file(run / name)
@@ -278,6 +279,24 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:
         checked=provenance.checked,
         selected=_describe_selection(run / JUDGMENTS_FILE),
     )
+
+
+def _require_run_folder(run: Path) -> None:
+    """Raise unless the path is a folder with files of a run; the message names the command that makes one."""
+    if run.is_file():
+        if (run.parent / JUDGMENTS_FILE).exists():
+            raise UserError(f"{run}: is a file of a judged run. Name its folder: {run.parent}")
+        raise UserError(
+            f"{run}: is a file, and the folder of a judged run is needed. Judge its responses first: "
+            f"eclose judge {run} --judge MODEL --out RUN. Then use RUN here."
+        )
+    if not run.exists():
+        raise UserError(f"{run}: there is no such folder. Check the path.")
+    if run.is_dir() and not any((run / name).exists() for name in (INSTANCES_FILE, RESPONSES_FILE)):
+        raise UserError(
+            f"{run}: holds no run, there is no {INSTANCES_FILE} and no {RESPONSES_FILE}. Judge a file of responses "
+            f"first: eclose judge FILE --judge MODEL --out {run}."
+        )
 
 
 def _describe_selection(judgments: Path) -> tuple[str, ...]:

@@ -42,7 +42,29 @@ def test_it_is_a_workflow():
     assert set(WORKFLOW[True]) == {"pull_request", "push", "workflow_dispatch"}
     assert WORKFLOW["permissions"] == {"contents": "read"}
     assert all(("uses" in step) != ("run" in step) for step in JOB["steps"])
-    assert all(re.fullmatch(r"[\w/-]+@v\d+", step["uses"]) for step in JOB["steps"] if "uses" in step)
+
+
+def test_actions_of_others_are_pinned_to_a_commit_with_the_version_beside_it():
+    """YAML drops comments, so the lines are read as text."""
+    lines = [line for line in (FOLDER / "reliability.yml").read_text("utf-8").splitlines() if "uses: " in line]
+    assert len(lines) == sum("uses" in step for step in JOB["steps"]) >= 4
+    for line in lines:
+        assert re.fullmatch(r" +(- )?uses: actions/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+    # One hash for each action and version.
+    pins = {re.sub(r"/(restore|save)@", "@", line.split("uses: ")[1]) for line in lines}
+    assert len(pins) == len({pin.partition("@")[0] for pin in pins})
+    checkout = next(step for step in JOB["steps"] if step.get("uses", "").startswith("actions/checkout@"))
+    assert checkout["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parents[2].glob(".github/workflows/*.yml")), ids=lambda path: path.name
+)
+def test_our_own_workflows_pin_actions_too(path):
+    lines = [line for line in path.read_text("utf-8").splitlines() if "uses: " in line]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r" +(- )?uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
 def test_every_command_is_one_of_ours(monkeypatch):

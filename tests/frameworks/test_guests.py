@@ -1,7 +1,11 @@
 """Guests in other evaluation frameworks, with the real packages: equal labels, and an error where none was given."""
 
 import asyncio
+import importlib.util
+import inspect
 import json
+import sys
+import types
 
 import pytest
 
@@ -74,6 +78,27 @@ def test_deepeval_metric(server):
     assert metric.score is None
     with pytest.raises(eclose.UserError, match="retrieval_context"):
         metric.measure(deepeval.LLMTestCase(input="Who?", actual_output="Ada."))
+
+
+def test_a_copied_deepeval_metric_keeps_its_settings(server, monkeypatch):
+    """DeepEval's ``evaluate`` copies a metric for every test case, as its ``copy_metrics`` does in 4.3."""
+    if importlib.util.find_spec("deepeval") is None:
+        stand_in = types.ModuleType("deepeval.metrics")
+        stand_in.BaseMetric = type("BaseMetric", (), {})
+        monkeypatch.setitem(sys.modules, "deepeval", types.ModuleType("deepeval"))
+        monkeypatch.setitem(sys.modules, "deepeval.metrics", stand_in)
+        monkeypatch.delitem(sys.modules, "eclose.frameworks.deepeval", raising=False)
+    from eclose.frameworks.deepeval import ReliabilityMetric
+
+    metric = ReliabilityMetric(server, settings=eclose.JudgeSettings(attempts=3), calls=FREE)
+    names = inspect.signature(ReliabilityMetric.__init__).parameters
+    copy = ReliabilityMetric(**{name: value for name, value in vars(metric).items() if name in names})
+    assert (copy.judge, copy.settings, copy.calls) == (server, eclose.JudgeSettings(attempts=3), FREE)
+    test_case = types.SimpleNamespace(
+        input=QUESTION, actual_output=STEPS + "Lund", expected_output="Lund", retrieval_context=PASSAGES, context=None
+    )
+    assert copy.measure(test_case) == 1
+    monkeypatch.delitem(sys.modules, "eclose.frameworks.deepeval")
 
 
 def test_mlflow_scorer(server):

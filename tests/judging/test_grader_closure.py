@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import eclose
+from eclose.api.judging import forecast_judge_log
+from eclose.calls.ledger_tools import find_ledger_calls
 from eclose.cli.main import app
 from eclose.core.judgment import Criterion, Judgment
 from eclose.demo import DemoRun
@@ -98,6 +100,28 @@ def test_explanations_of_an_inspect_log(tmp_path, server):
     assert "recorded “correct”, established “wrong”" in output.output
     names = ("out", "command")
     assert len({(tmp_path / name / "grader-closure.jsonl").read_bytes() for name in names}) == 1
+
+
+def test_a_dry_run_forecasts_the_calls_and_sends_none(tmp_path, server):
+    samples = [
+        ("right", "Who built it?", "C", "The answer names her. So it is correct."),
+        # The same request as the first is answered from the ledger; a score without an explanation is not judged.
+        ("again", "Who built it?", "C", "The answer names her. So it is correct."),
+        ("wrong", "Who built it?", "I", "The answer names Eve. So it is incorrect."),
+        ("silent", "Who built it?", "C", None),
+    ]
+    write_log(tmp_path / "log.json", samples)
+    arguments = ["judge-log", str(tmp_path / "log.json"), "--judge", server, "--out", str(tmp_path / "out")]
+    output = CliRunner().invoke(app, [*arguments, "--no-price", "--dry-run"])
+    assert output.exit_code == 0, output.output
+    assert ": 2 calls, about " in output.output
+    assert not (tmp_path / "out").exists()
+    forecast = forecast_judge_log(tmp_path / "log.json", judge=server, calls=FREE)
+    eclose.judge_log(tmp_path / "log.json", judge=server, out=tmp_path / "out", calls=FREE)
+    calls = list(find_ledger_calls(tmp_path / "out/ledger.sqlite"))
+    assert forecast.calls == len(calls) == 2
+    used = sum(call.stored.settled.usage[0] for call in calls)
+    assert used <= forecast.most_prompt_tokens
 
 
 def test_asyncio_stays_as_it_is(tmp_path, server):

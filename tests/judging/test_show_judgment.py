@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import islice
 
 import pytest
 from typer.testing import CliRunner
 
 import eclose
+from eclose.calls import ledger_tools
 from eclose.cli.main import app
 from eclose.core.judgment import Criterion
 from eclose.judging.show_judgment import COMPLETE_REPLY, REPLY_FORM, STEP_IDS, STEP_QUOTES
@@ -136,6 +138,20 @@ def test_the_command_prints_what_python_returns(judged):
     brief = command("judge", "show", run, ids[1], "--brief")
     assert trail.calls[0].reply not in brief
     assert f"{len(trail.calls)} calls, {len(trail.refusals)} without a usable reply" in brief
+
+
+def test_a_finished_run_is_looked_up_by_keys(judged, tmp_path, monkeypatch):
+    run, ids, _ = judged
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    (copy / "judgments.jsonl.manifest.json").unlink()
+    scanned = [eclose.show_judgment(copy, response_id) for response_id in ids]
+
+    def refuse_scan(*_):
+        raise AssertionError("the whole ledger is read")
+
+    monkeypatch.setattr(ledger_tools, "read_ledger_calls", refuse_scan)
+    assert [eclose.show_judgment(run, response_id) for response_id in ids] == scanned
 
 
 def test_without_a_ledger_prompts_are_built_again(judged, tmp_path):

@@ -218,3 +218,6 @@ def test_ctrl_c_ends_the_command_and_says_what_it_stored(tmp_path):
         rest, errors = process.communicate(timeout=30)
     assert (status, process.returncode, errors) == (200, 0, "")
     assert f"3 spans of 1 requests are in {out}; 0 requests were refused." in rest
+    # From Python the file is the same, byte for byte.
+    collect(tmp_path / "python.jsonl", (json.dumps(wrap_spans(*make_trace())),))
+    assert (tmp_path / "python.jsonl").read_bytes() == out.read_bytes()

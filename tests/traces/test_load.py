@@ -164,6 +164,47 @@ def test_a_table_of_spans_as_phoenix_exports_it_is_read(tmp_path):
     assert record.value.instance.evidence[0].text == DOCUMENT
 
 
+def test_spans_of_phoenix_api_keep_the_titles_of_documents(tmp_path):
+    """The API spreads the metadata of a document over keys; the client's data frame has it as an object."""
+    prefix = "retrieval.documents.0.document"
+    span = {"name": "qa", "context": {"trace_id": "ab" * 16, "span_id": "cd" * 8}, "parent_id": None}
+    retriever = {"name": "search", "context": {"trace_id": "ab" * 16, "span_id": "ef" * 8}, "parent_id": "cd" * 8}
+    rows = [
+        {**span, "span_kind": "CHAIN", "attributes": {"input.value": QUESTION, "output.value": ANSWER}},
+        {
+            **retriever,
+            "span_kind": "RETRIEVER",
+            "attributes": {f"{prefix}.content": DOCUMENT, f"{prefix}.metadata.title": "Alma bridge"},
+        },
+    ]
+    (question,) = scan_instances(write_lines(tmp_path / "spans.jsonl", *rows))
+    assert [passage.title for passage in question.value.evidence] == ["Alma bridge"]
+
+
+@pytest.mark.parametrize("write", ["jsonl", "parquet"])
+def test_a_table_of_traces_as_mlflow_returns_it_is_read(tmp_path, write):
+    """``mlflow.search_traces`` returns a data frame, with the JSON of each trace in the column ``trace``."""
+    text = (FIXTURES / "mlflow.jsonl").read_text()
+    whole = {record.value.id: record.value for record in scan_recorded_responses(FIXTURES / "mlflow.jsonl")}
+    row = {"trace_id": "tr-1", "trace": text.strip(), "state": "OK", "request": {"question": QUESTION}, "spans": [{}]}
+    if write == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        path = tmp_path / "traces.parquet"
+        parquet.write_table(pyarrow.Table.from_pylist([{name: row[name] for name in ("trace_id", "trace")}]), path)
+    else:
+        path = write_lines(tmp_path / "traces.jsonl", row)
+    assert detect_file_layout(path) is RecordLayout.MLFLOW
+    assert {record.value.id: record.value for record in scan_recorded_responses(path)} == whole
+
+
+def test_a_row_of_mlflow_without_its_trace_is_damaged(tmp_path):
+    rows = [{"trace": (FIXTURES / "mlflow.jsonl").read_text().strip()}, {"trace": None}, {"trace": "{"}]
+    records = read(write_lines(tmp_path / "traces.jsonl", *rows))
+    assert [record.error is None for record in records] == [True, False, False]
+    assert "trace: should be the JSON of a trace" in str(records[1].error)
+
+
 def test_a_reranker_decides_which_documents_count(tmp_path):
     kind = "openinference__span__kind"
     reranker = make_span(

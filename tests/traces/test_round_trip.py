@@ -6,8 +6,10 @@ import json
 
 import pytest
 from tests.traces.files import make_span, wrap_spans
+from typer.testing import CliRunner
 
 import eclose
+from eclose.cli.main import app
 from eclose.core.judgment import Judgment
 from eclose.demo import make_demo_cases
 from eclose.store.records.jsonl import read_records
@@ -73,3 +75,20 @@ def test_verdicts_return_to_the_spans_they_are_about(tmp_path):
     before = (tmp_path / "verdicts.jsonl").read_bytes()
     eclose.export(run, tmp_path / "verdicts.jsonl", to="otlp")
     assert (tmp_path / "verdicts.jsonl").read_bytes() == before
+
+
+def test_the_command_judges_an_otlp_file_as_python_does(tmp_path):
+    cases = [group[0] for group in make_demo_cases(4) if group[0].response.completion]
+    path = tmp_path / "traces.jsonl"
+    write_traces(path, cases)
+    with ModelServerThread(build_world_handlers()) as server:
+        imported = eclose.ImportSettings(dataset="support", cases=eclose.CaseSelection(case="span qa"))
+        free = eclose.CallSettings(unpriced=True)
+        eclose.evaluate(path, judge=server.base_url, out=tmp_path / "python", calls=free, imported=imported)
+        arguments = ["judge", path, "--judge", server.base_url, "--no-price", "--out", tmp_path / "command"]
+        flags = ["--dataset", "support", "--case", "span qa", "--max-unjudged-share", "1"]
+        output = CliRunner().invoke(app, [*map(str, arguments), *flags])
+    assert output.exit_code == 0, output.output
+    for name in ("instances.jsonl", "responses.jsonl", "judgments.jsonl"):
+        assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "command" / name).read_bytes(), name
+    assert len((tmp_path / "python/judgments.jsonl").read_text().splitlines()) == len(cases)

@@ -1,6 +1,6 @@
-"""A comment for a pull request: the outcome of a gate, the gap, what changed and the worst response, in Markdown.
+"""Comment for a pull request in Markdown: outcome of a gate, the gap, the changes and the worst response.
 
-Texts from files are escaped as in the Markdown report: they can form no link, mention nobody and end no table.
+Texts from files are escaped as in the Markdown report, so they cannot form links, mention users or break tables.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from eclose.diagnosis.report.first_screen import WorstExample
 
 COMMENT_MARK = "<!-- eclose reliability -->"
-"""First line of every comment, by which an earlier one can be found and replaced."""
+"""First line of every comment. The action finds an earlier comment by it and replaces that one."""
 MAX_CAUTIONS = 4
+"""Cautions that a comment prints; the report has all of them."""
 _OUTCOME_WORDS = {
     GateOutcome.PASSED: "✅ passed",
     GateOutcome.FAILED: "❌ failed",
@@ -40,7 +41,7 @@ _OUTCOME_WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentFacts:
-    """What a gate decided, and from what: the parts of a ``GateResult`` that a comment states."""
+    """Parts of a ``GateResult`` that a comment prints."""
 
     report: GateReport
     diagnosis: Diagnosis
@@ -52,10 +53,10 @@ class CommentFacts:
 
 
 def render_gate_comment(facts: CommentFacts, *, report_url: str | None = None) -> str:
-    """Return the comment, of fewer than 60 lines.
+    """Return the comment, which has fewer than 60 lines.
 
     Args:
-        facts: What the gate decided.
+        facts: Outcome of the gate, with its rates and responses.
         report_url: Address of the full report; None for a comment without a link.
     """
     return add_no_break_spaces("\n".join(_lines(facts, report_url))) + "\n"
@@ -101,7 +102,10 @@ def _lines(facts: CommentFacts, report_url: str | None) -> Iterator[str]:
 
 
 def _comparison(sides: SideBySide) -> Iterator[str]:
+    """Yield the comparison with the base run: a sentence, and a table where there are rates to compare."""
     yield f"\n**{escape_markdown(sides.title)}.** {escape_markdown(sides.sentence)}\n"
+    if not sides.rows:
+        return
     yield f"| {' | '.join(map(escape_markdown, sides.heads))} |"
     yield "|" + "|".join(" --- " for _ in sides.heads) + "|"
     for row in sides.rows:
@@ -109,6 +113,7 @@ def _comparison(sides: SideBySide) -> Iterator[str]:
 
 
 def _example(worst: WorstExample) -> Iterator[str]:
+    """Yield the worst response as a block that opens on a click."""
     yield f"\n<details><summary>{escape_markdown(worst.title)}</summary>\n"
     yield f"**{escape_markdown(worst.question)}**\n"
     for number, step in enumerate(worst.steps, start=1):
@@ -122,5 +127,5 @@ def _example(worst: WorstExample) -> Iterator[str]:
 
 
 def _clean_url(url: str) -> str:
-    """Return an address that cannot end its link: without blanks, line breaks and angle brackets."""
+    """Return the address without blanks, line breaks and angle brackets, which would end its link."""
     return "".join(character for character in url if character.isprintable() and character not in "<> ")

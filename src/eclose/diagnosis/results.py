@@ -1,7 +1,7 @@
-"""Results of judged runs: rates, one row a response, and the files of a report.
+"""Results of judged runs: rates, one row for each response, and the files of a report.
 
-``diagnose`` reads the folders of judged runs and returns ``Results``; ``eclose.evaluate`` returns it for responses that
-it has judged itself.
+``diagnose`` reads the folders of judged runs and returns ``Results``. ``eclose.evaluate`` judges responses and returns
+the same type.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Results:
     Attributes:
         diagnosis: Counts and rates of all responses and of every group.
         cases: Every response with its question and judgment.
-        context: What a report prints beside the figures: validation of the judge, comparison, omitted responses.
-        notices: What to know before reading a rate: stale files, records that were not used.
+        context: Validation of the judge, comparison and omitted responses, which a report prints beside the figures.
+        notices: Sentences to read before the rates, on stale files and unused records.
         folder: Folder of the first run.
     """
 
@@ -117,7 +117,7 @@ class Results:
         return iter(self.cases)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return one row a response: ids, labels, failure class, trace group, and what is wrong in a sentence."""
+        """Return one row for each response: ids, labels, failure class, trace group and a sentence on the failure."""
         return [_row(case) for case in self.cases]
 
     def to_arrow(self) -> pa.Table:
@@ -131,18 +131,18 @@ class Results:
         return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows of ``to_dicts`` as a data frame; labels that were not judged are ``<NA>``."""
+        """Return the rows of ``to_dicts`` as a data frame; missing labels are ``<NA>``."""
         import pandas as pd  # noqa: PLC0415 - not a dependency of the package
 
         frame = pd.DataFrame.from_records(self.to_dicts())
         return frame.astype({name: "boolean" for name in _LABELS if name in frame.columns})
 
     def report(self, folder: Path | str, formats: Collection[ReportFormat] = tuple(ReportFormat)) -> dict[str, Path]:
-        """Write the files of ``eclose report``, byte for byte.
+        """Write the same files as ``eclose report``, byte for byte.
 
         Args:
-            folder: Where the files go; it is made where it does not exist.
-            formats: Which files to write; figures are left out without matplotlib.
+            folder: Folder of the files; it is created where it does not exist.
+            formats: Files to write. Figures need matplotlib and are left out without it.
 
         Returns:
             The path of each file by its name.
@@ -235,11 +235,11 @@ def diagnose(
         title: Title of the report.
         seed: Seed of the intervals of corrected rates and differences.
         resamples: Bootstrap resamples of the comparison.
-        allow_stale: Use judgments that were made from other files than those in the folder; every output says so.
-        notify: Called with each notice as soon as it is known; ``Results.notices`` has them all.
+        allow_stale: Use judgments although questions or responses changed after they were judged; every output says so.
+        notify: Function that is called with each notice at once; ``Results.notices`` has all of them.
 
     Returns:
-        The rates, one row a response, and the report.
+        The rates, one row for each response, and the report.
 
     Raises:
         UserError: A folder holds no judged run, or judgments of other responses.
@@ -324,10 +324,10 @@ def compare(
         base: Folder of the judged run to compare with.
         seed: Seed of the intervals.
         resamples: Bootstrap resamples of questions.
-        allow_stale: Use judgments that were made from other files than those in the folders.
+        allow_stale: Use judgments although questions or responses changed after they were judged.
 
     Returns:
-        How far every rate moved, with its interval, and which responses changed class.
+        The difference of every rate with its interval, and the responses that changed class.
 
     Raises:
         UserError: The runs share no question, or one id stands for two questions.
@@ -349,13 +349,13 @@ def default_report_folder(run: Path | str) -> Path:
 
 
 def list_run_caveats(case_set: JudgedCaseSet) -> Iterator[str]:
-    """Yield the sentences on stale files first, marked as such, then the others."""
+    """Yield the sentences on stale files, marked with ``STALE``, and then all other notices."""
     yield from (f"STALE: {sentence}" for sentence in case_set.stale)
     yield from case_set.notices[len(case_set.stale) :]
 
 
 def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[str, ...]:
-    """Return what was stale when the judge was validated."""
+    """Return a sentence for each file that was stale when the judge was validated."""
     from eclose.judging.validation_file import read_validation  # noqa: PLC0415 - the judge's modules are slow to import
 
     path = validation or runs[0] / VALIDATION_FILE
@@ -368,7 +368,7 @@ def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[st
 def _compared(
     context: ReportContext, cases: Sequence[JudgedCase], base: JudgedCaseSet, name: str, seed: int, resamples: int
 ) -> ReportContext:
-    """Return the context with the comparison, and with what is stale or was not used in the base run."""
+    """Return the context with the comparison and with the stale files and unused records of the base run."""
     import numpy as np  # noqa: PLC0415
 
     from eclose.diagnosis.report.comparison import compare_with_base_run  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The gate of a judged run: checks its rates against limits, for ``eclose gate`` and ``assert_reliable``."""
+"""Check the rates of a judged run against limits, for ``eclose gate`` and ``assert_reliable``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """What a gate decided, and from what.
+    """Outcome of a gate, with the rates and responses it rests on.
 
     Attributes:
         limits: The limits.
@@ -37,9 +37,9 @@ class GateResult:
         diagnosis: Rates of the judged responses.
         cases: The judged responses.
         left_out: Responses without a judgment, with the reason.
-        corrected: Rates as labels of people correct them; limits are held against these where there are any.
-        notices: What to know before reading a rate: stale files, records that were not used.
-        stale: Files that are not those that were judged, a sentence each, of the run and of its base.
+        corrected: Rates corrected by labels of people; limits apply to these where there are any.
+        notices: Sentences to read before the rates, on stale files and unused records.
+        stale: A sentence for each file of the run and of its base that changed after it was judged.
         folder: Folder of the run; None for cases.
         base: Rates of the base run on the questions that both answer; None without a base run.
     """
@@ -67,16 +67,16 @@ class GateResult:
 
     @property
     def checks(self) -> tuple[GateLimitCheck, ...]:
-        """One for each limit, with the figures behind it."""
+        """One check for each limit, with the figures it rests on."""
         return self.report.checks
 
     @property
     def name(self) -> str:
-        """The folder, or ``cases``."""
+        """The path of the folder, or ``cases`` for cases without a folder."""
         return "cases" if self.folder is None else str(self.folder)
 
     def decide(self, undecided: UndecidedPolicy | None) -> GateOutcome:
-        """Return the outcome with ``cannot tell`` taken for a pass or a fail."""
+        """Return the outcome, with ``cannot tell`` replaced by a pass or a fail where a policy is given."""
         return self.report.decide(undecided)
 
     def comment(self, *, report_url: str | None = None) -> str:
@@ -125,22 +125,23 @@ def gate(
         min_accuracy: Smallest share of correct answers.
         min_lsr: Smallest share of locally sound traces.
         max_lgg: Largest share of traces in the local-global gap.
-        max_unjudged: Largest share of responses without a label; these count in the worse way.
+        max_unjudged: Largest share of responses without a label. Such responses count against every other limit.
         against: Folder of a base run, for the four limits that follow.
         max_trr_drop: Largest drop of TRR below the base run, on the questions both answer: 0.02 is 2 points.
         max_accuracy_drop: Largest drop of accuracy.
         max_lsr_drop: Largest drop of LSR.
         max_lgg_rise: Largest rise of LGG above the base run.
-        validation: Validation file instead of the one in the folder; 30 labels of people or more correct the rates.
+        validation: Validation file; the one in the folder by default. With 30 or more labels of people, limits apply to
+            the corrected rates.
         seed: Seed of the intervals of corrected rates and of differences.
-        allow_stale: Use judgments that were made from other files than those in the folder.
-        notify: Called with each notice as soon as it is known; ``GateResult.notices`` has them all.
+        allow_stale: Use judgments although questions or responses changed after they were judged.
+        notify: Function that is called with each notice at once; ``GateResult.notices`` has all of them.
 
     Returns:
         The outcome, and one check for each limit.
 
     Raises:
-        SettingError: There is no limit, or one is not a rate, or a limit on a difference has no base run.
+        SettingError: No limit is given, a limit is not between 0 and 1, or a limit on a difference has no base run.
         UserError: The folder holds no judged run, or judgments of other responses.
 
     Example:
@@ -184,7 +185,7 @@ def _check_run(
         for notice in notices:
             notify(notice)
     diagnosis = diagnose_cases(case_set.cases)
-    # Cases without a folder have no validation.json; limits are held against the judge's own rates.
+    # Cases without a folder have no validation.json; limits apply to the judge's own rates.
     corrected = {} if folder is None else _corrected_rates(folder, case_set, validation, seed)
     baseline = None if base is None else _baseline(case_set, base, str(against), seed)
     report = check_gate_limits(

@@ -31,8 +31,9 @@ class ReliabilityMetric(BaseMetric):
         self.judge = judge
         self.threshold = 1.0
         self.evaluation_model = judge
-        self._settings = settings
-        self._calls = calls
+        # DeepEval copies a metric for every test case, from the attributes that are named as the parameters here.
+        self.settings = settings
+        self.calls = calls
 
     @property
     def __name__(self) -> str:
@@ -42,12 +43,12 @@ class ReliabilityMetric(BaseMetric):
     def measure(self, test_case: LLMTestCase, *_: Any, **__: Any) -> float:
         """Return the score of a test case."""
         instance, answer = _read_case(test_case)
-        return self._record(judge_answer_now(instance, answer, self.judge, self._settings, self._calls))
+        return self._record(judge_answer_now(instance, answer, self.judge, self.settings, self.calls))
 
     async def a_measure(self, test_case: LLMTestCase, *_: Any, **__: Any) -> float:
         """Return the score of a test case."""
         instance, answer = _read_case(test_case)
-        return self._record(await judge_answer(instance, answer, self.judge, self._settings, self._calls))
+        return self._record(await judge_answer(instance, answer, self.judge, self.settings, self.calls))
 
     def is_successful(self) -> bool:
         """Return whether the last test case was judged reliable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eclose.api import ajudge
+from eclose.api.judging import ajudge
 from eclose.calls.coroutines import run_coroutine
 from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage

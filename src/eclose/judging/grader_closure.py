@@ -6,33 +6,32 @@ responses are judged by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eclose.calls.run import ModelJob, ModelRun
 from eclose.calls.structured import ask_structured
 from eclose.core.judgment import NO_TRACE_REASON, Criterion, Judgment
 from eclose.core.parse_trace import parse_response
 from eclose.core.three_valued import Label
 from eclose.errors import RecordError
 from eclose.judged_cases import read_judged_cases
-from eclose.judging.settings import JudgeSettings
-from eclose.models.resolve import ModelRef
+from eclose.judging.single_question import SingleQuestionRun, identify_single_question
 from eclose.protocol.disclosure import ClosureMaterial
-from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt
 from eclose.protocol.material_json import disclose_steps
 from eclose.store.records.jsonl import ReadRecord
-from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.runner import RecordRejection
 from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from eclose.judged_cases import JudgedCase
+    from eclose.judging.settings import JudgeSettings
     from eclose.models.interface import ChatModel
+    from eclose.models.resolve import ModelRef
+    from eclose.protocol.structured import PromptWithSchema
 
 GRADER_JOB = "judge-log"
 GRADER_FILE = "grader-closure.jsonl"
@@ -100,20 +99,25 @@ def _read_label(case: JudgedCase, criterion: Criterion) -> ReadRecord[GraderStat
     return ReadRecord(where, value=statement)
 
 
-async def judge_grader_statement(
-    statement: GraderStatement, model: ChatModel, settings: JudgeSettings
-) -> GraderClosure | RecordRejection:
-    """Return whether the explanation establishes the score; a rejection where it has no step."""
+def build_grader_prompt(statement: GraderStatement) -> PromptWithSchema | RecordRejection:
+    """Return the question about closure of an explanation and its score; a rejection where it has no step."""
     try:
         trace = parse_response(statement.id, statement.explanation, statement.score).trace
     except RecordError as error:
         return RecordRejection(str(error))
     if not trace.steps:
         return RecordRejection(NO_TRACE_REASON)
-    material = ClosureMaterial(statement.question, disclose_steps(trace), statement.score)
-    answer = await ask_structured(
-        model, build_judge_prompt(material), _parse_reply, decoding=settings.decoding, attempts=settings.attempts
-    )
+    return build_judge_prompt(ClosureMaterial(statement.question, disclose_steps(trace), statement.score))
+
+
+async def judge_grader_statement(
+    statement: GraderStatement, model: ChatModel, settings: JudgeSettings
+) -> GraderClosure | RecordRejection:
+    """Return whether the explanation establishes the score; a rejection where it has no step."""
+    prompt = build_grader_prompt(statement)
+    if isinstance(prompt, RecordRejection):
+        return prompt
+    answer = await ask_structured(model, prompt, _parse_reply, decoding=settings.decoding, attempts=settings.attempts)
     if answer.reason is not None:
         return GraderClosure(statement.id, statement.grader, statement.score, model.name, reason=answer.reason)
     return GraderClosure(statement.id, statement.grader, statement.score, model.name, *answer.value)
@@ -124,29 +128,14 @@ def _parse_reply(reply: Mapping[str, Any]) -> tuple[bool, str | None, str | None
 
 
 @dataclass(frozen=True)
-class GraderRun(ModelRun[GraderStatement]):
+class GraderRun(SingleQuestionRun[GraderStatement]):
     """A run that judges every score of a log."""
 
-    scan: Callable[[], Iterable[ReadRecord[GraderStatement]]]
-    judge: ModelRef
-    settings: JudgeSettings
+    job, record_type, result_type = GRADER_JOB, GraderStatement, GraderClosure
 
-    @property
-    def model_refs(self) -> tuple[ModelRef]:
-        """The judge."""
-        return (self.judge,)
-
-    @property
-    def jobs(self) -> list[ModelJob]:
-        """One job: the question about closure."""
-        return [ModelJob(GRADER_JOB, self._judge, GraderClosure)]
-
-    async def _judge(self, statement: GraderStatement, judge: ChatModel) -> GraderClosure | RecordRejection:
-        return await judge_grader_statement(statement, judge, self.settings)
-
-    def open_records(self) -> SortedSpool[GraderStatement]:
-        """Open the scores in the order of their ids."""
-        return SortedSpool(GraderStatement, self.scan())
+    async def ask(self, record: GraderStatement, judge: ChatModel) -> GraderClosure | RecordRejection:
+        """Return whether the explanation of a score establishes it."""
+        return await judge_grader_statement(record, judge, self.settings)
 
 
 def plan_grader_run(
@@ -156,7 +145,6 @@ def plan_grader_run(
     out: Path,
     settings: JudgeSettings,
 ) -> GraderRun:
-    """Return the run that judges the scores of a log, with all that decides the replies in its identity."""
-    decoding = {"attempts": settings.attempts, **settings.decoding.plain}
-    identity = {**judge.identity, **decoding, "guideline": judge_guideline_hash(JudgeQuestion.CLOSURE)}
+    """Return the run that judges the scores of a log."""
+    identity = identify_single_question(judge, settings, JudgeQuestion.CLOSURE)
     return GraderRun(PipelineStep(GRADER_JOB, identity, inputs, out / GRADER_FILE), scan, judge, settings)

@@ -3,48 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.benchmarks.load import detect_file_layout, scan_instances
 from eclose.calls.client import CallSettings
-from eclose.calls.forecast import UsageForecast, find_writing_habits, forecast_usage
-from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
-from eclose.calls.structured import ask_structured, build_structured_request
+from eclose.calls.run import RunOptions, RunResult, run_models_on_records
+from eclose.calls.structured import ask_structured
 from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
 from eclose.judging.settings import JudgeSettings
+from eclose.judging.single_question import SingleQuestionRun, forecast_single_question, identify_single_question
 from eclose.models.resolve import ModelRef, resolve_model_ref
 from eclose.protocol.disclosure import disclose_for_eligibility
-from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, judge_guideline_hash
+from eclose.protocol.judging import JudgeQuestion, build_judge_prompt
 from eclose.protocol.structured import InconsistentReplyError
-from eclose.store.records.sorted_spool import SortedSpool
 from eclose.store.runs.folder import SCREENING_FILE
 from eclose.store.runs.runner import RecordRejection
 from eclose.store.runs.step import PipelineStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from eclose.models.interface import ChatModel, Request
+    from eclose.calls.forecast import UsageForecast
+    from eclose.models.interface import ChatModel
+    from eclose.protocol.structured import PromptWithSchema
 
 SCREENING_JOB = "screen"
+
+
+def build_screening_prompt(instance: Instance) -> PromptWithSchema | RecordRejection:
+    """Return the question about eligibility; a rejection where there is no reference answer."""
+    # Question, evidence and reference only, as for the human screeners (appendix A.3.1).
+    material = disclose_for_eligibility(instance)
+    return RecordRejection(NO_REFERENCE_REASON) if material is None else build_judge_prompt(material)
 
 
 async def screen_question(
     instance: Instance, model: ChatModel, settings: JudgeSettings | None = None
 ) -> QuestionScreening | RecordRejection:
     """Return the screening of a question; a rejection where it has no reference answer."""
-    # Question, evidence and reference only, as for the human screeners (appendix A.3.1).
-    material = disclose_for_eligibility(instance)
-    if material is None:
-        return RecordRejection(NO_REFERENCE_REASON)
+    prompt = build_screening_prompt(instance)
+    if isinstance(prompt, RecordRejection):
+        return prompt
     settings = settings or JudgeSettings()
-    decoding, attempts = settings.decoding, settings.attempts
-    answer = await ask_structured(
-        model, build_judge_prompt(material), _parse_reply, decoding=decoding, attempts=attempts
-    )
+    answer = await ask_structured(model, prompt, _parse_reply, decoding=settings.decoding, attempts=settings.attempts)
     # No label, with the reason: the question stays countable and does not enter the pool of eligible ones.
     if answer.reason is not None:
         return QuestionScreening(instance.id, model.name, reason=answer.reason)
@@ -75,48 +80,21 @@ async def screen_question_eligibility(
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
     judge = await resolve_model_ref(model, calls.deadline)
     layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
-    decoding = {"attempts": settings.attempts, **settings.decoding.plain}
-    guideline = judge_guideline_hash(JudgeQuestion.ELIGIBILITY)
-    # All that decides the replies: a run with other values is other work and needs another folder.
-    identity = {**judge.identity, **decoding, "format": layout.value, "guideline": guideline}
-    stage = PipelineStep("screen", identity, (instances,), out / SCREENING_FILE)
-    return await run_models_on_records(ScreeningRun(stage, judge, settings), calls, options)
+    identity = identify_single_question(judge, settings, JudgeQuestion.ELIGIBILITY) | {"format": layout.value}
+    stage = PipelineStep(SCREENING_JOB, identity, (instances,), out / SCREENING_FILE)
+    scan = partial(scan_instances, instances, layout=layout)
+    return await run_models_on_records(ScreeningRun(stage, scan, judge, settings), calls, options)
 
 
 @dataclass(frozen=True)
-class ScreeningRun(ModelRun[Instance]):
+class ScreeningRun(SingleQuestionRun[Instance]):
     """A run that screens every question of a file."""
 
-    judge: ModelRef
-    settings: JudgeSettings
+    job, record_type, result_type = SCREENING_JOB, Instance, QuestionScreening
 
-    @property
-    def model_refs(self) -> tuple[ModelRef]:
-        """The judge."""
-        return (self.judge,)
-
-    @property
-    def jobs(self) -> list[ModelJob]:
-        """One job: the question about eligibility."""
-        return [ModelJob(SCREENING_JOB, self._screen, QuestionScreening)]
-
-    async def _screen(self, instance: Instance, judge: ChatModel) -> QuestionScreening | RecordRejection:
-        return await screen_question(instance, judge, self.settings)
-
-    def open_records(self) -> SortedSpool[Instance]:
-        """Open the questions in the order of their ids."""
-        layout = RecordLayout(self.stage.settings["format"])
-        return SortedSpool(Instance, scan_instances(self.stage.inputs[0], layout=layout))
-
-
-def _build_screening_requests(
-    instances: Path, settings: JudgeSettings | None = None, *, layout: RecordLayout = RecordLayout.AUTO
-) -> Iterator[Request]:
-    """Yield every request about the questions of a file, supposing that the first attempt of each succeeds."""
-    for record in scan_instances(instances, layout=layout):
-        material = None if record.value is None else disclose_for_eligibility(record.value)
-        if material is not None:
-            yield build_structured_request(build_judge_prompt(material), (settings or JudgeSettings()).decoding)
+    async def ask(self, record: Instance, judge: ChatModel) -> QuestionScreening | RecordRejection:
+        """Return the screening of a question."""
+        return await screen_question(record, judge, self.settings)
 
 
 def forecast_screening(
@@ -128,7 +106,6 @@ def forecast_screening(
     layout: RecordLayout = RecordLayout.AUTO,
 ) -> UsageForecast:
     """Return the calls, tokens and cost of screening a file of questions, before a call is sent."""
-    price = find_model_price(model, calls or CallSettings())
-    return forecast_usage(
-        _build_screening_requests(instances, settings, layout=layout), price, find_writing_habits(model.name)
-    )
+    records = scan_instances(instances, layout=layout)
+    settings, calls = settings or JudgeSettings(), calls or CallSettings()
+    return forecast_single_question(records, build_screening_prompt, model, settings, calls)

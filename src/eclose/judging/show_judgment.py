@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -21,12 +21,14 @@ from eclose.protocol.judging import JudgeQuestion, parse_step_judgments
 from eclose.protocol.structured import InconsistentReplyError
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import JUDGMENTS_FILE, RUN_LEDGER_FILE
+from eclose.store.runs.verify_files import find_file_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eclose.calls.ledger_tools import CallDetails
     from eclose.core.three_valued import Label
+    from eclose.models.interface import Request
 
 
 class ReplyCheck(NamedTuple):
@@ -156,19 +158,22 @@ def show_judgment(run: Path | str, response_id: str, *, ledger: Path | str | Non
     instance = records.instances.get(response.instance_id)
     if instance is None:
         raise UserError(f"{folder}: response {response_id} answers question {response.instance_id}, which is missing.")
+    judgment = _find_judgment(folder, response_id)
     prompts = _list_prompts(instance, response)
     where = folder / RUN_LEDGER_FILE if ledger is None else ledger
     # Judgments of the world or of another tool have no ledger beside them.
     recorded = ledger is not None or (folder / RUN_LEDGER_FILE).exists()
     if recorded:
-        calls = sorted(_read_calls(where, prompts, instance, response), key=_position)
+        requests = [] if judgment is None else _list_requests(folder, instance, response)
+        stored = _find_calls(where, "" if judgment is None else judgment.judge, requests)
+        calls = sorted(_describe_calls(stored, prompts, instance, response), key=_position)
     else:
         default = build_judge_requests(instance, response, JudgeSettings())
         asked = {_messages_of(request.messages) for request in default}
         calls = [
             JudgeCall(name, "not recorded", 0, 0, messages) for messages, name in prompts.items() if messages in asked
         ]
-    return JudgmentTrail(instance, response, _find_judgment(folder, response_id), tuple(calls), recorded)
+    return JudgmentTrail(instance, response, judgment, tuple(calls), recorded)
 
 
 def _describe_unknown_response(run: Path, response_id: str, ids: list[str]) -> str:
@@ -202,16 +207,39 @@ def _list_prompts(instance: Instance, response: Response) -> dict[_Messages, str
     return prompts
 
 
-def _read_calls(
-    where: Path | str, prompts: Mapping[_Messages, str], instance: Instance, response: Response
-) -> Iterator[JudgeCall]:
-    """Yield the calls of a ledger about the response."""
+def _list_requests(run: Path, instance: Instance, response: Response) -> list[Request]:
+    """Return every request that judging the response may have sent; none where the judge's settings are unknown."""
+    manifest = find_file_manifest(run / JUDGMENTS_FILE)
+    stored = {} if manifest is None else manifest.settings
+    names = {field.name for field in fields(JudgeSettings)}
+    if not names <= stored.keys():
+        return []
+    settings = JudgeSettings(**{name: stored[name] for name in names})
+    requests = build_judge_requests(instance, response, settings)
+    return [replace(request, attempt=attempt) for request in requests for attempt in range(settings.attempts)]
+
+
+def _find_calls(where: Path | str, judge: str, requests: Sequence[Request]) -> Iterator[CallDetails]:
+    """Yield the stored calls of the requests; all calls of the ledger where it has none of them."""
     try:
-        from eclose.calls.ledger_tools import find_ledger_calls  # noqa: PLC0415 - needs the chat extra
-        from eclose.store.ledger.reader import find_ledger  # noqa: PLC0415
+        from eclose.calls.cache import compute_call_key  # noqa: PLC0415 - needs the chat extra
+        from eclose.calls.ledger_tools import CallDetails, find_ledger_calls  # noqa: PLC0415
+        from eclose.store.ledger.reader import find_ledger, find_stored_calls  # noqa: PLC0415
     except ImportError as missing:
         raise UserError("reading a ledger needs sqlalchemy. Run: pip install 'eclose[chat]'") from missing
-    for details in find_ledger_calls(find_ledger(where)):
+    ledger = find_ledger(where)
+    keys = dict.fromkeys(compute_call_key(judge, request) for request in requests)
+    if stored := list(find_stored_calls(ledger, keys)):
+        return map(CallDetails.of, stored)
+    # The run is not finished, or its manifest was left behind: only the prompts tell which calls are about it.
+    return find_ledger_calls(ledger)
+
+
+def _describe_calls(
+    stored: Iterable[CallDetails], prompts: Mapping[_Messages, str], instance: Instance, response: Response
+) -> Iterator[JudgeCall]:
+    """Yield the calls about the response among those of a ledger."""
+    for details in stored:
         request = details.stored.request or {}
         messages = _messages_of(request.get("messages") or ())
         if messages in prompts:

@@ -193,6 +193,7 @@ class _CaseParts:
 
     def __init__(self, span: Span, tree: _SpanTree) -> None:
         self._tree = tree
+        self._span = span
         self._case = tree.content[span.span_id]
         self.spans = list(tree.walk(span))
         visible = {item.span_id for item in tree.walk_visible(span)}
@@ -202,6 +203,12 @@ class _CaseParts:
             (item for item in self.spans if item.span_id in visible), key=lambda item: order[item.span_id]
         )
         self._below = [(item, tree.content[item.span_id]) for item in self._visible if item is not span]
+        # A tool's documents are evidence; a result without any is an observation of the trace.
+        self._tool_documents = {
+            item.span_id: _read_tool_documents(tree.content[item.span_id].output)
+            for item in self._visible
+            if tree.content[item.span_id].kind is SpanKind.TOOL
+        }
         self._calls = [content for _, content in self._below if content.kind is SpanKind.LLM]
         if self._case.kind is SpanKind.LLM:
             self._calls.insert(0, self._case)
@@ -243,22 +250,18 @@ class _CaseParts:
             documents += texts
             if not texts and content.documents != []:
                 unread = span
-        for _, content in contents:
-            if content.kind is SpanKind.TOOL:
-                documents += _tool_documents(content.output)
+        for tool_documents in self._tool_documents.values():
+            documents += tool_documents
         return _unique(documents), unread
 
     def read_items(self, answer: str) -> Iterator[dict[str, Any]]:
         """Yield the thoughts, messages and observations of the response in order."""
         has_tools = any(content.kind is SpanKind.TOOL for _, content in self._below)
         seen: set[str] = set()
-        contents = [
-            *([self._case] if self._case.kind is SpanKind.LLM else []),
-            *(content for _, content in self._below),
-        ]
         has_call_texts = any(_has_text(content.output) for content in self._calls)
-        for content in contents:
-            if content.kind is SpanKind.TOOL and not _tool_documents(content.output):
+        case = [(self._span, self._case)] if self._case.kind is SpanKind.LLM else []
+        for span, content in [*case, *self._below]:
+            if content.kind is SpanKind.TOOL and not self._tool_documents[span.span_id]:
                 yield from _observe(content.output, seen)
             if content.kind is SpanKind.LLM:
                 # Where tools have no spans of their own, their results are in the next request of the model.
@@ -270,7 +273,7 @@ class _CaseParts:
                 yield from _think(content.output, answer, seen)
 
 
-def _tool_documents(output: Any) -> list[RetrievedChunk]:
+def _read_tool_documents(output: Any) -> list[RetrievedChunk]:
     """Return the documents of a tool that returned a list of them; none where its result is of another shape."""
     items = find_document_list(output)
     if not items or not all(isinstance(item, Mapping) for item in items):

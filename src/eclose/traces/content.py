@@ -1,4 +1,4 @@
-"""Questions, answers, messages and documents in the values that producers store as input and output of a span."""
+"""Find questions, answers, messages and documents in the input and output of a span."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """A message with its texts apart: what it says, how it reasons, what its tools returned."""
+    """A chat message with its text, its reasoning and the results of its tools."""
 
     role: str
     text: str
@@ -45,12 +45,12 @@ class ChatMessage:
 
     @property
     def is_question(self) -> bool:
-        """Whether a person wrote it."""
+        """Whether a user wrote the message."""
         return self.role in _USER_ROLES and bool(self.text)
 
     @property
     def is_reply(self) -> bool:
-        """Whether a model wrote it."""
+        """Whether a model wrote the message."""
         return self.role in _MODEL_ROLES
 
 
@@ -119,7 +119,7 @@ def _read_part(part: Any) -> str | None:
 
 
 def find_questions(value: Any) -> list[str]:
-    """Return the questions of an input: the messages of a person, or the text under a key that names it.
+    """Return the questions of an input: the texts of user messages, or the text under a key such as ``question``.
 
     >>> find_questions({"question": "Where was Ada born?", "top_k": 3})
     ['Where was Ada born?']
@@ -131,7 +131,7 @@ def find_questions(value: Any) -> list[str]:
 
 
 def find_answer(value: Any) -> str | None:
-    """Return the answer of an output: the last message of a model, or the text under a key that names it."""
+    """Return the answer of an output: the last message of a model, or the text under a key such as ``answer``."""
     value = parse_json_text(value)
     if (messages := read_messages(value)) is not None:
         return next((message.text for message in reversed(messages) if message.is_reply and message.text), None)
@@ -155,7 +155,7 @@ def _find_texts(value: Any, keys: tuple[str, ...], find: Any) -> list[str]:
 
 
 def find_document_list(value: Any) -> list[Any] | None:
-    """Return the list of documents in the output of a retriever: the output itself, or the one list within it."""
+    """Return the list of documents in the output of a retriever: the output itself, or the only list in it."""
     value = parse_json_text(value)
     if isinstance(value, list):
         return value
@@ -167,7 +167,7 @@ def find_document_list(value: Any) -> list[Any] | None:
 
 
 def read_texts_of_documents(items: list[Any]) -> Iterator[RetrievedChunk]:
-    """Yield the documents with text; those of which only id and score were recorded are left out."""
+    """Yield the documents that have a text; a document with only an id and a score is skipped."""
     for item in items:
         chunk = read_chunk(parse_json_text(item))
         if chunk is not None and chunk.text.strip():

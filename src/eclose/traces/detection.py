@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from eclose.traces import otlp
-from eclose.traces.dialects import langfuse, langsmith
+from eclose.traces.dialects import langfuse, langsmith, mlflow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +33,7 @@ def detect_trace_dialect(record: Mapping[str, Any]) -> TraceDialect | None:
         (TraceDialect.OTLP, in_context or any(key in record for key in otlp.RESOURCE_KEYS)),
         (TraceDialect.OTLP, any(trace in record and span in record for trace, span in ids)),
         (TraceDialect.MLFLOW, isinstance(record.get("info"), dict) and isinstance(data, dict) and "spans" in data),
+        (TraceDialect.MLFLOW, bool(mlflow.parse_trace_column(record))),
         (TraceDialect.LANGSMITH, "run_type" in record and bool({"trace_id", "parent_run_id"} & record.keys())),
         (TraceDialect.LANGSMITH, langsmith.ORDER in record),
         (TraceDialect.LANGFUSE, is_langfuse_row),

@@ -1,4 +1,4 @@
-"""Which spans of a trace are cases, and where their parts are."""
+"""Selection of the spans that are cases, and JSON pointers to their parts."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class CaseSelection:
-    """Which spans of a trace are cases, and where question, documents and answer are in their attributes."""
+    """Rule for the spans that are cases, and pointers to question, documents and answer in their attributes."""
 
     case: str = ROOT
     """``root``, ``span NAME``, or ``attribute=value``."""
     question: str | None = None
-    """JSON pointer into the attributes of the span; None where the dialect says it."""
+    """JSON pointer into the attributes of the span; None to find the question by the dialect's conventions."""
     documents: str | None = None
     answer: str | None = None
 
 
 def check_selection(selection: CaseSelection) -> None:
-    """Raise a SettingError where the rule for cases or a pointer cannot be read."""
+    """Raise SettingError for a malformed rule or pointer."""
     rule = selection.case
     if rule != ROOT and not rule.removeprefix("span ").strip():
         raise SettingError("case: is empty. Write root, span NAME, or attribute=value.")
@@ -42,7 +42,7 @@ def check_selection(selection: CaseSelection) -> None:
 
 
 def matches_selection(span: Span, case: str) -> bool:
-    """Return whether a span has the name or the attribute that the rule asks for; ``root`` matches none."""
+    """Return whether a span has the name or the attribute of the rule; ``root`` matches no span."""
     if case.startswith("span "):
         return span.name == case.removeprefix("span ").strip()
     name, separator, value = case.partition("=")
@@ -54,7 +54,7 @@ def matches_selection(span: Span, case: str) -> bool:
 
 
 def resolve_pointer(value: Any, pointer: str) -> Any:
-    """Return the value at a JSON pointer (RFC 6901), None where there is none; texts with JSON are parsed on the way.
+    """Return the value at a JSON pointer (RFC 6901), or None; texts that hold JSON are parsed on the way.
 
     >>> resolve_pointer({"input.value": '{"question": "Who?"}'}, "/input.value/question")
     'Who?'

@@ -1,4 +1,4 @@
-"""The span table: what every dialect of traces is read into."""
+"""Spans, the common form into which every dialect of traces is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eclose.errors import RecordError
 
 
 class SpanKind(StrEnum):
-    """What a span did, as the assembly of cases needs it."""
+    """Kind of operation of a span, as far as the assembly of cases needs it."""
 
     AGENT = "agent"
     CHAIN = "chain"
@@ -23,11 +23,11 @@ class SpanKind(StrEnum):
     RERANKER = "reranker"
     TOOL = "tool"
     OTHER = "other"
-    """Embeddings, guardrails, evaluators, requests of a web framework: none is a part of the response."""
+    """Embeddings, guardrails, evaluators and web requests, which are not part of a response."""
 
 
 class SpanStatus(StrEnum):
-    """How a span ended."""
+    """Status with which a span ended."""
 
     UNSET = "unset"
     OK = "ok"
@@ -36,7 +36,7 @@ class SpanStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpanEvent:
-    """Something recorded within a span, such as a message that older instrumentations store as an event."""
+    """An event within a span, such as a message of an older instrumentation."""
 
     name: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Span:
     status: SpanStatus = SpanStatus.UNSET
 
     def to_json(self) -> str:
-        """Return the span as one line of JSON: its fields in order, which is twice as fast as by name."""
+        """Return the span as one line of JSON: a list of its fields, which is twice as fast as an object."""
         events = [[event.name, event.attributes] for event in self.events]
         head = [self.trace_id, self.span_id, self.parent_id, self.name, self.kind, self.start, self.end]
         # Parquet tables hold dates and decimals, which are kept as texts. Half of a surrogate pair stays an escape.
@@ -77,7 +77,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SpanContent:
-    """What a dialect finds in a span: its texts, still in the shape the producer chose."""
+    """Input, output and documents of a span, in the shape that its producer chose."""
 
     kind: SpanKind
     input: Any = None
@@ -89,7 +89,7 @@ class SpanContent:
 
     @property
     def captured(self) -> bool:
-        """Whether the span holds any content at all."""
+        """Whether the span has an input, an output or documents."""
         return any(value not in (None, "", [], {}) for value in (self.input, self.output, self.documents))
 
 
@@ -138,7 +138,7 @@ def read_sort_key(value: Any) -> str:
 
 
 def require_mapping(value: Any, name: str) -> Mapping[str, Any]:
-    """Return an object of a record; an absent one is empty."""
+    """Return a JSON object of a record, or an empty one for None; raise RecordError for any other value."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

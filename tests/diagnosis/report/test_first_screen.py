@@ -13,7 +13,7 @@ from eclose.core.judgment import Criterion
 from eclose.core.response import ResponseSource
 from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.first_screen import compare_side_by_side, find_worst_example
+from eclose.diagnosis.report.first_screen import _excerpt, compare_side_by_side, find_worst_example
 from eclose.diagnosis.results import _paired_systems
 
 
@@ -43,6 +43,17 @@ def test_the_worst_response_is_in_the_gap_and_wrong():
     assert find_worst_example([case()]) is None
     open_ = replace(case(closed=None), judgment=replace(case(closed=None).judgment, unjudged={Criterion.CLOSURE: "x"}))
     assert find_worst_example([open_]) is None, "an unjudged response is not a failing one"
+
+
+def test_of_a_long_quote_the_sentence_that_the_step_repeats_is_shown():
+    filler = "After the war years it nearly closed, and seven members of staff bought shares to keep it going."
+    quote = f"Cole Publishing is a company. {filler} {filler} It has its seat in Upper Ostberg."
+    step = "The passages say that Cole Publishing is based in Upper Ostberg [12]."
+    assert _excerpt(quote, step, "Cole Publishing") == "… It has its seat in Upper Ostberg."
+    assert _excerpt("Short.", step, "Cole Publishing") == "Short."
+    # A quote without sentences is cut behind a word.
+    assert _excerpt("many words " * 30, "words", "").removesuffix("…").split()[-1] in ("many", "words")
+    assert len(_excerpt("x" * 400, "x", "")) <= 150
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +86,7 @@ def test_a_base_run_is_compared_in_words(systems):
     sides = compare_side_by_side(make_diagnosis(new), ReportContext(base=base))
     assert sides.title.startswith("Against main")
     assert sides.sentence.startswith(
-        "This run against the other run: accuracy is 30.0 points higher, but 40.0 % instead of 10.0 % look right step "
+        "This run against main: accuracy is 30.0 points higher, but 40.0 % instead of 10.0 % look right step "
         "by step and fail as a whole: the gap is 4.0 times as large."
     )
     assert "Clearly better: correct answers." in sides.sentence

@@ -18,7 +18,7 @@ from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html import render_report_page
 from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import render_markdown_report
-from eclose.diagnosis.report.number_format import format_percent_between, format_percent_span
+from eclose.diagnosis.report.number_format import format_percent_about, format_percent_between, format_percent_span
 from eclose.diagnosis.report.plots.layout import layout_difference_plot, layout_rate_plot
 from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
 from eclose.diagnosis.report.summary import list_report_cautions
@@ -59,9 +59,14 @@ def test_the_largest_type_says_that_too_little_was_judged(diagnosis):
         assert str(statement.figure) == "too little judged"
         assert statement.lead.startswith("to tell how many ")
         assert statement.whose == ""
-        assert re.search(r"judged: between \d+\.\d % and \d+\.\d %, whatever", statement.detail)
-    assert gap.detail.endswith("between 0.0 % and 46.7 %, whatever the others are")
-    assert gap.meaning == "Whether a response is in the local-global gap is open for 28 of 60 responses."
+        bounded = r"open for \d+ of 60 responses: the share lies between \d+\.\d % and \d+\.\d %, whatever"
+        assert statement.unknown or re.search(bounded, statement.detail)
+        assert statement.card is None
+    if unsound.unknown:
+        assert unsound.detail == "This is open for all 60 responses"
+    assert (
+        gap.detail == "This is open for 28 of 60 responses: the share lies between 0.0 % and 46.7 %, whatever they are"
+    )
     assert undecided.kind == "undecided"
 
 
@@ -121,6 +126,41 @@ def test_a_few_missing_labels_give_bounds_beside_the_rate_of_the_judged():
     cell = make_rate_cell(diagnosis.overall, Metric.GAP_RATE)
     assert cell.text == "36.7 to 46.7"
     assert cell.details[0].startswith("40.7 [")
+
+
+def test_a_card_has_one_number_and_its_interval_in_words():
+    reliable, gap, unsound = build_report_headline(make_diagnosis(responses(6)), ReportContext())[:3]
+    assert re.fullmatch(r"53\.3 % likely between \d+\.\d % and \d+\.\d %", str(reliable.card))
+    # Ends that are ten points apart stay what they are, and the interval holds both of them.
+    assert gap.card.value == "between 36.7 % and 46.7 %"
+    low, high = map(float, re.findall(r"\d+\.\d", gap.card.interval))
+    assert low < 36.7
+    assert high > 46.7
+    assert unsound.card.value == "between 0.0 % and 10.0 %"
+
+
+def test_ends_within_a_point_are_about_one_number():
+    texts = {
+        (0.176, 0.181): "about 18 %", (0.184, 0.184): "18.4 %", (0.001, 0.005): "under 1 %", (0, 0): "0.0 %",
+        (0.996, 0.999): "over 99 %", (0.17, 0.19): "between 17.0 % and 19.0 %",
+    }  # fmt: skip
+    assert {ends: format_percent_about(Interval(*ends)) for ends in texts} == texts
+
+
+def test_cards_without_a_judged_response_are_left_out():
+    nothing = [without_soundness(replace_labels(entry)) for entry in responses(0)]
+    diagnosis = make_diagnosis(nothing)
+    assert all(statement.unknown for statement in build_report_headline(diagnosis, ReportContext()))
+    words = visible(render_report_page(diagnosis, nothing, ReportContext()))
+    assert words.count("too little judged to tell how many") == 1
+    assert "This is open for all 60 responses." in words
+    assert "are undecided" not in words
+
+
+def replace_labels(entry):
+    """A case without labels of the whole."""
+    judgment = replace(entry.judgment, aligned=None, closed=None, complete=None)
+    return replace(entry, judgment=judgment)
 
 
 def test_nothing_to_count_is_not_zero():

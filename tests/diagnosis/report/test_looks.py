@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.diagnosis.report.making import make_diagnosis
 from tests.diagnosis.report.test_browser import PHONE, assert_in_shape, opened
+
+from eclose.diagnosis.report.explorer_filters import get_response_group
+from eclose.diagnosis.report.html import render_report_page
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +25,7 @@ def test_on_a_phone_words_stay_whole_and_wide_tables_say_that_they_scroll(browse
 # Words of tables, cards and lists that begin on one line and end on another.
 BROKEN_WORDS = """() => {
   const broken = [], range = document.createRange();
-  for (const box of document.querySelectorAll("table, #headline, .bars, .rates, .trust")) {
+  for (const box of document.querySelectorAll("table, #headline, .bars, .rates, .trust, #glossary dt")) {
     const walker = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) for (const word of walker.currentNode.data.matchAll(/[\\p{L}\\d.]+(\\u00a0%)?/gu)) {
       range.setStart(walker.currentNode, word.index);
@@ -31,6 +35,57 @@ BROKEN_WORDS = """() => {
   }
   return broken;
 }"""
+
+
+@pytest.mark.parametrize("width", [420, 900, 1400])
+@pytest.mark.parametrize("systems", [1, 2])
+def test_the_gap_is_first_and_nothing_overlaps(browser, cases, tmp_path, width, systems):
+    """With one system there is no comparison, and the other findings stand below the gap."""
+    models = {get_response_group(response_case, "model") for response_case in cases}
+    chosen = [entry for entry in cases if get_response_group(entry, "model") in sorted(models)[:systems]]
+    path = tmp_path / "report.html"
+    path.write_text(render_report_page(make_diagnosis(chosen), chosen), "utf-8")
+    with opened(browser, path, size={"width": width, "height": 900}) as tab:
+        boxes = tab.evaluate(CARDS)
+        assert boxes[0]["kind"] == "finding k-gap"
+        gap, example = boxes[0], boxes[1]
+        assert example["kind"].startswith("example")
+        assert min(box["top"] for box in boxes) == gap["top"]
+        assert gap["left"] == min(box["left"] for box in boxes)
+        for number, box in enumerate(boxes):
+            for other in boxes[number + 1 :]:
+                apart = box["right"] <= other["left"] or other["right"] <= box["left"]
+                assert apart or box["bottom"] <= other["top"] or other["bottom"] <= box["top"], (box, other)
+        assert_in_shape(tab)
+
+
+CARDS = """() => [...document.querySelectorAll("#headline > *")].map((card) => {
+  const { left, right, top, bottom } = card.getBoundingClientRect();
+  return { kind: card.className, left, right, top, bottom };
+})"""
+
+
+def test_paper_has_every_part_and_nothing_to_click(browser, report):
+    with opened(browser, report) as tab:
+        tab.emulate_media(media="print")
+        tab.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+        shown = """(names) => names.filter(
+            (name) => [...document.querySelectorAll(name)].some((part) => part.checkVisibility()))"""
+        clickable = [
+            "#explorer",
+            "header nav",
+            "select",
+            "input",
+            "button",
+            ".finding:not(.k-gap) .count",
+            ".example .count a",
+        ]
+        assert tab.evaluate(shown, clickable) == []
+        parts = ["#headline .finding", ".example mark", "#plots", "#tables table", "#trust", "#glossary", ".on-paper"]
+        assert tab.evaluate(shown, parts) == parts
+        assert tab.evaluate("[...document.querySelectorAll('#tables details')].every((table) => table.open)")
+        # A highlight without its ground would be plain text.
+        assert tab.evaluate("getComputedStyle(document.querySelector('.example mark')).printColorAdjust") == "exact"
 
 
 def test_rows_of_the_rate_plot_are_equally_high(browser, report):

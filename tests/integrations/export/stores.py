@@ -57,6 +57,8 @@ class TraceStore:
         self.failures = []
         """Status codes to answer the next requests with."""
         self.unknown_spans = set()
+        self.rejected_names = set()
+        """Names of scores that Langfuse accepts as a request and rejects as a score."""
         store = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -114,6 +116,8 @@ class TraceStore:
         assert set(body) <= LANGFUSE_FIELDS
         # A Boolean score takes 0 or 1 alone, a category takes a text.
         assert body["value"] in (0, 1) if body["dataType"] == "BOOLEAN" else isinstance(body["value"], str)
+        if body["name"] in self.rejected_names:
+            return 207, {"accepted": 0, "rejected": 1, "errors": [{"message": "no such score config"}]}
         self.scores[body["id"]] = body
         return 200, {"id": body["id"]}
 

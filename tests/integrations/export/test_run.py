@@ -210,6 +210,13 @@ def test_an_unknown_span_is_refused_and_counted(run, store):
     assert "do not exist" in output.output
 
 
+def test_a_score_that_langfuse_rejects_is_not_counted_as_sent(run, store):
+    store.rejected_names = {ScoreName.CLOSURE}
+    result = eclose.export(run, store.url, to="langfuse", environ=KEYS)
+    assert result.refused == {"no such score config": RESPONSES}
+    assert result.sent == SCORES - RESPONSES == len(store.scores)
+
+
 def test_a_wrong_key_is_named_and_not_shown(run, store):
     with pytest.raises(eclose.SettingError, match="refuses the key") as error:
         eclose.export(run, store.url, to="langfuse", environ=KEYS | {"LANGFUSE_PUBLIC_KEY": "pk-lf-2"})
@@ -239,12 +246,13 @@ def test_wrong_targets(run, tmp_path):
         eclose.export(tmp_path, "x.csv", to="csv")
 
 
-def test_the_command_writes_what_python_writes(run, tmp_path):
-    eclose.export(run, tmp_path / "python.jsonl", to="otlp")
-    output = CliRunner().invoke(app, ["export", str(run), str(tmp_path / "command.jsonl"), "--to", "otlp"])
+@pytest.mark.parametrize("to", ["otlp", "csv", "parquet"])
+def test_the_command_writes_what_python_writes(run, tmp_path, to):
+    eclose.export(run, tmp_path / "python", to=to)
+    output = CliRunner().invoke(app, ["export", str(run), str(tmp_path / "command"), "--to", to])
     assert output.exit_code == 0
     assert f"{SCORES} scores of {RESPONSES} responses = {SCORES} sent" in output.output
-    assert (tmp_path / "python.jsonl").read_bytes() == (tmp_path / "command.jsonl").read_bytes()
+    assert (tmp_path / "python").read_bytes() == (tmp_path / "command").read_bytes()
 
 
 @pytest.mark.parametrize(

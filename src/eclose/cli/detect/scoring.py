@@ -158,7 +158,7 @@ def detect(
     """
     from functools import partial
 
-    from eclose.api import detect as score_run
+    from eclose.api.detection import detect as score_run
     from eclose.detection.run import build_detector_run
     from eclose.detection.scores import DetectorKind
     from eclose.detection.settings import LOCAL_DETECTORS, ChatDetectorSettings, LocalDetectorSettings

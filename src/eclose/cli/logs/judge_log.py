@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.cli.shared.model_options import JudgeName, ModelOptions, takes_model_options
+from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
@@ -48,17 +48,23 @@ def judge_log(
     The explanation is taken as a trace and the score as its answer, and the judge is asked the question about closure.
     Scores without an explanation are rejected and counted. Writes grader-closure.jsonl.
     """
-    from eclose.api import judge_log as judge_graders
-    from eclose.errors import SettingError
+    from eclose.api.judging import forecast_judge_log
+    from eclose.api.judging import judge_log as judge_graders
     from eclose.judging.settings import JudgeSettings
+    from eclose.world.server.forecast_habits import register_world_writing_habits
 
+    model, settings = options.model(judge_model), JudgeSettings(attempts=attempts)
     if options.dry_run:
-        raise SettingError("--dry-run: judge-log has no forecast. It asks one question per score with an explanation.")
+        # The world's server bills words as tokens, so its habits are registered before the forecast.
+        register_world_writing_habits()
+        usage = forecast_judge_log(log, judge=model, settings=settings, calls=options.calls, allow_stale=allow_stale)
+        print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
+        return
     result = judge_graders(
         log,
-        judge=options.model(judge_model),
+        judge=model,
         out=out,
-        settings=JudgeSettings(attempts=attempts),
+        settings=settings,
         calls=options.calls,
         options=options.run_options,
         allow_stale=allow_stale,

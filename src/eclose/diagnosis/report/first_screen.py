@@ -1,10 +1,12 @@
-"""The first screen of a page: the worst response opened, and systems or runs side by side."""
+"""First screen of the page: the worst response with its steps, and systems or runs side by side."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from eclose.core.segmentation import split_sentences
 from eclose.core.verdict import TraceGroup
 from eclose.diagnosis.diagnose import EvidenceSufficiency, describe_response_failure
 from eclose.diagnosis.report.explorer_filters import OUTCOME_WORDS, derive_response_facts
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 MAX_STEPS = 5
 """Steps of the worst example that the first screen shows."""
 # In characters; the explorer shows the texts in full.
-_MAX_STEP, _MAX_QUOTE, _MAX_QUESTION = 260, 150, 300
+_MAX_STEP, _MAX_QUOTE, _MAX_QUESTION, _MAX_ANSWER = 260, 150, 300, 120
 
 
 class ExampleStep(NamedTuple):
@@ -55,7 +57,7 @@ class ExampleStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorstExample:
-    """The response that shows best what goes wrong, opened."""
+    """The failing response that the first screen shows with its steps."""
 
     position: int
     """Position among the cases."""
@@ -73,7 +75,7 @@ class WorstExample:
 
 
 def find_worst_example(cases: Sequence[JudgedCase]) -> WorstExample | None:
-    """Return the worst response; None where no response is known to fail."""
+    """Return the worst response; None where no response has a label that fails."""
     failing = [(position, case) for position, case in enumerate(cases) if case.verdict.reliable is False]
     if not failing:
         return None
@@ -96,8 +98,8 @@ def find_worst_example(cases: Sequence[JudgedCase]) -> WorstExample | None:
         describe_response_failure(case),
         tuple(steps),
         len(response.trace) - len(steps),
-        "none" if response.answer is None else _shorten(response.answer, _MAX_STEP),
-        _shorten(case.instance.reference_answer or "", _MAX_STEP),
+        "none" if response.answer is None else _shorten(response.answer, _MAX_ANSWER),
+        _shorten(case.instance.reference_answer or "", _MAX_ANSWER),
     )
 
 
@@ -124,21 +126,48 @@ def _rank_failure(case: JudgedCase) -> tuple[bool | int, ...]:
 
 
 def _show_step(text: str, step: StepJudgment | None, case: JudgedCase) -> ExampleStep:
-    text = _shorten(text, _MAX_STEP)
+    full_text, text = text, _shorten(text, _MAX_STEP)
     if step is None or (step.sound is None and step.substantive is not False):
         return ExampleStep(text, "open", "? not judged", "", "")
     if step.substantive is False:
         return ExampleStep(text, "aside", "not substantive", "", "")
     quote, passage, evidence = "", "", case.instance.evidence
     if step.support is not None and 0 <= step.support.passage_index < len(evidence):
-        quote = _shorten(step.support.quote, _MAX_QUOTE)
-        passage = f"[{step.support.passage_index}] {_shorten(evidence[step.support.passage_index].title, 60)}".strip()
+        title = evidence[step.support.passage_index].title
+        quote = _excerpt(step.support.quote, full_text, title)
+        passage = f"[{step.support.passage_index}] {_shorten(title, 60)}".strip()
     tone, verdict = ("holds", "✓ holds") if step.sound else ("fails", "✗ does not hold")
     return ExampleStep(text, tone, verdict, quote, passage)
 
 
+def _excerpt(quote: str, step: str, title: str) -> str:
+    """Return a quote; of a long one, the sentence that shares the most words with the step."""
+    if len(quote) <= _MAX_QUOTE:
+        return quote
+    # The title is the subject of most sentences of its passage, so its words do not tell them apart.
+    words = _content_words(step) - _content_words(title)
+    sentences = split_sentences(quote)
+    # Of two sentences that share as many words the shorter one says less else.
+    number = max(
+        range(len(sentences)),
+        key=lambda index: (len(words & _content_words(sentences[index])), -len(sentences[index])),
+    )
+    before, after = "… " if number else "", " …" if number + 1 < len(sentences) else ""
+    return f"{before}{_shorten(sentences[number], _MAX_QUOTE)}{after}"
+
+
+def _content_words(text: str) -> set[str]:
+    """Return the words and numbers of a text without the shortest words, which are mostly articles and prepositions."""
+    return {word for word in re.findall(r"\w+", text.lower()) if len(word) > 3 or word.isdigit()}
+
+
 def _shorten(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+    """Return the text, cut behind a word where it is longer than ``length`` characters."""
+    if len(text) <= length:
+        return text
+    cut = text[: length - 1]
+    # A text without blanks, such as an address, is cut anywhere.
+    return (cut.rpartition(" ")[0] or cut).rstrip() + "…"
 
 
 SYSTEM_WORDS: Mapping[Metric, str] = {
@@ -164,7 +193,7 @@ class SideCell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Two systems or runs side by side, or a row for each of several systems."""
+    """Table of two systems or runs in columns, or of several systems in rows."""
 
     title: str
     sentence: str
@@ -175,7 +204,7 @@ class SideBySide:
 
 
 def compare_side_by_side(diagnosis: Diagnosis, context: ReportContext) -> SideBySide | None:
-    """Return the run beside its base run, or the systems of the run side by side; None for a single system."""
+    """Compare the run with its base run, or the systems of the run; None for a single system without a base run."""
     if context.base is not None:
         return compare_base_rates(context.base.name, context.base.comparison.overall.differences)
     if context.systems is not None:
@@ -187,9 +216,9 @@ def compare_side_by_side(diagnosis: Diagnosis, context: ReportContext) -> SideBy
 
 
 def compare_base_rates(base_name: str, differences: Mapping[Metric, RateDifference]) -> SideBySide:
-    """Return a run beside its base run."""
+    """Compare the rates of a run with those of its base run."""
     title = f"Against {base_name}: what got better, and what worse"
-    return _side_by_side(title, ("the other run", "this run"), differences, "against")
+    return _side_by_side(title, (base_name, "this run"), differences, "against")
 
 
 def list_systems(diagnosis: Diagnosis) -> tuple[GroupRates, ...]:
@@ -209,6 +238,9 @@ def _side_by_side(
         for metric in SYSTEM_WORDS
         if metric in _ALWAYS_COMPARED or judge_change(metric, differences[metric]) in ("better", "worse")
     )
+    # A table that says nothing but "too little judged" repeats the sentence above it.
+    if all(row[-1].text in (TOO_LITTLE_TEXT, UNDEFINED_TEXT) for row in rows):
+        rows = ()
     heads = ("share of responses", *names, "difference in points")
     return SideBySide(title, describe_change(names, differences), heads, rows, more)
 
@@ -252,7 +284,7 @@ def _rate(rate: Rate) -> str:
 
 
 def describe_change(names: tuple[str, str], differences: Mapping[Metric, RateDifference]) -> str:
-    """Return accuracy and the gap of two systems in one sentence, then what is better and what is worse."""
+    """Return a sentence on accuracy and the gap of two systems, and one each on the better and the worse rates."""
     base, run = names
     changes = {metric: judge_change(metric, differences[metric]) for metric in SYSTEM_WORDS}
     accuracy, gap = differences[Metric.ACCURACY], differences[Metric.GAP_RATE]

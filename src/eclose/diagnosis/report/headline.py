@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eclose.diagnosis.report.number_format import (
     format_count,
     format_percent,
+    format_percent_about,
     format_percent_between,
     format_percent_interval,
 )
@@ -25,7 +26,7 @@ from eclose.diagnosis.report.rate_status import (
 )
 from eclose.diagnosis.report.wording import FAILURE_WORDS
 from eclose.metrics.rates import Metric
-from eclose.stats.intervals import Estimate
+from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
     from eclose.metrics.summary import GroupRates
-    from eclose.stats.intervals import Interval
 
 
 class RateText(NamedTuple):
@@ -59,6 +59,8 @@ class HeadlineStatement:
     figure: RateText
     """The figure in large type: corrected by labels of people where possible, else the judge's own."""
     meaning: str
+    card: RateText | None = None
+    """The figure as a card of the page prints it, with the interval in words; None to print ``figure``."""
     beside: str = ""
     """The judge's own figure beside a corrected one."""
     detail: str = ""
@@ -69,6 +71,8 @@ class HeadlineStatement:
     """Filter of the explorer that selects these responses."""
     least: bool = False
     """Whether the count is only a lower bound, since labels are missing."""
+    unknown: bool = False
+    """Whether no response at all is judged for it; pages leave such cards out."""
     parts: tuple[HeadlineStatement, ...] = ()
 
     @property
@@ -96,6 +100,7 @@ def build_report_headline(diagnosis: Diagnosis, context: ReportContext) -> tuple
                 figure=RateText(f"{format_percent(undecided / diagnosis.overall.responses)} %"),
                 meaning="Labels that decide between these are missing. The figures above show the possible range.",
                 show="outcome=undecided",
+                unknown=undecided == diagnosis.overall.responses,
             )
         )
     return tuple(statements)
@@ -145,7 +150,9 @@ class _Share(NamedTuple):
             beside="" if corrected is None else f"The judge alone says {figure}",
             detail=_detail(rate, self.judged),
             whose="" if too_little else _whose(context, corrected=corrected is not None),
+            card=None if too_little else _format_card(rate, self.judged if corrected is None else self.corrected),
             least=bool(rate.unjudged),
+            unknown=bool(rate.unjudged and not rate.n),
             **fields,
         )
 
@@ -173,7 +180,7 @@ def _gap(diagnosis: Diagnosis, context: ReportContext) -> HeadlineStatement:
     """Return the statement on the gap, with a part for each failure class."""
     share = _Share.of(diagnosis, context, Metric.GAP_RATE)
     rate = share.rate
-    if rate.hits:
+    if rate.hits or classify_rate_status(rate) is RateStatus.TOO_LITTLE:
         # The reason why the gap needs a check of the whole response.
         meaning = "No check of single steps finds these."
     elif rate.unjudged:
@@ -217,6 +224,18 @@ def _format_rate(rate: Rate, interval: Interval | None) -> RateText:
     return RateText(UNDEFINED_TEXT)
 
 
+def _format_card(rate: Rate, estimate: Estimate | None) -> RateText | None:
+    """Return a rate as one number with its interval in words; None where there is no rate."""
+    if estimate is None or estimate.value is None:
+        return None
+    value, interval = Interval(estimate.value, estimate.value), estimate.interval
+    if rate.unjudged:
+        value = widen_interval_by_unjudged(rate, *value)
+        interval = None if interval is None else widen_interval_by_unjudged(rate, *interval)
+    words = "" if interval is None else f"likely {format_percent_between(interval)}"
+    return RateText(format_percent_about(value), words)
+
+
 def format_rate_value(value: float | None, interval: Interval | None) -> RateText:
     """Return a value with its interval, without a check for missing labels."""
     return (
@@ -253,7 +272,11 @@ def _detail(rate: Rate, judged: Estimate) -> str:
     """Return the figure of the judged responses where labels are missing."""
     if rate.bounds is None or not rate.unjudged:
         return ""
-    counts = f"{rate.n:,} of {rate.n + rate.unjudged:,}"
+    total = f"{rate.n + rate.unjudged:,}"
+    if not rate.n:
+        return f"This is open for all {format_count(rate.unjudged, 'response')}"
+    counts = f"{rate.n:,} of {total}"
     if classify_rate_status(rate) is RateStatus.TOO_LITTLE:
-        return f"{counts} judged: {format_percent_between(rate.bounds)}, whatever the others are"
+        bounds = format_percent_between(rate.bounds)
+        return f"This is open for {rate.unjudged:,} of {total} responses: the share lies {bounds}, whatever they are"
     return f"Of the {counts} that are judged: {format_rate_value(*judged[:2])}"

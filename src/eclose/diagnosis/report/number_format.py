@@ -61,6 +61,15 @@ def format_percent_between(bounds: Interval) -> str:
     return f"{low} %" if low == high else f"between {low} % and {high} %"
 
 
+def format_percent_about(bounds: Interval) -> str:
+    """Return ``about 18 %`` where the ends are at most a point apart, else as ``format_percent_between``."""
+    if bounds.high - bounds.low > 0.01 or format_percent(bounds.low) == format_percent(bounds.high):
+        return format_percent_between(bounds)
+    whole = round(50 * (bounds.low + bounds.high))
+    # "About 0 %" would read as none, and "about 100 %" as all.
+    return {0: "under 1 %", 100: "over 99 %"}.get(whole, f"about {whole} %")
+
+
 def format_percent_with_interval(value: float | None, interval: Interval | None, undefined: str = "undefined") -> str:
     """Return ``46.3 % [40.9, 51.9]``; without brackets where there is no interval."""
     return undefined if value is None else f"{format_percent(value)} % {format_percent_interval(interval)}".rstrip()

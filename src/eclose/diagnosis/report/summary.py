@@ -11,6 +11,7 @@ from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
 from eclose.diagnosis.report.number_format import format_count
+from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
 from eclose.diagnosis.report.wording import (
     EVIDENCE_WORDS,
     FAILURE_WORDS,
@@ -68,7 +69,8 @@ def describe_evidence_sufficiency(diagnosis: Diagnosis) -> tuple[str, ...]:
         sentences.append(
             f"For {lacking.questions:,} of {format_count(diagnosis.overall.questions, 'question')} "
             f"({format_count(lacking.responses, 'response')}) the passages do not settle the question: "
-            "that is a failure of retrieval, not of reasoning, so every rate is also given apart."
+            "that is a failure of retrieval, not of reasoning"
+            + (", so every rate is also given apart." if list_rates_by_evidence(diagnosis) else ".")
         )
     if unjudged is not None:
         sentences.append(f"For {format_count(unjudged.responses, 'response')} this was not judged.")
@@ -81,6 +83,9 @@ def list_rates_by_evidence(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, s
     if len(diagnosis.by_evidence) < 2:
         return ()
     groups = [(f"Where {_EVIDENCE_LEADS[kind]}", group) for kind, group in diagnosis.by_evidence.items()]
+    rates = [diagnosis.overall.rates[metric] for metric in (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE)]
+    if all(classify_rate_status(rate) is RateStatus.TOO_LITTLE for rate in rates):
+        return ()
     return tuple(
         (
             name,

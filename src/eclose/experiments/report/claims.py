@@ -33,11 +33,11 @@ SUPERVISED = (name_method("sft"), name_method("cf_sft"))
 MARGINS_ALONE = name_method("rm")
 ONE_SIDED = name_method("e_closure-one_sided")
 CLOSE_AGREEMENT = 0.9
-"""Share of labels from which a judge counts as close to people; the paper names no limit."""
+"""Least share of equal labels at which a judge counts as close to people; the paper names none."""
 
 
 class ClaimOutcome(StrEnum):
-    """Whether a claim holds in an experiment."""
+    """Outcome of checking a claim against an experiment."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -46,17 +46,17 @@ class ClaimOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ClaimComparison:
-    """A difference that is positive where the claim is right."""
+    """A difference of two rates, positive where the claim is right."""
 
     name: str
-    """The two sides, such as ``LSR: SFT - Backbone``."""
+    """Metric and the two methods, such as ``LSR: SFT - Backbone``."""
     difference: Estimate
     n: int
-    """Judged responses or families of the smaller side."""
+    """Number of judged responses or families of the method with fewer of them."""
 
     @property
     def outcome(self) -> ClaimOutcome:
-        """Whether the interval lies above zero, below it, or around it."""
+        """Outcome by the interval: above zero, below zero, or containing it."""
         interval = self.difference.interval
         if interval is None or interval.low <= 0 <= interval.high:
             return ClaimOutcome.OPEN
@@ -69,11 +69,11 @@ class Claim:
 
     title: str
     comparisons: tuple[ClaimComparison, ...]
-    """Empty where the experiment lacks the methods to compare."""
+    """Comparisons of the claim; empty where the experiment lacks the methods."""
 
     @property
     def outcome(self) -> ClaimOutcome:
-        """Whether all comparisons hold, one of them fails, or neither."""
+        """Outcome of all comparisons: each holds, one fails, or neither."""
         outcomes = [comparison.outcome for comparison in self.comparisons]
         if ClaimOutcome.FAILS in outcomes:
             return ClaimOutcome.FAILS
@@ -158,7 +158,7 @@ def _compare_methods(
 
 
 def _compare(compared: ComparedRates, first: RateKey, second: RateKey) -> tuple[ClaimComparison, ...]:
-    """Return the comparison of two rates; nothing where the experiment lacks one of them."""
+    """Return the comparison of two rates; an empty tuple where the experiment lacks one of them."""
     if first not in compared or second not in compared:
         return ()
     names = (first[0], second[0]) if first[1] == second[1] else (" ".join(first), " ".join(second))

@@ -28,11 +28,21 @@ def export_langfuse(table: VerdictScoreTable, target: str, environ: Mapping[str,
 def _deliver(client: StoreClient, table: VerdictScoreTable, row: ScoredResponse) -> Iterator[Delivery]:
     for score in row.scores:
         try:
-            client.post("/api/public/scores", build_body(table, row, score))
+            reply = client.post("/api/public/scores", build_body(table, row, score))
         except StoreRefusal as refusal:
             yield Delivery(row.response_id, 1, DeliveryStatus.REFUSED, str(refusal))
         else:
-            yield Delivery(row.response_id, 1)
+            # A server that takes scores in batches answers a rejected one with 207 and the reason.
+            status = DeliveryStatus.REFUSED if reply.get("rejected") else DeliveryStatus.SENT
+            yield Delivery(row.response_id, 1, status, _read_rejection(reply))
+
+
+def _read_rejection(reply: Mapping[str, Any]) -> str:
+    """Return why a score was rejected; empty where it was accepted."""
+    if not reply.get("rejected"):
+        return ""
+    errors = reply.get("errors") or [{}]
+    return str(errors[0].get("message") or "rejected without a reason")
 
 
 def build_body(table: VerdictScoreTable, row: ScoredResponse, score: VerdictScore) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Export of the verdicts of a judged run: to a trace store, or to a file."""
+"""Export the verdicts of a judged run to a trace store or to a file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from eclose.integrations.export.tables import export_csv, export_parquet
 from eclose.judged_cases import LeftOutResponse
 
 ExportObserver: TypeAlias = Callable[[Iterable[Delivery], int], Iterable[Delivery]]
-"""A function that passes deliveries on and shows their progress, given the number of all scores."""
+"""A function of the deliveries and the number of scores; it yields the deliveries and may show progress."""
 
 
 class ExportTarget(StrEnum):
-    """Where verdicts can be exported to."""
+    """Kind of target of an export."""
 
     OTLP = "otlp"
     MLFLOW = "mlflow"
@@ -50,7 +50,7 @@ _FILES = (ExportTarget.CSV, ExportTarget.PARQUET)
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The counts of an export; every score is sent, present before, or refused with a reason."""
+    """Counts of an export: scores that were sent, were present before, or were refused with a reason."""
 
     to: ExportTarget
     target: str
@@ -59,7 +59,7 @@ class ExportResult:
     scores: int
     sent: int
     present: int
-    """Scores that the target had from an earlier export; they are not sent again."""
+    """Scores of an earlier export, which are not sent again."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Number of refused scores by reason."""
     refusals: tuple[tuple[str, str], ...] = ()
@@ -95,7 +95,7 @@ def export(
     environ: Mapping[str, str] | None = None,
     watch: ExportObserver | None = None,
 ) -> ExportResult:
-    """Send the verdicts of a judged run to where the traces are, or write them to a file.
+    """Send the verdicts of a judged run to a trace store, or write them to a file.
 
     The ids of scores follow from run, response and metric, so a second export of the same run changes nothing.
     An unjudged label is sent as an error with its reason, never as 0.
@@ -139,8 +139,8 @@ def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, st
     variables = _ADDRESS_VARIABLES.get(to, ())
     address = target or next((value for name in variables if (value := environ.get(name, "").strip())), None)
     if (address := address or _DEFAULT_ADDRESSES.get(to)) is None:
-        what = "name the file to write" if to in _FILES else f"name the address, or set {' or '.join(variables)}"
-        raise SettingError(f"--to {to}: {what}.")
+        request = "name the file to write" if to in _FILES else f"name the address, or set {' or '.join(variables)}"
+        raise SettingError(f"--to {to}: {request}.")
     if to in _FILES and is_url(address):
         raise SettingError(f"--to {to}: is written to a file, not to a URL. Name a file.")
     if to not in _FILES and to is not ExportTarget.OTLP and not is_url(address):
@@ -151,7 +151,7 @@ def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, st
 def _deliver(
     to: ExportTarget, table: VerdictScoreTable, address: str, environ: Mapping[str, str]
 ) -> Iterator[Delivery]:
-    """Yield the deliveries of a target; the modules of HTTP stores are imported where they are used."""
+    """Return the deliveries to a target. Modules that need an extra are imported here."""
     if to is ExportTarget.OTLP:
         return export_otlp(table, address, environ)
     if to is ExportTarget.CSV:

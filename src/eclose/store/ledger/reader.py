@@ -27,21 +27,25 @@ from eclose.store.ledger.rows import (
     decode_ledger_request,
     decode_reply_row,
     decode_utf8_text,
+    encode_call_key,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sqlalchemy import Connection, Row
 
 LEDGER_FILE = "ledger.sqlite"
 """Name of the ledger in a run's folder."""
+_COLUMNS = "c.seq, c.key, c.request, r.body, r.run, r.prompt_tokens, r.completion_tokens, r.cost, r.attempts, r.seal"
+_CALLS = "ledger_calls AS c LEFT JOIN ledger_replies AS r ON r.call = c.seq"
 _STORED = PagedQuery.of(
-    "c.seq, c.key, c.request, r.body, r.run, r.prompt_tokens, r.completion_tokens, r.cost, r.attempts, r.seal",
-    "ledger_calls AS c LEFT JOIN ledger_replies AS r ON r.call = c.seq",
+    _COLUMNS,
+    _CALLS,
     order_by="c.seq",
     size="length(c.request) + coalesce(length(r.body), 0)",
 )
+_BY_KEY = text(f"SELECT {_COLUMNS} FROM {_CALLS} WHERE c.key = :key")
 _PURPOSES = text("""
     SELECT i.call, i.run, i.stage, i.record_id, o.kind, o.reason, o.body
     FROM ledger_intents AS i
@@ -110,6 +114,14 @@ def read_ledger_calls(location: Path | str) -> Iterator[StoredCall]:
             for row in page:
                 yield _build_call(row, tuple(purposes[row.seq]))
             parameters["first"] = page[-1].seq + 1
+
+
+def find_stored_calls(location: Path | str, keys: Iterable[str]) -> Iterator[StoredCall]:
+    """Yield the calls with the given keys by the index of keys; a key without a call is left out."""
+    with _connect_read_only(location) as connection:
+        for key in keys:
+            for row in connection.execute(_BY_KEY, {"key": encode_call_key(key)}):
+                yield _build_call(row, tuple(_read_purposes(connection, row.seq, row.seq)[row.seq]))
 
 
 def list_ledger_runs(location: Path | str) -> list[str]:

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class _HasId(Protocol):
+class HasId(Protocol):
+    """A record with an id."""
+
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The id, unique in a run."""
+        ...
 
 
-T = TypeVar("T", bound=_HasId)
+T = TypeVar("T", bound=HasId)
 
 
 class SortedSpool(Generic[T]):

@@ -1,4 +1,4 @@
-"""MLflow: the JSON of ``Trace.to_json``, and the same attributes on spans that MLflow sends over OTLP."""
+"""MLflow: the JSON of ``Trace.to_json``, alone or in a table, and its attributes on spans that are sent over OTLP."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ KIND = "mlflow.spanType"
 INPUTS = "mlflow.spanInputs"
 OUTPUTS = "mlflow.spanOutputs"
 MODEL = ("mlflow.llm.model", "gen_ai.response.model", "gen_ai.request.model")
+TRACE = "trace"
+"""Column with the JSON of a trace in the table that ``mlflow.search_traces`` returns."""
 TRACE_IDS = ("trace_id", "request_id")
 KINDS = {
     "AGENT": SpanKind.AGENT,
@@ -33,8 +35,18 @@ KINDS = {
 SWITCH = "trace with mlflow.<library>.autolog(), or call span.set_inputs and span.set_outputs in a span of your own"
 
 
+def parse_trace_column(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the trace in a row of ``mlflow.search_traces``; an empty object where there is none."""
+    trace = parse_json_text(record.get(TRACE))
+    return trace if isinstance(trace, Mapping) and {"info", "data"} <= trace.keys() else {}
+
+
 def read_record(record: Mapping[str, Any]) -> Iterator[Span | RecordError]:
     """Yield the spans of a trace, under the id by which MLflow's client finds it."""
+    if TRACE in record:
+        record = parse_trace_column(record)
+        if not record:
+            raise RecordError(f"{TRACE}: should be the JSON of a trace")
     info, data = require_mapping(record.get("info"), "info"), require_mapping(record.get("data"), "data")
     trace_id = as_text(first_attribute(info, TRACE_IDS))
     spans = data.get("spans")

@@ -37,8 +37,8 @@ def read_content(span: Span) -> SpanContent:
     """Return the content of a span by OpenInference."""
     attributes = span.attributes
     kind = KINDS.get(str(attributes.get(KIND) or span.kind).upper(), SpanKind.OTHER)
-    documents = [_strip(item, "document.") for item in collect_indexed(attributes, RERANKED)] or [
-        _strip(item, "document.") for item in collect_indexed(attributes, RETRIEVED)
+    documents = [_read_document(item) for item in collect_indexed(attributes, RERANKED)] or [
+        _read_document(item) for item in collect_indexed(attributes, RETRIEVED)
     ]
     # The messages of a model say who wrote what; input.value repeats its request as one text.
     prompt = [_read_message(item) for item in collect_indexed(attributes, INPUT_MESSAGES)]
@@ -54,6 +54,14 @@ def read_content(span: Span) -> SpanContent:
 
 def _strip(item: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in item.items()}
+
+
+def _read_document(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document; Phoenix's API spreads its metadata over keys such as ``document.metadata.title``."""
+    document = _strip(item, "document.")
+    prefix = "metadata."
+    spread = {name.removeprefix(prefix): value for name, value in document.items() if name.startswith(prefix)}
+    return {**document, "metadata": spread} if spread else document
 
 
 def _read_message(item: Mapping[str, Any]) -> dict[str, Any]:

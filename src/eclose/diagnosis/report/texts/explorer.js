@@ -1,42 +1,48 @@
 "use strict";
-/* The explorer: a list of all responses and the details of one. Texts become text nodes and nothing else. */
+/* The explorer: a list of all responses and the details of the chosen response. Texts become text nodes and nothing else. */
 (async () => {
   const ROW = 68;
   const byId = (id) => document.getElementById(id);
   const list = byId("list"), rows = byId("rows"), detail = byId("detail"), status = byId("status");
   const search = byId("search"), inPassages = byId("in-passages"), sort = byId("sort");
-  const fail = (text) => { const told = byId("explorer-problem"); told.hidden = false; told.textContent = text; status.textContent = ""; };
+  const fail = (text) => { const problem = byId("explorer-problem"); problem.hidden = false; problem.textContent = text; status.textContent = ""; };
 
   /* ---- a link to a table unfolds it; paper has no folds ---- */
-  function unfold() { const found = byId(location.hash.slice(1)); if (found && found.matches("details.table")) found.open = true; }
+  function unfold() { const table = byId(location.hash.slice(1)); if (table?.matches("details.table")) table.open = true; }
   addEventListener("hashchange", unfold);
   unfold();
   let folded = [];
-  addEventListener("beforeprint", () => { folded = [...document.querySelectorAll("details.table:not([open])")]; folded.forEach((one) => { one.open = true; }); });
-  addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));
+  addEventListener("beforeprint", () => { folded = [...document.querySelectorAll("details.table:not([open])")]; folded.forEach((table) => { table.open = true; }); });
+  addEventListener("afterprint", () => folded.forEach((table) => { table.open = false; }));
 
   /* ---- texts ---- */
   const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\u{e0000}-\u{e007f}\u{d800}-\u{dfff}]/gu;
-  const name = (found) => "U+" + found.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-  /* Adds a text; what acts without being seen (direction marks, zero-width characters) is shown by its name. */
+  const name = (match) => "U+" + match.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+  /* Adds a text; invisible characters, such as direction marks, are shown by their names. */
   function write(parent, text) {
     let at = 0;
-    for (const found of text.matchAll(UNSEEN)) {
-      if (found[0] === "\r" && text[found.index + 1] === "\n") continue;
-      parent.append(text.slice(at, found.index), make("span", "unseen", name(found[0])));
-      at = found.index + found[0].length;
+    for (const match of text.matchAll(UNSEEN)) {
+      if (match[0] === "\r" && text[match.index + 1] === "\n") continue;
+      parent.append(text.slice(at, match.index), make("span", "unseen", name(match[0])));
+      at = match.index + match[0].length;
     }
     parent.append(text.slice(at));
     return parent;
   }
   function make(tag, kind, text) {
-    const made = document.createElement(tag);
-    if (kind) made.className = kind;
-    if (text !== undefined && text !== null) made.textContent = text;
-    return made;
+    const node = document.createElement(tag);
+    if (kind) node.className = kind;
+    node.textContent = text ?? "";
+    return node;
   }
-  const words = (tag, kind, text) => { const made = write(make(tag, (kind + " words").trim()), text); made.dir = "auto"; return made; };
-  const flat = (text) => text.replace(UNSEEN, (found) => "\u27e8" + name(found) + "\u27e9").replace(/\s+/g, " ");
+  function button(text, label, act) {
+    const node = make("button", "", text);
+    node.type = "button"; node.title = label;
+    node.addEventListener("click", act);
+    return node;
+  }
+  const words = (tag, kind, text) => { const node = write(make(tag, (kind + " words").trim()), text); node.dir = "auto"; return node; };
+  const flat = (text) => text.replace(UNSEEN, (match) => "\u27e8" + name(match) + "\u27e9").replace(/\s+/g, " ");
   const count = (number) => number.toLocaleString("en");
 
   /* ---- data: JSON, deflated, in base 64 ---- */
@@ -56,27 +62,25 @@
     }
     return recent.get(key);
   }
-  async function stored(kind, place) {
+  async function stored(kind, index) {
     const size = data.chunks[kind];
-    return (await chunk(kind, Math.floor(place / size)))[place % size];
+    return (await chunk(kind, Math.floor(index / size)))[index % size];
   }
   if (typeof DecompressionStream === "undefined") {
-    fail("This browser is too old to unpack the responses. Everything above can be read; for the list, open the file in a newer browser.");
+    fail("This browser is too old to unpack the list of responses; open the file in a newer one.");
     return;
   }
-  let data;
-  try { data = await unpack("index"); } catch (error) {
-    fail("The responses in this file cannot be unpacked: it was cut short or changed. Make the report again.");
-    return;
-  }
+  const DAMAGED = " cannot be unpacked: the file was cut short or changed. Make the report again.";
+  const data = await unpack("index").catch(() => fail("The responses" + DAMAGED));
+  if (!data) return;
   const total = data.ids.length;
-  const place = new Map();
-  for (let i = total - 1; i >= 0; i--) place.set(data.ids[i], i);
+  const positions = new Map();
+  for (let i = total - 1; i >= 0; i--) positions.set(data.ids[i], i);
 
   /* ---- filters: every facet is a column of numbers; an option is the bits it asks for ---- */
-  const named = (name, label, names, column) => ({ name, label, column, main: 1, options: names.map((one, n) => [one, flat(one), n]), test: (value, wanted) => value === wanted });
+  const named = (name, label, names, column) => ({ name, label, column, main: 1, options: names.map((text, n) => [text, flat(text), n]), test: (value, option) => value === option });
   const facets = [
-    ...data.facets.map((facet) => ({ ...facet, test: (value, wanted) => (value & wanted) !== 0 })),
+    ...data.facets.map((facet) => ({ ...facet, test: (value, option) => (value & option) !== 0 })),
     named("dataset", "Dataset", data.benchmarks, data.benchmark),
     named("model", "Model", data.models, data.model),
   ];
@@ -86,11 +90,11 @@
     facet.select.name = facet.name;
     facet.select.append(new Option("any", ""));
     for (const [value, text] of facet.options) facet.select.append(new Option(text, value));
-    facet.select.addEventListener("change", changed);
     label.append(facet.select);
     label.hidden = facet.options.length < 2;
     byId(facet.main ? "facets" : "others").append(label);
   }
+  const outcomeOf = (i) => data.outcomes[data.outcome[i]];
   const chosenOption = (facet) => facet.options.find(([value]) => value === facet.select.value);
 
   const order = (key) => (a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a - b);
@@ -109,9 +113,8 @@
     SORTS["low-" + key] = [`lowest ${name} first`, byScore(column, 1)];
     SORTS["high-" + key] = [`highest ${name} first`, byScore(column, -1)];
     scoreBy.append(new Option(name, key));
-    const head = make("button", "", name);
-    head.type = "button"; head.dataset.key = key;
-    head.addEventListener("click", () => { sort.value = (sort.value === "low-" + key ? "high-" : "low-") + key; scoreBy.value = key; changed(); });
+    const head = button(name, "", () => { sort.value = (sort.value === "low-" + key ? "high-" : "low-") + key; scoreBy.value = key; changed(); });
+    head.dataset.key = key;
     heads.append(head);
   }
   if (scores.length) {
@@ -119,41 +122,52 @@
     byId("panes").classList.add("scored");
     byId("panes").style.setProperty("--columns", scores.length);
   }
-  for (const field of [scoreBy, lowest, highest]) field.addEventListener("change", changed);
   const chosenScore = () => scores.find(({ key }) => key === scoreBy.value);
-  const bound = (field) => (field.value.trim() === "" || !Number.isFinite(field.valueAsNumber) ? null : field.valueAsNumber);
   /* A test of the chosen score; null where no bound is set. A response without a score is within no bounds. */
   function scoreTest() {
-    const from = bound(lowest), to = bound(highest), chosen = chosenScore();
-    if (!chosen || (from === null && to === null)) return null;
-    return (i) => isScore(chosen.column[i]) && (from === null || chosen.column[i] >= from) && (to === null || chosen.column[i] <= to);
+    const chosen = chosenScore();
+    if (!chosen || !(lowest.value || highest.value)) return null;
+    /* An empty field is NaN, and no score is below or above that. */
+    const from = lowest.valueAsNumber, to = highest.valueAsNumber;
+    return (i) => isScore(chosen.column[i]) && !(chosen.column[i] < from || chosen.column[i] > to);
   }
-  const scoreText = (value) => (isScore(value) ? value.toFixed(2).replace(/^0\./, ".") : value);
 
   for (const [value, [text]] of Object.entries(SORTS)) sort.append(new Option(text, value));
-  sort.addEventListener("change", changed);
+
+  /* Every field with its name in the address and its value at first. */
+  const fields = [...facets.map(({ name, select }) => [name, select, ""]), ["q", search, ""], ["passages", inPassages, ""], ["sort", sort, "worst"], ["score", scoreBy, scoreBy.value], ["min", lowest, ""], ["max", highest, ""]];
+  const read = (field) => (field.type === "checkbox" ? (field.checked ? "1" : "") : field.value.trim());
+  function fill(values) {
+    for (const [key, field, first] of fields) {
+      const value = values[key] ?? first;
+      if (field.type === "checkbox") field.checked = value !== "";
+      else field.value = value;
+      if (field.selectedIndex < 0) field.value = first;
+    }
+  }
+  for (const [, field] of fields) if (field !== search) field.addEventListener("change", changed);
 
   /* ---- search: what the index holds at once, the rest as it is unpacked ---- */
   const low = (parts) => parts.filter(Boolean).join("\n").toLowerCase();
-  const asked = data.questions.map(([question, reference, aliases, id]) => low([question, reference, ...aliases, id]));
+  const questionTexts = data.questions.map(([question, reference, aliases, id]) => low([question, reference, ...aliases, id]));
   const quick = data.ids.map((id, i) => low([id, data.answers[i]]));
-  const told = new Array(total), passages = [];
+  const detailTexts = new Array(total), passages = [];
   let reading = null, readingPassages = null;
   async function readAll(kind, size, target, line) {
     const chunks = Math.ceil(size / data.chunks[kind]);
     let shown = performance.now();
     for (let n = 0; n < chunks; n++) {
       const texts = await unpack(kind + "-" + n);
-      texts.forEach((one, i) => { target[n * data.chunks[kind] + i] = line(one); });
+      texts.forEach((text, i) => { target[n * data.chunks[kind] + i] = line(text); });
       if (performance.now() - shown > 400) { shown = performance.now(); refresh(`reading ${Math.round((100 * n) / chunks)}\u00a0%`); }
     }
   }
-  const detailLine = (one) => low([one.broken, one.pursued, one.established, one.missing, ...Object.values(one.reasons || {}), ...Object.values(one.unjudged || {}), ...one.steps.flatMap((step) => [step[0], step[4]])]);
+  const detailLine = (entry) => low([entry.broken, entry.pursued, entry.established, entry.missing, ...Object.values(entry.reasons ?? {}), ...Object.values(entry.unjudged ?? {}), ...entry.steps.flatMap((step) => [step[0], step[4]])]);
   function startReading() {
-    reading ??= readAll("details", total, told, detailLine).then(() => { reading = true; refresh(); });
+    reading ??= readAll("details", total, detailTexts, detailLine).then(() => { reading = true; refresh(); });
     if (inPassages.checked) {
-      const sets = 1 + data.questions.reduce((most, one) => Math.max(most, one[4]), -1);
-      readingPassages ??= readAll("evidence", sets, passages, (one) => low(one.flat())).then(() => { readingPassages = true; refresh(); });
+      const sets = 1 + data.questions.reduce((most, question) => Math.max(most, question[4]), -1);
+      readingPassages ??= readAll("evidence", sets, passages, (texts) => low(texts.flat())).then(() => { readingPassages = true; refresh(); });
     }
   }
   const busy = () => search.value.trim() && (reading !== true || (inPassages.checked && readingPassages !== true));
@@ -164,7 +178,7 @@
     const deep = inPassages.checked;
     return (i) => {
       const q = data.question[i];
-      return terms.every((term) => quick[i].includes(term) || asked[q].includes(term) || (told[i] || "").includes(term) || (deep && (passages[data.questions[q][4]] || "").includes(term)));
+      return terms.every((term) => quick[i].includes(term) || questionTexts[q].includes(term) || (detailTexts[i] || "").includes(term) || (deep && (passages[data.questions[q][4]] || "").includes(term)));
     };
   }
 
@@ -173,18 +187,18 @@
   let shown = [], active = -1, moved = false, open = -1, viewed = -1;
   const wide = matchMedia("(min-width: 60.01rem)");
   function refresh(progress) {
-    const kept = moved && active >= 0 ? shown[active] : -1;
-    const wanted = facets.map(chosenOption);
-    const found = matcher(), within = scoreTest();
+    const selected = moved && active >= 0 ? shown[active] : -1;
+    const choices = facets.map(chosenOption);
+    const matches = matcher(), within = scoreTest();
     let unscored = 0;
     const counts = facets.map((facet) => new Array(facet.options.length).fill(0));
     shown = [];
     for (let i = 0; i < total; i++) {
       let missed = -1, misses = 0;
       for (let f = 0; f < facets.length && misses < 2; f++) {
-        if (wanted[f] && !facets[f].test(facets[f].column[i], wanted[f][2])) { missed = f; misses++; }
+        if (choices[f] && !facets[f].test(facets[f].column[i], choices[f][2])) { missed = f; misses++; }
       }
-      if (misses > 1 || (found && !found(i))) continue;
+      if (misses > 1 || (matches && !matches(i))) continue;
       if (within && !within(i)) { if (!misses && !isScore(chosenScore().column[i])) unscored++; continue; }
       if (!misses) shown.push(i);
       /* An option's number says what choosing it would show: all other filters hold. */
@@ -198,18 +212,18 @@
       facet.options.forEach(([, text], o) => { facet.select.options[o + 1].textContent = `${text} (${count(counts[f][o])})`; });
     });
     if (within || inPassages.checked || facets.some((facet) => !facet.main && facet.select.value)) byId("more").open = true;
-    for (const field of [lowest, highest]) field.classList.toggle("set", bound(field) !== null);
+    for (const field of [lowest, highest]) field.classList.toggle("set", field.value !== "");
     for (const head of heads.children) {
-      head.dataset.sorted = sort.value === "low-" + head.dataset.key ? "low" : sort.value === "high-" + head.dataset.key ? "high" : "";
+      head.dataset.sorted = ["low", "high"].find((way) => sort.value === `${way}-${head.dataset.key}`) || "";
       head.setAttribute("aria-pressed", head.dataset.sorted !== "");
       head.title = `sort by ${head.textContent}: ${head.dataset.sorted === "low" ? "highest" : "lowest"} first`;
       head.classList.toggle("chosen", head.dataset.key === scoreBy.value);
     }
     const by = SORTS[sort.value][1];
     if (by) shown.sort(by);
-    active = shown.indexOf(kept);
+    active = shown.indexOf(selected);
     if (active < 0) { moved = false; active = shown.length ? 0 : -1; }
-    status.textContent = `${count(shown.length)} of ${count(total)} responses` + (unscored ? ` · ${count(unscored)} without this score not shown` : "") + (busy() ? ` · ${typeof progress === "string" ? progress : "reading all texts …"}` : "");
+    status.textContent = `${count(shown.length)} of ${count(total)} responses` + (unscored ? ` · ${count(unscored)} without this score not shown` : "") + (busy() ? ` · ${progress || "reading all texts …"}` : "");
     rows.style.height = shown.length * ROW + "px";
     if (list.scrollTop > shown.length * ROW) list.scrollTop = 0;
     draw();
@@ -223,7 +237,7 @@
     if (i < 0) {
       viewed = -1;
       detail.className = "";
-      detail.replaceChildren(make("p", "empty", "No response is chosen: none fits the filters and the search."));
+      detail.replaceChildren(make("p", "empty", "No response fits the filters and the search."));
       detail.hidden = !wide.matches;
     } else if (!wide.matches && open < 0) { viewed = -1; detail.hidden = true; }
     else if (viewed !== i) view(i, true);
@@ -239,34 +253,34 @@
   function draw() {
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 5);
     const last = Math.min(shown.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 5);
-    const made = [];
-    for (let n = first; n < last; n++) made.push(line(n));
-    if (!shown.length) made.push(make("p", "empty", "No response fits. Clear a filter or search for less."));
-    rows.replaceChildren(...made);
+    const node = [];
+    for (let n = first; n < last; n++) node.push(line(n));
+    if (!shown.length) node.push(make("p", "empty", "No response fits. Clear a filter or search for less."));
+    rows.replaceChildren(...node);
     if (active >= first && active < last) list.setAttribute("aria-activedescendant", "row-" + active);
     else list.removeAttribute("aria-activedescendant");
   }
   function line(n) {
     const i = shown[n];
-    const [outcome, label] = data.outcomes[data.outcome[i]];
-    const made = make("div", "row k-" + outcome);
-    made.id = "row-" + n;
-    made.style.top = n * ROW + "px";
-    made.dataset.n = n;
-    for (const [key, value] of [["role", "option"], ["aria-selected", n === active], ["aria-setsize", shown.length], ["aria-posinset", n + 1]]) made.setAttribute(key, value);
+    const [outcome, label] = outcomeOf(i);
+    const node = make("div", "row k-" + outcome);
+    node.id = "row-" + n;
+    node.style.top = n * ROW + "px";
+    node.dataset.n = n;
+    for (const [key, value] of Object.entries({ role: "option", "aria-selected": n === active, "aria-setsize": shown.length, "aria-posinset": n + 1 })) node.setAttribute(key, value);
     const answer = data.answers[i] === null ? "no answer" : "\u201c" + flat(data.answers[i]) + "\u201d";
-    made.append(make("p", "question", flat(data.questions[data.question[i]][0])), make("p", "meta", label + " \u00b7 " + answer), make("p", "meta", flat(data.benchmarks[data.benchmark[i]]) + " \u00b7 " + flat(data.models[data.model[i]])));
-    made.querySelectorAll("p").forEach((p) => { p.dir = "auto"; });
+    node.append(make("p", "question", flat(data.questions[data.question[i]][0])), make("p", "meta", label + " \u00b7 " + answer), make("p", "meta", flat(data.benchmarks[data.benchmark[i]]) + " \u00b7 " + flat(data.models[data.model[i]])));
+    node.querySelectorAll("p").forEach((p) => { p.dir = "auto"; });
     scores.forEach(({ key, name, column }, n) => {
       const value = column[i], cell = make("span", "score" + (key === scoreBy.value ? " chosen" : "") + (isScore(value) ? "" : " none"));
       /* Read aloud with its detector: the heads above are not part of the list. */
-      cell.append(make("span", "spoken", `${name}: `), isScore(value) ? scoreText(value) : flat(value));
+      cell.append(make("span", "spoken", `${name}: `), isScore(value) ? value.toFixed(2).replace(/^0\./, ".") : flat(value));
       cell.title = `${name}: ${isScore(value) ? value : "no score, " + value}`;
       if (isScore(value)) cell.style.setProperty("--score", value);
       cell.style.setProperty("--at", n + 2);
-      made.append(cell);
+      node.append(cell);
     });
-    return made;
+    return node;
   }
   function go(n, { show = wide.matches, scroll = true } = {}) {
     if (!shown.length) return;
@@ -290,60 +304,56 @@
     viewed = i;
     if (!quietly) { open = i; remember(); }
     const q = data.questions[data.question[i]];
-    let one, texts;
-    try { [one, texts] = await Promise.all([stored("details", i), stored("evidence", q[4])]); }
-    catch (error) { fail("This response cannot be unpacked: the file was cut short or changed. Make the report again."); return; }
-    if (viewed !== i) return;
-    const [outcome] = data.outcomes[data.outcome[i]];
-    detail.className = "k-" + outcome;
+    const [entry, texts] = await Promise.all([stored("details", i), stored("evidence", q[4])]).catch(() => [fail("This response" + DAMAGED)]);
+    if (viewed !== i || !entry) return;
+    detail.className = "k-" + outcomeOf(i)[0];
     detail.hidden = false;
-    detail.replaceChildren(top(i), words("p", "broken", one.broken), facts(i, q, one), columns(i, q, one, texts), criteria(i, one), ...scoreTable(i), ...rawText(one));
+    detail.replaceChildren(top(i), words("p", "broken", entry.broken), facts(i, q, entry), columns(i, q, entry, texts), criteria(i, entry), ...scoreTable(i), ...rawText(entry));
     detail.scrollTop = 0;
   }
   function top(i) {
-    const made = make("div", "top");
-    const back = make("button", "", "\u2190 list");
-    back.id = "back"; back.type = "button";
-    back.addEventListener("click", close);
+    const node = make("div", "top");
+    const back = button("\u2190 list", "", close);
+    back.id = "back";
     const push = make("span", "push");
     for (const [text, label, by] of [["\u2191", "previous response", -1], ["\u2193", "next response", 1]]) {
-      const button = make("button", "", text);
-      button.type = "button"; button.title = label; button.setAttribute("aria-label", label);
-      button.addEventListener("click", () => go(active + by, { show: true }));
-      push.append(button);
+      const arrow = button(text, label, () => go(active + by, { show: true }));
+      arrow.setAttribute("aria-label", label);
+      push.append(arrow);
     }
     const link = make("a", "", "link");
     link.href = "#" + new URLSearchParams({ r: data.ids[i] });
     link.title = "a link to this response";
     push.append(link);
-    made.append(back, make("span", "badge k-" + data.outcomes[data.outcome[i]][0], data.outcomes[data.outcome[i]][1]), words("span", "", data.benchmarks[data.benchmark[i]]), words("span", "", data.models[data.model[i]]), words("span", "id", data.ids[i]), push);
-    return made;
+    node.append(back, make("span", "badge k-" + outcomeOf(i)[0], outcomeOf(i)[1]), words("span", "", data.benchmarks[data.benchmark[i]]), words("span", "", data.models[data.model[i]]), words("span", "id", data.ids[i]), push);
+    return node;
   }
-  function facts(i, q, one) {
-    const made = make("dl", "facts");
-    const add = (term, text, kind = "") => { if (text !== null && text !== undefined && text !== "") { const dd = make("dd"); dd.append(words("span", kind, text)); made.append(make("dt", "", term), dd); } };
+  function facts(i, q, entry) {
+    const node = make("dl", "facts");
+    const add = (term, text, kind = "") => { if (text) { const dd = make("dd"); dd.append(words("span", kind, text)); node.append(make("dt", "", term), dd); } };
     add("Question", q[0], "asked-question");
-    add("Pursued instead", one.pursued);
-    add("Submitted answer", data.answers[i] === null ? `none (${one.incomplete || "missing"})` : data.answers[i]);
-    add("Really established", one.established);
+    add("Pursued instead", entry.pursued);
+    add("Submitted answer", data.answers[i] ?? `none (${entry.incomplete || "missing"})`);
+    add("Really established", entry.established);
     add("Reference", q[1] === null ? null : [q[1], ...q[2]].join(" \u00b7 "));
-    add("Missing evidence", one.missing);
-    return made;
+    add("Missing evidence", entry.missing);
+    return node;
   }
-  function columns(i, q, one, texts) {
-    const made = make("div", "columns"), left = make("section"), right = make("section", "sources");
+  function columns(i, q, entry, texts) {
+    const node = make("div", "columns"), left = make("section"), right = make("section", "sources");
     const steps = make("ol", "steps");
-    one.steps.forEach((step, n) => { const item = make("li"); item.append(stepBox(step, n, texts)); steps.append(item); });
-    if (!one.steps.length) steps.append(make("li", "empty", "There is no trace."));
+    entry.steps.forEach((step, n) => { const item = make("li"); item.append(stepBox(step, n, texts)); steps.append(item); });
+    if (!entry.steps.length) steps.append(make("li", "empty", "There is no trace."));
     const answer = make("p", "answer-line");
-    answer.append(make("small", "", "submitted: "), words("strong", "", data.answers[i] === null ? "\u2013" : data.answers[i]));
+    answer.append(make("small", "", "submitted: "), words("strong", "", data.answers[i] ?? "\u2013"));
     left.append(make("h3", "", "Reasoning"), steps, answer);
-    const all = texts.map((text, p) => passage(text, p, one.steps, q[5]));
+    const all = texts.map((text, p) => passage(text, p, entry.steps, q[5]));
     const first = all.filter((box) => box.dataset.first), rest = all.filter((box) => !box.dataset.first);
     right.append(make("h3", "", "Evidence"), ...first);
-    if (rest.length) { if (first.length) right.append(make("h3", "", "Passages no step rests on")); right.append(...rest); }
-    made.append(left, right);
-    return made;
+    if (first.length && rest.length) right.append(make("h3", "", "Passages no step rests on"));
+    right.append(...rest);
+    node.append(left, right);
+    return node;
   }
   function tone([, substantive, sound, code]) {
     if (substantive === 0) return ["t-aside", "not substantive"];
@@ -353,37 +363,39 @@
   }
   function stepBox(step, n, texts) {
     const [text, , , , reason, quote] = step;
-    const found = quote && quote.length === 3;
+    const located = quote?.length === 3;
     const [kind, label] = tone(step);
-    const made = make(found ? "button" : "div", "step " + kind);
+    const node = located ? button(null, "show what it rests on", () => choose(node, n)) : make("div");
+    node.className = "step " + kind;
     const head = make("span", "head");
     head.append("step " + (n + 1) + " ", make("b", "", label));
     if (quote) head.append(" rests on [" + quote[0] + "]" + (texts[quote[0]] ? " " + flat(texts[quote[0]][0]).slice(0, 60) : ""));
-    made.append(head, words("span", "", text));
-    if (reason) made.append(words("span", "why", reason));
-    if (quote && !found) made.append(words("span", "why", "quoted, but not in the passage: \u201c" + quote[1] + "\u201d"));
-    if (found) { made.type = "button"; made.title = "show what it rests on"; made.addEventListener("click", () => choose(made, n)); }
-    return made;
+    node.append(head, words("span", "", text));
+    if (reason) node.append(words("span", "why", reason));
+    if (quote && !located) node.append(words("span", "why", "quoted, but not in the passage: \u201c" + quote[1] + "\u201d"));
+    return node;
   }
   function choose(box, n) {
-    detail.querySelectorAll(".chosen").forEach((one) => one.classList.remove("chosen"));
+    detail.querySelectorAll(".chosen").forEach((box) => box.classList.remove("chosen"));
     box.classList.add("chosen");
-    const marks = [...detail.querySelectorAll("mark")].filter((one) => one.dataset.steps.split(" ").includes(String(n)));
-    marks.forEach((one) => one.classList.add("chosen"));
+    const marks = [...detail.querySelectorAll("mark")].filter((mark) => mark.dataset.steps.split(" ").includes(String(n)));
+    marks.forEach((mark) => mark.classList.add("chosen"));
     if (!marks.length) return;
     /* Beside the steps the passages scroll by themselves, so that the step stays in sight. */
     const pane = detail.querySelector(".sources");
-    if (getComputedStyle(pane).position === "sticky") pane.scrollTop += marks[0].getBoundingClientRect().top - Math.max(box.getBoundingClientRect().top, pane.getBoundingClientRect().top);
+    const top = (part) => part.getBoundingClientRect().top;
+    if (getComputedStyle(pane).position === "sticky") pane.scrollTop += top(marks[0]) - Math.max(top(box), top(pane));
     marks[0].scrollIntoView({ block: pane.clientHeight < pane.scrollHeight ? "nearest" : "center" });
   }
   function passage([title, text], p, steps, supporting) {
     const quotes = [];
-    steps.forEach((step, n) => { if (step[5] && step[5].length === 3 && step[5][0] === p) quotes.push([step[5][1], step[5][2], n]); });
-    const made = make("div", "passage" + (quotes.length ? " quoted" : ""));
+    steps.forEach(([, , , , , quote], n) => { if (quote?.length === 3 && quote[0] === p) quotes.push([quote[1], quote[2], n]); });
+    const node = make("div", "passage" + (quotes.length ? " quoted" : ""));
     const head = words("h4", "", title);
     head.prepend("[" + p + "] ");
-    if (supporting && supporting.includes(p)) head.append(make("small", "", " \u00b7 marked as supporting"));
-    if (quotes.length || (supporting && supporting.includes(p))) made.dataset.first = "1";
+    const supports = supporting?.includes(p);
+    if (supports) head.append(make("small", "", " \u00b7 marked as supporting"));
+    if (quotes.length || supports) node.dataset.first = "1";
     const body = words("p", "", "");
     const cuts = [...new Set([0, text.length, ...quotes.flatMap(([from, to]) => [from, to])])].sort((a, b) => a - b);
     for (let c = 0; c + 1 < cuts.length; c++) {
@@ -395,94 +407,68 @@
       mark.append(make("sup", "", by.map((n) => n + 1).join(",")));
       body.append(mark);
     }
-    made.append(head, body);
-    return made;
+    node.append(head, body);
+    return node;
   }
-  function criteria(i, one) {
-    const made = make("section"), table = make("table", "criteria"), scroll = make("div", "scroll");
-    data.criteria.forEach(([key, label, saw, hidden], c) => {
-      const row = table.insertRow();
-      const [kind, text] = LABEL[one.labels[c]];
-      row.insertCell().append((key === "evidence" ? "" : key + ": ") + label);
-      const judged = row.insertCell(), votes = (one.votes || {})[key];
-      judged.append(make("span", kind, text));
-      /* Of a judge that was asked again and did not say the same. */
-      if (votes) judged.append(make("small", "votes", "said " + votes.map((vote) => LABEL[vote][1]).join(", ")));
-      const why = (one.reasons || {})[key] || (one.unjudged || {})[key] || (key === "evidence" && one.missing) || "";
-      row.insertCell().append(words("span", "", why));
-      const seen = row.insertCell();
-      seen.append(make("small", "", saw.join(", ") + " "), make("small", "hidden-fields", hidden.join(", ")));
-    });
+  /* A section with a table: its rows are lists of what the cells hold. */
+  function tableSection(title, heads, rows) {
+    const node = make("section"), table = make("table", "criteria"), scroll = make("div", "scroll");
+    for (const cells of rows) { const row = table.insertRow(); for (const parts of cells) row.insertCell().append(...[parts].flat()); }
     const head = table.createTHead().insertRow();
-    for (const text of ["criterion", "judged", "in the judge's words", "what the judge saw, and did not"]) { const th = make("th", "", text); th.scope = "col"; head.append(th); }
+    for (const text of heads) { const th = make("th", "", text); th.scope = "col"; head.append(th); }
     scroll.append(table);
-    const judge = data.judges[data.judge[i]];
-    made.append(words("h3", "", "What " + judge + " said, and what it saw"), scroll);
-    return made;
+    node.append(words("h3", "", title), scroll);
+    return node;
+  }
+  function criteria(i, entry) {
+    const rows = data.criteria.map(([key, label, saw, hidden], c) => {
+      const [kind, text] = LABEL[entry.labels[c]], votes = entry.votes?.[key];
+      const judged = [make("span", kind, text)];
+      /* Of a judge that was asked again and did not say the same. */
+      if (votes) judged.push(make("small", "votes", "said " + votes.map((vote) => LABEL[vote][1]).join(", ")));
+      const why = entry.reasons?.[key] || entry.unjudged?.[key] || (key === "evidence" && entry.missing) || "";
+      return [(key === "evidence" ? "" : key + ": ") + label, judged, words("span", "", why), [make("small", "", saw.join(", ") + " "), make("small", "hidden-fields", hidden.join(", "))]];
+    });
+    return tableSection(`What ${data.judges[data.judge[i]]} said, and what it saw`, ["criterion", "judged", "in the judge's words", "what the judge saw, and did not"], rows);
   }
   function scoreTable(i) {
     if (!scores.length) return [];
-    const made = make("section"), table = make("table", "criteria"), scroll = make("div", "scroll");
-    for (const { name, model, column } of scores) {
-      const row = table.insertRow();
-      row.insertCell().append(name);
-      row.insertCell().append(isScore(column[i]) ? column[i].toFixed(3) : make("span", "open", "no score: " + flat(column[i])));
-      row.insertCell().append(words("span", "", model));
-    }
-    const head = table.createTHead().insertRow();
-    for (const text of ["detector", "score (low means failure)", "model"]) { const th = make("th", "", text); th.scope = "col"; head.append(th); }
-    scroll.append(table);
-    made.append(make("h3", "", "What detectors gave it"), scroll);
-    return [made];
+    const rows = scores.map(({ name, model, column }) => [name, isScore(column[i]) ? column[i].toFixed(3) : make("span", "open", "no score: " + flat(column[i])), words("span", "", model)]);
+    return [tableSection("What detectors gave it", ["detector", "score (low means failure)", "model"], rows)];
   }
-  function rawText(one) {
-    if (!one.raw) return [];
-    const made = make("details");
-    made.append(make("summary", "", "The raw completion"), words("div", "raw", one.raw));
-    return [made];
+  function rawText(entry) {
+    if (!entry.raw) return [];
+    const node = make("details");
+    node.append(make("summary", "", "The raw completion"), words("div", "raw", entry.raw));
+    return [node];
   }
   function close() { if (!wide.matches) { open = -1; settle(); remember(); } list.focus(); }
 
   /* ---- the address: #r=id for a response, #outcome=gap&model=x for a filter ---- */
   function remember() {
     const params = new URLSearchParams();
-    for (const facet of facets) if (facet.select.value) params.set(facet.name, facet.select.value);
-    if (search.value.trim()) params.set("q", search.value.trim());
-    if (inPassages.checked) params.set("passages", "1");
-    if (sort.value !== "worst") params.set("sort", sort.value);
-    if (scores.length && scoreBy.value !== scores[0].key) params.set("score", scoreBy.value);
-    if (bound(lowest) !== null) params.set("min", lowest.value);
-    if (bound(highest) !== null) params.set("max", highest.value);
+    for (const [key, field, first] of fields) if (read(field) !== first) params.set(key, read(field));
     if (open >= 0) params.set("r", data.ids[open]);
     const hash = params.toString();
-    if (hash || touched) try { history.replaceState(null, "", "#" + hash); } catch (error) { /* some viewers keep the address to themselves */ }
+    if (hash || touched) try { history.replaceState(null, "", "#" + hash); } catch (error) { /* some viewers do not allow it */ }
     touched = touched || hash !== "";
   }
   let touched = false;
-  const KEYS = new Set(["r", "q", "passages", "sort", "score", "min", "max", ...facets.map((facet) => facet.name)]);
+  const KEYS = new Set(["r", ...fields.map(([key]) => key)]);
   function follow() {
     const params = new URLSearchParams(location.hash.slice(1));
     if (![...params.keys()].some((key) => KEYS.has(key))) return false;
-    for (const facet of facets) {
-      facet.select.value = params.get(facet.name) || "";
-      if (facet.select.selectedIndex < 0) facet.select.value = "";
-    }
-    search.value = params.get("q") || "";
-    inPassages.checked = params.has("passages");
-    sort.value = Object.hasOwn(SORTS, params.get("sort")) ? params.get("sort") : "worst";
-    scoreBy.value = scores.some(({ key }) => key === params.get("score")) ? params.get("score") : (scores[0] || {}).key || "";
-    lowest.value = params.get("min") || "";
-    highest.value = params.get("max") || "";
-    const wanted = place.get(params.get("r"));
+    fill(Object.fromEntries(params));
+    const position = positions.get(params.get("r"));
     moved = false;
     list.scrollTop = 0;
     byId("explorer-problem").hidden = true;
     refresh();
     byId("explorer").scrollIntoView();
-    if (wanted !== undefined) {
+    if (position !== undefined) {
       /* What was asked for by its id is shown, whatever the filters say. */
-      if (!shown.includes(wanted)) { reset(); refresh(); }
-      go(shown.indexOf(wanted), { show: true });
+      if (!shown.includes(position)) { fill({}); refresh(); }
+      go(shown.indexOf(position), { show: true });
     } else if (params.has("r")) fail("This report has no response of that id.");
     return true;
   }
@@ -491,16 +477,13 @@
   /* ---- keys ---- */
   let typing = 0;
   search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(changed, 150); });
-  inPassages.addEventListener("change", changed);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
-  function reset() {
-    for (const facet of facets) facet.select.value = "";
-    search.value = ""; inPassages.checked = false; sort.value = "worst";
-    lowest.value = ""; highest.value = ""; if (scores.length) scoreBy.value = scores[0].key;
+  byId("clear").addEventListener("click", () => { fill({}); moved = false; changed(); });
+  /* Rows that a key moves by; the ends of the list stop every move. */
+  function rowsOf(key) {
+    const page = Math.max(1, Math.floor(list.clientHeight / ROW) - 1);
+    return { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -total, End: total }[key];
   }
-  byId("clear").addEventListener("click", () => { reset(); moved = false; changed(); });
-  const PAGE = () => Math.max(1, Math.floor(list.clientHeight / ROW) - 1);
-  const MOVES = { j: () => active + 1, k: () => active - 1, ArrowDown: () => active + 1, ArrowUp: () => active - 1, PageDown: () => active + PAGE(), PageUp: () => active - PAGE(), Home: () => 0, End: () => shown.length - 1 };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const field = event.target.closest("input, select, textarea");
@@ -512,10 +495,10 @@
       if (field !== search || (event.key !== "Enter" && event.key !== "ArrowDown")) return;
       clearTimeout(typing); moved = false; refresh(); list.focus(); go(0);
     } else if (event.key === "/") { byId("explorer").scrollIntoView(); search.focus(); search.select(); }
-    else if (event.key in MOVES && (inList || event.key === "j" || event.key === "k")) {
+    else if (rowsOf(event.key) && (inList || event.key === "j" || event.key === "k")) {
       const onDetail = detail.contains(document.activeElement);
       if (!inList && !onDetail) { byId("panes").scrollIntoView({ block: "nearest" }); list.focus({ preventScroll: true }); }
-      go(MOVES[event.key](), onDetail ? { show: true } : {});
+      go(active + rowsOf(event.key), onDetail ? { show: true } : {});
       if (onDetail) detail.focus({ preventScroll: true });
     } else if (event.key === "Enter" && inList && active >= 0) { view(shown[active]).then(() => detail.focus()); }
     else return;

@@ -1,0 +1,327 @@
+"""Verbs that judge: responses and their diagnosis, one response, and the graders of an evaluation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from eclose.api.models import add_budget, resolve
+from eclose.benchmarks.layouts import RecordLayout
+from eclose.calls.coroutines import run_coroutine
+from eclose.calls.run import run_models_on_records
+from eclose.core.instance import Instance
+from eclose.core.judgment import Judgment
+from eclose.core.response import Response
+from eclose.diagnosis.results import Results, diagnose
+from eclose.errors import UserError
+from eclose.integrations.inspect.grader_scores import scan_inspect_statements
+from eclose.judging.find_inputs import find_judge_inputs
+from eclose.judging.grader_closure import build_grader_prompt, plan_grader_run, scan_judgment_statements
+from eclose.judging.run import judge_responses
+from eclose.judging.settings import JudgeSettings
+from eclose.judging.single_question import forecast_single_question
+from eclose.models.resolve import ModelRef, resolve_model_ref
+from eclose.store.records.jsonl import parse_dataclass, read_records, write_records
+from eclose.store.records.table_rows import Rows, ensure_data_file
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from eclose.benchmarks.import_settings import ImportSettings
+    from eclose.calls.client import CallSettings
+    from eclose.calls.forecast import UsageForecast
+    from eclose.calls.run import RunOptions, RunResult
+    from eclose.judging.grader_closure import GraderStatement
+    from eclose.models.openai.endpoint import ServerAddress
+    from eclose.response_tasks import ResponseFilter
+    from eclose.store.records.jsonl import ReadRecord
+
+
+async def aevaluate(
+    data: Path | str | Rows,
+    *,
+    judge: str | ModelRef,
+    questions: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
+    options: RunOptions | None = None,
+    only: ResponseFilter | None = None,
+) -> Results:
+    """Judge responses and diagnose them; see ``evaluate``."""
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        # The scratch folder is made in any case and used only where nothing is to be kept.
+        folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
+        path = ensure_data_file(data, folder)
+        sources = find_judge_inputs(path, folder, None if questions is None else Path(questions), layout, imported)
+        model = resolve(judge, base_url, keyless=options is not None and options.replay)
+        await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
+        results = diagnose(folder)
+    # A result must not name a folder that no longer exists.
+    return results if out is not None or folder != Path(scratch) else replace(results, folder=None)
+
+
+def evaluate(
+    data: Path | str | Rows,
+    *,
+    judge: str | ModelRef,
+    questions: Path | str | None = None,
+    out: Path | str | None = None,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    layout: RecordLayout = RecordLayout.AUTO,
+    imported: ImportSettings | None = None,
+    options: RunOptions | None = None,
+    only: ResponseFilter | None = None,
+) -> Results:
+    """Judge responses with a model and diagnose them: which are unreliable, how often, and why.
+
+    ``aevaluate`` is the coroutine.
+
+    Args:
+        data: Responses with their questions and passages: a list of dicts, a pandas or Polars data frame, an Arrow
+            table, a Hugging Face dataset, a file in any known layout, or the folder of a run.
+        judge: Model that judges: ``provider/model``, a base URL, a folder of weights, ``vllm:NAME``, or
+            ``inspect/PROVIDER/MODEL``.
+        questions: File of the questions, where they are not in ``data``.
+        out: Folder of the run. The same call with the same folder continues it, and no call is paid for twice.
+            By default the folder of ``data``; for rows and for files elsewhere a temporary one, so nothing is kept.
+        settings: How responses are judged.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the run may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        layout: Layout of ``data``; found out by default.
+        imported: How a file of another tool is read: field paths, names that it leaves out, and whether prose is
+            split into steps.
+        options: Ledger, retry, replay and force, as the options of ``eclose judge``.
+        only: Choice of the responses to judge, such as one band of a calibrated detector by
+            ``eclose.detection.cascade.build_band_filter``; all by default. The rates then describe these alone.
+
+    Returns:
+        Rates with intervals, one row a response, and the report.
+
+    Raises:
+        UserError: The data cannot be read, or the judge cannot be reached.
+        SettingError: A setting is wrong or missing.
+
+    Example:
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> results = eclose.evaluate("run", judge=server, calls=free)
+        >>> len(results), sorted(results.rates)[:3]
+        (60, ['A', 'Acc', 'C'])
+    """
+    return run_coroutine(
+        aevaluate(
+            data,
+            judge=judge,
+            questions=questions,
+            out=out,
+            settings=settings,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+            layout=layout,
+            imported=imported,
+            options=options,
+            only=only,
+        )
+    )
+
+
+def _folder_of(data: Path | str | Rows) -> Path | None:
+    """Return the folder of a run that ``data`` names; None for rows and for files."""
+    return Path(data) if isinstance(data, str | Path) and Path(data).is_dir() else None
+
+
+async def ajudge(
+    instance: Instance | Mapping[str, Any],
+    response: Response | Mapping[str, Any] | str,
+    *,
+    judge: str | ModelRef,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+) -> Judgment:
+    """Judge one response; see ``judge``."""
+    question = instance if isinstance(instance, Instance) else parse_dataclass(Instance, dict(instance))
+    with TemporaryDirectory(prefix="eclose-") as scratch:
+        folder = Path(scratch)
+        # As a run over files: one response is judged, limited and accounted for like a million.
+        write_records(folder / INSTANCES_FILE, [question])
+        write_records(folder / RESPONSES_FILE, [_response(response, question)])
+        sources = find_judge_inputs(folder, folder)
+        result = await judge_responses(sources, resolve(judge, base_url), folder, settings, add_budget(calls, budget))
+        judgments = list(read_records(folder / JUDGMENTS_FILE, Judgment))
+        if not judgments:
+            # The response was set aside; the run's folder, which has the reason, is about to be removed.
+            failure = json.loads(result.stage.quarantine_path.read_bytes())
+            raise UserError(f"not judged: {failure.get('problem') or failure}")
+    return judgments[0]
+
+
+def judge(
+    instance: Instance | Mapping[str, Any],
+    response: Response | Mapping[str, Any] | str,
+    *,
+    judge: str | ModelRef,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+) -> Judgment:
+    """Judge one response to one question.
+
+    ``ajudge`` is the coroutine.
+
+    Args:
+        instance: The question with its passages and, where there is one, its reference answer.
+        response: A response, its fields as a dict, or the text of a completion.
+        judge: Model that judges, by name or as ``eclose.resolve`` returns it.
+        settings: How the response is judged.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the calls may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+
+    Returns:
+        A label for each step and for each criterion, with reasons; None where the judge gave no usable reply.
+
+    Raises:
+        RecordError: The question or the response lacks a field.
+        UserError: The judge cannot be reached.
+
+    Example:
+        >>> case = eclose.diagnose("demo").cases[0]
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
+        True
+    """
+    return run_coroutine(
+        ajudge(
+            instance,
+            response,
+            judge=judge,
+            settings=settings,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+        )
+    )
+
+
+def _response(response: Response | Mapping[str, Any] | str, instance: Instance) -> Response:
+    if isinstance(response, Response):
+        return response
+    if isinstance(response, str):
+        return Response.from_completion(f"{instance.id}-1", instance.id, response, None)
+    return parse_dataclass(Response, dict(response))
+
+
+async def ajudge_log(
+    log: Path | str,
+    *,
+    judge: str | ModelRef,
+    out: Path | str,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    options: RunOptions | None = None,
+    allow_stale: bool = False,
+) -> RunResult:
+    """Judge the explanations of graders; see ``judge_log``."""
+    settings, calls = settings or JudgeSettings(), add_budget(calls, budget)
+    inputs, scan = _find_statements(Path(log), allow_stale=allow_stale)
+    keyless = options is not None and options.replay
+    model = await resolve_model_ref(resolve(judge, base_url, keyless=keyless), calls.deadline)
+    return await run_models_on_records(plan_grader_run(scan, inputs, model, Path(out), settings), calls, options)
+
+
+def forecast_judge_log(
+    log: Path | str,
+    *,
+    judge: str | ModelRef,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    base_url: str | ServerAddress | None = None,
+    allow_stale: bool = False,
+) -> UsageForecast:
+    """Return calls, tokens and cost of ``judge_log`` with the same arguments; nothing is sent."""
+    _, scan = _find_statements(Path(log), allow_stale=allow_stale)
+    model, settings = resolve(judge, base_url, keyless=True), settings or JudgeSettings()
+    return forecast_single_question(scan(), build_grader_prompt, model, settings, add_budget(calls, None))
+
+
+def _find_statements(
+    log: Path, *, allow_stale: bool
+) -> tuple[tuple[Path, ...], Callable[[], Iterator[ReadRecord[GraderStatement]]]]:
+    """Return the files of a log or of a judged run, and the function that reads their scores."""
+    if not log.is_dir():
+        return (log,), partial(scan_inspect_statements, log)
+    names = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
+    return tuple(log / name for name in names), partial(scan_judgment_statements, log, allow_stale=allow_stale)
+
+
+def judge_log(
+    log: Path | str,
+    *,
+    judge: str | ModelRef,
+    out: Path | str,
+    settings: JudgeSettings | None = None,
+    calls: CallSettings | None = None,
+    budget: float | None = None,
+    base_url: str | ServerAddress | None = None,
+    options: RunOptions | None = None,
+    allow_stale: bool = False,
+) -> RunResult:
+    """Judge whether graders' explanations establish the scores that they recorded: closure, applied to judges.
+
+    ``ajudge_log`` is the coroutine.
+
+    Args:
+        log: Log of Inspect (``.eval`` or ``.json``), or the folder of a judged run.
+        judge: Model that judges the explanations: best another one than the grader.
+        out: Folder for ``grader-closure.jsonl``. The same call continues it, and no call is paid for twice.
+        settings: Attempts, lengths and temperature of the judge.
+        calls: Concurrency, rate limits, deadlines and prices of the calls.
+        budget: The most that the run may cost, in the currency of the prices.
+        base_url: Address of an OpenAI-compatible server.
+        options: Ledger, retry, replay and force, as the options of ``eclose judge-log``.
+        allow_stale: Use judgments of a run that were made from other files than those in the folder.
+
+    Returns:
+        The manifest of the run. Scores without an explanation are counted as rejected.
+
+    Raises:
+        UserError: The log cannot be read, or the judge cannot be reached.
+
+    Example:
+        >>> free = eclose.CallSettings(unpriced=True)
+        >>> result = eclose.judge_log("demo", judge=server, out="graders", calls=free)
+        >>> result.manifest.counts.conserved
+        True
+    """
+    return run_coroutine(
+        ajudge_log(
+            log,
+            judge=judge,
+            out=out,
+            settings=settings,
+            calls=calls,
+            budget=budget,
+            base_url=base_url,
+            options=options,
+            allow_stale=allow_stale,
+        )
+    )
