@@ -207,7 +207,7 @@ class Rig:
             problems = list(audit_log.verify_audit_log(connection, project.head))
             head, last = project.head.read(), audit_log.last_audit_event(connection)
         project.close()
-        if head is not None and head.seq > last.seq:
+        if head.seq > last.seq:
             problems.append(f"the head outside says {head.seq}, and there are {last.seq} events")
         return problems
 

@@ -138,7 +138,7 @@ def _digest_records(connection: Connection, kind: AuditedKind, keys: list[Any]) 
     for start in range(0, len(keys), _KEYS_PER_QUERY):
         batch = {"keys": keys[start : start + _KEYS_PER_QUERY]}
         for row in connection.execute(_RECORDS_BY_KEY[kind], batch).mappings():
-            digests[str(row["audit_key"])] = _digest_record(row)
+            digests[str(row["audit_key"])] = _digest_record(dict(row))
     return digests
 
 
@@ -233,7 +233,7 @@ class AuditLogReport(NamedTuple):
     """The last event of the chain; None where the log is empty."""
     head: AuditEventRef | None
     """The event that the file outside the database records; None where it cannot be read."""
-    records: Mapping[str, int]
+    records: Mapping[AuditedKind, int]
     """Number of records of each kind that agree with the log."""
 
 
@@ -320,7 +320,9 @@ def _verify_records(
     connection: Connection, kind: AuditedKind, logged: Mapping[str, tuple[str | None, int]], problems: list[str]
 ) -> int:
     """Compare the records of a kind with their digests in the log; return how many agree."""
-    current = {str(row["audit_key"]): _digest_record(row) for row in connection.execute(_RECORDS[kind]).mappings()}
+    current = {
+        str(row["audit_key"]): _digest_record(dict(row)) for row in connection.execute(_RECORDS[kind]).mappings()
+    }
     expected = {key: digest for key, (digest, _) in logged.items() if digest is not None}
     different = [key for key in expected if key in current and current[key] != expected[key]]
     outcomes = {

@@ -186,7 +186,11 @@ def count_eligibility(connection: Connection) -> dict[str, int]:
     """Return the number of questions by outcome of screening; empty where screening does not decide."""
     rows = connection.execute(_ELIGIBILITY_COUNTS).all()
     return {
-        "not settled" if row.eligible is None else "eligible" if row.eligible else f"ineligible ({row.code})": row.count
+        "not settled"
+        if row.eligible is None
+        else "eligible"
+        if row.eligible
+        else f"ineligible ({row.code})": row.questions
         for row in rows
     }
 
@@ -286,7 +290,7 @@ _SINGLE_TASKS = text(
     " AND NOT EXISTS (SELECT 1 FROM annotate_current_tasks o WHERE o.subject = t.subject AND o.id <> t.id)"
 )
 _ELIGIBILITY_COUNTS = text(
-    "SELECT eligible, code, count(*) AS count FROM annotate_eligibility GROUP BY eligible, code"
+    "SELECT eligible, code, count(*) AS questions FROM annotate_eligibility GROUP BY eligible, code"
     " ORDER BY coalesce(eligible, -1) DESC, code"
 )
 _ELIGIBILITY = text("UPDATE annotate_eligibility SET eligible = :eligible, code = :code WHERE question = :question")

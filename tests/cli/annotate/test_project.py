@@ -102,6 +102,12 @@ def test_status_tells_how_far_everybody_is(study):
     assert re.search(r"^response +12 +0 +0 +0 +0$", told, re.M)
 
 
+def test_status_counts_questions_by_the_outcome_of_screening(tmp_path, source):
+    folder = tmp_path / "study"
+    assert run("init", folder, source, "--annotators", "ann,bob,cyd,dan", "--screeners", "sue,tom")[0] == 0
+    assert "Screening: 6 not settled" in run("status", folder)[1]
+
+
 def test_who_lost_a_password_gets_a_new_link_and_strangers_none(study):
     folder, _ = study
     assert re.search(r"^ann \(annotator\): http\S+/invitation/\S{43}$", run("invite", folder, "ann")[1])

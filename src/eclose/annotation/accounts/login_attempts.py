@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from limits import RateLimitItem
+
 Verified = TypeVar("Verified")
 _LOCKS = 64
 """Number of locks that the addresses share."""
@@ -65,7 +67,9 @@ class LoginAttemptCounter:
                 is not called, and the attempt does not count.
         """
         address = _address_key(address)
-        keys = [(item, ("account", _account_key(account), address)) for item in self._account]
+        keys: list[tuple[RateLimitItem, tuple[str, ...]]] = [
+            (item, ("account", _account_key(account), address)) for item in self._account
+        ]
         keys += [(item, ("address", address)) for item in self._address]
         # Attempts of one address follow one another: of many at once, none is verified before the last is counted.
         with self._locks[hash(address) % _LOCKS]:

@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from eclose.annotation import audit_log, notes, reopening, setup, staffing
 from eclose.annotation.accounts import people, tokens
+from eclose.annotation.assignment.choices import CrewRole
 from eclose.annotation.dashboard import read_dashboard_people, read_lead_dashboard, summarise_pass_times
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.project import guideline_hashes
@@ -269,8 +270,8 @@ def list_offered_roles(pools: Collection[str]) -> tuple[str, ...]:
     """Return the roles that new people of a project can have: those whose work it has, and the lead."""
     screening = people.AnnotatorPool.QUESTIONS in pools
     responses = bool(set(pools) - {people.AnnotatorPool.QUESTIONS})
-    roles = (staffing.CrewRole.ANNOTATOR, staffing.CrewRole.ADJUDICATOR) if responses else ()
-    screeners = (staffing.CrewRole.SCREENER, staffing.CrewRole.SCREENING_ADJUDICATOR) if screening else ()
+    roles = (CrewRole.ANNOTATOR, CrewRole.ADJUDICATOR) if responses else ()
+    screeners = (CrewRole.SCREENER, CrewRole.SCREENING_ADJUDICATOR) if screening else ()
     return *map(str, roles), *map(str, screeners), str(people.PersonRole.LEAD)
 
 
