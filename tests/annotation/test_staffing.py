@@ -77,6 +77,8 @@ def test_a_released_case_goes_back_to_the_queue(tmp_path, database):
     submit(project, eve, sheet)
     with project.writing() as connection:
         people.deactivate_person(connection, eve.id)
+        rows = {audit_log.AuditedKind.PEOPLE: [eve.id]}
+        audit_log.append_audit_event(connection, "lead", "kept out", rows=rows)
         (taken,) = list_taken_cases(connection)
     assert (taken.adjudicator, taken.kind, taken.submitted, taken.question) == (
         "eve", "response", 1, sheet.material.question,
