@@ -292,19 +292,21 @@ def test_label_from_the_page_to_corrected_rates(tmp_path):
             )
         )
     project.close()
-    while (found := re.search(r'href="(/tasks/([^"]+))"', page)) is not None:
-        said = truth[json.loads(tasks[found[2]])]
-        where = url.partition("/tasks")[0].partition("?")[0].rstrip("/")
-        url, page = me.get(where + found[1])
-        while "/tasks/" in url:
-            names = {name for _, name in re.findall(r'name="(1)\.(\w+)"', page)}
-            passed = re.search(r'action="(/tasks/[^"]+/\w)"', page)[1]
-            fields = {f"1.{name}": "yes" if said[name] else "no" for name in names}
-            url, page = me.post(where + passed, csrf=hidden(page, "csrf"), key=hidden(page, "key"), **fields)
+    where = url.partition("?")[0].rstrip("/")
+    url, page = me.get(where + re.search(r'href="(/tasks/[^"]+)"', page)[1])
+    # The last pass of a response leads to the next response.
+    while "/tasks/" in url:
+        path, task = re.search(r'action="(/tasks/([^"/]+)/\w)"', page).groups()
+        labels = truth[json.loads(tasks[task])]
+        names = {name for _, name in re.findall(r'name="(1)\.(\w+)"', page)}
+        fields = {f"1.{name}": "yes" if labels[name] else "no" for name in names}
+        url, page = me.post(where + path, csrf=hidden(page, "csrf"), key=hidden(page, "key"), **fields)
+    _, page = me.get(f"{where}/")
+    me.post(f"{where}/labels/finish", csrf=hidden(page, "csrf"))
     rest, _ = process.communicate(timeout=30)
     assert process.returncode == 0
     assert "12 of 12 responses labelled" in rest
-    assert "Corrected rates: eclose diagnose" in rest
+    assert "Rates are corrected from 30 labels on" in rest
     for row in lines(folder / "labels" / "verdicts.jsonl"):
         for name, value in truth[row["response_id"]].items():
             assert row["verdict"][name] in (value, None)
