@@ -156,7 +156,10 @@ TAMPERINGS = {
     ),
     "pass skipped": ("UPDATE annotate_tasks SET passes = 'ABC'", "of the tasks differ"),
     "reason of an adjudication replaced": ("UPDATE annotate_adjudications SET triggers = '[]'", "adjudications differ"),
-    "permission to amend invented": ("UPDATE annotate_reopenings SET reason = '\"told to\"'", "1 of the reopenings"),
+    "permission to amend invented": (
+        "UPDATE annotate_reopenings SET reason = '\"told to\"'",
+        "of the reopenings differ",
+    ),
     "amendment changed": ('UPDATE annotate_amendments SET entries = \'[{"aligned": "yes"}]\'', "differs from the stor"),
     "time of a submission changed": (
         "UPDATE annotate_submissions SET at = '2026-01-01' WHERE number = 1",

@@ -97,7 +97,8 @@ def test_missing_labels_give_bounds_and_no_rate(unjudged, tmp_path):
     assert f"L (every step holds) has no label for {unjudged} of 60 responses" in told
     page = (tmp_path / "out" / "report.html").read_text()
     assert "No response is in the local-global gap" not in page
-    assert page.count("<b>too little judged</b>") == 3
+    # Without a single label of soundness, LSR has no card: nothing of it could be shown.
+    assert page.count("<b>too little judged</b>") == (3 if unjudged < len(cases) else 2)
 
 
 def test_figures_left_out_are_said_in_a_line(runs, tmp_path, monkeypatch):

@@ -137,7 +137,7 @@ def test_a_search_shows_its_first_hit_and_none_shows_nothing(browser, report, ca
         assert shown_rows(tab) == 0
         assert tab.locator("#list .empty").count() == 1
         assert tab.locator("#detail .id").count() == 0
-        assert "none fits" in tab.inner_text("#detail")
+        assert "No response fits" in tab.inner_text("#detail")
         assert "r=" not in tab.evaluate("location.hash")
         tab.focus("#list")
         for key in ("j", "k", "Enter", "End"):
