@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,8 +35,6 @@ RECENT_TASKS = 20
 """Number of latest tasks over which the time per task is taken."""
 FREE_PLACE = 2**30
 """A place that no task has; used while places are exchanged."""
-MAX_COMPLETED_TASKS = 50
-"""Number of latest tasks that ``list_completed_tasks`` returns."""
 
 
 class TaskProgress(NamedTuple):
@@ -47,24 +45,6 @@ class TaskProgress(NamedTuple):
     """Number of tasks; for an adjudicator, those taken or waiting so far."""
     seconds_each: float | None
     """Median seconds per task over the latest tasks, without pauses; None before the second task."""
-
-
-class CompletedPass(NamedTuple):
-    """A submitted pass with its receipt."""
-
-    name: str
-    receipt: str
-    at: str
-    """Time of the submission."""
-
-
-class CompletedTask(NamedTuple):
-    """A task with its submitted passes."""
-
-    position: int
-    """Position in the queue of the person, from 1."""
-    task: str
-    passes: tuple[CompletedPass, ...]
 
 
 def count_finished_tasks(connection: Connection, person: int) -> int:
@@ -233,22 +213,6 @@ def _record_eligibility(connection: Connection, task: Row[Any]) -> None:
     connection.execute(_ELIGIBILITY, values)
 
 
-def list_completed_tasks(connection: Connection, person: Person) -> tuple[CompletedTask, ...]:
-    """Return the latest tasks of a person with their receipts, newest first. Labels are not included."""
-    rows = connection.execute(_COMPLETED, {"person": person.id, "most": MAX_COMPLETED_TASKS})
-    return tuple(
-        CompletedTask(
-            position,
-            task,
-            tuple(
-                CompletedPass(row.name, audit_log.AuditEventRef(row.event, row.hash).receipt, row.at)
-                for row in submissions
-            ),
-        )
-        for (position, task), submissions in groupby(rows, key=lambda row: (row.place, row.task))
-    )
-
-
 _POOL = "CASE a.kind WHEN 'screening' THEN 'questions' WHEN 'family' THEN 'families' ELSE 'responses' END"
 _CURSOR = text("SELECT done FROM annotate_cursors WHERE person = :person")
 _NEXT = text(
@@ -324,12 +288,4 @@ _DISPUTE = text(
 _UNDISPUTE = text(
     "DELETE FROM annotate_adjudications WHERE subject = :subject AND NOT EXISTS"
     " (SELECT 1 FROM annotate_tasks t WHERE t.subject = :subject AND t.role = 'adjudicator')"
-)
-_COMPLETED = text(
-    "SELECT t.place, t.id AS task, s.pass AS name, s.event, e.hash, s.at FROM"
-    " (SELECT id, place FROM annotate_tasks WHERE person = :person AND withdrawn IS NULL AND place <="
-    " coalesce((SELECT done FROM annotate_cursors WHERE person = :person), 0) + 1"
-    " ORDER BY place DESC LIMIT :most) t"
-    " JOIN annotate_submissions s ON s.task = t.id JOIN annotate_events e ON e.seq = s.event"
-    " ORDER BY t.place DESC, s.number"
 )
