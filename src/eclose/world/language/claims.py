@@ -90,6 +90,16 @@ class NegatedFactClaim:
     fact: FactClaim
 
 
+@dataclass(frozen=True, slots=True)
+class DescriptionClaim:
+    """What a named thing is, as the opening of an article says it: a drama film, a screenwriter, a coastal city."""
+
+    name: str
+    kind: str
+    words: frozenset[str]
+    """Genre, industry or occupation, as far as stated."""
+
+
 class ClaimlessStep(StrEnum):
     """A step without a claim: it plans, restates or moves on."""
 
@@ -108,6 +118,7 @@ Claim: TypeAlias = (
     | YearsApartClaim
     | MissingFactClaim
     | NegatedFactClaim
+    | DescriptionClaim
     | ClaimlessStep
 )
 
@@ -129,6 +140,8 @@ class PronounReferents:
 
     def record(self, claim: Claim) -> None:
         """Record the names that a claim mentions."""
+        if isinstance(claim, DescriptionClaim):
+            self._mention(claim.name, claim.kind)
         if not isinstance(claim, FactClaim):
             return
         if isinstance(claim.phrase.base, str):

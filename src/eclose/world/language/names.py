@@ -55,7 +55,7 @@ _NOUNS = _words(
 _COMPANY_ENDS = _words(
     "Pictures Studios Films Press Publishing Books Records Industries Instruments Holdings Works Motors"
 )
-_AWARD_ENDS = _words("Prize Medal Award Fellowship")
+AWARD_NOUNS = _words("Prize Medal Award Fellowship")
 
 GENRES = _words("drama comedy thriller mystery adventure war horror romance crime musical")
 OCCUPATIONS = ("footballer", "painter", "physicist", "politician", "chess player", "botanist", "violinist", "priest")
@@ -162,4 +162,4 @@ def draw_university_name(rng: Random) -> str:
 
 def draw_award_name(rng: Random) -> str:
     """Draw the name of an award."""
-    return f"The {rng.choice(SURNAMES)} {rng.choice(_AWARD_ENDS)}"
+    return f"The {rng.choice(SURNAMES)} {rng.choice(AWARD_NOUNS)}"

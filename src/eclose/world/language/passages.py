@@ -53,6 +53,8 @@ _DATED: dict[rel.Relation, tuple[str, ...]] = {
     rel.EMPLOYEES: ("in {era} {s} employed {o} people",),
     rel.HEADQUARTERS: ("until {era} {s} was based in {o}", "before {era} the head office of {s} was in {o}"),
 }
+DATED_RELATIONS = frozenset(_DATED)
+"""Relations of which a passage may also state a former value, with its year."""
 # Estimated lengths in words, for _Article.text.
 _OPENING_WORDS, _FACT_WORDS = 10, 6
 _KIND_WORDS = "|".join(word for words in rel.TYPE_WORDS.values() for word in words)
@@ -71,6 +73,20 @@ class PassageReading:
     statements: tuple[FactStatement, ...]
     unread: tuple[str, ...]
     """Sentences outside the grammar."""
+    words: frozenset[str] = frozenset()
+    """Genre, industry or occupation in the opening."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningReading:
+    """What the first sentence of an article states."""
+
+    name: str
+    kind: str
+    occupation: str | None
+    words: frozenset[str]
+    """Genre, industry or occupation, as far as stated."""
+    statements: tuple[FactStatement, ...]
 
 
 def write_entity_passage(entity: WorldEntity, index: int, *, seed: str, words: int) -> Passage:
@@ -183,14 +199,15 @@ def parse_passage_facts(title: str, text: str) -> PassageReading:
     kind: str | None = None
     occupation: str | None = None
     statements: list[FactStatement] = []
+    words: frozenset[str] = frozenset()
     unread: list[str] = []
     for sentence in re.split(r"(?<=\.)\s+", text.strip()):
         core = phrases.replace_an_by_a(sentence.strip().removesuffix("."))
         if not core or is_filler_sentence(core):
             continue
-        if (opening := _read_opening(core, name)) is not None:
-            kind, occupation, opening_statements = opening
-            statements += opening_statements
+        if (opening := parse_opening(core, name)) is not None:
+            kind, occupation, words = opening.kind, opening.occupation, opening.words
+            statements += opening.statements
             continue
         # No name contains ", and ", so the split never cuts one.
         for part in core.split(", and "):
@@ -200,16 +217,15 @@ def parse_passage_facts(title: str, text: str) -> PassageReading:
             else:
                 statements.append(statement)
     # Repeated facts count once; dict.fromkeys keeps their order.
-    return PassageReading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread))
+    return PassageReading(name, kind, occupation, tuple(dict.fromkeys(statements)), tuple(unread), words)
 
 
 def _find_subject(text: str) -> str:
     """Return the subject of a passage without a title by its opening; an empty text where there is none."""
     for sentence in re.split(r"(?<=\.)\s+", text.strip()):
-        core = phrases.replace_an_by_a(sentence.strip().removesuffix("."))
-        for pattern, _, _ in _opening_patterns():
-            if (matched := pattern.fullmatch(core)) and _read_opening(core, matched["s"]) is not None:
-                return matched["s"]
+        opening = parse_opening(phrases.replace_an_by_a(sentence.strip().removesuffix(".")))
+        if opening is not None:
+            return opening.name
     return ""
 
 
@@ -223,7 +239,7 @@ def _opening_patterns() -> tuple[tuple[re.Pattern[str], str, str], ...]:
                 if index % 2 == 0:
                     pattern += re.escape(part)
                 elif part in _WORDS:
-                    pattern += "(?:" + "|".join(_WORDS[part]) + ")"
+                    pattern += f"(?P<{part}>" + "|".join(_WORDS[part]) + ")"
                 elif part == "occupation":
                     pattern += "(?P<occupation>" + "|".join(_OCCUPATIONS) + ")"
                 else:
@@ -232,24 +248,27 @@ def _opening_patterns() -> tuple[tuple[re.Pattern[str], str, str], ...]:
     return tuple(patterns)
 
 
-def _read_opening(core: str, name: str) -> tuple[str, str | None, list[FactStatement]] | None:
+def parse_opening(core: str, name: str | None = None) -> OpeningReading | None:
+    """Return what the opening of an article states, None where the sentence is none; ``name`` is its known subject."""
     # A cheap test that spares most sentences the patterns below.
     if " is a" not in core and " was a" not in core:
         return None
     for pattern, kind, _ in _opening_patterns():
         matched = pattern.fullmatch(core)
-        if not matched or matched["s"] != name:
+        if not matched or matched["s"] != (name or matched["s"]):
             continue
-        statements = []
-        for slot, text in matched.groupdict().items():
-            if slot in _SLOTS:
-                value = parse_value(_SLOTS[slot].kind, text)
-                # A slot that is no value of its kind rules the template out.
-                if value is None:
-                    break
-                statements.append(FactStatement(None, _SLOTS[slot], value))
-        else:
-            return kind, matched.groupdict().get("occupation"), statements
+        slots = matched.groupdict()
+        values = {slot: parse_value(_SLOTS[slot].kind, text) for slot, text in slots.items() if slot in _SLOTS}
+        # A slot that is no value of its kind rules the template out.
+        if None in values.values():
+            continue
+        return OpeningReading(
+            matched["s"],
+            kind,
+            slots.get("occupation"),
+            frozenset(text for slot, text in slots.items() if slot in _WORDS or slot == "occupation"),
+            tuple(FactStatement(None, _SLOTS[slot], value) for slot, value in values.items() if value is not None),
+        )
     return None
 
 

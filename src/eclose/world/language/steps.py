@@ -17,6 +17,7 @@ from eclose.world.language.claims import (
     Claim,
     ClaimlessStep,
     ComparisonClaim,
+    DescriptionClaim,
     FactClaim,
     MissingFactClaim,
     NegatedFactClaim,
@@ -28,6 +29,8 @@ from eclose.world.language.claims import (
     YearsApartClaim,
 )
 from eclose.world.language.names import is_female_name
+from eclose.world.language.paraphrases import OPENERS, rewrite_paraphrase
+from eclose.world.language.passages import DATED_RELATIONS, parse_opening
 from eclose.world.language.questions import list_superlative_wordings, parse_dated_pair, parse_phrase_pair
 from eclose.world.language.relations import AGREEMENT_FORMS, COMPARISON_WORDS, ROLE_NOUNS, TYPE_WORDS, Relation
 from eclose.world.language.values import PATTERNS, ValueKind, draw_surface_form, parse_answer_value, parse_value
@@ -52,6 +55,8 @@ _OPENING = re.compile(
     r"Next, |It appears that |Also, |So |Therefore, |It follows that |This means that |Hence |Thus, )"
 )
 _CITATION = re.compile(r"(?: \[\d+\])+$")
+# Joined steps are separated by "; ", sentences by ". "; no name contains either.
+_PART_END = re.compile(r"; |\. (?=[A-Z])")
 _UNCOVERED = ("the passages do not state {x}", "none of the passages gives {x}", "there is no information about {x}")
 _DENIED = "it is not the case that {x}"
 _APART = ("the number of years between {x} and {y} is ", "the years that separate {x} from {y} are ")
@@ -202,29 +207,59 @@ def _guess_kind(value: str) -> ValueKind:
 def parse_step_claims(text: str, discourse: PronounReferents) -> tuple[Claim, ...] | None:
     """Return the claims of a step with pronouns resolved, None where a part cannot be read."""
     claims: list[Claim] = []
-    # Joined steps are separated by "; ", which no name contains.
-    for part in phrases.replace_an_by_a(text.strip().removesuffix(".")).split("; "):
-        claim = _read_part(part, discourse)
-        if claim is None:
+    for part in _PART_END.split(phrases.replace_an_by_a(text.strip().removesuffix("."))):
+        part_claims = _read_part(part, discourse) or _read_paraphrase(part, discourse)
+        if part_claims is None:
             return None
-        claims.append(claim)
-        # Later parts of the same step may refer to this claim.
-        discourse.record(claim)
+        claims += part_claims
     return tuple(claims)
 
 
-def _read_part(part: str, discourse: PronounReferents) -> Claim | None:
+def _read_part(part: str, discourse: PronounReferents) -> tuple[Claim, ...] | None:
+    """Return the claims of a part in wordings of the grammar; later parts may refer to them."""
     core = _CITATION.sub("", part.strip())
     for text in phrases.list_initial_letter_variants(core):
         if idle := _read_idle(text):
-            return idle
+            return (idle,)
     # "Passage 3 says that X [3]": the citation goes first, then the opener.
     core = _CITATION.sub("", _OPENING.sub("", core))
     for text in phrases.list_initial_letter_variants(core):
         claim = _read_core(text)
         if claim is not None:
-            return _resolve_pronouns(claim, discourse)
+            resolved = _resolve_pronouns(claim, discourse)
+            if resolved is None:
+                return None
+            discourse.record(resolved)
+            return (resolved,)
     return None
+
+
+def _read_paraphrase(part: str, discourse: PronounReferents) -> tuple[Claim, ...] | None:
+    """Return the claims of a part that the world's writer would word otherwise, None where it cannot be read."""
+    core = _CITATION.sub("", part.strip())
+    core = OPENERS.sub("", _OPENING.sub("", core))
+    if description := _read_description(core):
+        for claim in description:
+            discourse.record(claim)
+        return description
+    for variant in phrases.list_initial_letter_variants(core):
+        for text in rewrite_paraphrase(variant):
+            claims = [_read_part(part, discourse) for part in text.split("; ")]
+            if None not in claims:
+                return tuple(claim for part_claims in claims if part_claims for claim in part_claims)
+    return None
+
+
+def _read_description(core: str) -> tuple[Claim, ...] | None:
+    """Return the claims of a step that is worded like the opening of an article."""
+    opening = parse_opening(core)
+    subject = phrases.parse_phrase(opening.name) if opening else None
+    # Pronouns and phrases such as "the writer of X" are not names.
+    name = subject.base if subject and not subject.path else None
+    if opening is None or not isinstance(name, str) or name in phrases.PRONOUNS:
+        return None
+    facts = (FactClaim(phrases.RelationPhrase(name, (fact.relation,)), fact.value) for fact in opening.statements)
+    return (DescriptionClaim(name, opening.kind, opening.words), *facts)
 
 
 @lru_cache(maxsize=4_096)
@@ -332,11 +367,14 @@ def _read_compared(text: str) -> ComparisonClaim | None:
 def _read_fact(text: str) -> FactClaim | None:
     for triple in phrases.parse_fact_triples(text):
         return FactClaim(triple.subject.then(triple.relation), triple.value)
-    # "the director of X is Y" or "Y is the director of X", at any " is ".
-    for cut in re.finditer(" is ", text):
+    # "the director of X is Y" or "Y is the director of X", at any " is " or " was ".
+    for cut in re.finditer(" (is|was) ", text):
         head, tail = text[: cut.start()], text[cut.end() :]
         for phrase, value in ((phrases.parse_phrase(head), tail), (phrases.parse_phrase(tail), head)):
             if phrase is None or not (phrase.path or isinstance(phrase.base, phrases.PersonOfTwoDeeds)):
+                continue
+            # "the seat of X was Y" may mean a former seat.
+            if cut[1] == "was" and phrase.path and phrase.path[-1] in DATED_RELATIONS:
                 continue
             read_back = (
                 phrases.parse_object_value(phrase.path[-1], value)

@@ -97,6 +97,14 @@ class EvidenceFacts:
         """Return whether two names belong to one entity according to the passages."""
         return name == other or name in self._aliases[other] or other in self._aliases[name]
 
+    def describes(self, name: str, kind: str, words: frozenset[str]) -> bool:
+        """Return whether the opening of a passage calls a name a thing of this kind, in these words."""
+        return any(self.readings[i].kind == kind and words <= self.readings[i].words for i in self._about[name])
+
+    def find_kinds(self, name: str) -> set[str | None]:
+        """Return the types of the things that passages about a name describe; None for one without an opening."""
+        return {self.readings[i].kind for i in self._about.get(name, ())}
+
     def find_facts(self, name: str, relation: Relation, role: str | None = None) -> Iterator[EvidenceFact]:
         """Yield the current facts of a name; several values where the passages leave it open.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eclose.core.judgment import LocalFailure, StepJudgment, StepSupport
@@ -11,6 +11,7 @@ from eclose.world.language.claims import (
     Claim,
     ClaimlessStep,
     ComparisonClaim,
+    DescriptionClaim,
     FactClaim,
     MissingFactClaim,
     NegatedFactClaim,
@@ -22,7 +23,16 @@ from eclose.world.language.claims import (
     YearsApartClaim,
 )
 from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
-from eclose.world.language.relations import ALIAS, Relation
+from eclose.world.language.relations import (
+    ALIAS,
+    AUTHOR,
+    COMPANY,
+    FILM,
+    HEADQUARTERS,
+    SCREENWRITER,
+    SEATED,
+    Relation,
+)
 from eclose.world.language.steps import parse_step_claims
 from eclose.world.language.values import extract_year
 from eclose.world.oracle.closure import find_extreme_option
@@ -70,9 +80,28 @@ def judge_step_soundness(
             judgments.append(StepJudgment(None))
             unread.append(number)
             continue
+        claims = tuple(_choose_sense(claim, checker.evidence) for claim in claims)
         judgments.append(_judge_step(claims, checker, passages))
         claims_read += claims
     return tuple(judgments), claims_read, unread
+
+
+# Relations that a verb may also stand for, by the type of its subject: "was written by" of a film.
+_OTHER_SENSES = {(AUTHOR, FILM): SCREENWRITER, (SEATED, COMPANY): HEADQUARTERS}
+
+
+def _choose_sense(claim: Claim, evidence: EvidenceFacts) -> Claim:
+    """Return the claim with the relation that fits what the passages call its subject."""
+    if not isinstance(claim, FactClaim) or not claim.phrase.path or not isinstance(claim.phrase.base, str):
+        return claim
+    relation, *later = claim.phrase.path
+    kinds = evidence.find_kinds(claim.phrase.base)
+    if relation.subject in kinds or None in kinds:
+        return claim
+    senses = {sense for kind in kinds if (sense := _OTHER_SENSES.get((relation, kind or "")))}
+    if len(senses) != 1:
+        return claim
+    return replace(claim, phrase=replace(claim.phrase, path=(senses.pop(), *later)))
 
 
 def _judge_step(claims: tuple[Claim, ...], checker: StepClaimChecker, passages: Sequence[Passage]) -> StepJudgment:
@@ -132,6 +161,9 @@ class StepClaimChecker:
             return _check_computation(int(claim.larger) - int(claim.smaller) == int(claim.result))
         if isinstance(claim, SuperlativeClaim):
             return self._check_choice(claim)
+        if isinstance(claim, DescriptionClaim):
+            described = self.evidence.describes(claim.name, claim.kind, claim.words)
+            return _HOLDS if described else _fails(LocalFailure.UNSUPPORTED_CONTENT)
         if isinstance(claim, ClaimlessStep):
             return _HOLDS
         return self._check_pair(claim)

@@ -1,0 +1,142 @@
+"""Paraphrases that small models write and the world's own writer does not, turned into wordings of the grammar.
+
+Only steps that the grammar cannot read come here. A rule changes words, never content; what no rule turns into a
+sentence of the grammar stays unread. Texts of the world itself never depend on these rules.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from eclose.world.language.names import AWARD_NOUNS
+from eclose.world.language.relations import ROLE_NOUNS, TYPE_WORDS
+from eclose.world.language.values import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TYPES = "|".join((*(word for words in TYPE_WORDS.values() for word in words), "one"))
+_ROLES = "|".join(ROLE_NOUNS.values())
+_PARTICIPLES = (
+    "written|directed|produced|published|composed|recorded|performed|founded|scripted|released|established|chartered|"
+    "registered"
+)
+
+OPENERS = re.compile(
+    r"^(?:(?:In|According to) (?:the )?passages?(?: \d+)?, |(?:The )?[Pp]assages?(?: \d+)? (?:says?|states?|mentions?) that |"
+    r"It is (?:said|mentioned|known|given|clear) that |(?:First|Then|Now|Finally|In conclusion|Hence|So), |"
+    r"(?:Therefore|Thus|Then|Finally) )"
+)
+"""First words of a step that add nothing to its claim."""
+
+_WORD_RULES = (
+    (r"[\"“”]", ""),
+    (r"\bthe city of (?=[A-Z])", "the city "),
+    # The article belongs to the names of awards: "received the Holm Prize".
+    (rf"\bthe (?=[A-Z][\w'’-]* (?:{'|'.join(AWARD_NOUNS)})\b)", "The "),
+    (rf"\bis ({_PARTICIPLES})(?= (?:by|in)\b)", r"was \1"),
+    (r"\b(?:was|is) sung by\b", "was recorded by"),
+    (r"\bwas awarded to\b", "was given to"),
+    (r"\b(was born|died) earlier than\b", r"\1 before"),
+    (r"\b(was born|died) later than\b", r"\1 after"),
+)
+_PHRASE_RULES = (
+    (
+        r"\bthe (?:university|school|college) (?:where|that|(?:from|of|at) which) (.+?) (?:graduated|studied|was educated)"
+        r"(?: from| at)?(?= is\b| was\b|$)",
+        r"the university where \1 studied",
+    ),
+    (r"\bthe (?:place|city|town) (?:where|in which) (.+?) (?:died|passed away)\b", r"the city where \1 died"),
+    (r"\bthe (?:place|city|town) (?:where|in which) (.+?) was born\b", r"the city where \1 was born"),
+    (r"\bthe death place of\b", "the place of death of"),
+    (r"\bthe (?:birth place|place of birth) of\b", "the birthplace of"),
+    (r"\bthe (?:date|day) of birth of\b", "the birth date of"),
+    (r"\bthe (?:date|day) of death of\b", "the death date of"),
+    (r"\bthe (?:person|singer|artist|performer) who (?:sang|sings|performed|recorded) ", "the performer of "),
+    (r"\bthe screenwriter who wrote (?:the screenplay of )?", "the screenwriter of "),
+    (r"\bthe (?:director|filmmaker) who (?:directed|made) ", "the director of "),
+    (r"\bthe (?:author|novelist|writer) who wrote ", "the author of "),
+    (r"\bthe writer of (?=the (?:film|movie) )", "the screenwriter of "),
+    (
+        r"\bthe country (?:where|in which|that|of which) (.+?) was a (?:citizen|national)(?: of)?\b",
+        r"the country of which \1 was a citizen",
+    ),
+    (r"\bthe (?:citizenship|nationality) of\b", "the country of citizenship of"),
+    (r"\bthe country (?:where|in which) (.+?) was born\b", r"the country of the birthplace of \1"),
+    (r"\bthe (?:location|head office|headquarters) of (?=the company )", "the seat of "),
+    (r"\bthe year (?:in which|when) (.+?) was released\b", r"the release year of \1"),
+    (
+        r"\bthe year (?:in which|when) (?:the first edition of )?(.+?) was (?:first )?published\b",
+        r"the publication year of \1",
+    ),
+    (r"\bthe year (?:in which|when) (.+?) was founded\b", r"the founding year of \1"),
+    (r"\bthe (?:award|prize) (?:that was )?(?:given|awarded) to\b", "the award given to"),
+    (r"\bthe (?:award|prize) that (.+?) received\b", r"the award received by \1"),
+)
+_SENTENCE_RULES = (
+    # "the company founded by X is Y", "Y is the company that was founded by X"
+    (rf"^the (?:{_TYPES}) (?:that (?:was|is) )?({_PARTICIPLES}) (by|in) (.+?) (?:is|was) (.+)$", r"\4 was \1 \2 \3"),
+    (rf"^(.+?) (?:is|was) the (?:{_TYPES}) (?:that (?:was|is) )?({_PARTICIPLES}) (by|in) (.+)$", r"\1 was \2 \3 \4"),
+    (r"^the first translation of (.+) was published in (\d{4})$", r"the first translation of \1 dates from \2"),
+    (r"^the first edition of (.+) was published by (.+)$", r"\1 was published by \2"),
+    (r"^(?:the first edition of )?(.+) was (?:first )?published in (\d{4})$", r"\1 was first published in \2"),
+    (
+        r"^(?:the first edition of )?(.+) was published (before|after) (?:the first edition of )?(.+)$",
+        r"\1 was first published \2 \3",
+    ),
+    (rf"^({NAME}) (?:sang|sings|performed) (.+)$", r"\1 recorded \2"),
+    (rf"^({NAME}) (?:was awarded|won) ({NAME})$", r"\1 received \2"),
+    (r"^the screenplay of (.+) was scripted by (.+)$", r"the screenplay of \1 was written by \2"),
+    (r"^(the (?:film|movie) .+) was written by (.+)$", r"the screenplay of \1 was written by \2"),
+    (r"^the (seat|location|birthplace|registered office) of (.+) is (?:located )?in (.+)$", r"the \1 of \2 is \3"),
+    (r"^(the company .+) is located in (.+)$", r"\1 is based in \2"),
+    (r"^(.+) and (.+) are both (?:based|located) in (.+)$", r"\1 is based in \3; \2 is based in \3"),
+    (r"^(the population of .+ is [\d,]+) (?:inhabitants|people)$", r"\1"),
+    (r"^the population of (.+) is (?:less|smaller) than (?:that|the population) of (.+)$", r"\1 is smaller than \2"),
+    (r"^the population of (.+) is (?:more|larger|greater) than (?:that|the population) of (.+)$", r"\1 is larger than \2"),
+    (r"^the birth date of (.+) is earlier than (?:that|the birth date) of (.+)$", r"\1 was born before \2"),
+    (r"^the birth date of (.+) is later than (?:that|the birth date) of (.+)$", r"\1 was born after \2"),
+    (r"^the death date of (.+) is earlier than (?:that|the death date) of (.+)$", r"\1 died before \2"),
+    (r"^the death date of (.+) is later than (?:that|the death date) of (.+)$", r"\1 died after \2"),
+    (rf"^(.+) is the (?:{_TYPES}) with (fewer|more) inhabitants( than .+)?$", r"\1 has \2 inhabitants\3"),
+    (rf"^the (?:{_TYPES}) with (fewer|more) inhabitants is (.+)$", r"\2 has \1 inhabitants"),
+    (
+        r"^the (?:number of )?(?:calendar )?years between (.+) (?:are|is) (\d+) - (\d+) = (\d+)(?: years)?$",
+        r"\2 - \3 = \4; the number of years between \1 is \4",
+    ),
+    (
+        r"^the (?:number of )?(?:calendar )?years between (.+) (?:are|is) (\d+)(?: years)?$",
+        r"the number of years between \1 is \2",
+    ),
+    # "the company that was founded later is X", "X is the book that has the author who is older"
+    (rf"^the (?:{_TYPES}) (?:that|which) (.+) is ({NAME})$", r"\2 \1"),
+    (rf"^({NAME}) is the (?:{_TYPES}) (?:that|which) (.+)$", r"\1 \2"),
+    # "the founder of X is older", "the movie X has the director who is older"
+    (rf"^the ({_ROLES}) of (?:the (?:{_TYPES}) )?({NAME}) ((?:is|was|died) \w+(?: \w+)?)$", r"\2 has the \1 who \3"),
+    (
+        rf"^the (?:{_TYPES}) ({NAME}) ((?:has|is|was|came|employs|died|appeared) .*"
+        r"(?:older|younger|first|later|earlier|last|larger|smaller|inhabitants|people|pages|company))$",
+        r"\1 \2",
+    ),
+)
+
+
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), words) for pattern, words in (*_WORD_RULES, *_PHRASE_RULES, *_SENTENCE_RULES))
+
+
+def rewrite_paraphrase(core: str) -> Iterator[str]:
+    """Yield a step without opener and citation as it stands, then after each rule that changes it.
+
+    A text may hold several claims, separated by "; ".
+    """
+    text = core
+    yield text
+    for pattern, words in _compiled():
+        rewritten = pattern.sub(words, text)
+        if rewritten != text:
+            text = rewritten
+            yield text
