@@ -22,7 +22,7 @@ from eclose.core.judgment import (
 )
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
-from eclose.judging.judge_response import judge_response
+from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, FinishReason, Reply, Request, TokenUsage, identify_request
 from eclose.models.openai.failures import CallFailure, CallFailureKind
@@ -30,6 +30,7 @@ from eclose.protocol.judging import JOINT_JUDGE_QUESTIONS, JudgeQuestion
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
+from eclose.world.oracle.judge import judge_by_oracle
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import open_model_server
 from eclose.world.server.faults import ServerBehaviour, ServerFault
@@ -203,10 +204,12 @@ def test_settings_that_cannot_work_are_refused():
 
 
 def test_a_run_is_known_by_all_that_decides_what_is_asked():
-    assert JudgeSettings().identity["guidelines"].keys() == set(JOINT_JUDGE_QUESTIONS)
-    assert JudgeSettings(joint=True).identity["guidelines"].keys() == {*JOINT_JUDGE_QUESTIONS, JudgeQuestion.JOINT}
-    told = [JudgeSettings(**one).identity for one in ({}, {"effort": "low"}, {"repeat": 3}, {"joint": True})]
-    assert all(one != other for place, one in enumerate(told) for other in told[:place])
+    assert JudgeSettings().identity["guidelines"].keys() == {*JOINT_JUDGE_QUESTIONS, JudgeQuestion.SOUNDNESS_WINDOW}
+    joint = JudgeSettings(joint=True).identity["guidelines"].keys()
+    assert joint == {*JOINT_JUDGE_QUESTIONS, JudgeQuestion.SOUNDNESS_WINDOW, JudgeQuestion.JOINT}
+    changes = ({}, {"effort": "low"}, {"repeat": 3}, {"joint": True}, {"step_window": 7})
+    identities = [JudgeSettings(**change).identity for change in changes]
+    assert all(identity != other for number, identity in enumerate(identities) for other in identities[:number])
 
 
 def test_one_call_for_all_says_what_separate_calls_say(tmp_path):
@@ -278,3 +281,74 @@ def test_a_judge_that_is_asked_three_times_is_believed_by_majority(tmp_path):
     )
     assert 0 < erred_less < erred
     assert paid_thrice["paid"] == 3 * paid["paid"]
+
+
+LONG = Response("r", "i", Trace.of(*(f"Step {number}." for number in range(1, 8))), "Arica")
+
+
+def read_requests(response, settings):
+    """The steps that each request about soundness shows as context and asks about."""
+    shown = []
+    for request in build_judge_requests(INSTANCE, response, settings):
+        if request.schema.name.startswith("judge_soundness"):
+            material = json.loads(request.messages[-1]["content"])
+            ids = [[step["id"] for step in material.get(field, ())] for field in ("earlier_steps", "steps")]
+            assert request.schema.schema["properties"]["steps"]["required"] == [str(number) for number in ids[1]]
+            shown.append(ids)
+    return shown
+
+
+def test_a_long_trace_is_asked_in_windows_with_all_steps_before():
+    assert read_requests(LONG, JudgeSettings(step_window=3)) == [
+        [[], [1, 2, 3]],
+        [[1, 2, 3], [4, 5, 6]],
+        [[1, 2, 3, 4, 5, 6], [7]],
+    ]
+    assert read_requests(LONG, JudgeSettings(step_window=7)) == [[[], [1, 2, 3, 4, 5, 6, 7]]]
+
+
+def test_a_long_trace_leaves_the_joint_call():
+    names = [
+        request.schema.name
+        for request in build_judge_requests(INSTANCE, LONG, JudgeSettings(joint=True, step_window=6))
+    ]
+    assert names == ["judge_joint", "judge_soundness", "judge_soundness_window"]
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_windows_give_the_judgment_of_one_call(tmp_path, joint):
+    cases = list(planted(3))
+    whole, _ = asyncio.run(judge_all(tmp_path / "l.db", cases))
+    windows, counts = asyncio.run(
+        judge_all(tmp_path / "m.db", cases, settings=JudgeSettings(joint=joint, step_window=1))
+    )
+    assert windows == whole
+    assert counts["paid"] > len(cases)
+
+
+def test_an_unread_step_leaves_the_others_judged(tmp_path):
+    instance, made = next(
+        case for case in planted(3) if judge_by_oracle(case[0], case[1].response).locally_sound is False
+    )
+    trace = Trace.of("Hm, well.", *made.response.trace.texts)
+    case = (instance, replace(made, response=replace(made.response, trace=trace)))
+    (whole,), _ = asyncio.run(judge_all(tmp_path / "l.db", [case]))
+    assert whole.locally_sound is None
+    assert whole.unjudged[Criterion.LOCAL_SOUNDNESS] == "refusal: the model refused to answer: cannot read step 1."
+    (judged,), _ = asyncio.run(judge_all(tmp_path / "m.db", [case], settings=JudgeSettings(step_window=1)))
+    assert judged.locally_sound is False
+    assert judged.steps[0].substantive is None
+    assert Criterion.LOCAL_SOUNDNESS not in judged.unjudged
+
+
+def test_windows_without_a_usable_reply_leave_soundness_open(tmp_path):
+    instance, made = next(planted(1))
+    trace = Trace.of("Hm, well.", *made.response.trace.texts)
+    case = (instance, replace(made, response=replace(made.response, trace=trace)))
+    (judged,), _ = asyncio.run(judge_all(tmp_path / "l.db", [case], settings=JudgeSettings(step_window=1)))
+    assert judged.locally_sound is None
+    assert (
+        judged.unjudged[Criterion.LOCAL_SOUNDNESS]
+        == "refusal: step 1: the model refused to answer: cannot read step 1."
+    )
+    assert all(step.substantive for step in judged.steps[1:])

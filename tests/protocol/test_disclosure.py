@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +30,12 @@ ALLOWED = {
     JudgeQuestion.SUFFICIENCY: (disclosure.disclose_for_sufficiency(INSTANCE), {"QUESTION", "TITLE", "EVIDENCE"}),
     JudgeQuestion.SOUNDNESS: (
         disclosure.disclose_for_soundness(INSTANCE, RESPONSE),
+        {"QUESTION", "TITLE", "EVIDENCE", "STEP"},
+    ),
+    JudgeQuestion.SOUNDNESS_WINDOW: (
+        disclosure.disclose_soundness_windows(INSTANCE, replace(RESPONSE, trace=Trace.of("EARLIER", "STEP-CANARY")), 1)[
+            1
+        ],
         {"QUESTION", "TITLE", "EVIDENCE", "STEP"},
     ),
     JudgeQuestion.ALIGNMENT: (disclosure.disclose_for_alignment(INSTANCE, RESPONSE), {"QUESTION", "STEP"}),

@@ -107,6 +107,9 @@ def judge(
         int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
     ] = 2,
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
+    step_window: Annotated[
+        int, typer.Option(min=1, help="Most steps in one reply; a longer trace is judged in several calls.")
+    ] = 40,
     layout: Annotated[
         RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
     ] = RecordLayout.AUTO,
@@ -170,6 +173,7 @@ def judge(
         attempts=attempts,
         max_tokens=max_tokens,
         temperature=temperature,
+        step_window=step_window,
     )
     bands = _read_bands(sources, only, calibration, scores, other_benchmark=other_benchmark)
     model = options.model(judge_model)

@@ -22,6 +22,7 @@ from eclose.core.judgment import (
     REPETITIONS_DISAGREE_REASON,
     Criterion,
     Judgment,
+    StepJudgment,
 )
 from eclose.core.response import Response
 from eclose.judging.settings import JudgeSettings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
     from eclose.models.interface import ChatModel, Request
+    from eclose.protocol.material_json import DisclosedStep
     from eclose.protocol.structured import PromptWithSchema
 
 
@@ -101,25 +103,19 @@ async def judge_response(
     """Return the judgment of a response, with a reason for every missing label."""
     settings = settings or JudgeSettings()
     subject = _Subject(instance, response, settings)
-    ask = subject.ask_jointly if settings.joint else subject.ask_separately
     # A replica is part of the key of a call: every repetition is drawn anew and not read from the cache.
-    repetitions = await _gather(*(ask(model, replica + number) for number in range(settings.repeat)))
+    repetitions = await _gather(*(subject.ask(model, replica + number) for number in range(settings.repeat)))
     return take_majority_labels([_build_judgment(subject, model.name, answers) for answers in repetitions])
 
 
 def build_judge_requests(instance: Instance, response: Response, settings: JudgeSettings) -> Iterator[Request]:
     """Yield every request about a response, supposing that the first attempt of each succeeds."""
     subject = _Subject(instance, response, settings)
+    joint, separate = subject.joint_questions, subject.separate_questions
+    prompts = [build_judge_prompt(subject.material, joint)] if joint else []
+    prompts += [build_judge_prompt(material) for question in separate for material in subject.disclose(question)]
     for replica in range(settings.repeat):
-        if settings.joint:
-            yield build_structured_request(
-                build_judge_prompt(subject.material, subject.questions), settings.decoding, replica
-            )
-        else:
-            for question in subject.questions:
-                yield build_structured_request(
-                    build_judge_prompt(subject.disclose(question)), settings.decoding, replica
-                )
+        yield from (build_structured_request(prompt, settings.decoding, replica) for prompt in prompts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,24 +158,48 @@ class _Subject:
                 return NO_REFERENCE_REASON
         return None
 
-    def disclose(self, question: JudgeQuestion) -> disclosure.JudgeMaterial:
-        """Return the material of one question."""
+    @property
+    def joint_questions(self) -> list[JudgeQuestion]:
+        """Questions that one call asks together; a trace of several windows does not fit into it."""
+        if not self.settings.joint:
+            return []
+        windowed = len(self.response.trace.steps) > self.settings.step_window
+        return [question for question in self.questions if not windowed or question is not JudgeQuestion.SOUNDNESS]
+
+    @property
+    def separate_questions(self) -> list[JudgeQuestion]:
+        """Questions that are asked in calls of their own."""
+        joint = self.joint_questions
+        return [question for question in self.questions if question not in joint]
+
+    def disclose(self, question: JudgeQuestion) -> tuple[disclosure.JudgeMaterial, ...]:
+        """Return the material of each call that asks a question: several for the soundness of a long trace."""
         if question is JudgeQuestion.SUFFICIENCY:
-            return disclosure.disclose_for_sufficiency(self.instance)
+            return (disclosure.disclose_for_sufficiency(self.instance),)
+        if question is JudgeQuestion.SOUNDNESS:
+            return disclosure.disclose_soundness_windows(self.instance, self.response, self.settings.step_window)
         material = _DISCLOSURES[question](self.instance, self.response)
         # ``questions`` excludes every question whose material would be None.
         assert material is not None
-        return material
+        return (material,)
 
-    async def ask_separately(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, StructuredAnswer]:
-        """Ask each question in a call with its own restricted material."""
-        questions = self.questions
-        answers = await _gather(*(self._ask_question(question, model, replica) for question in questions))
-        return dict(zip(questions, answers, strict=True))
+    async def ask(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, StructuredAnswer]:
+        """Ask all questions once; return the answers in the order of the questions."""
+        joint, separate = self.joint_questions, self.separate_questions
+        joint_answers, *answers = await _gather(
+            self._ask_jointly(joint, model, replica),
+            *(self._ask_question(question, model, replica) for question in separate),
+        )
+        by_question = joint_answers | dict(zip(separate, answers, strict=True))
+        return {question: by_question[question] for question in self.questions}
 
-    async def ask_jointly(self, model: ChatModel, replica: int) -> dict[JudgeQuestion, StructuredAnswer]:
-        """Ask all questions in one call; an unusable part triggers another attempt and finally stays open."""
-        questions, material = self.questions, self.material
+    async def _ask_jointly(
+        self, questions: Sequence[JudgeQuestion], model: ChatModel, replica: int
+    ) -> dict[JudgeQuestion, StructuredAnswer]:
+        """Ask several questions in one call; an unusable part triggers another attempt and finally stays open."""
+        if not questions:
+            return {}
+        material = self.material
         # Filled by the parser, so that the usable parts of the last reply survive when all attempts fail.
         latest: dict[JudgeQuestion, StructuredAnswer] = {}
 
@@ -195,8 +215,14 @@ class _Subject:
         return latest or dict.fromkeys(questions, answer)
 
     async def _ask_question(self, question: JudgeQuestion, model: ChatModel, replica: int) -> StructuredAnswer:
-        material = self.disclose(question)
-        return await self._ask(model, build_judge_prompt(material), partial(_parse_reply, question, material), replica)
+        materials = self.disclose(question)
+        answers = await _gather(
+            *(
+                self._ask(model, build_judge_prompt(material), partial(_parse_reply, question, material), replica)
+                for material in materials
+            )
+        )
+        return answers[0] if len(answers) == 1 else _merge_windows(materials, answers)
 
     async def _ask(
         self, model: ChatModel, prompt: PromptWithSchema, parse: Callable[[Any], Any], replica: int
@@ -205,10 +231,34 @@ class _Subject:
         return await ask_structured(model, prompt, parse, decoding=decoding, attempts=attempts, replica=replica)
 
 
+def _merge_windows(
+    materials: Sequence[disclosure.JudgeMaterial], answers: Sequence[StructuredAnswer]
+) -> StructuredAnswer:
+    """Return the judgments of all steps; those of a window without a usable reply are open.
+
+    The answer has a reason where soundness is not decided: an open step, and no unsound one.
+    """
+    steps: list[StepJudgment] = []
+    failed: StructuredAnswer | None = None
+    for material, answer in zip(materials, answers, strict=True):
+        assert isinstance(material, disclosure.SoundnessMaterial | disclosure.SoundnessWindowMaterial)
+        if answer.reason is None:
+            steps += answer.value
+            continue
+        steps += [StepJudgment(None)] * len(material.steps)
+        failed = failed or replace(answer, problem=f"{_name_steps(material.steps)}: {answer.problem}")
+    if failed is None or any(step.sound is False for step in steps):
+        return StructuredAnswer(tuple(steps))
+    return replace(failed, value=tuple(steps))
+
+
+def _name_steps(steps: Sequence[DisclosedStep]) -> str:
+    return f"step {steps[0].id}" if len(steps) == 1 else f"steps {steps[0].id}-{steps[-1].id}"
+
+
 # Each label may rest on its own material only (appendix D.1): soundness sees no answer, alignment and closure no
 # evidence, correctness no trace.
 _DISCLOSURES: Mapping[JudgeQuestion, Callable[[Instance, Response], disclosure.JudgeMaterial | None]] = {
-    JudgeQuestion.SOUNDNESS: disclosure.disclose_for_soundness,
     JudgeQuestion.ALIGNMENT: disclosure.disclose_for_alignment,
     JudgeQuestion.CLOSURE: disclosure.disclose_for_closure,
     JudgeQuestion.COMPLETENESS: disclosure.disclose_for_completeness,
@@ -228,7 +278,10 @@ def _parse_part(
 def _parse_reply(question: JudgeQuestion, material: disclosure.JudgeMaterial, reply: Mapping[str, Any]) -> Any:
     if question is not JudgeQuestion.SOUNDNESS:
         return reply
-    assert isinstance(material, disclosure.SoundnessMaterial | disclosure.JointJudgeMaterial)
+    assert isinstance(
+        material,
+        disclosure.SoundnessMaterial | disclosure.SoundnessWindowMaterial | disclosure.JointJudgeMaterial,
+    )
     return parse_step_judgments(material, reply)
 
 
@@ -266,7 +319,8 @@ def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQu
     return Judgment(
         subject.response.id,
         judge_name,
-        values.get(JudgeQuestion.SOUNDNESS, ()),
+        # Steps of the windows that were judged are kept where other windows were not.
+        answers[JudgeQuestion.SOUNDNESS].value or () if JudgeQuestion.SOUNDNESS in answers else (),
         aligned=value(JudgeQuestion.ALIGNMENT, "aligned"),
         closed=value(JudgeQuestion.CLOSURE, "closed"),
         complete=value(JudgeQuestion.COMPLETENESS, "complete"),

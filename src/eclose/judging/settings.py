@@ -15,7 +15,7 @@ class JudgeSettings:
     """The settings of a judge; all of them influence its replies and belong to the identity of a run.
 
     Raises:
-        SettingError: ``attempts``, ``max_tokens`` or ``repeat`` is less than 1.
+        SettingError: ``attempts``, ``max_tokens``, ``repeat`` or ``step_window`` is less than 1.
 
     >>> JudgeSettings(joint=True, repeat=3).decoding.max_tokens
     4096
@@ -35,17 +35,23 @@ class JudgeSettings:
     """Largest number of tokens of a reply."""
     temperature: float = 0.0
     """Sampling temperature of the judge (0 = greedy)."""
+    step_window: int = 40
+    """Largest number of steps in one reply. The soundness of a longer trace is asked in several calls."""
 
     def __post_init__(self) -> None:
         """Raise SettingError for numbers below 1."""
-        if min(self.attempts, self.max_tokens, self.repeat) < 1:
-            raise SettingError("attempts, max_tokens and repeat of a judge must be at least 1.")
+        if min(self.attempts, self.max_tokens, self.repeat, self.step_window) < 1:
+            raise SettingError("attempts, max_tokens, repeat and step_window of a judge must be at least 1.")
 
     @property
     def identity(self) -> dict[str, Any]:
         """The settings and the hashes of all guidelines, for the manifest of a run."""
         # The joint guideline adds to the others and does not replace them: its prompt contains their texts.
-        questions = (*JOINT_JUDGE_QUESTIONS, *([JudgeQuestion.JOINT] if self.joint else []))
+        questions = (
+            *JOINT_JUDGE_QUESTIONS,
+            JudgeQuestion.SOUNDNESS_WINDOW,
+            *([JudgeQuestion.JOINT] if self.joint else []),
+        )
         return asdict(self) | {"guidelines": {str(question): judge_guideline_hash(question) for question in questions}}
 
     @property

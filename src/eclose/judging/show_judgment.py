@@ -16,8 +16,8 @@ from eclose.errors import UserError
 from eclose.judged_cases import read_run_records
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
-from eclose.protocol import disclosure
-from eclose.protocol.judging import JudgeQuestion, parse_step_judgments
+from eclose.protocol.judging import JUDGE_MATERIAL_TYPES, JudgeQuestion, parse_step_judgments
+from eclose.protocol.material_json import parse_material
 from eclose.protocol.structured import InconsistentReplyError
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import JUDGMENTS_FILE, RUN_LEDGER_FILE
@@ -159,14 +159,14 @@ def show_judgment(run: Path | str, response_id: str, *, ledger: Path | str | Non
     if instance is None:
         raise UserError(f"{folder}: response {response_id} answers question {response.instance_id}, which is missing.")
     judgment = _find_judgment(folder, response_id)
-    prompts = _list_prompts(instance, response)
+    prompts = _list_prompts(folder, instance, response)
     where = folder / RUN_LEDGER_FILE if ledger is None else ledger
     # Judgments of the world or of another tool have no ledger beside them.
     recorded = ledger is not None or (folder / RUN_LEDGER_FILE).exists()
     if recorded:
         requests = [] if judgment is None else _list_requests(folder, instance, response)
         stored = _find_calls(where, "" if judgment is None else judgment.judge, requests)
-        calls = sorted(_describe_calls(stored, prompts, instance, response), key=_position)
+        calls = sorted(_describe_calls(stored, prompts), key=_position)
     else:
         default = build_judge_requests(instance, response, JudgeSettings())
         asked = {_messages_of(request.messages) for request in default}
@@ -195,22 +195,28 @@ def _messages_of(messages: Iterable[Any]) -> _Messages:
     return tuple((str(message.get("role")), str(message.get("content"))) for message in messages)
 
 
-def _list_prompts(instance: Instance, response: Response) -> dict[_Messages, str]:
+def _list_prompts(run: Path, instance: Instance, response: Response) -> dict[_Messages, str]:
     """Return every prompt about the response with the name of its question, for all ways to ask."""
     prompts: dict[_Messages, str] = {}
+    window = int(_read_settings(run).get("step_window", JudgeSettings().step_window))
     # Calls are found by their prompt: a reply that another response asked for first names that one alone.
     for joint, reference_free in product((False, True), repeat=2):
-        settings = JudgeSettings(joint=joint, reference_free=reference_free)
+        settings = JudgeSettings(joint=joint, reference_free=reference_free, step_window=window)
         for request in build_judge_requests(instance, response, settings):
             assert request.schema is not None
             prompts.setdefault(_messages_of(request.messages), str(request.schema.name))
     return prompts
 
 
+def _read_settings(run: Path) -> Mapping[str, Any]:
+    """Return the settings in the manifest of the judgments; empty where there is none."""
+    manifest = find_file_manifest(run / JUDGMENTS_FILE)
+    return {} if manifest is None else manifest.settings
+
+
 def _list_requests(run: Path, instance: Instance, response: Response) -> list[Request]:
     """Return every request that judging the response may have sent; none where the judge's settings are unknown."""
-    manifest = find_file_manifest(run / JUDGMENTS_FILE)
-    stored = {} if manifest is None else manifest.settings
+    stored = _read_settings(run)
     names = {field.name for field in fields(JudgeSettings)}
     if not names <= stored.keys():
         return []
@@ -235,21 +241,17 @@ def _find_calls(where: Path | str, judge: str, requests: Sequence[Request]) -> I
     return find_ledger_calls(ledger)
 
 
-def _describe_calls(
-    stored: Iterable[CallDetails], prompts: Mapping[_Messages, str], instance: Instance, response: Response
-) -> Iterator[JudgeCall]:
+def _describe_calls(stored: Iterable[CallDetails], prompts: Mapping[_Messages, str]) -> Iterator[JudgeCall]:
     """Yield the calls about the response among those of a ledger."""
     for details in stored:
         request = details.stored.request or {}
         messages = _messages_of(request.get("messages") or ())
         if messages in prompts:
-            yield _describe_call(details, prompts[messages], messages, instance, response)
+            yield _describe_call(details, prompts[messages], messages)
 
 
-def _describe_call(
-    details: CallDetails, question: str, messages: _Messages, instance: Instance, response: Response
-) -> JudgeCall:
-    checks = tuple(_check_reply(details, question, instance, response))
+def _describe_call(details: CallDetails, question: str, messages: _Messages) -> JudgeCall:
+    checks = tuple(_check_reply(details, question, messages))
     problem = next((check.problem for check in checks if check.passed is False), None)
     cause = problem or (None if checks else details.problem or "there is no reply: the call broke off, or is under way")
     request = details.stored.request or {}
@@ -270,9 +272,10 @@ COMPLETE_REPLY, REPLY_FORM = "the reply is complete", "it has the requested form
 STEP_IDS, STEP_QUOTES = "it is about the steps of the trace", "every quote stands in its passage"
 
 
-def _check_reply(details: CallDetails, question: str, instance: Instance, response: Response) -> Iterator[ReplyCheck]:
+def _check_reply(details: CallDetails, question: str, messages: _Messages) -> Iterator[ReplyCheck]:
     """Yield the checks of a reply, made again as judging makes them; none where there is no reply."""
-    judges_steps = question in (JudgeQuestion.SOUNDNESS, JudgeQuestion.JOINT) and bool(response.trace.steps)
+    material = _read_step_material(question, messages)
+    judges_steps = material is not None and bool(material.steps)
     names = (COMPLETE_REPLY, REPLY_FORM, *((STEP_IDS, STEP_QUOTES) if judges_steps else ()))
     if details.stored.settled is None:
         return
@@ -282,7 +285,7 @@ def _check_reply(details: CallDetails, question: str, instance: Instance, respon
         failed = REPLY_FORM if str(details.kind) == "invalid" else COMPLETE_REPLY
         problem = f"{details.kind}: {details.problem}" if details.problem else str(details.kind)
     elif judges_steps:
-        failed, problem = _check_steps(details.text or "", question, instance, response)
+        failed, problem = _check_steps(details.text or "", question, material)
     for name in names:
         if failed is None or names.index(name) < names.index(failed):
             yield ReplyCheck(name, True)
@@ -290,9 +293,15 @@ def _check_reply(details: CallDetails, question: str, instance: Instance, respon
             yield ReplyCheck(name, False if name == failed else None, problem if name == failed else "")
 
 
-def _check_steps(text: str, question: str, instance: Instance, response: Response) -> tuple[str | None, str]:
+def _read_step_material(question: str, messages: _Messages) -> Any:
+    """Return the material of a question that asks for verdicts on steps; None for other questions."""
+    if question not in (JudgeQuestion.SOUNDNESS, JudgeQuestion.SOUNDNESS_WINDOW, JudgeQuestion.JOINT):
+        return None
+    return parse_material(JUDGE_MATERIAL_TYPES[JudgeQuestion(question)], messages[-1][1])
+
+
+def _check_steps(text: str, question: str, material: Any) -> tuple[str | None, str]:
     """Return the check of the step verdicts that fails, with the problem; None where both pass."""
-    material = disclosure.disclose_for_soundness(instance, response)
     try:
         reply = json.loads(text)
         parse_step_judgments(

@@ -236,7 +236,11 @@ def _select_decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(guidelines, Mapping) or not set(CRITERION_QUESTIONS.values()) <= set(guidelines):
         raise SettingError("the settings lack the guideline of a criterion. Pass JudgeSettings.identity.")
     # The joint guideline counts where it was used: it changes how all criteria are asked.
-    decisive = [question for question in (*CRITERION_QUESTIONS.values(), JudgeQuestion.JOINT) if question in guidelines]
+    decisive = [
+        question
+        for question in (*CRITERION_QUESTIONS.values(), JudgeQuestion.SOUNDNESS_WINDOW, JudgeQuestion.JOINT)
+        if question in guidelines
+    ]
     return {**settings, "guidelines": {str(question): guidelines[question] for question in decisive}}
 
 

@@ -6,7 +6,7 @@ guideline may restrict further what a judgement can rest on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep, disclose_passages, disclose_steps
@@ -34,6 +34,18 @@ class SoundnessMaterial:
     question: str
     evidence: tuple[DisclosedPassage, ...]
     steps: tuple[DisclosedStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SoundnessWindowMaterial:
+    """Question, evidence, some consecutive steps and all steps before them: no answer, no reference."""
+
+    question: str
+    evidence: tuple[DisclosedPassage, ...]
+    earlier_steps: tuple[DisclosedStep, ...]
+    """Steps that are judged in other calls."""
+    steps: tuple[DisclosedStep, ...]
+    """The steps to judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +112,7 @@ class JointJudgeMaterial:
 JudgeMaterial: TypeAlias = (
     SufficiencyMaterial
     | SoundnessMaterial
+    | SoundnessWindowMaterial
     | AlignmentMaterial
     | ClosureMaterial
     | CompletenessMaterial
@@ -126,6 +139,22 @@ def disclose_for_eligibility(instance: Instance) -> EligibilityMaterial | None:
 def disclose_for_soundness(instance: Instance, response: Response) -> SoundnessMaterial:
     """Return the material for judging the local soundness of every step."""
     return SoundnessMaterial(instance.question, disclose_passages(instance.evidence), disclose_steps(response.trace))
+
+
+def disclose_soundness_windows(
+    instance: Instance, response: Response, size: int
+) -> tuple[SoundnessMaterial | SoundnessWindowMaterial, ...]:
+    """Return the material for judging the steps of a trace, at most ``size`` of them at a time.
+
+    No later step is shown. A trace that fits into one window gives the material of ``disclose_for_soundness``.
+    """
+    whole = disclose_for_soundness(instance, response)
+    steps = whole.steps
+    later = (
+        SoundnessWindowMaterial(whole.question, whole.evidence, steps[:start], steps[start : start + size])
+        for start in range(size, len(steps), size)
+    )
+    return (replace(whole, steps=steps[:size]), *later)
 
 
 def disclose_for_alignment(instance: Instance, response: Response) -> AlignmentMaterial:

@@ -1,8 +1,8 @@
 """The prompts of judging models and the parsing of their replies.
 
-There are seven questions, each with its material, locked guideline and strict schema, and a joint question that
-combines several of them. A reply is parsed or refused, never repaired: refused are replies about other steps than those
-in the material, and quotations that do not occur in their passage.
+There are seven questions, each with its material, locked guideline and strict schema; a joint question that combines
+several of them; and a question about the later steps of a long trace. A reply is parsed or refused, never repaired:
+refused are replies about other steps than those in the material, and quotations that do not occur in their passage.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eclose.core.identity import content_hash
 from eclose.core.judgment import Criterion, Ineligibility, LocalFailure, StepJudgment, StepSupport
@@ -32,7 +32,14 @@ from eclose.protocol.structured import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eclose.protocol.disclosure import JointJudgeMaterial, JudgeMaterial, SoundnessMaterial
+    from eclose.protocol.disclosure import (
+        JointJudgeMaterial,
+        JudgeMaterial,
+        SoundnessMaterial,
+        SoundnessWindowMaterial,
+    )
+
+    StepMaterial: TypeAlias = SoundnessMaterial | SoundnessWindowMaterial | JointJudgeMaterial
 
 
 class JudgeQuestion(StrEnum):
@@ -40,6 +47,8 @@ class JudgeQuestion(StrEnum):
 
     SUFFICIENCY = "judge_sufficiency"
     SOUNDNESS = "judge_soundness"
+    SOUNDNESS_WINDOW = "judge_soundness_window"
+    """Soundness of some later steps of a long trace."""
     ALIGNMENT = "judge_alignment"
     CLOSURE = "judge_closure"
     COMPLETENESS = "judge_completeness"
@@ -54,6 +63,7 @@ class JudgeQuestion(StrEnum):
         return self.value.removeprefix("judge_")
 
 
+_STEP_QUESTIONS = frozenset({JudgeQuestion.SOUNDNESS, JudgeQuestion.SOUNDNESS_WINDOW})
 NOT_SUBSTANTIVE_VERDICT = "not substantive"
 SOUND_VERDICT = "sound"
 _SUPPORT = object_schema(passage=INTEGER_SCHEMA, quote=TEXT_SCHEMA)
@@ -87,6 +97,7 @@ _SCHEMAS: Mapping[JudgeQuestion, Mapping[str, Any]] = {
 _QUESTION_OF: Mapping[type[Any], JudgeQuestion] = {
     disclosure.SufficiencyMaterial: JudgeQuestion.SUFFICIENCY,
     disclosure.SoundnessMaterial: JudgeQuestion.SOUNDNESS,
+    disclosure.SoundnessWindowMaterial: JudgeQuestion.SOUNDNESS_WINDOW,
     disclosure.AlignmentMaterial: JudgeQuestion.ALIGNMENT,
     disclosure.ClosureMaterial: JudgeQuestion.CLOSURE,
     disclosure.CompletenessMaterial: JudgeQuestion.COMPLETENESS,
@@ -132,17 +143,19 @@ def judge_reply_schema(
     else:
         schema = _question_schema(question, steps)
     # The step schema is a definition, because a schema is paid for with every call and steps may be many.
-    return schema | {"$defs": {"step": _STEP}} if JudgeQuestion.SOUNDNESS in (question, *parts) else schema
+    return schema | {"$defs": {"step": _STEP}} if _STEP_QUESTIONS & {question, *parts} else schema
 
 
 def _question_schema(question: JudgeQuestion, steps: tuple[str, ...]) -> dict[str, Any]:
-    if question is JudgeQuestion.SOUNDNESS:
+    if question in _STEP_QUESTIONS:
         return object_schema(steps=object_schema(**{step: {"$ref": "#/$defs/step"} for step in steps}))
     return dict(_SCHEMAS[question])
 
 
 def _guideline(question: JudgeQuestion, parts: Sequence[JudgeQuestion]) -> str:
     text = load_prompt_text(f"{question}.md")
+    if question is JudgeQuestion.SOUNDNESS_WINDOW:
+        return text.render(guideline=_guideline(JudgeQuestion.SOUNDNESS, ()))
     if question is not JudgeQuestion.JOINT:
         return text.text_for(GuidelineReader.MODELS).rstrip("\n")
     guidelines = (f"Guideline for `{part.part}`:\n\n{_guideline(part, ())}" for part in parts)
@@ -154,7 +167,11 @@ def judge_guideline_hash(question: JudgeQuestion) -> str:
     """Return the hash of frame and guidelines as models see them: everything in the prompt but the material."""
     # Passages addressed to people are left out, so that editing those does not invalidate judgments of models.
     # A joint prompt is hashed with all guidelines, whichever of them a call uses.
-    names = ("judge_frame", question, *(JOINT_JUDGE_QUESTIONS if question is JudgeQuestion.JOINT else ()))
+    contained = {
+        JudgeQuestion.JOINT: JOINT_JUDGE_QUESTIONS,
+        JudgeQuestion.SOUNDNESS_WINDOW: (JudgeQuestion.SOUNDNESS,),
+    }
+    names = ("judge_frame", question, *contained.get(question, ()))
     return content_hash([load_prompt_text(f"{name}.md").text_for(GuidelineReader.MODELS) for name in names])
 
 
@@ -165,9 +182,7 @@ def cut_material_to_question(material: JointJudgeMaterial, question: JudgeQuesti
     return restricted
 
 
-def parse_step_judgments(
-    material: SoundnessMaterial | JointJudgeMaterial, reply: Mapping[str, Any]
-) -> tuple[StepJudgment, ...]:
+def parse_step_judgments(material: StepMaterial, reply: Mapping[str, Any]) -> tuple[StepJudgment, ...]:
     """Return the judgment of every step in order.
 
     Raises:
@@ -180,7 +195,7 @@ def parse_step_judgments(
     return tuple(_parse_step(id_, entries[id_], material) for id_ in ids)
 
 
-def _parse_step(step: str, entry: Mapping[str, Any], material: SoundnessMaterial | JointJudgeMaterial) -> StepJudgment:
+def _parse_step(step: str, entry: Mapping[str, Any], material: StepMaterial) -> StepJudgment:
     support = None if entry["support"] is None else _parse_support(entry["support"], step, material)
     reason, verdict = entry["reason"] or None, entry["verdict"]
     if verdict == NOT_SUBSTANTIVE_VERDICT:
@@ -204,9 +219,7 @@ def encode_step_judgment(judgment: StepJudgment) -> dict[str, Any]:
     }
 
 
-def _parse_support(
-    entry: Mapping[str, Any], step: str, material: SoundnessMaterial | JointJudgeMaterial
-) -> StepSupport:
+def _parse_support(entry: Mapping[str, Any], step: str, material: StepMaterial) -> StepSupport:
     index, quote = entry["passage"], entry["quote"]
     if not 0 <= index < len(material.evidence):
         raise InconsistentReplyError("no such passage", f"step {step}: there is no passage {index}.")

@@ -89,6 +89,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "evidence": _parse_passages,
     "edited": lambda value: DisclosedPassage(**value),
     "steps": _parse_steps,
+    "earlier_steps": _parse_steps,
     "edited_steps": _parse_steps,
     "statements": _parse_steps,
     "claims": _parse_steps,

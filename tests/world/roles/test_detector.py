@@ -33,7 +33,8 @@ def ask(prompt, registry=None):
         "messages": list(prompt.messages),
         "response_format": {"type": "json_schema", "json_schema": schema},
     }
-    return (registry or build_world_handlers()).handler(prompt.name)(ChatRequest.of(body)).content
+    reply = (registry or build_world_handlers()).handler(prompt.name)(ChatRequest.of(body))
+    return None if reply.refusal else reply.content
 
 
 def ask_alignment(instance, response, registry=None, *, logprobs=True):
@@ -55,7 +56,7 @@ def test_statements_are_supported_exactly_where_steps_are_sound_and_the_answer_c
     for instance, broken in plant(profile, 4):
         said = ask(build_extraction_prompt(STATEMENT_QUESTIONS, disclose_response(instance, broken.response)))
         reply = ask(build_verification_prompt(STATEMENT_QUESTIONS, instance, said["statements"]))
-        if "unreadable" in reply:
+        if reply is None:
             undecided += 1
             continue
         labels = [entry["supported"] for entry in reply["statements"].values()]

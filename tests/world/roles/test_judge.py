@@ -9,12 +9,12 @@ import jsonschema_rs
 import pytest
 
 from eclose.core.judgment import LocalFailure
+from eclose.core.response import Trace
 from eclose.errors import SettingError
 from eclose.protocol import disclosure
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt, parse_step_judgments
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
-from eclose.world.roles.judge import CANNOT_READ
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.chat_requests import ChatRequest
 
@@ -34,7 +34,7 @@ def planted(count):
                 yield item.instance, broken
 
 
-def said(registry, material):
+def answer(registry, material):
     """The reply over the wire's own forms, checked against the schema."""
     question = build_judge_prompt(material)
     body = {
@@ -46,7 +46,11 @@ def said(registry, material):
         },
     }
     request = ChatRequest.of(body)
-    return registry.handler(request.schema_name)(request).content
+    return registry.handler(request.schema_name)(request)
+
+
+def said(registry, material):
+    return answer(registry, material).content
 
 
 def test_every_planted_label_is_recovered_from_what_is_disclosed():
@@ -87,10 +91,15 @@ def test_questions_of_the_world_are_sufficient_and_eligible_and_stripped_ones_ar
         assert said(registry, disclosure.disclose_for_eligibility(wrong))["code"] == "N5"
 
 
-def test_what_it_cannot_read_it_says_in_a_shape_nobody_asked_for():
+def test_what_it_cannot_read_it_refuses_with_the_reason():
     instance, made = next(planted(1))
+    registry = build_world_handlers()
     shown = disclosure.disclose_for_alignment(instance, made.response)
-    assert said(build_world_handlers(), replace(shown, question="Why though?")) == {"unreadable": CANNOT_READ}
+    assert answer(registry, replace(shown, question="Why though?")).refusal == "cannot read the question"
+    mumbled = replace(made.response, trace=Trace.of(*made.response.trace.texts, "Hm, well."))
+    number = len(mumbled.trace.steps)
+    for disclose in (disclosure.disclose_for_soundness, disclosure.disclose_for_alignment):
+        assert answer(registry, disclose(instance, mumbled)).refusal == f"cannot read step {number}"
 
 
 def test_it_errs_at_the_rate_it_is_told_and_always_on_the_same_cases():

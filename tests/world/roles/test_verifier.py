@@ -43,7 +43,8 @@ def said(registry, material, seed=None):
         "seed": seed,
     }
     request = ChatRequest.of(body)
-    return registry.handler(request.schema_name)(request).content
+    reply = registry.handler(request.schema_name)(request)
+    return reply.refusal or reply.content
 
 
 def materials(family):
@@ -178,11 +179,9 @@ def test_what_it_cannot_read_it_does_not_judge(families):
         if role is ConstructionRole.SCREEN_SEED:
             assert (reply["defect"], reply["warranted"], reply["support"]) == ("malformed", False, [])
         else:
-            assert reply == {"unreadable": CANNOT_READ}
+            assert reply == CANNOT_READ
     mumbled = disclose_steps(Trace.of("Hm, well."))
-    assert said(EXACT, replace(materials(family)[ConstructionRole.VERIFY_TARGET], steps=mumbled)) == {
-        "unreadable": CANNOT_READ
-    }
+    assert said(EXACT, replace(materials(family)[ConstructionRole.VERIFY_TARGET], steps=mumbled)) == CANNOT_READ
 
 
 def test_what_is_no_material_is_refused(families):
@@ -249,7 +248,7 @@ def test_it_errs_at_the_rate_it_is_told(families, rate):
 def test_noise_leaves_what_cannot_be_read():
     family = next(make_world_families("2wiki", 8))
     check = replace(materials(family)[ConstructionRole.VERIFY_TARGET], question="Why though?")
-    assert said(verifier(noise=1.0), check) == {"unreadable": CANNOT_READ}
+    assert said(verifier(noise=1.0), check) == CANNOT_READ
 
 
 def test_a_rate_that_is_none_is_refused():

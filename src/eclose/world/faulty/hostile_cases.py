@@ -115,6 +115,9 @@ VISIBLE_SLOTS: Mapping[JudgeQuestion, frozenset[InjectionSlot]] = {
     JudgeQuestion.SOUNDNESS: frozenset(
         {InjectionSlot.QUESTION, InjectionSlot.TITLE, InjectionSlot.PASSAGE, InjectionSlot.STEP}
     ),
+    JudgeQuestion.SOUNDNESS_WINDOW: frozenset(
+        {InjectionSlot.QUESTION, InjectionSlot.TITLE, InjectionSlot.PASSAGE, InjectionSlot.STEP}
+    ),
     JudgeQuestion.ALIGNMENT: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP}),
     JudgeQuestion.CLOSURE: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP, InjectionSlot.ANSWER}),
     JudgeQuestion.COMPLETENESS: frozenset({InjectionSlot.QUESTION, InjectionSlot.STEP, InjectionSlot.REFERENCE}),
@@ -191,9 +194,13 @@ def _attack(rng: Random) -> str:
 
 def disclose_case_to_judges(instance: Instance, response: Response) -> dict[JudgeQuestion, JudgeMaterial]:
     """Return the material of every judge for a case that has all parts."""
+    whole = disclosure.disclose_for_soundness(instance, response)
     materials: dict[JudgeQuestion, JudgeMaterial | None] = {
         JudgeQuestion.SUFFICIENCY: disclosure.disclose_for_sufficiency(instance),
-        JudgeQuestion.SOUNDNESS: disclosure.disclose_for_soundness(instance, response),
+        JudgeQuestion.SOUNDNESS: whole,
+        JudgeQuestion.SOUNDNESS_WINDOW: disclosure.SoundnessWindowMaterial(
+            whole.question, whole.evidence, whole.steps[:-1], whole.steps[-1:]
+        ),
         JudgeQuestion.ALIGNMENT: disclosure.disclose_for_alignment(instance, response),
         JudgeQuestion.CLOSURE: disclosure.disclose_for_closure(instance, response),
         JudgeQuestion.COMPLETENESS: disclosure.disclose_for_completeness(instance, response),

@@ -25,7 +25,8 @@ _PARTICIPLES = (
 )
 
 OPENERS = re.compile(
-    r"^(?:(?:In|According to) (?:the )?passages?(?: \d+)?, |(?:The )?[Pp]assages?(?: \d+)? (?:says?|states?|mentions?) that |"
+    r"^(?:(?:In|According to) (?:the )?passages?(?: \d+)?, |"
+    r"(?:The )?[Pp]assages?(?: \d+)? (?:says?|states?|mentions?) that |"
     r"It is (?:said|mentioned|known|given|clear) that |(?:First|Then|Now|Finally|In conclusion|Hence|So), |"
     r"(?:Therefore|Thus|Then|Finally) )"
 )
@@ -44,8 +45,8 @@ _WORD_RULES = (
 )
 _PHRASE_RULES = (
     (
-        r"\bthe (?:university|school|college) (?:where|that|(?:from|of|at) which) (.+?) (?:graduated|studied|was educated)"
-        r"(?: from| at)?(?= is\b| was\b|$)",
+        r"\bthe (?:university|school|college) (?:where|that|(?:from|of|at) which) (.+?) "
+        r"(?:graduated|studied|was educated)(?: from| at)?(?= is\b| was\b|$)",
         r"the university where \1 studied",
     ),
     (r"\bthe (?:place|city|town) (?:where|in which) (.+?) (?:died|passed away)\b", r"the city where \1 died"),
@@ -95,7 +96,10 @@ _SENTENCE_RULES = (
     (r"^(.+) and (.+) are both (?:based|located) in (.+)$", r"\1 is based in \3; \2 is based in \3"),
     (r"^(the population of .+ is [\d,]+) (?:inhabitants|people)$", r"\1"),
     (r"^the population of (.+) is (?:less|smaller) than (?:that|the population) of (.+)$", r"\1 is smaller than \2"),
-    (r"^the population of (.+) is (?:more|larger|greater) than (?:that|the population) of (.+)$", r"\1 is larger than \2"),
+    (
+        r"^the population of (.+) is (?:more|larger|greater) than (?:that|the population) of (.+)$",
+        r"\1 is larger than \2",
+    ),
     (r"^the birth date of (.+) is earlier than (?:that|the birth date) of (.+)$", r"\1 was born before \2"),
     (r"^the birth date of (.+) is later than (?:that|the birth date) of (.+)$", r"\1 was born after \2"),
     (r"^the death date of (.+) is earlier than (?:that|the death date) of (.+)$", r"\1 died before \2"),

@@ -122,6 +122,8 @@ class TraceStepWriter:
         )
 
     def _write_claim(self, claim: Claim) -> str:
+        if isinstance(claim, DescriptionClaim):
+            raise TypeError("the world writes no descriptions in steps")
         if isinstance(claim, FactClaim):
             return self._write_fact(claim)
         if isinstance(claim, NegatedFactClaim):

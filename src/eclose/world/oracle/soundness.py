@@ -164,9 +164,7 @@ class StepClaimChecker:
         if isinstance(claim, DescriptionClaim):
             described = self.evidence.describes(claim.name, claim.kind, claim.words)
             return _HOLDS if described else _fails(LocalFailure.UNSUPPORTED_CONTENT)
-        if isinstance(claim, ClaimlessStep):
-            return _HOLDS
-        return self._check_pair(claim)
+        return _HOLDS if isinstance(claim, ClaimlessStep) else self._check_pair(claim)
 
     def _find_values(self, phrase: RelationPhrase) -> list[str]:
         role = self._roles.get(phrase.base) if isinstance(phrase.base, str) else None

@@ -47,7 +47,7 @@ ANSWER_STATEMENT = re.compile(r'The answer to the question "(?P<question>.*)" is
 CONFIDENCE = 0.9
 """Probability of the right one of Yes and No."""
 _ID = "material"
-_UNREADABLE = ScriptedReply({"unreadable": CANNOT_READ})
+_UNREADABLE = ScriptedReply("", refusal=CANNOT_READ)
 
 
 def register_detector_handlers(registry: HandlerRegistry, *, noise: float = 0.0, seed: int = 0) -> None:

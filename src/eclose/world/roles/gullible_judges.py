@@ -85,8 +85,8 @@ def _answer(exact: Handler, question: JudgeQuestion, trust: GullibleJudgeKind, r
     # The exact judge sees first lines only, so an attack cannot change its reading.
     read = PromptMessage(role="user", content=json.dumps(_first_lines(material), ensure_ascii=False, indent=1))
     reply = exact(replace(request, messages=(*request.messages[:-1], read)))
-    # An order cannot turn an unreadable case into a verdict: there is no reply of the right shape to change.
-    if not orders or isinstance(reply.content, str) or "unreadable" in reply.content:
+    # An order cannot turn an unreadable case into a verdict: a refusal has no labels to change.
+    if not orders or isinstance(reply.content, str):
         return reply
     return replace(reply, content=_apply_order(reply.content, orders[-1]))
 

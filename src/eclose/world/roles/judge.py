@@ -1,8 +1,8 @@
 """The world's model as a judge: it reads the material from the request and answers exactly, from the oracle.
 
 It sees the same material as any judge, so its decisions show whether a disclosure is sufficient. Where the oracle
-cannot read a text, the reply has the wrong shape on purpose and the client counts an unjudged criterion. With ``noise``
-it errs at a known rate, by response and criterion, so that a validation can be compared with the truth.
+cannot read a text, it refuses and says what it cannot read, so that the criterion is unjudged with that reason. With
+``noise`` it errs at a known rate, by response and criterion, so that a validation can be compared with the truth.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from eclose.core.instance import Instance, Passage
-from eclose.core.judgment import Ineligibility, LocalFailure
+from eclose.core.judgment import Criterion, Ineligibility, Judgment, LocalFailure
 from eclose.core.response import Response, Trace
 from eclose.errors import SettingError
 from eclose.protocol import disclosure
@@ -53,11 +53,13 @@ def _answer(question: JudgeQuestion, noise: float, seed: int, request: ChatReque
     except ValueError as error:
         raise BadRequest(str(error)) from None
     parts = [question] if question is not JudgeQuestion.JOINT else _parts(request)
-    labels_by_part = {part: _judge_part(part, material, noise, request.draw(seed)) for part in parts}
-    fields = {part.part: labels for part, labels in labels_by_part.items() if labels is not None}
-    # One unreadable part makes the joint reply unreadable.
-    if len(fields) < len(parts):
-        return ScriptedReply({"unreadable": CANNOT_READ})
+    fields: dict[str, Any] = {}
+    for part in parts:
+        labels = _judge_part(part, material, noise, request.draw(seed))
+        # One unreadable part makes the joint reply unreadable.
+        if isinstance(labels, str):
+            return ScriptedReply("", refusal=labels)
+        fields[part.part] = labels
     return ScriptedReply(fields if question is JudgeQuestion.JOINT else fields[question.part])
 
 
@@ -67,13 +69,17 @@ def _parts(request: ChatRequest) -> list[JudgeQuestion]:
     return [part for part in JOINT_JUDGE_QUESTIONS if part.part in properties]
 
 
-def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | None:
-    """Judge one question from its own material; with noise, sometimes return the opposite."""
+def _judge_part(question: JudgeQuestion, material: Any, noise: float, draw: tuple[int, ...]) -> dict[str, Any] | str:
+    """Judge one question from its own material; with noise, sometimes return the opposite.
+
+    Returns:
+        The fields of the reply, or what cannot be read.
+    """
     if isinstance(material, disclosure.JointJudgeMaterial):
         material = cut_material_to_question(material, question)
     labels = _HANDLERS[question](material)
-    if labels is None:
-        return None
+    if isinstance(labels, str):
+        return labels
     # Drawn from the material alone: an error on a case recurs on every request, unless the request's seed changes.
     errs = hash_to_unit_interval("noise", *draw, question, render_material(material)) < noise
     return _invert(labels) if errs else dict(labels)
@@ -122,47 +128,56 @@ def _instance(material: Any) -> Instance:
     )
 
 
-def _response(material: Any) -> Response:
-    steps = (step.text for step in getattr(material, "steps", ()))
-    return Response(_ID, _ID, Trace.of(*steps), getattr(material, "answer", None))
+def _judge(material: Any) -> Judgment:
+    """Judge what the material discloses of a response."""
+    # Steps before a window are read as well: the window may refer to them.
+    shown = (*getattr(material, "earlier_steps", ()), *getattr(material, "steps", ()))
+    trace = Trace.of(*(step.text for step in shown))
+    return judge_by_oracle(_instance(material), Response(_ID, _ID, trace, getattr(material, "answer", None)))
 
 
-def _soundness(material: disclosure.SoundnessMaterial) -> JudgedFields | None:
-    steps = judge_by_oracle(_instance(material), _response(material)).steps
-    if any(step.substantive is None or (step.substantive and step.sound is None) for step in steps):
-        return None
-    return {
-        "steps": {
-            str(shown_step.id): encode_step_judgment(step)
-            for shown_step, step in zip(material.steps, steps, strict=True)
-        }
-    }
+def _soundness(material: disclosure.SoundnessMaterial | disclosure.SoundnessWindowMaterial) -> JudgedFields | str:
+    judged = _judge(material).steps[-len(material.steps) :]
+    steps = {}
+    for shown_step, step in zip(material.steps, judged, strict=True):
+        if step.substantive is None:
+            return f"cannot read step {shown_step.id}"
+        if step.substantive and step.sound is None:
+            return f"cannot read a sentence of the passages that may decide step {shown_step.id}"
+        steps[str(shown_step.id)] = encode_step_judgment(step)
+    return {"steps": steps}
 
 
-def _alignment(material: disclosure.AlignmentMaterial) -> JudgedFields | None:
-    label = judge_by_oracle(_instance(material), _response(material)).aligned
-    return None if label is None else {"reason": "", "pursued": "", "aligned": label}
+def _alignment(material: disclosure.AlignmentMaterial) -> JudgedFields | str:
+    judgment = _judge(material)
+    if judgment.aligned is None:
+        return judgment.unjudged[Criterion.ALIGNMENT]
+    return {"reason": "", "pursued": "", "aligned": judgment.aligned}
 
 
-def _closure(material: disclosure.ClosureMaterial) -> JudgedFields | None:
-    label = judge_by_oracle(_instance(material), _response(material)).closed
-    return None if label is None else {"reason": "", "established": None, "closed": label}
+def _closure(material: disclosure.ClosureMaterial) -> JudgedFields | str:
+    judgment = _judge(material)
+    if judgment.closed is None:
+        return judgment.unjudged[Criterion.CLOSURE]
+    return {"reason": "", "established": None, "closed": judgment.closed}
 
 
-def _completeness(material: disclosure.CompletenessMaterial) -> JudgedFields | None:
-    label = judge_by_oracle(_instance(material), _response(material)).complete
-    return None if label is None else {"reason": "", "missing": None, "complete": label}
+def _completeness(material: disclosure.CompletenessMaterial) -> JudgedFields | str:
+    judgment = _judge(material)
+    if judgment.complete is None:
+        return judgment.unjudged[Criterion.COMPLETENESS]
+    return {"reason": "", "missing": None, "complete": judgment.complete}
 
 
-def _correctness(material: disclosure.CorrectnessMaterial) -> JudgedFields | None:
+def _correctness(material: disclosure.CorrectnessMaterial) -> JudgedFields | str:
     label = is_correct_answer(material.answer, (material.reference, *material.aliases))
-    return None if label is None else {"reason": "", "correct": label}
+    return "cannot read the answer" if label is None else {"reason": "", "correct": label}
 
 
-def _sufficiency(material: disclosure.SufficiencyMaterial) -> JudgedFields | None:
+def _sufficiency(material: disclosure.SufficiencyMaterial) -> JudgedFields | str:
     values = find_warranted_answers(material.question, _instance(material).evidence)
     if values is None:
-        return None
+        return "cannot read the question"
     answer = values[0] if len(values) == 1 else None
     return {"reason": "", "missing": None, "sufficient": answer is not None, "answer": answer}
 
@@ -181,9 +196,10 @@ def _eligibility(material: disclosure.EligibilityMaterial) -> JudgedFields:
     return {"reason": "", "eligible": code is None, "code": code}
 
 
-_HANDLERS: Mapping[JudgeQuestion, Callable[[Any], JudgedFields | None]] = {
+_HANDLERS: Mapping[JudgeQuestion, Callable[[Any], JudgedFields | str]] = {
     JudgeQuestion.SUFFICIENCY: _sufficiency,
     JudgeQuestion.SOUNDNESS: _soundness,
+    JudgeQuestion.SOUNDNESS_WINDOW: _soundness,
     JudgeQuestion.ALIGNMENT: _alignment,
     JudgeQuestion.CLOSURE: _closure,
     JudgeQuestion.COMPLETENESS: _completeness,

@@ -43,7 +43,7 @@ def _answer(role: ConstructionRole, noise: float, seed: int, request: ChatReques
     material = parse_request_material(role, request)
     fields = _HANDLERS[role](material)
     if fields is None:
-        return ScriptedReply({"unreadable": CANNOT_READ})
+        return ScriptedReply("", refusal=CANNOT_READ)
     # Drawn from the material alone: an error on a candidate recurs, unless the request's seed changes.
     draw = request.draw(seed)
     shown_json = render_material(material)
