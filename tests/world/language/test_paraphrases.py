@@ -10,33 +10,108 @@ from eclose.world.language.claims import DescriptionClaim, PronounReferents
 from eclose.world.language.steps import parse_step_claims
 from eclose.world.oracle.judge import judge_by_oracle
 
-SAME = {
-    "The passage says that Paper Lighthouse was directed by Ana Ruiz.": "Paper Lighthouse was directed by Ana Ruiz.",
-    "It is mentioned that Ana Ruiz died in Port Dale [3].": "Ana Ruiz died in Port Dale.",
-    "Thus Ana Ruiz died later than Tom Rell.": "Ana Ruiz died after Tom Rell.",
-    "The director of Paper Lighthouse was Ana Ruiz.": "The director of Paper Lighthouse is Ana Ruiz.",
-    "The movie Paper Lighthouse is directed by Ana Ruiz.": "The movie Paper Lighthouse was directed by Ana Ruiz.",
-    "The movie Paper Lighthouse was written by Ana Ruiz.": "The screenplay of the movie Paper Lighthouse was written by Ana Ruiz.",
-    "The screenplay of A Caravan of Witness is written by Ana Ruiz.": "The screenplay of A Caravan of Witness was written by Ana Ruiz.",
-    "The first edition of The Caravan of the Silver Letters was published in 1981.": "The Caravan of the Silver Letters was first published in 1981.",
-    "The first translation of Silent Clocks was published in 1992.": "The first translation of Silent Clocks dates from 1992.",
-    "The person who sang the song Salt Bridge is Ana Ruiz.": "The performer of the song Salt Bridge is Ana Ruiz.",
-    "Ana Ruiz sang the song Salt Bridge.": "Ana Ruiz recorded the song Salt Bridge.",
-    "The university where the author of Silent Clocks graduated from is Yarton College.": "The university where the author of Silent Clocks studied is Yarton College.",
-    "So the place where the screenwriter of Paper Lighthouse died is Port Dale.": "The city where the screenwriter of Paper Lighthouse died is Port Dale.",
-    "The company founded by Ana Ruiz is Orchard Motors.": "Orchard Motors was founded by Ana Ruiz.",
-    "Orchard Motors is the company that was founded by Ana Ruiz.": "Orchard Motors was founded by Ana Ruiz.",
-    "The company that was founded later is Orchard Motors.": "Orchard Motors was founded later.",
-    "Silent Clocks is the book that has the author who is older.": "Silent Clocks has the author who is older.",
-    "The founder of Orchard Motors is older.": "Orchard Motors has the founder who is older.",
-    "The person who founded Orchard Motors received the Holm Prize.": "The founder of Orchard Motors received The Holm Prize.",
-    "The population of the city of Port Dale is 129,658.": "The population of Port Dale is 129,658.",
-    "The population of Port Dale is less than that of Kelberg.": "Port Dale has fewer inhabitants than Kelberg.",
-    "The country where Ana Ruiz was born is Ildetia.": "The country of the birthplace of Ana Ruiz is Ildetia.",
-    "The company Orchard Motors is located in Port Dale.": "The company Orchard Motors is based in Port Dale.",
-    "Orchard Motors and Horizon Records are both based in Port Dale.": "Orchard Motors is based in Port Dale; Horizon Records is based in Port Dale.",
-    "Ana Ruiz died in Port Dale. Port Dale lies in Ildetia.": "Ana Ruiz died in Port Dale; Port Dale lies in Ildetia.",
-}
+SAME = [
+    (
+        "The passage says that Paper Lighthouse was directed by Ana Ruiz.",
+        "Paper Lighthouse was directed by Ana Ruiz.",
+    ),
+    (
+        "It is mentioned that Ana Ruiz died in Port Dale [3].",
+        "Ana Ruiz died in Port Dale.",
+    ),
+    (
+        "Thus Ana Ruiz died later than Tom Rell.",
+        "Ana Ruiz died after Tom Rell.",
+    ),
+    (
+        "The director of Paper Lighthouse was Ana Ruiz.",
+        "The director of Paper Lighthouse is Ana Ruiz.",
+    ),
+    (
+        "The movie Paper Lighthouse is directed by Ana Ruiz.",
+        "The movie Paper Lighthouse was directed by Ana Ruiz.",
+    ),
+    (
+        "The movie Paper Lighthouse was written by Ana Ruiz.",
+        "The screenplay of the movie Paper Lighthouse was written by Ana Ruiz.",
+    ),
+    (
+        "The screenplay of A Caravan of Witness is written by Ana Ruiz.",
+        "The screenplay of A Caravan of Witness was written by Ana Ruiz.",
+    ),
+    (
+        "The first edition of The Caravan of the Silver Letters was published in 1981.",
+        "The Caravan of the Silver Letters was first published in 1981.",
+    ),
+    (
+        "The first translation of Silent Clocks was published in 1992.",
+        "The first translation of Silent Clocks dates from 1992.",
+    ),
+    (
+        "The person who sang the song Salt Bridge is Ana Ruiz.",
+        "The performer of the song Salt Bridge is Ana Ruiz.",
+    ),
+    (
+        "Ana Ruiz sang the song Salt Bridge.",
+        "Ana Ruiz recorded the song Salt Bridge.",
+    ),
+    (
+        "The university where the author of Silent Clocks graduated from is Yarton College.",
+        "The university where the author of Silent Clocks studied is Yarton College.",
+    ),
+    (
+        "So the place where the screenwriter of Paper Lighthouse died is Port Dale.",
+        "The city where the screenwriter of Paper Lighthouse died is Port Dale.",
+    ),
+    (
+        "The company founded by Ana Ruiz is Orchard Motors.",
+        "Orchard Motors was founded by Ana Ruiz.",
+    ),
+    (
+        "Orchard Motors is the company that was founded by Ana Ruiz.",
+        "Orchard Motors was founded by Ana Ruiz.",
+    ),
+    (
+        "The company that was founded later is Orchard Motors.",
+        "Orchard Motors was founded later.",
+    ),
+    (
+        "Silent Clocks is the book that has the author who is older.",
+        "Silent Clocks has the author who is older.",
+    ),
+    (
+        "The founder of Orchard Motors is older.",
+        "Orchard Motors has the founder who is older.",
+    ),
+    (
+        "The person who founded Orchard Motors received the Holm Prize.",
+        "The founder of Orchard Motors received The Holm Prize.",
+    ),
+    (
+        "The population of the city of Port Dale is 129,658.",
+        "The population of Port Dale is 129,658.",
+    ),
+    (
+        "The population of Port Dale is less than that of Kelberg.",
+        "Port Dale has fewer inhabitants than Kelberg.",
+    ),
+    (
+        "The country where Ana Ruiz was born is Ildetia.",
+        "The country of the birthplace of Ana Ruiz is Ildetia.",
+    ),
+    (
+        "The company Orchard Motors is located in Port Dale.",
+        "The company Orchard Motors is based in Port Dale.",
+    ),
+    (
+        "Orchard Motors and Horizon Records are both based in Port Dale.",
+        "Orchard Motors is based in Port Dale; Horizon Records is based in Port Dale.",
+    ),
+    (
+        "Ana Ruiz died in Port Dale. Port Dale lies in Ildetia.",
+        "Ana Ruiz died in Port Dale; Port Dale lies in Ildetia.",
+    ),
+]
 
 
 def read(text):
@@ -52,9 +127,9 @@ def _drop_types(claim):
     return claim
 
 
-@pytest.mark.parametrize("text", SAME)
-def test_a_paraphrase_means_what_the_grammar_says(text):
-    assert read(text) == read(SAME[text])
+@pytest.mark.parametrize(("text", "wording"), SAME)
+def test_a_paraphrase_means_what_the_grammar_says(text, wording):
+    assert read(text) == read(wording)
     assert read(text)
 
 
