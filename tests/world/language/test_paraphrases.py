@@ -1,4 +1,4 @@
-"""Steps worded as small models word them mean what the grammar's own wording means; what no rule covers stays unread."""
+"""Steps in the words of small models mean what the grammar says in its own; what no rule covers stays unread."""
 
 from dataclasses import replace
 
