@@ -7,8 +7,8 @@ finished is kept, so the run may be stopped and started again; the report shows 
 
     python campaigns/miniature.py --out runs/miniature
 
-``--cells`` names an archive of finished cells: those in it are taken in, and those made here are added. So the study
-may be made in several sittings. Two processes with one thread each, on one folder and each with some of the cells
+``--cells`` names an archive of finished cells: those in it are taken in, and those made here are added, with the wall
+times of their stages in a table beside it. So the study may be made in several sittings. Two processes with one thread each, on one folder and each with some of the cells
 (``--only``), get more done than one with two threads.
 
 On two idle cores this takes up to six hours. Without arguments, an untuned backbone answers three questions.
@@ -156,7 +156,7 @@ class StageClock:
 
     def end(self, task: StageTask, problem: str | None) -> None:
         """Append cell, stage and seconds of a finished stage; one that was cut off counts from its last start."""
-        if problem is not None:
+        if problem is not None or task.source is not None:
             return
         row = f"{task.cell},{task.stage},{perf_counter() - self._began:.1f}\n"
         with self._path.open("a") as file:
@@ -175,7 +175,8 @@ def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> 
     if cells is not None and cells.is_file():
         plan = replace(plan, runs=take_cells(cells, out / "cells"))
     problems: list[str] = []
-    clock = StageClock(out / STAGE_TIMES_FILE)
+    times = out / STAGE_TIMES_FILE if cells is None else cells.with_name(STAGE_TIMES_FILE)
+    clock = StageClock(times)
     with ModelServerThread(build_world_handlers()) as server:
         # The judge is known by its name, so any free port will do.
         plan = replace(plan, judge=replace(plan.judge, base_url=server.base_url))
@@ -195,7 +196,7 @@ def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> 
         experiment, judgments = add_people(experiment, out)
     report_experiment(experiment, judgments=judgments)
     report = json.loads((experiment.folder / REPORT_FOLDER / "experiment.json").read_text("utf-8"))
-    (out / PAGE_FILE).write_text(format_page(report, out / STAGE_TIMES_FILE), "utf-8")
+    (out / PAGE_FILE).write_text(format_page(report, times), "utf-8")
     return finished, len(experiment.tasks), problems
 
 

@@ -1,7 +1,7 @@
 """Finished cells of the miniature study as an archive, so that a study may be made in several sittings.
 
-The archive has the responses, judgments and switch tests of each cell, and no weights. A later sitting takes its cells
-in as runs made elsewhere and makes the others.
+The archive has the responses and switch tests of each cell, and no weights. A later sitting takes its cells in as runs
+made elsewhere and makes the others. All responses are judged anew, which takes seconds, so one judge has judged all.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from eclose.experiments.cells import SWITCHES_FILE, Stage
 from eclose.experiments.plan import ImportedRun
-from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
-from eclose.store.runs.step import companion_file_path
+from eclose.store.runs.folder import RESPONSES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +25,13 @@ _NO_SEED = "untuned"
 
 
 def save_cells(experiment: Experiment, archive: Path) -> int:
-    """Write the results of all cells that are judged and tested into an archive; return their number."""
+    """Write the results of all cells that have responses and switch tests into an archive; return their number."""
     root = experiment.folder
     by_cell: dict[Cell, dict[Stage, StageTask]] = {}
     for task in experiment.tasks:
         if task.is_finished(root):
             by_cell.setdefault(task.cell, {})[task.stage] = task
-    finished = {cell: tasks for cell, tasks in by_cell.items() if {Stage.JUDGE, Stage.SWITCH} <= tasks.keys()}
+    finished = {cell: tasks for cell, tasks in by_cell.items() if {Stage.GENERATE, Stage.SWITCH} <= tasks.keys()}
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive, "w:gz") as file:
         for cell, tasks in sorted(finished.items(), key=lambda item: str(item[0])):
@@ -49,9 +48,7 @@ def save_cells(experiment: Experiment, archive: Path) -> int:
 
 
 def _list_files(tasks: dict[Stage, StageTask], root: Path) -> Iterator[Path]:
-    judged = tasks[Stage.JUDGE].folder(root)
-    yield from (judged / name for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE))
-    yield companion_file_path(judged / JUDGMENTS_FILE, "manifest.json")
+    yield tasks[Stage.GENERATE].folder(root) / RESPONSES_FILE
     yield tasks[Stage.SWITCH].folder(root) / SWITCHES_FILE
 
 
@@ -60,14 +57,14 @@ def take_cells(archive: Path, folder: Path) -> list[ImportedRun]:
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
     runs = []
-    for path in sorted(folder.glob(f"*/*/*/{JUDGMENTS_FILE}")):
+    for path in sorted(folder.glob(f"*/*/*/{RESPONSES_FILE}")):
         backbone, method, seed = path.parent.relative_to(folder).parts
         runs.append(
             ImportedRun(
                 backbone=backbone,
                 method=method,
                 seed=None if seed == _NO_SEED else int(seed),
-                judged=path.parent,
+                responses=path,
                 switches=path.with_name(SWITCHES_FILE),
             )
         )
