@@ -8,8 +8,8 @@ finished is kept, so the run may be stopped and started again; the report shows 
     python campaigns/miniature.py --out runs/miniature
 
 ``--cells`` names an archive of finished cells: those in it are taken in, and those made here are added, with the wall
-times of their stages in a table beside it. So the study may be made in several sittings. Two processes with one thread each, on one folder and each with some of the cells
-(``--only``), get more done than one with two threads.
+times of their stages in a table beside it. So the study may be made in several sittings. Two processes with one thread
+each, on one folder and each with some of the cells (``--only``), get more done than one with two threads.
 
 On two idle cores this takes up to six hours. Without arguments, an untuned backbone answers three questions.
 """
@@ -23,7 +23,7 @@ import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -59,12 +59,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from eclose.core.family import Family
+    from eclose.core.instance import Instance
     from eclose.experiments.cells import StageTask
     from eclose.experiments.folder import Experiment
 
 PLAN = Path(__file__).parents[1] / "recipes" / "experiment" / "miniature.yaml"
-PROFILES = ("short-easy", "short-hard", "confusable-short")
-TRAIN_SEED, DEVELOPMENT_SEED, QUESTION_SEED = 21, 22, 23
+QUESTION_KINDS = {"short-easy": "bridge", "short-hard": "3hop", "confusable-short": "bridge"}
+"""Kind of the questions of each profile. Of comparisons and computations these models get hardly a step right."""
+TRAIN_SEED, DEVELOPMENT_SEED, QUESTION_SEED, SWITCH_SEED, WARM_SEED = 21, 22, 23, 24, 25
 """World seeds. Each gives another world, so no question of one file occurs in another."""
 STAGE_TIMES_FILE = "stage_times.csv"
 PAGE_FILE = "reproduction.md"
@@ -80,29 +82,37 @@ FIRST_BACKBONE, SECOND_BACKBONE = "SmolLM2-135M", "SmolLM2-warm"
 class Sizes:
     """Number of families and questions of each profile, and updates of the second backbone."""
 
-    train: int = 10
-    development: int = 4
+    train: int = 20
+    development: int = 1
+    switch: int = 8
     questions: int = 16
-    warm_updates: int = 120
+    warm_updates: int = 300
 
 
 def take_families(seed: int, count: int) -> Iterator[Family]:
-    """Yield families of all profiles in turn."""
-    streams = [islice(make_world_families(profile, seed), count) for profile in PROFILES]
-    return chain.from_iterable(zip(*streams, strict=True))
+    """Yield families of all profiles in turn, so many of each."""
+
+    def choose(profile: str, kind: str) -> Iterator[Family]:
+        return islice((family for family in make_world_families(profile, seed) if family.source.kind == kind), count)
+
+    return chain.from_iterable(zip(*starmap(choose, QUESTION_KINDS.items()), strict=True))
+
+
+def take_questions(seed: int, count: int) -> Iterator[Instance]:
+    """Yield so many questions of each profile."""
+    for profile, kind in QUESTION_KINDS.items():
+        instances = (item.instance for item in make_world_items(profile, seed))
+        yield from islice((instance for instance in instances if instance.kind == kind), count)
 
 
 def write_data(folder: Path, sizes: Sizes) -> None:
     """Write the families and questions that are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    questions = chain.from_iterable(
-        (item.instance for item in islice(make_world_items(profile, QUESTION_SEED), sizes.questions))
-        for profile in PROFILES
-    )
     files: dict[str, Iterable[Any]] = {
         "train.jsonl": take_families(TRAIN_SEED, sizes.train),
         "development.jsonl": take_families(DEVELOPMENT_SEED, sizes.development),
-        "questions.jsonl": questions,
+        "switch.jsonl": take_families(SWITCH_SEED, sizes.switch),
+        "questions.jsonl": take_questions(QUESTION_SEED, sizes.questions),
     }
     for name, records in files.items():
         if not (folder / name).is_file():
@@ -119,7 +129,8 @@ def write_backbones(folder: Path, sizes: Sizes) -> None:
     if (folder / SECOND_BACKBONE / "config.json").is_file():
         return
     settings = Settings(folder / "warm-run", updates=sizes.warm_updates, families_per_update=1)
-    adapter = train_generator(settings, packaged_weights())
+    families = list(take_families(WARM_SEED, -(-sizes.warm_updates // len(QUESTION_KINDS))))[: sizes.warm_updates]
+    adapter = train_generator(settings, packaged_weights(), families)
     model = load_adapter(load_causal_model(packaged_weights(), dtype="float32"), str(adapter))
     save_weights(model.merge_and_unload(), folder / SECOND_BACKBONE)
 
@@ -233,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as scratch:
         out = options.out or Path(scratch)
-        sizes = Sizes() if options.out else Sizes(train=1, development=1, questions=1, warm_updates=1)
+        sizes = Sizes() if options.out else Sizes(train=1, development=1, switch=1, questions=1, warm_updates=1)
         only = options.only if options.out else ["method=backbone", f"backbone={SECOND_BACKBONE}"]
         prepare(out, sizes)
         finished, planned, problems = run_miniature(out, only, options.cells)

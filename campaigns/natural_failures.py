@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import Cache
 
+    from eclose.core.family import Family
+
 HELD_OUT_SEED = 9_001
 """World seed of the held-out questions; training families have the seed 7 and verifiers are trained on others."""
 PROMPT = ResponsePrompt(0)
@@ -101,10 +103,15 @@ def load_with_new_adapter(weights: str, seed: int) -> Any:
     )
 
 
-def train_generator(settings: Settings, weights: str) -> Path:
-    """Fine-tune an adapter on all views of families, profiles in turn, in float32; return its folder.
+def train_generator(settings: Settings, weights: str, families: Sequence[Family] | None = None) -> Path:
+    """Fine-tune an adapter on all views of families, in float32; return its folder.
 
     Counterfactual views cost little beside their gold view, and the generator learns twice as fast from both.
+
+    Args:
+        settings: Size of the run.
+        weights: Weights to start from.
+        families: As many families as the updates need; by default of the profiles in turn.
     """
     folder = settings.out / "generator"
     if (folder / "adapter_model.safetensors").is_file():
@@ -120,9 +127,10 @@ def train_generator(settings: Settings, weights: str) -> Path:
         logging_steps=5,
     )
     model = load_with_new_adapter(weights, config.seed)
-    count = settings.updates * settings.families_per_update
-    streams = [islice(make_world_families(profile, 7), count) for profile in settings.profiles]
-    families = list(islice(chain.from_iterable(zip(*streams, strict=True)), count))
+    if families is None:
+        count = settings.updates * settings.families_per_update
+        streams = [islice(make_world_families(profile, 7), count) for profile in settings.profiles]
+        families = list(islice(chain.from_iterable(zip(*streams, strict=True)), count))
     trainer = EClosureTrainer(model, config, families, processing_class=load_tokenizer(weights))
     trainer.train(resume_from_checkpoint=_find_checkpoint(folder))
     trainer.save_model(str(folder))

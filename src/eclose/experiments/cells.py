@@ -224,7 +224,7 @@ class StagePlanner:
         yield generate
         yield self._plan_stage(cell, Stage.JUDGE, {"generate": generate.id, "judge": dict(self.judge)}, (generate,))
         if cell.method not in self.plan.ablations or self.plan.switch_ablations:
-            families = {"families": self.inputs["development_families"]}
+            families = {"families": self.inputs[self.plan.switch_input]}
             yield self._plan_stage(cell, Stage.SWITCH, system | families, adapter)
 
     def _train_identity(self, cell: Cell, resolved: ResolvedBackbone) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class ImportCheck:
 
     def _check_switches(self, path: Path, cell: Cell) -> Iterator[str]:
         manifest = companion_file_path(path, "manifest.json")
-        families = self.plan.development_families
+        families = self.plan.inputs[self.plan.switch_input]
         if manifest.is_file() and _hash_input(families) not in read_manifest(manifest).inputs.values():
             yield f"{path} was made from other families than {families}"
             return

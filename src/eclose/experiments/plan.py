@@ -107,10 +107,12 @@ class Plan:
     train_families: Path
     """Families to train on."""
     development_families: Path
-    """Families to select checkpoints on and to test preferences with."""
+    """Families to select checkpoints on, and to test preferences with where there are no ``switch_families``."""
     questions: Path
     """Questions that all cells answer, each with its benchmark."""
     judge: PlannedJudge
+    switch_families: Path | None = None
+    """Families to test preferences with; the development families by default."""
     ablations: list[str] = field(default_factory=list)
     """Further objectives, trained on one backbone."""
     ablation_backbone: str | None = None
@@ -146,7 +148,13 @@ class Plan:
     @property
     def inputs(self) -> dict[str, Path]:
         """Files that all cells read, by key."""
-        return {name: getattr(self, name) for name in ("train_families", "development_families", "questions")}
+        names = ("train_families", "development_families", "switch_families", "questions")
+        return {name: path for name in names if (path := getattr(self, name)) is not None}
+
+    @property
+    def switch_input(self) -> str:
+        """Key of the file that preferences are tested with."""
+        return "development_families" if self.switch_families is None else "switch_families"
 
     def expected_count(self, key: str) -> int | None:
         """Return the number of records that the plan states for an input file."""
@@ -155,7 +163,7 @@ class Plan:
             "development_families": self.development_family_count,
             "questions": self.question_count,
         }
-        return counts[key]
+        return counts.get(key)
 
     def training_settings(self, backbone: Backbone, method: str, seed: int) -> dict[str, Any]:
         """Return the settings of ``eclose train`` for a cell."""
@@ -335,7 +343,7 @@ def _list_file_problems(values: Mapping[str, Any]) -> Iterator[str]:
         "development_families": "development_family_count",
         "questions": "question_count",
     }
-    for name in (*counts, "labels", "audit_labels"):
+    for name in (*counts, "switch_families", "labels", "audit_labels"):
         path = values.get(name)
         # A plan may be read before its data exist if it states their size.
         if path is not None and not path.is_file() and values.get(counts.get(name, "")) is None:

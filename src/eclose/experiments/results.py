@@ -116,7 +116,7 @@ def _describe_runs(experiment: Experiment) -> dict[str, RunProvenance]:
     """
     plan, guidelines = experiment.plan, experiment.judge.get("guidelines")
     hashes = {key: hash_file(path) for key, path in plan.inputs.items() if path.is_file()}
-    families = [hashes[key] for key in ("train_families", "development_families") if key in hashes]
+    families = [value for key, value in hashes.items() if key.endswith("_families")]
     shared = RunProvenance(
         evaluator=plan.judge.model,
         effort=experiment.judge.get("effort"),

@@ -225,4 +225,4 @@ class _StageRunner:
             **self._prompt_settings(),
         )
         # A run that was killed may have left scores without a manifest, which would be refused as unknown.
-        switch_test(plan.development_families, settings=settings, out=self._folder / SWITCHES_FILE, force=True)
+        switch_test(plan.inputs[plan.switch_input], settings=settings, out=self._folder / SWITCHES_FILE, force=True)
