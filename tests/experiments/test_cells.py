@@ -93,6 +93,21 @@ def test_a_changed_setting_renames_the_stages_that_it_decides_and_those_after(pl
     assert changed(plan=replace(plan, launcher="torchrun -m eclose.cli.main")) == set()
 
 
+def test_families_of_their_own_decide_the_switch_test_alone(plan):
+    own = replace(plan, switch_families=Path("switch.jsonl"))
+    assert list(own.inputs) == ["train_families", "development_families", "switch_families", "questions"]
+    inputs = {**INPUTS, "switch_families": "sha256:5"}
+    before, after = tasks(plan), tasks(own, inputs=inputs)
+    assert {stage for stage in Stage if ids(before, stage) != ids(after, stage)} == {Stage.SWITCH}
+    other = tasks(own, inputs={**inputs, "development_families": "sha256:6"})
+    assert ids(other, Stage.SELECT).isdisjoint(ids(after, Stage.SELECT))
+    untuned = [
+        {task.id for task in planned if task.stage is Stage.SWITCH and not task.cell.is_tuned}
+        for planned in (after, other)
+    ]
+    assert untuned[0] == untuned[1]
+
+
 def test_a_changed_learning_rate_leaves_the_untuned_backbone_alone(plan):
     others = tasks(plan, {**TRAINING, "learning_rate": 0.02})
     untuned = [{task.id for task in planned if not task.cell.is_tuned} for planned in (tasks(plan), others)]
