@@ -109,7 +109,7 @@ def judge(
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply in tokens.")] = 4096,
     step_window: Annotated[
         int, typer.Option(min=1, help="Most steps in one reply; a longer trace is judged in several calls.")
-    ] = 40,
+    ] = 20,
     layout: Annotated[
         RecordLayout, typer.Option("--format", help="Layout of a file with questions and responses.")
     ] = RecordLayout.AUTO,

@@ -35,8 +35,9 @@ class JudgeSettings:
     """Largest number of tokens of a reply."""
     temperature: float = 0.0
     """Sampling temperature of the judge (0 = greedy)."""
-    step_window: int = 40
-    """Largest number of steps in one reply. The soundness of a longer trace is asked in several calls."""
+    step_window: int = 20
+    """Largest number of steps in one reply. The soundness of a longer trace is asked in several calls. A verdict with a
+    long quote takes about 130 tokens, so twenty fit into ``max_tokens``."""
 
     def __post_init__(self) -> None:
         """Raise SettingError for numbers below 1."""
