@@ -30,13 +30,6 @@ app = typer.Typer(
     help="Let people label responses; each decision is shown only what it may rest on.",
 )
 
-app.command(name="agree")(results.agree)
-app.command(name="export")(results.export)
-app.command(name="import")(results.import_labels)
-app.command(name="release")(staffing.release)
-app.command(name="reassign")(staffing.reassign)
-app.command(name="add-people")(staffing.add_people)
-
 BROKEN = 3
 """Exit code where the log was changed."""
 
@@ -302,6 +295,12 @@ def invite(
     print_line(f"{invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
 
 
+# In the order of a study, which is that of the help.
+app.command(name="add-people")(staffing.add_people)
+app.command(name="reassign")(staffing.reassign)
+app.command(name="release")(staffing.release)
+
+
 @app.command()
 def serve(
     folder: Folder, *, port: Port = None, public_url: PublicUrl = None, insecure_http: InsecureHttp = False
@@ -351,6 +350,11 @@ def status(folder: Folder) -> None:
         print_line(f"{format_count(len(requests), 'request')} to change a submitted pass: see the dashboard.")
     for notice in notices:
         print_line(notice)
+
+
+app.command(name="agree")(results.agree)
+app.command(name="export")(results.export)
+app.command(name="import")(results.import_labels)
 
 
 @app.command(name="verify-audit")
@@ -444,7 +448,7 @@ def _print_start(start: ProjectStaffing, folder: Path, url: str) -> None:
         )
         # With one annotator for each response there are no groups, and with all of them there is a single one.
         if 1 < assignment.per_response < len(assignment.annotators):
-            print_line(f"  every {assignment.per_response} of them share {shared}")
+            print_line(f"  each group of {assignment.per_response} has {shared} responses in common")
     if start.invitees:
         print_line("Links to choose a password, each valid once within 7 days:")
     for invitee in start.invitees:
