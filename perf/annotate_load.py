@@ -29,7 +29,7 @@ from sqlalchemy import text
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
 from campaigns.annotators.browser import Browser
-from campaigns.annotators.error_model import ErrorRates, SimulatedAnnotator
+from campaigns.annotators.error_model import HardDecisions, SimulatedAnnotator
 from campaigns.annotators.labeller import Labeller, TruthIndex
 from campaigns.annotators.material import World, make_world
 from campaigns.annotators.server import Server, load_average, make_project, percentile, quiet
@@ -51,10 +51,10 @@ DISTINCT_QUESTIONS = 400
 """Questions that differ; beyond this number they repeat under other ids."""
 MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.25}
 RATES = {
-    "sound": ErrorRates(0.2, 0.03),
-    "aligned": ErrorRates(0.2, 0.03),
-    "closed": ErrorRates(0.2, 0.03),
-    "complete": ErrorRates(0.2, 0.03),
+    "sound": HardDecisions(0.6, 0.09, 0.09),
+    "aligned": HardDecisions(0.6, 0.09, 0.09),
+    "closed": HardDecisions(0.6, 0.09, 0.09),
+    "complete": HardDecisions(0.6, 0.09, 0.09),
 }
 BACKGROUND_KINDS = ("dashboard", "static", "enter")
 """Kinds of requests that are printed but not part of the goal, as no annotator waits for them."""

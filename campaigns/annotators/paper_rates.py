@@ -1,10 +1,10 @@
 """The paper's annotation in figures (appendix A.3), and people whose errors make figures like them.
 
-Two people who err independently, each saying yes to a share ``missed`` of what is no and no to a share ``alarms`` of
-what is yes, disagree on 2 (p m (1 - m) + (1 - p) a (1 - a)) of the cases, where p is how common no is; they say no to
-q = p (1 - m) + (1 - p) a of them, and alpha is 1 - disagreement / (2 q (1 - q)). So two rates follow from two figures
+Two people err in hard decisions alone, each with chance e. Where a share m of what is no and a share a of what is yes
+is hard, they disagree on 2 e (1 - e) (p m + (1 - p) a) of the cases, where p is how common no is; they say no to
+q = p (1 - e m) + (1 - p) e a of them, and alpha is 1 - disagreement / (2 q (1 - q)). So m and a follow from two figures
 of the table, alpha and how common the rarer label is; where the world's failures are not as common as the paper's,
-alpha is met and the other as nearly as can be.
+alpha is met and the other as nearly as can be. The hardest decisions of each kind are hard, in exactly these shares.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eclose.world.faulty.bad_sources import make_bad_source
 from eclose.world.faulty.broken_responses import FailureImpact, FailurePlan
 from eclose.world.make.instances import make_world_items
 
-from .error_model import ErrorRates, SimulatedAnnotator
+from .error_model import HARD_ERRORS, HardDecisions, SimulatedAnnotator, difficulty
 from .material import PROFILES
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ TABLE = {
 }
 """The paper does not print the share of the most frequent label for the last two: derived from raw agreement and alpha,
 near the final counts."""
+REASONS = ("Local-failure reason", "Ineligibility reason")
+"""Rows whose labels are codes."""
 ADJUDICATED, SCREENING_ADJUDICATED = 823, 184
 FIELDS = {
     "substantive": "Substantive status",
@@ -66,16 +68,17 @@ FIELDS = {
     "correct": "Answer correctness",
     "complete": "Completeness K",
 }
-SUSPICION = 3.0
-"""Factor of false alarms in a response with an unsound step: by the paper's counts, people differ
-mostly on responses that fail anyway (595 differ in a step, 262 in local soundness)."""
+STEP_FIELDS = ("substantive", "sound")
+STEP_SUSPICION, SUSPICION = 3.0, 6.0
+"""Factors of false alarms in a response with an unsound step, for steps and for whole responses: by the paper's counts,
+people differ mostly on responses that fail anyway (595 differ in a step, 262 in local soundness)."""
 
 # Shares of the paper's table of violations, somewhat more local ones: here one step fails, where there several do.
 _CODES = dict(zip(LocalFailure, (0.363, 0.30, 0.15, 0.147, 0.04), strict=True))
 _DEVIATES, _SHORT, _DECOUPLED = list(FailureClass)[:3]
-_LINKS = {_DEVIATES: (0.024, 0.062), _SHORT: (0.020, 0.007), _DECOUPLED: (0.018, 0.005)}
+_LINKS = {_DEVIATES: (0.034, 0.048), _SHORT: (0.025, 0.003), _DECOUPLED: (0.023, 0.003)}
 """Without and with a step that fails."""
-_HARMLESS, _FATAL = 0.14, 0.09
+_HARMLESS, _FATAL = 0.16, 0.09
 MIX: dict[tuple[FailurePlan, ...], float] = {
     **{(FailurePlan(code, None, FailureImpact.HARMLESS),): _HARMLESS * share for code, share in _CODES.items()},
     # Of the last code the world's fatal steps break closure too.
@@ -120,60 +123,97 @@ def make_ineligible_questions(
     return pairs
 
 
-def fit(no: float, alpha: float, share: float) -> ErrorRates:
-    """Fit the error rates with which two people reach this alpha and answer about this share with no."""
-    missed, alarms = np.meshgrid(np.linspace(0, 0.5, 501), np.linspace(0, 0.08, 801))
-    no_share = no * (1 - missed) + (1 - no) * alarms
-    differ = 2 * (no * missed * (1 - missed) + (1 - no) * alarms * (1 - alarms))
+def fit(no: float, alpha: float, share: float) -> tuple[float, float]:
+    """Return the shares of hard decisions, where no and where yes is true.
+
+    With these, two people reach this alpha and answer about this share with no.
+    """
+    hard_no, hard_yes = np.meshgrid(np.linspace(0, 1, 1001), np.linspace(0, 0.2, 1001))
+    no_share = no * (1 - HARD_ERRORS * hard_no) + (1 - no) * HARD_ERRORS * hard_yes
+    differ = 2 * HARD_ERRORS * (1 - HARD_ERRORS) * (no * hard_no + (1 - no) * hard_yes)
     with np.errstate(invalid="ignore"):  # alpha is undefined where all answers are equal
         reached = 1 - differ / (2 * no_share * (1 - no_share))
     off = ((reached - alpha) / 0.001) ** 2 + ((no_share - share) / 0.02) ** 2
     best = np.unravel_index(np.nanargmin(off), off.shape)
-    return ErrorRates(float(missed[best]), float(alarms[best]))
+    return float(hard_no[best]), float(hard_yes[best])
+
+
+def _hardest(levels: Sequence[float], share: float) -> float:
+    """Return the difficulty below which exactly this share of the decisions lies."""
+    count = round(share * len(levels))
+    return sorted(levels)[count] if count < len(levels) else 1.0
 
 
 def fit_annotator(truths: Sequence[Truth]) -> SimulatedAnnotator:
     """Fit an annotator whose agreement on these responses is the paper's."""
-    rates = {}
+    hard = {}
     for name, row in FIELDS.items():
-        labels = [(label, truth.trouble) for truth in truths for label in _labels(truth, name)]
-        no = sum(not label for label, _ in labels) / len(labels)
+        decisions = [decision for truth in truths for decision in _decisions(truth, name)]
+        no = sum(not holds for holds, _, _ in decisions) / len(decisions)
         # People do not say no much more or less often than it is so.
         share = min(max(1 - TABLE[row].majority, 0.8 * no), 1.2 * no)
-        errors = fit(no, TABLE[row].alpha, share)
-        rates[name] = _suspicious(errors, [trouble for label, trouble in labels if label])
+        suspicion = STEP_SUSPICION if name in STEP_FIELDS else SUSPICION
+        hard[name] = _hard_decisions(decisions, suspicion, *fit(no, TABLE[row].alpha, share))
+    levels = [
+        difficulty("code", truth.response_id, number)
+        for truth in truths
+        for number, step in enumerate(truth.step_labels)
+        if step.sound is False
+    ]
     return SimulatedAnnotator(
         "annotator",
-        rates,
-        _miscoded("Local-failure reason", list(_CODES.values())),
+        hard,
+        _hardest(levels, _hard_codes("Local-failure reason", list(_CODES.values()))),
         {str(code): share for code, share in _CODES.items()},
     )
 
 
-def _suspicious(errors: ErrorRates, troubles: Sequence[bool]) -> ErrorRates:
-    """Shift false alarms to responses with an unsound step, at the same overall rate."""
-    calm = errors.alarms / (1 + (SUSPICION - 1) * sum(troubles) / len(troubles))
-    return ErrorRates(errors.missed, calm, SUSPICION * calm)
+def _hard_decisions(
+    decisions: Sequence[tuple[bool, bool, float]], suspicion: float, hard_no: float, hard_yes: float
+) -> HardDecisions:
+    """Return the limits of hard decisions, with false alarms shifted to responses with an unsound step."""
+    troubles = [trouble for holds, trouble, _ in decisions if holds]
+    calm = hard_yes / (1 + (suspicion - 1) * sum(troubles) / len(troubles))
+    no, yes, yes_in_trouble = (
+        _hardest([level for holds, trouble, level in decisions if (holds, trouble and holds) == kind], share)
+        for kind, share in (((False, False), hard_no), ((True, False), calm), ((True, True), suspicion * calm))
+    )
+    return HardDecisions(no, yes, yes_in_trouble)
 
 
-def fit_screener(ineligible: int, questions: int) -> SimulatedAnnotator:
-    """Fit a screener whose agreement is the paper's."""
+def fit_screener(eligible: Sequence[str], ineligible: Sequence[str]) -> SimulatedAnnotator:
+    """Fit a screener whose agreement on these questions is the paper's."""
     table = TABLE["Eligibility"]
     codes = {str(code): counted / sum(n for _, n in _INELIGIBLE.values()) for code, (_, counted) in _INELIGIBLE.items()}
-    rates = {"eligible": fit(ineligible / questions, table.alpha, 1 - table.majority)}
-    return SimulatedAnnotator("screener", rates, _miscoded("Ineligibility reason", list(codes.values())), codes)
+    shares = fit(len(ineligible) / (len(eligible) + len(ineligible)), table.alpha, 1 - table.majority)
+    decisions = [
+        (holds, False, difficulty("eligible", question))
+        for holds, questions in ((True, eligible), (False, ineligible))
+        for question in questions
+    ]
+    levels = [difficulty("code", question) for question in ineligible]
+    hard_codes = _hardest(levels, _hard_codes("Ineligibility reason", list(codes.values())))
+    return SimulatedAnnotator("screener", {"eligible": _hard_decisions(decisions, 1.0, *shares)}, hard_codes, codes)
 
 
-def _labels(truth: Truth, name: str) -> list[bool]:
-    if name == "substantive":
-        return [bool(step.substantive) for step in truth.step_labels]
-    if name == "sound":
-        return [step.sound is not False for step in truth.step_labels if step.substantive]
-    return [bool(getattr(truth.verdict, name))]
+def _decisions(truth: Truth, name: str) -> list[tuple[bool, bool, float]]:
+    """Return the decisions of a field: the true label, whether a step of the response is unsound, the difficulty."""
+    if name in STEP_FIELDS:
+        return [
+            (
+                bool(step.substantive) if name == "substantive" else step.sound is not False,
+                truth.trouble,
+                difficulty(name, truth.response_id, number),
+            )
+            for number, step in enumerate(truth.step_labels)
+            if name == "substantive" or step.substantive
+        ]
+    return [(bool(getattr(truth.verdict, name)), truth.trouble, difficulty(name, truth.response_id))]
 
 
-def _miscoded(row: str, shares: Sequence[float]) -> float:
-    """Return the rate of wrong codes at which two people reach the paper's alpha, for codes of these shares."""
-    differ = (1 - TABLE[row].alpha) * (1 - sum(share**2 for share in shares))
-    # Two differ where one errs, or both in two ways, which is rare.
-    return float(1 - (1 - differ) ** 0.5)
+def _hard_codes(row: str, shares: Sequence[float]) -> float:
+    """Return the share of hard codes at which two people reach the paper's alpha, for codes of these frequencies."""
+    alike = sum(share**2 for share in shares)
+    differ = (1 - TABLE[row].alpha) * (1 - alike)
+    # Two differ where one errs, or both in two ways.
+    return float(differ / (2 * HARD_ERRORS * (1 - HARD_ERRORS) + HARD_ERRORS**2 * (1 - alike)))

@@ -12,7 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from .browser import LOST, Browser, Form, Reader
-from .error_model import ErrorRates, SimulatedAnnotator
+from .error_model import HardDecisions, SimulatedAnnotator
 from .labeller import Labeller, TruthIndex, fields_of, hidden_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .material import World
 
 DIARY = "diary.json"
-RATES = {"sound": ErrorRates(0.2, 0.02), "aligned": ErrorRates(0.2, 0.05)}
+RATES = {"sound": HardDecisions(0.6, 0.06, 0.06), "aligned": HardDecisions(0.6, 0.15, 0.15)}
 GIVES_UP = 0.3
 """Share of broken connections after which the browser is opened anew instead of retrying."""
 

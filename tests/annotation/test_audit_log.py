@@ -335,7 +335,7 @@ def test_head_follows_every_transaction_with_events(project):
 def test_every_table_is_covered_or_listed(project):
     """A new table must be covered by the log, or be listed as not covered on the page of the decision."""
     covered = {"settings", "people", "questions", "references", "question_origins", "responses", "answers",
-               "response_origins", "families", "tasks", "adjudications", "reopenings"}  # fmt: skip
+               "response_origins", "families", "tasks", "adjudications", "reopenings", "gold"}  # fmt: skip
     checked = {"events", "head", "submissions", "amendments", "openings"}
     # Eligibility follows from the screenings, which are covered; results settle them again and do not read it.
     uncovered = {"sessions", "invitations", "drafts", "cursors", "migrations", "eligibility", "notes", "training"}
@@ -351,7 +351,7 @@ def test_report_counts_what_it_covers(project):
         report = audit_log.check_audit_log(connection, project.head)
     assert report.records == {
         "settings": 2, "people": 6, "questions": 4, "responses": 8, "families": 0, "tasks": 16, "adjudications": 0,
-        "reopenings": 0,
+        "reopenings": 0, "gold labels": 0,
     }  # fmt: skip
     assert report.events == report.last.seq == report.head.seq
 

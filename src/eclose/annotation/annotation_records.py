@@ -282,6 +282,18 @@ class PassTime:
     """Whether the pass was submitted faster than a person can read and answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class GoldAnnotation:
+    """A gold item in the queue of an annotator."""
+
+    response_id: str
+    annotator: str
+    gold: Mapping[str, bool]
+    """Known labels, by criterion (L, A, C, K, Acc)."""
+    judgment: Judgment | None = None
+    """The annotator's judgment as first submitted; None until the task is finished."""
+
+
 class AnnotationSet(NamedTuple):
     """All annotations of a project or of imported files."""
 
@@ -291,6 +303,8 @@ class AnnotationSet(NamedTuple):
     """Unfinished work of people whose tasks went to others. No result uses it."""
     times: tuple[PassTime, ...] = ()
     """Times of all submitted passes; empty for imported files."""
+    gold: tuple[GoldAnnotation, ...] = ()
+    """Gold items of every annotator. They are in none of the other fields, and only ``gold.jsonl`` uses them."""
 
     @property
     def eligible_responses(self) -> tuple[ResponseAnnotations, ...]:

@@ -59,6 +59,8 @@ class AuditedKind(StrEnum):
     """Key: subject."""
     REOPENINGS = "reopenings"
     """Key: id."""
+    GOLD = "gold labels"
+    """Known labels of gold items. Key: id of the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +424,7 @@ _RECORD_QUERIES: Mapping[AuditedKind, tuple[str, str]] = {
     AuditedKind.TASKS: ("SELECT x.id AS audit_key, x.* FROM annotate_tasks x", "x.id"),
     AuditedKind.ADJUDICATIONS: ("SELECT x.subject AS audit_key, x.* FROM annotate_adjudications x", "x.subject"),
     AuditedKind.REOPENINGS: ("SELECT x.id AS audit_key, x.* FROM annotate_reopenings x", "x.id"),
+    AuditedKind.GOLD: ("SELECT x.response AS audit_key, x.* FROM annotate_gold x", "x.response"),
 }
 _RECORDS: Mapping[AuditedKind, TextClause] = {
     kind: text(f"{query} ORDER BY 1") for kind, (query, _) in _RECORD_QUERIES.items()

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from eclose.annotation import notes, queues
 from eclose.annotation.accounts.people import NO_PASSWORD, person_from_row
+from eclose.annotation.read_annotations import NOT_GOLD
 from eclose.annotation.staffing import TakenCase, list_taken_cases
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ _QUEUES = text(
     " max(CASE WHEN a.subject IS NULL THEN 0 ELSE 1 END) AS disputed,"
     f" max(CASE WHEN t.role = 'adjudicator' AND {_IS_FINISHED} THEN 1 ELSE 0 END) AS adjudicated"
     " FROM annotate_current_tasks t LEFT JOIN annotate_adjudications a ON a.subject = t.subject"
-    " GROUP BY t.subject) s GROUP BY kind ORDER BY kind"
+    f" WHERE {NOT_GOLD} GROUP BY t.subject) s GROUP BY kind ORDER BY kind"
 )
 _REQUESTS = text(
     "SELECT r.id, p.name, t.place, s.pass AS pass_name, q.question, f.shown, r.reason, r.asked"

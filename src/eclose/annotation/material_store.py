@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.core.instance import Instance, Passage
+from eclose.core.judgment import Criterion
 from eclose.core.response import Response, ResponseSource, Trace
 from eclose.errors import UserError
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Row, TextClause
+
+    from eclose.core.judgment import Judgment
 
 _BATCH = 1_000
 """Rows per insert statement."""
@@ -50,6 +53,38 @@ def add_responses(connection: Connection, responses: Iterable[Response]) -> int:
             yield _response(response, question_ids[response.instance_id])
 
     return _add(connection, _RESPONSE, rows(), AuditedKind.RESPONSES)
+
+
+def add_gold_labels(connection: Connection, judgments: Iterable[Judgment]) -> int:
+    """Make responses of the project gold items with these labels; return their number.
+
+    Raises:
+        UserError: A response is not in the project, occurs twice, or has no label at all.
+    """
+    response_ids: dict[str, int] = {json.loads(row.key): row.id for row in connection.execute(_RESPONSE_IDS)}
+    rows: dict[int, str] = {}
+    for judgment in judgments:
+        response = response_ids.get(judgment.response_id)
+        if response is None or response in rows:
+            problem = "is not among the responses" if response is None else "has two lines"
+            raise UserError(f"--gold: response {judgment.response_id!r} {problem}.")
+        labels = {name: label for name in Criterion if (label := judgment.label(name)) is not None}
+        if not labels:
+            raise UserError(f"--gold: response {judgment.response_id!r} has no label.")
+        rows[response] = json.dumps(labels)
+    if not rows:
+        raise UserError("--gold: the file holds no judgment.")
+    connection.execute(_GOLD, [{"response": response, "labels": labels} for response, labels in rows.items()])
+    append_audit_event(connection, LEAD_NAME, "added gold labels", rows={AuditedKind.GOLD: rows})
+    return len(rows)
+
+
+def list_material_ids(connection: Connection) -> tuple[set[str], set[str]]:
+    """Return the ids of the questions and of the responses of a project."""
+    questions, responses = (
+        {json.loads(row.key) for row in connection.execute(statement)} for statement in (_QUESTION_IDS, _RESPONSE_IDS)
+    )
+    return questions, responses
 
 
 def _question(instance: Instance) -> dict[str, Any]:
@@ -133,6 +168,8 @@ def decode_response_source(origin: Mapping[str, Any]) -> ResponseSource | None:
 _PARTS = {AuditedKind.QUESTIONS: ("reference", "origin"), AuditedKind.RESPONSES: ("answer", "origin")}
 
 _QUESTION_IDS = text("SELECT id, key FROM annotate_questions")
+_RESPONSE_IDS = text("SELECT id, key FROM annotate_responses")
+_GOLD = text("INSERT INTO annotate_gold (response, labels) VALUES (:response, :labels)")
 # Parts refer to their row by its key, since a batch insert returns no ids.
 _OF_QUESTION = "SELECT id FROM annotate_questions WHERE key = :key"
 _OF_RESPONSE = "SELECT id FROM annotate_responses WHERE key = :key"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import text
 
 from eclose.annotation import audit_log
-from eclose.annotation.assignment.choices import ScreeningMode
+from eclose.annotation.assignment.choices import PracticeMode, ScreeningMode
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
 from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
 from eclose.errors import SettingError, UserError
@@ -63,6 +63,8 @@ class AnnotationProjectSettings:
     """Let an annotator label several responses to one question. They know its reference from the second one on."""
     screening: ScreeningMode = ScreeningMode.REQUIRED
     """Effect of screening, in a project with screeners."""
+    practice: PracticeMode = PracticeMode.OPTIONAL
+    """Whether people answer practice examples before their first task."""
     audit_head: str | None = None
     """File that records the end of the audit log; None for a file in the folder of the project."""
 

@@ -136,6 +136,9 @@ def finish_task(connection: Connection, project: AnnotationProject, task: Row[An
 
 def update_task_subject(connection: Connection, project: AnnotationProject, task: Row[Any]) -> None:
     """Queue the subject of a finished or amended task for adjudication if needed, and record a settled screening."""
+    # The labels of gold items are known.
+    if connection.execute(_IS_GOLD, {"response": task.response}).scalar_one():
+        return
     # Done by the last annotator to finish, in the transaction of that submission: none is forgotten after a crash.
     if connection.execute(_UNFINISHED, {"subject": task.subject}).scalar_one():
         return
@@ -233,6 +236,7 @@ _FINISHED_AT = text(
     "SELECT max(s.at) FROM annotate_tasks t JOIN annotate_submissions s ON s.task = t.id"
     " WHERE t.person = :person AND t.place > :first AND t.place <= :last GROUP BY t.place ORDER BY t.place"
 )
+_IS_GOLD = text("SELECT count(*) FROM annotate_gold WHERE response = :response")
 # One letter of "passes" per pass, so its length is the number of passes.
 _UNFINISHED = text(
     "SELECT count(*) FROM annotate_tasks t WHERE t.subject = :subject AND t.role <> 'adjudicator'"
@@ -249,12 +253,14 @@ _HAS_ADJUDICATOR = text(
 _SINGLE_TASKS = text(
     "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.role FROM annotate_current_tasks t"
     " WHERE t.kind IN ('response', 'short') AND t.role = 'annotator'"
+    " AND t.response NOT IN (SELECT response FROM annotate_gold)"
     " AND (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) = length(t.passes)"
     " AND NOT EXISTS (SELECT 1 FROM annotate_adjudications a WHERE a.subject = t.subject)"
     " AND NOT EXISTS (SELECT 1 FROM annotate_current_tasks o WHERE o.subject = t.subject AND o.id <> t.id)"
 )
 _ELIGIBILITY_COUNTS = text(
-    "SELECT eligible, code, count(*) AS questions FROM annotate_eligibility GROUP BY eligible, code"
+    "SELECT eligible, code, count(*) AS questions FROM annotate_eligibility"
+    " WHERE question NOT IN (SELECT question FROM annotate_gold_questions) GROUP BY eligible, code"
     " ORDER BY coalesce(eligible, -1) DESC, code"
 )
 _ELIGIBILITY = text("UPDATE annotate_eligibility SET eligible = :eligible, code = :code WHERE question = :question")

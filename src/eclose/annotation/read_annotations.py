@@ -22,6 +22,7 @@ from eclose.annotation.annotation_records import (
     MIN_SECONDS_PER_ENTRY,
     Annotation,
     AnnotationSet,
+    GoldAnnotation,
     PassTime,
     ScreeningAnnotation,
     SetAsideWork,
@@ -80,7 +81,9 @@ def read_annotations(connection: Connection, *, names: bool = False) -> Annotati
     labels = _person_labels(connection, names=names)
     annotations = group_annotations(_response_records(connection, labels), _question_records(connection, labels))
     return annotations._replace(
-        set_aside=tuple(_set_aside_work(connection, labels)), times=tuple(_pass_times(connection, labels))
+        set_aside=tuple(_set_aside_work(connection, labels)),
+        times=tuple(_pass_times(connection, labels)),
+        gold=tuple(_gold_annotations(connection, labels)),
     )
 
 
@@ -100,6 +103,16 @@ def _pass_times(connection: Connection, labels: Mapping[str, str]) -> Iterator[P
             entries,
             seconds < max(MIN_SECONDS, entries * MIN_SECONDS_PER_ENTRY),
         )
+
+
+def _gold_annotations(connection: Connection, labels: Mapping[str, str]) -> Iterator[GoldAnnotation]:
+    tasks = _tasks_by_subject(connection, (AnnotationTaskKind.RESPONSE, AnnotationTaskKind.SHORT))
+    finished = {task.task: task for group in tasks.values() for task in group}
+    for row in connection.execute(_GOLD_TASKS):
+        task, key = finished.get(row.id), json.loads(row.key)
+        label = labels[row.person]
+        judgment = judgment_from_form(key, label, AnnotationTaskKind(row.kind), task.entries) if task else None
+        yield GoldAnnotation(key, label, json.loads(row.labels), judgment)
 
 
 def explain_subject_adjudication(connection: Connection, kind: AnnotationTaskKind, subject: str) -> tuple[str, ...]:
@@ -271,6 +284,11 @@ def _filled_tasks(rows: Iterable[Row[Any]]) -> list[FinishedTaskEntries]:
     return sorted(tasks, key=lambda task: task.person)
 
 
+# Condition on a row "t" with the columns response and question: neither a gold item nor the screening of its question.
+NOT_GOLD = (
+    "NOT EXISTS (SELECT 1 FROM annotate_gold g WHERE g.response = t.response) AND (t.response IS NOT NULL"
+    " OR NOT EXISTS (SELECT 1 FROM annotate_gold_questions g WHERE g.question = t.question))"
+)
 _SUBMITTED = (
     "SELECT t.subject, t.id AS task, p.name AS person, t.role, t.passes, s.pass AS name, s.entries,"
     " a.entries AS amended, coalesce(r.decided_by = t.person, FALSE) AS undone, {took} AS took FROM annotate_tasks t"
@@ -290,7 +308,12 @@ _TIMES = text(
     " r.key AS response FROM annotate_submissions s JOIN annotate_tasks t ON t.id = s.task"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_openings o ON o.task = s.task AND o.number = s.number"
     " LEFT JOIN annotate_questions q ON q.id = t.question LEFT JOIN annotate_responses r ON r.id = t.response"
-    " ORDER BY s.event"
+    f" WHERE {NOT_GOLD} ORDER BY s.event"
+)
+_GOLD_TASKS = text(
+    "SELECT t.id, t.kind, p.name AS person, r.key, g.labels FROM annotate_gold g"
+    " JOIN annotate_tasks t ON t.response = g.response JOIN annotate_people p ON p.id = t.person"
+    " JOIN annotate_responses r ON r.id = g.response WHERE t.withdrawn IS NULL ORDER BY p.id, r.id"
 )
 # One row per subject, with the number of assigned people without adjudicators.
 _ASSIGNED = (
@@ -303,7 +326,7 @@ _RESPONSES = text(
     f" AS queued FROM {_ASSIGNED} JOIN annotate_responses r ON r.id = t.response"
     " JOIN annotate_questions q ON q.id = r.question"
     " JOIN annotate_question_origins qo ON qo.question = q.id"
-    " JOIN annotate_response_origins ro ON ro.response = r.id ORDER BY r.id"
+    f" JOIN annotate_response_origins ro ON ro.response = r.id WHERE {NOT_GOLD} ORDER BY r.id"
 )
 # Tasks begun after the same person had opened pass D, which shows the reference, of another response to the question.
 _IS_QUEUED = text("SELECT count(*) FROM annotate_adjudications WHERE subject = :subject")
@@ -318,7 +341,7 @@ _QUESTIONS = text(
     " (SELECT count(*) FROM annotate_eligibility e WHERE e.question = q.id) AS decides,"
     " (SELECT count(*) FROM annotate_adjudications a WHERE a.subject = t.subject) AS queued"
     f" FROM {_ASSIGNED} JOIN annotate_questions q ON q.id = t.question AND t.kind = 'screening'"
-    " JOIN annotate_question_origins qo ON qo.question = q.id ORDER BY q.id"
+    f" JOIN annotate_question_origins qo ON qo.question = q.id WHERE {NOT_GOLD} ORDER BY q.id"
 )
 _FAMILIES = text(f"SELECT t.subject, f.key FROM {_ASSIGNED} JOIN annotate_families f ON f.id = t.family ORDER BY f.id")
 _AUDITORS = text(
@@ -331,6 +354,7 @@ _WORK_OF_WITHDRAWN = (
     " {submitted} AS submitted, t.id AS task FROM annotate_tasks t JOIN {table} w ON w.task = t.id"
     " JOIN annotate_people p ON p.id = t.person JOIN annotate_questions q ON q.id = t.question"
     " LEFT JOIN annotate_responses r ON r.id = t.response WHERE t.withdrawn IS NOT NULL"
+    f" AND {NOT_GOLD}"
 )
 _SET_ASIDE = text(
     f"{_WORK_OF_WITHDRAWN.format(submitted=1, table='annotate_submissions')} UNION ALL"

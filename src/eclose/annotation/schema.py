@@ -323,6 +323,22 @@ _OPENINGS = (
     """,
 )
 
+_GOLD = (
+    # Known labels of gold items, by criterion. No page of annotators reads these tables.
+    """
+    CREATE TABLE annotate_gold (
+        response {reference} PRIMARY KEY REFERENCES annotate_responses (id),
+        labels TEXT NOT NULL
+    )
+    """,
+    # Questions that only gold items answer; their screening is no result of the study.
+    """
+    CREATE VIEW annotate_gold_questions AS
+    SELECT r.question FROM annotate_responses r LEFT JOIN annotate_gold g ON g.response = r.id
+    GROUP BY r.question HAVING count(g.response) = count(*)
+    """,
+)
+
 APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
@@ -372,6 +388,11 @@ def _create_opening_table(connection: Connection) -> None:
     execute_statements(connection, _OPENINGS, _TYPES)
 
 
+def _create_gold_table(connection: Connection) -> None:
+    """Create the table of gold items and the view of their questions."""
+    execute_statements(connection, _GOLD, _TYPES)
+
+
 _REFUSE = """
     CREATE FUNCTION annotate_refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'rows of % are kept for good', TG_TABLE_NAME; END $$
@@ -397,4 +418,5 @@ MIGRATIONS: Mapping[str, Migration] = {
     "notes": _create_notes_table,
     "training": _create_training_table,
     "openings": _create_opening_table,
+    "gold": _create_gold_table,
 }

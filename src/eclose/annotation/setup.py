@@ -13,18 +13,22 @@ from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.assignment.assign import AssignmentPlan
 from eclose.annotation.family_audit import FormIds, add_audit_families
 from eclose.annotation.forms import AnnotationTaskKind
-from eclose.annotation.material_store import add_questions, add_responses
+from eclose.annotation.material_store import add_gold_labels, add_questions, add_responses, list_material_ids
 from eclose.annotation.project import LEAD_NAME
+from eclose.core.instance import Instance
+from eclose.core.judgment import Judgment
+from eclose.core.response import Response
 from eclose.errors import SettingError
+from eclose.store.records.jsonl import read_records
+from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from sqlalchemy import Connection
 
     from eclose.annotation.project import AnnotationProjectSettings
-    from eclose.core.instance import Instance
-    from eclose.core.response import Response
     from eclose.protocol.auditing import AuditorMaterial
 
 
@@ -67,6 +71,26 @@ def add_project_material(
         connection, LEAD_NAME, "filled", detail={"questions": counts[0], "responses": counts[1]}
     )
     return counts
+
+
+def add_gold_items(connection: Connection, path: Path) -> int:
+    """Make the responses of a file of judgments gold items, and return their number.
+
+    Args:
+        connection: A writing connection, before tasks are assigned.
+        path: File of judgments, such as ``judgments.jsonl`` of an export. Responses and questions that are not in the
+            project are read from ``responses.jsonl`` and ``instances.jsonl`` in the same folder.
+    """
+    judgments = list(read_records(path, Judgment))
+    question_ids, response_ids = list_material_ids(connection)
+    missing = {judgment.response_id for judgment in judgments} - response_ids
+    if missing and (path.parent / RESPONSES_FILE).is_file():
+        responses = [row for row in read_records(path.parent / RESPONSES_FILE, Response) if row.id in missing]
+        missing_questions = {response.instance_id for response in responses} - question_ids
+        instances = read_records(path.parent / INSTANCES_FILE, Instance) if missing_questions else ()
+        add_questions(connection, (instance for instance in instances if instance.id in missing_questions))
+        add_responses(connection, responses)
+    return add_gold_labels(connection, judgments)
 
 
 def add_audit_material(connection: Connection, families: Iterable[tuple[FormIds, AuditorMaterial]]) -> int:

@@ -1,5 +1,7 @@
 """Changes of people in a running project: release a case, hand over tasks, add people.
 
+``assignment.handover`` plans who gets which task.
+
 A task never changes its person. It is withdrawn, with its drafts and submissions, and the successor gets a task of
 their own, so that the work of a leaver is neither shown to others nor lost. Queries about work in progress read the
 view ``annotate_current_tasks``, which leaves withdrawn tasks out.
@@ -9,22 +11,28 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 
 from eclose.annotation import audit_log, queues
 from eclose.annotation.accounts import people
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
-from eclose.annotation.assignment.assign import AssignmentItem, order_annotator_queue
+from eclose.annotation.assignment.assign import order_annotator_queue
 from eclose.annotation.assignment.choices import CrewRole
-from eclose.annotation.create_tasks import describe_system
+from eclose.annotation.assignment.handover import (
+    PoolWorkload,
+    TaskMove,
+    plan_equal_shares,
+    plan_reassignment,
+    read_open_tasks,
+)
+from eclose.annotation.create_tasks import append_gold_tasks
 from eclose.annotation.setup import InvitedPerson
-from eclose.core.identity import hash_sort_key
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -167,65 +175,16 @@ def add_people(project: AnnotationProject, names: Sequence[str], role: CrewRole 
             added = people.add_person(connection, name, person_role, pool, people.NO_PASSWORD, now, by=actor)
             invitees.append(InvitedPerson(added, people.invite_to_reset_password(connection, added, now=now)))
         added_people = [invitee.person for invitee in invitees]
-        moves = _plan_shares(connection, project, added_people) if person_role is PersonRole.ANNOTATOR else []
+        moves = []
+        if person_role is PersonRole.ANNOTATOR:
+            moves = plan_equal_shares(connection, added_people, project.settings.seed)
+            if pool is AnnotatorPool.RESPONSES:
+                append_gold_tasks(connection, added_people, project.settings)
         detail = {"people": {person.name: person.role for person in added_people}, "pool": pool}
         _move_tasks(connection, project, moves, actor, "added people", detail)
         queued = queues.queue_flagged_responses(connection, project) if pool is AnnotatorPool.RESPONSES else 0
     loads = Counter(successor.name for _, successor in moves)
     return AddedPeople(tuple(invitees), {person.name: loads[person.name] for person in added_people}, queued)
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenTask:
-    """An unfinished task that may go to another person."""
-
-    row: Row[Any]
-    """Columns of annotate_tasks, and "owner"."""
-    item: AssignmentItem
-    started: bool
-    """Whether the person has submitted a pass or saved a draft."""
-
-
-_Move = tuple[_OpenTask, Person]
-
-
-class _Crew:
-    """The people of one role and pool, with the rules that decide who may get a task."""
-
-    def __init__(self, connection: Connection, role: PersonRole, pool: AnnotatorPool) -> None:
-        everyone = [person for person in people.list_people(connection) if (person.role, person.pool) == (role, pool)]
-        self.people = {person.id: person for person in everyone}
-        values = {"role": role, "pool": pool}
-        self.open: defaultdict[int, list[_OpenTask]] = defaultdict(list)
-        for row in connection.execute(_OPEN_TASKS, values):
-            self.open[row.person].append(_open_task(row))
-        self.loads = Counter({number: len(self.open[number]) for number in self.people})
-        self.systems = Counter((number, task.item.system) for number, tasks in self.open.items() for task in tasks)
-        # Pairs of person and subject, and of person and question that the person may not meet again.
-        self.subjects, self.questions = set[tuple[int, str]](), set[tuple[int, int]]()
-        for row in connection.execute(_MET, values):
-            if row.withdrawn is None:
-                self.subjects.add((row.person, row.subject))
-            if row.apart is not None:
-                self.questions.add((row.person, row.apart))
-
-    def allows(self, task: _OpenTask, person: Person) -> bool:
-        """Return whether a person may get a task: another subject, and another question where these are kept apart."""
-        row = task.row
-        return (person.id, row.subject) not in self.subjects and (person.id, row.apart) not in self.questions
-
-    def move(self, task: _OpenTask, person: Person) -> None:
-        """Count a task for its new person."""
-        row = task.row
-        for counts, number in ((-1, row.person), (1, person.id)):
-            self.loads[number] += counts
-            self.systems[number, task.item.system] += counts
-        self.subjects ^= {(row.person, row.subject), (person.id, row.subject)}
-        if row.apart is not None:
-            self.questions.add((person.id, row.apart))
-            # A person who has begun a task has seen its question.
-            if not task.started:
-                self.questions.discard((row.person, row.apart))
 
 
 def _reassign(
@@ -236,41 +195,29 @@ def _reassign(
     actor: str,
     reason: str,
 ) -> Reassignment:
-    crew = _Crew(connection, leaver.role, leaver.pool)
-    successors = _find_successors(connection, crew, leaver, to)
-    moves: list[_Move] = []
-    stuck = 0
-    for task in crew.open[leaver.id]:
-        allowed = [person for person in successors if crew.allows(task, person)]
-        if not allowed:
-            stuck += 1
-            continue
-        # The person with the fewest open tasks, then with the fewest of this system.
-        chosen = min(allowed, key=lambda person: _burden(crew, task, person, project.settings.seed))
-        crew.move(task, chosen)
-        moves.append((task, chosen))
+    workload = PoolWorkload(connection, leaver.role, leaver.pool)
+    successors = _find_successors(connection, workload, leaver, to)
+    moves, stuck = plan_reassignment(workload, leaver, successors, project.settings.seed)
     if stuck:
         raise UserError(
             f"{stuck:,} of {len(moves) + stuck:,} tasks of {leaver.name} fit none of the others, who have the same"
             " question or response already. Add people first: eclose annotate add-people FOLDER NAMES --role"
             f" {leaver.role}, then reassign with --to NAMES."
         )
+    _withdraw_gold_tasks(connection, project, leaver, actor)
     _move_tasks(connection, project, moves, actor, "reassigned", {"person": leaver.name, "reason": reason})
     started = sum(task.started for task, _ in moves)
     return Reassignment(leaver.name, dict(Counter(person.name for _, person in moves)), started)
 
 
-def _burden(crew: _Crew, task: _OpenTask, person: Person, seed: int) -> tuple[int, int, str]:
-    tie = hash_sort_key("successor", seed, task.row.subject, person.name)
-    return crew.loads[person.id], crew.systems[person.id, task.item.system], tie
-
-
-def _find_successors(connection: Connection, crew: _Crew, leaver: Person, to: Sequence[str] | None) -> list[Person]:
+def _find_successors(
+    connection: Connection, workload: PoolWorkload, leaver: Person, to: Sequence[str] | None
+) -> list[Person]:
     if to is None:
-        return [person for person in crew.people.values() if person.active and person.id != leaver.id]
+        return [person for person in workload.people.values() if person.active and person.id != leaver.id]
     successors = [_find_person(connection, name) for name in dict.fromkeys(to)]
     for person in successors:
-        if person.id not in crew.people or person.id == leaver.id or not person.active:
+        if person.id not in workload.people or person.id == leaver.id or not person.active:
             raise UserError(
                 f"{person.name}: cannot take over from {leaver.name}. Name active people who are {leaver.role} of"
                 f" {leaver.pool} as well."
@@ -278,46 +225,10 @@ def _find_successors(connection: Connection, crew: _Crew, leaver: Person, to: Se
     return successors
 
 
-def _plan_shares(connection: Connection, project: AnnotationProject, newcomers: Sequence[Person]) -> list[_Move]:
-    """Plan which tasks that are not begun go to new annotators, until loads are equal or no more tasks fit."""
-    crew = _Crew(connection, newcomers[0].role, newcomers[0].pool)
-    seed = project.settings.seed
-    given = {
-        number: sorted(
-            (task for task in tasks if not task.started),
-            key=lambda task: hash_sort_key("share", seed, task.row.subject, task.row.owner),
-        )
-        for number, tasks in crew.open.items()
-    }
-    moves: list[_Move] = []
-    waiting = list(newcomers)
-    while waiting:
-        newcomer = min(waiting, key=lambda person: (crew.loads[person.id], hash_sort_key("share", seed, person.name)))
-        task = _choose_share(crew, given, newcomer)
-        if task is None:
-            waiting.remove(newcomer)
-            continue
-        given[task.row.person].remove(task)
-        crew.move(task, newcomer)
-        moves.append((task, newcomer))
-    return moves
-
-
-def _choose_share(crew: _Crew, given: Mapping[int, Sequence[_OpenTask]], newcomer: Person) -> _OpenTask | None:
-    """Return a task for a newcomer: of an inactive person, else of the one with the most; None where none is due."""
-    owners = sorted(given, key=lambda number: (crew.people[number].active, -crew.loads[number], number))
-    for number in owners:
-        due = not crew.people[number].active or crew.loads[number] - crew.loads[newcomer.id] > 1
-        allowed = [task for task in given[number] if crew.allows(task, newcomer)] if due else []
-        if allowed:
-            return min(allowed, key=lambda task: crew.systems[newcomer.id, task.item.system])
-    return None
-
-
 def _move_tasks(
     connection: Connection,
     project: AnnotationProject,
-    moves: Sequence[_Move],
+    moves: Sequence[TaskMove],
     actor: str,
     action: str,
     detail: Mapping[str, Any],
@@ -343,6 +254,17 @@ def _move_tasks(
     audit_log.append_audit_event(connection, actor, action, detail={**detail, "tasks": handed_over}, rows=rows)
 
 
+def _withdraw_gold_tasks(connection: Connection, project: AnnotationProject, leaver: Person, actor: str) -> None:
+    """Take the unfinished gold items of a person away. Others have them as well, so they go to no successor."""
+    tasks = list(connection.execute(_OPEN_GOLD_TASKS, {"person": leaver.id}))
+    for task in tasks:
+        _withdraw(connection, task.id, leaver.id, task.apart)
+    if tasks:
+        _order_queue(connection, leaver.id, project.settings.seed)
+        rows = {audit_log.AuditedKind.TASKS: [task.id for task in tasks]}
+        audit_log.append_audit_event(connection, actor, "withdrew gold items", rows=rows)
+
+
 def _release(connection: Connection, case: str, actor: str, reason: str) -> None:
     person = int(connection.execute(_PERSON_OF, {"task": case}).scalar_one())
     _withdraw(connection, case, person, None)
@@ -361,7 +283,7 @@ def _withdraw(connection: Connection, task: str, person: int, apart: int | None)
 def _order_queue(connection: Connection, person: int, seed: int) -> None:
     """Give the unfinished tasks of a person places without gaps: those that are begun, then the others at random."""
     # The order depends on person and question alone, so tasks that were there before keep their order.
-    tasks = [_open_task(row) for row in connection.execute(_OPEN_TASKS_OF, {"person": person})]
+    tasks = read_open_tasks(connection, person)
     begun = [task.row.id for task in tasks if task.started]
     by_key = {task.item.id: task.row.id for task in tasks if not task.started}
     items = [task.item for task in tasks if not task.started]
@@ -373,12 +295,6 @@ def _order_queue(connection: Connection, person: int, seed: int) -> None:
     if order:
         places = [{"task": task, "place": done + number} for number, task in enumerate(order, start=1)]
         connection.execute(_SET_PLACE, places)
-
-
-def _open_task(row: Row[Any]) -> _OpenTask:
-    key = json.loads(row.key)
-    item = AssignmentItem(str(key), str(json.loads(row.question_key)), describe_system(row.origin or "{}"))
-    return _OpenTask(row, item, bool(row.started))
 
 
 def _role_and_pool(connection: Connection, role: CrewRole) -> tuple[PersonRole, AnnotatorPool]:
@@ -415,25 +331,11 @@ _TAKEN_CASES = text(
     " LEFT JOIN annotate_questions q ON q.id = t.question WHERE t.role = 'adjudicator' AND t.withdrawn IS NULL"
     " AND (SELECT count(*) FROM annotate_submissions s WHERE s.task = t.id) < length(t.passes) ORDER BY taken, t.id"
 )
-# Unfinished tasks with the keys by which queues are ordered. "started" covers submitted passes and drafts.
-_OPEN = (
-    "SELECT t.id, t.kind, t.subject, t.question, t.response, t.family, t.person, t.apart, t.passes, t.unasked,"
-    " p.name AS owner, coalesce(r.key, q.key, f.key) AS key, coalesce(q.key, f.key) AS question_key, o.origin,"
-    " (EXISTS (SELECT 1 FROM annotate_submissions s WHERE s.task = t.id)"
-    " OR EXISTS (SELECT 1 FROM annotate_drafts d WHERE d.task = t.id)) AS started"
-    " FROM annotate_tasks t JOIN annotate_people p ON p.id = t.person"
-    " LEFT JOIN annotate_cursors c ON c.person = t.person LEFT JOIN annotate_questions q ON q.id = t.question"
-    " LEFT JOIN annotate_responses r ON r.id = t.response LEFT JOIN annotate_families f ON f.id = t.family"
-    " LEFT JOIN annotate_response_origins o ON o.response = t.response"
-    " WHERE t.withdrawn IS NULL AND t.place > coalesce(c.done, 0)"
+_OPEN_GOLD_TASKS = text(
+    "SELECT t.id, t.apart FROM annotate_tasks t JOIN annotate_gold g ON g.response = t.response"
+    " LEFT JOIN annotate_cursors c ON c.person = t.person"
+    " WHERE t.person = :person AND t.withdrawn IS NULL AND t.place > coalesce(c.done, 0)"
 )
-# Tasks of ineligible questions stay where they are.
-_OPEN_TASKS = text(
-    f"{_OPEN} AND t.role = :role AND t.pool = :pool AND t.id IN (SELECT id FROM annotate_current_tasks)"
-    " ORDER BY t.person, t.place"
-)
-_OPEN_TASKS_OF = text(f"{_OPEN} AND t.person = :person ORDER BY t.place")
-_MET = text("SELECT person, subject, apart, withdrawn FROM annotate_tasks WHERE role = :role AND pool = :pool")
 _WITHDRAWN_TASKS = text("SELECT id, person, subject FROM annotate_tasks WHERE withdrawn IS NOT NULL")
 _PERSON_OF = text("SELECT person FROM annotate_tasks WHERE id = :task")
 _FIRST_PLACE = text("SELECT min(place) FROM annotate_tasks WHERE person = :person")

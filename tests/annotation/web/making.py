@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
+from eclose.annotation.assignment.choices import PracticeMode
 from eclose.annotation.dashboard import (
     DashboardPerson,
     DashboardQueue,
@@ -118,6 +119,11 @@ PAIRS = (
     PeopleAgreement(("a1", "a3"), 51, {"L": LabelMatch(49, 51), "A": LabelMatch(50, 51), "Acc": LabelMatch(51, 51)}),
 )
 
+GOLD = (
+    PeopleAgreement(("a1",), 12, {"L": LabelMatch(11, 12), "A": LabelMatch(12, 12), "Acc": LabelMatch(12, 12)}),
+    PeopleAgreement(("a2",), 0, {}),
+)
+
 
 def a_board(**other) -> LeadDashboard:
     """A project half way."""
@@ -157,6 +163,7 @@ def agreement(**other) -> str:
         PersonTimes("s1", {"S": (41.0, 1299)}, 0),
     )
     settings = {"decisions": decisions, "pairs": PAIRS, "persons": measure_person_agreement(PAIRS), "times": times}
+    settings |= {"gold": GOLD, "gold_labels": ["L", "A", "Acc"]}
     return render_annotation_page("agreement.html", **given(LEAD, **(settings | {"labels": ["L", "A", "Acc"]} | other)))
 
 
@@ -216,7 +223,7 @@ def label_home(finished: int, **other) -> str:
 
 def practice(person: Person = ANNOTATOR, **other) -> str:
     """A practice example."""
-    item = next(item for item in list_training_items(ANNOTATOR) if item.id == "gap")
+    item = next(item for item in list_training_items(ANNOTATOR, PracticeMode.OPTIONAL) if item.id == "gap")
     settings = {"item": item, "label": None, "answered": 4, "correct": 4, "total": 7, "results": ()} | other
     return render_annotation_page("training.html", **given(person, **settings))
 
@@ -233,6 +240,7 @@ def plain_pages() -> dict[str, str]:
         "notes": NOTES,
         "guidelines": GUIDELINES[:4],
         "practised": 0,
+        "must_practise": False,
         "examples": 7,
     }
     opened = (GrantedReopening("rEo-1", "B", 12, "Where was she born?"),)
@@ -248,6 +256,7 @@ def plain_pages() -> dict[str, str]:
             "account.html", **given(problems=("The current password is wrong.",), changed=False)
         ),
         "home": render_annotation_page("home.html", **given(**home)),
+        "home-practice": render_annotation_page("home.html", **given(**(home | {"must_practise": True}))),
         "home-take": render_annotation_page(
             "home.html", **given(ADJUDICATOR, **(home | {"next_url": None, "take": True, "amendable": opened}))
         ),

@@ -202,9 +202,13 @@ class Order:
         answer = self.crowd.post(nick, "/take", csrf="own" if csrf else None)
         wanted = {NOBODY: 303, "lea": 404}.get(nick, 303 if csrf else 403)
         self._check(answer, wanted, self._own(nick), f"{nick} takes")
-        where = answer.headers.get("location", "")
-        if where.startswith("/tasks/") and where.removeprefix("/tasks/") not in self.truth.tasks:
-            task = next(one for one in self.study.tasks() if one.id == where.removeprefix("/tasks/"))
+        self._know_taken(nick, answer)
+
+    def _know_taken(self, nick: str, answer) -> None:
+        """Take note of a case that an adjudicator was given."""
+        task_id = answer.headers.get("location", "").partition("?")[0].removeprefix("/tasks/")
+        task = next((one for one in self.study.tasks() if one.id == task_id), None)
+        if task is not None and task_id not in self.truth.tasks:
             if (wrong := self.truth.took(nick, task)) is not None:
                 self.tally.advances.append(wrong)
             self.truth.know(task)
@@ -265,6 +269,7 @@ class Order:
         self._check(answer, wanted, may if answer.status_code == 422 else self._own(nick), f"{nick} submits {path}")
         if answer.status_code == 303 and nick != NOBODY:
             self.sent.append((nick, task, named, form, key))
+            self._know_taken(nick, answer)
 
     def _check(self, answer, wanted: int | None, may: set[str], what: str) -> None:
         self.tally.answers[answer.status_code] += 1

@@ -72,6 +72,7 @@ class Sweep:
         self._look(answer, self._own(nick), f"page: {nick} submits {name}", 303)
         self.truth.submitted(nick, task, name, form, f"{task}{name}")
         where = answer.headers["location"]
+        self._know_taken(where)
         # After the last pass the next task is shown at once.
         now = self.truth.open_pass(nick, where.partition("?")[0].removeprefix("/tasks/")) or "page"
         self._look(self.crowd.get(nick, where), self.truth.may_see(nick, where), f"{now}: {nick} goes on", 200)
@@ -81,11 +82,15 @@ class Sweep:
     def take(self, nick: str) -> bool:
         answer = self.crowd.post(nick, "/take")
         self._look(answer, self._own(nick), f"page: {nick} takes", 303)
-        where = answer.headers["location"].removeprefix("/tasks/")
-        if where == "/":
-            return False
-        self.truth.know(next(one for one in self.study.tasks() if one.id == where))
-        return True
+        where = answer.headers["location"]
+        self._know_taken(where)
+        return where != "/"
+
+    def _know_taken(self, where: str) -> None:
+        """Take note of a case that an adjudicator was given."""
+        task = where.partition("?")[0].removeprefix("/tasks/")
+        if task not in self.truth.tasks and "/" not in task:
+            self.truth.know(next(one for one in self.study.tasks() if one.id == task))
 
     def change(self, nick: str, task: str, name: str) -> None:
         """Change what was just submitted, with the lead's leave."""

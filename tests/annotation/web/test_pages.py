@@ -295,13 +295,15 @@ def test_the_dashboard_has_every_form_and_export():
 
 def test_home_says_what_is_next():
     base = {"receipt": None, "amendable": (), "take": False, "next_url": None, "undo": None, "notes": ()}
-    base |= {"guidelines": (), "practised": 7, "examples": 7, "awaiting_screening": 0}
+    base |= {"guidelines": (), "practised": 7, "examples": 7, "awaiting_screening": 0, "must_practise": False}
+    must_practise = {"must_practise": True, "practised": 5}
     told = {
         "Begin": base | {"progress": TaskProgress(0, 5, None), "next_url": "/tasks/x"},
         "Next task": base | {"progress": TaskProgress(1, 5, None), "next_url": "/tasks/x"},
         "All tasks are finished": base | {"progress": TaskProgress(5, 5, 3.0)},
         "There is no task for you": base | {"progress": TaskProgress(0, 0, None)},
         "Take the next case": base | {"progress": TaskProgress(2, 3, 61.0), "take": True},
+        "Practise first": base | {"progress": TaskProgress(0, 5, None), "next_url": "/tasks/x"} | must_practise,
     }
     for words_told, settings in told.items():
         html = pages.render_annotation_page("home.html", **given(**settings))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.annotation.projects import make_project, who
+from tests.annotation.projects import make_project, who, work_off
+from tests.annotation.web.browsing import Browser, application, hashed, with_passwords
 
 from eclose.annotation.accounts.people import AnnotatorPool
+from eclose.annotation.assignment.choices import PracticeMode
 from eclose.annotation.forms import PASSES_BY_TASK_KIND
 from eclose.annotation.web import training
 
@@ -28,7 +30,7 @@ def test_every_decision_on_a_response_is_practised_once():
 def test_first_answer_counts_and_the_lead_sees_the_result(tmp_path):
     project = make_project(tmp_path / "study", screeners=("sue", "sam"))
     ann = who(project, "ann")
-    first, second, *_ = training.list_training_items(ann)
+    first, second, *_ = training.list_training_items(ann, PracticeMode.OPTIONAL)
     wrong = next(choice for choice in FIELDS[second.field].choices if choice != second.label)
     with project.writing() as connection:
         training.answer_training_item(connection, ann, first, first.label)
@@ -41,3 +43,51 @@ def test_first_answer_counts_and_the_lead_sees_the_result(tmp_path):
     assert results["sue"] == (0, 0, 3)
     assert "lead" not in results
     project.close()
+
+
+@pytest.fixture(scope="module")
+def password():
+    return hashed()
+
+
+def log_in(project, password, name):
+    with_passwords(project, password)
+    browser = Browser(application(project), project, name)
+    assert browser.login().status_code == 303
+    return browser
+
+
+def test_required_practice_opens_the_tasks(tmp_path, password):
+    project = make_project(tmp_path / "study", practice=PracticeMode.REQUIRED)
+    ann = log_in(project, password, "ann")
+    task = ann.task()
+    assert ann.get(task).headers["location"] == "/training"
+    assert task not in ann.get("/").text
+    for item in training.TRAINING_ITEMS[AnnotatorPool.RESPONSES]:
+        assert ann.get(task).headers["location"] == "/training"
+        assert ann.post(f"/training/{item.id}", label=item.label).status_code == 200
+    assert ann.get(task).status_code == 200
+    assert task in ann.get("/").text
+    project.close()
+
+
+def test_required_practice_comes_before_the_first_case(tmp_path, password):
+    project = make_project(tmp_path / "study", practice=PracticeMode.REQUIRED)
+    for name in ("ann", "bob", "cyd", "dan"):
+        work_off(project, who(project, name), closed="no" if name == "ann" else "yes")
+    eve = log_in(project, password, "eve")
+    assert eve.post("/take").headers["location"] == "/training"
+    assert "/take" not in eve.get("/").text
+    project.close()
+
+
+def test_optional_practice_is_offered_and_none_is_not(tmp_path, password):
+    for practice in (PracticeMode.OPTIONAL, PracticeMode.NONE):
+        project = make_project(tmp_path / practice, practice=practice)
+        ann = log_in(project, password, "ann")
+        assert ("Practise first" in ann.get("/").text) is (practice is PracticeMode.OPTIONAL)
+        assert ann.get(ann.task()).status_code == 200
+        shown = ann.get("/training").text
+        assert ("There are no practice examples" in shown) is (practice is PracticeMode.NONE)
+        assert (ann.post("/training/citation", label="yes").status_code == 404) is (practice is PracticeMode.NONE)
+        project.close()

@@ -14,6 +14,16 @@ class ScreeningMode(StrEnum):
     """Responses are annotated whatever the screeners decide."""
 
 
+class PracticeMode(StrEnum):
+    """Practice examples before the first task."""
+
+    REQUIRED = "required"
+    """Tasks open when a person has answered all examples."""
+    OPTIONAL = "optional"
+    """The overview offers the examples; tasks are open at once."""
+    NONE = "none"
+
+
 class CrewRole(StrEnum):
     """Role of a person who joins a running project."""
 

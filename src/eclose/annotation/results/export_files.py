@@ -16,6 +16,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from eclose.annotation.results import label_studio
+from eclose.annotation.results.agreement_pairs import LabelMatch, measure_gold_agreement
 from eclose.annotation.results.final_labels import (
     PEOPLE_JUDGE,
     collect_final_judgments,
@@ -27,6 +28,7 @@ from eclose.annotation.results.flat_tables import build_flat_label_tables, write
 from eclose.annotation.results.formats import (
     ANNOTATIONS,
     DRAFTS,
+    GOLD,
     INELIGIBLE_RESPONSES,
     LABELS,
     MANIFEST,
@@ -36,6 +38,7 @@ from eclose.annotation.results.formats import (
     VERDICTS,
     LabelExportFormat,
 )
+from eclose.core.judgment import Criterion
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile, sync_folder
 from eclose.store.records.csv_table import encode_csv
@@ -117,6 +120,8 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         write_records(folder / DRAFTS, annotations.set_aside)
     if annotations.times:
         write_records(folder / TIMES, annotations.times)
+    if annotations.gold:
+        _write_lines(folder / GOLD, _gold_lines(annotations))
     if material is not None:
         responses = [material.responses[response.response_id] for response in annotations.eligible_responses]
         answered = [response.instance_id for response in responses]
@@ -126,7 +131,7 @@ def _write_jsonl(folder: Path, annotations: AnnotationSet, material: AnnotationM
         write_records(folder / RESPONSES_FILE, responses)
 
 
-def _write_lines(path: Path, lines: Iterable[Mapping[str, str]]) -> None:
+def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     with AtomicFile(path) as file:
         for line in lines:
             file.write(json.dumps(line).encode() + b"\n")
@@ -140,6 +145,22 @@ def _open_lines(annotations: AnnotationSet, *, ineligible: bool) -> Iterator[dic
     for question in () if ineligible else annotations.questions:
         if (reason := question.open_reason) is not None:
             yield {"question_id": question.question_id, "reason": reason}
+
+
+def _gold_lines(annotations: AnnotationSet) -> Iterator[dict[str, Any]]:
+    """Yield how many gold labels of each criterion an annotator met; the share is null where none was compared."""
+    criteria = [name for name in Criterion if any(name in item.gold for item in annotations.gold)]
+    for agreement in measure_gold_agreement(annotations.gold):
+        for criterion in criteria:
+            match = agreement.labels.get(criterion, LabelMatch(0, 0))
+            yield {
+                "annotator": agreement.people[0],
+                "criterion": criterion,
+                "items": agreement.subjects,
+                "compared": match.compared,
+                "met": match.equal,
+                "share": match.share,
+            }
 
 
 def _write_tables(folder: Path, annotations: AnnotationSet, formats: Collection[LabelExportFormat]) -> None:

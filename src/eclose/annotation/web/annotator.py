@@ -69,7 +69,8 @@ def show_annotator_home(visit: Annotated[LoggedInVisit, Depends(require_login)],
             notes=notes.list_person_notes(connection, visit.person)[:MAX_HOME_NOTES],
             guidelines=_guidelines(connection, visit.person),
             practised=len(training.read_training_answers(connection, visit.person)),
-            examples=len(training.list_training_items(visit.person)),
+            must_practise=training.needs_practice(connection, visit.person, visit.project.settings.practice),
+            examples=len(training.list_training_items(visit.person, visit.project.settings.practice)),
         )
     return HTMLResponse(html)
 
@@ -88,7 +89,14 @@ def show_training(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HT
     with visit.project.reading() as connection:
         answers = training.read_training_answers(connection, visit.person)
         results = training.list_training_progress(connection) if visit.person.role is PersonRole.LEAD else ()
-    item = next((item for item in training.list_training_items(visit.person) if item.id not in answers), None)
+    item = next(
+        (
+            item
+            for item in training.list_training_items(visit.person, visit.project.settings.practice)
+            if item.id not in answers
+        ),
+        None,
+    )
     return _training_page(visit, item, answers, results=results)
 
 
@@ -96,7 +104,14 @@ def show_training(visit: Annotated[LoggedInVisit, Depends(require_login)]) -> HT
 def post_training_answer(visit: Worker, item: str, fields: Fields) -> HTMLResponse:
     """Store the first answer to a practice example, and show the right one with its reason."""
     (label,) = take_form_fields(check_csrf_token(visit, fields), "label")
-    example = next((each for each in training.list_training_items(visit.person) if each.id == item), None)
+    example = next(
+        (
+            each
+            for each in training.list_training_items(visit.person, visit.project.settings.practice)
+            if each.id == item
+        ),
+        None,
+    )
     if example is None or label not in {choice.value for choice in FIELD_TEXTS[example.field].choices}:
         raise not_found_error()
     with visit.project.writing() as connection:
@@ -109,22 +124,18 @@ def post_training_answer(visit: Worker, item: str, fields: Fields) -> HTMLRespon
 def claim_adjudication_task(visit: Worker, fields: Fields) -> Response:
     """Assign the next waiting subject to an adjudicator."""
     take_form_fields(check_csrf_token(visit, fields))
-    # Each conflict means that another adjudicator got a subject; after three, the page shows the queue again.
-    for _ in range(3):
-        try:
-            with visit.project.writing() as connection:
-                task = queues.take_next_task(connection, visit.person)
-        except IntegrityError:
-            # Another adjudicator has just taken the same subject.
-            continue
-        return RedirectResponse("/" if task is None else f"/tasks/{task}", status_code=303)
-    return RedirectResponse("/", status_code=303)
+    with visit.project.reading() as connection:
+        if training.needs_practice(connection, visit.person, visit.project.settings.practice):
+            return RedirectResponse("/training", status_code=303)
+    return RedirectResponse(_take_next_path(visit), status_code=303)
 
 
 @router.get("/tasks/{task}")
 def show_task_page(visit: Worker, task: str, receipt: str = "") -> Response:
-    """Show the open pass of a task."""
+    """Show the open pass of a task; where practice is required, not before the examples are answered."""
     with visit.project.reading() as connection:
+        if training.needs_practice(connection, visit.person, visit.project.settings.practice):
+            return RedirectResponse("/training", status_code=303)
         sheet = submissions.open_task_page(connection, visit.project, visit.person, task)
         if sheet is None:
             raise not_found_error()
@@ -139,7 +150,7 @@ def post_pass_form(visit: Worker, task: str, name: str, fields: Fields) -> Respo
     key, entries = _form(visit, task, name, fields)
     outcome = submissions.submit_pass_and_commit(visit.project, visit.person, task, name, entries, key)
     if outcome.receipt is not None:
-        path = _next_path(visit) if outcome.finished else f"/tasks/{task}"
+        path = _take_next_path(visit) if outcome.finished else f"/tasks/{task}"
         return RedirectResponse(f"{path}?receipt={outcome.receipt}", status_code=303)
     if outcome.refusal is SubmissionRefusal.UNKNOWN:
         raise not_found_error()
@@ -315,7 +326,7 @@ def _training_page(
     results: tuple[TrainingProgress, ...] = (),
 ) -> HTMLResponse:
     """Render a practice example, with the given answer and the reason of the right one where there is an answer."""
-    items = training.list_training_items(visit.person)
+    items = training.list_training_items(visit.person, visit.project.settings.practice)
     html = render_annotation_page(
         "training.html",
         **visit.context,
@@ -327,6 +338,21 @@ def _training_page(
         results=results,
     )
     return HTMLResponse(html)
+
+
+def _take_next_path(visit: LoggedInVisit) -> str:
+    """Return the path of the person's next task, which an adjudicator takes from the queue; else of the overview."""
+    if visit.person.role is not PersonRole.ADJUDICATOR:
+        return _next_path(visit)
+    # Each conflict means that another adjudicator has just taken the same subject; after three, the overview follows.
+    for _ in range(3):
+        try:
+            with visit.project.writing() as connection:
+                task = queues.take_next_task(connection, visit.person)
+        except IntegrityError:
+            continue
+        return "/" if task is None else f"/tasks/{task}"
+    return "/"
 
 
 def _next_path(visit: LoggedInVisit) -> str:

@@ -23,6 +23,7 @@ from eclose.annotation.project import guideline_hashes
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.agreement_pairs import (
     COMPARED_LABELS,
+    measure_gold_agreement,
     measure_pair_agreement,
     measure_person_agreement,
 )
@@ -79,6 +80,8 @@ def show_agreement(visit: Lead) -> HTMLResponse:
             pairs=pairs,
             persons=measure_person_agreement(pairs),
             labels=[name for name in COMPARED_LABELS if any(name in pair.labels for pair in pairs)],
+            gold=measure_gold_agreement(annotations.gold),
+            gold_labels=[name for name in COMPARED_LABELS if any(name in item.gold for item in annotations.gold)],
             times=summarise_pass_times(annotations.times),
         )
     return HTMLResponse(html)

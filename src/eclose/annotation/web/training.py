@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from eclose.annotation import audit_log
 from eclose.annotation.accounts.people import AnnotatorPool
+from eclose.annotation.assignment.choices import PracticeMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,9 +162,16 @@ TRAINING_ITEMS: Mapping[AnnotatorPool, tuple[TrainingItem, ...]] = {
 """Examples of each pool, in their order; pools without any have no practice."""
 
 
-def list_training_items(person: Person) -> tuple[TrainingItem, ...]:
-    """Return the examples of a person."""
-    return TRAINING_ITEMS.get(person.pool, ())
+def list_training_items(person: Person, practice: PracticeMode) -> tuple[TrainingItem, ...]:
+    """Return the examples of a person; none in a project without practice."""
+    return () if practice is PracticeMode.NONE else TRAINING_ITEMS.get(person.pool, ())
+
+
+def needs_practice(connection: Connection, person: Person, practice: PracticeMode) -> bool:
+    """Return whether a person must answer examples before a task opens."""
+    if practice is not PracticeMode.REQUIRED:
+        return False
+    return len(read_training_answers(connection, person)) < len(list_training_items(person, practice))
 
 
 def read_training_answers(connection: Connection, person: Person) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eclose.annotation.assignment.choices import ScreeningMode
+from eclose.annotation.assignment.choices import PracticeMode, ScreeningMode
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
 from eclose.cli.annotate import results, staffing
@@ -29,13 +29,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Let people label responses; each decision is shown only what it may rest on.",
 )
-
-app.command(name="agree")(results.agree)
-app.command(name="export")(results.export)
-app.command(name="import")(results.import_labels)
-app.command(name="release")(staffing.release)
-app.command(name="reassign")(staffing.reassign)
-app.command(name="add-people")(staffing.add_people)
 
 BROKEN = 3
 """Exit code where the log was changed."""
@@ -85,6 +78,15 @@ def init(
         Path | None,
         typer.Option(help="Folder of eclose families audit sample, to audit families instead of responses."),
     ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File of judgments, such as judgments.jsonl of an export. Every annotator labels these responses too,"
+            " unmarked; the dashboard shows how many of the known labels each one meets.",
+            show_default=False,
+        ),
+    ] = None,
     annotators: Names = "",
     adjudicators: Adjudicators = "",
     screeners: Screeners = "",
@@ -106,6 +108,13 @@ def init(
         ScreeningMode,
         typer.Option(help="required: annotate responses to eligible questions only; advisory: annotate all."),
     ] = ScreeningMode.REQUIRED,
+    practice: Annotated[
+        PracticeMode,
+        typer.Option(
+            help="required: tasks open when a person has answered the practice examples; optional: the examples are"
+            " offered; none: no examples."
+        ),
+    ] = PracticeMode.OPTIONAL,
     labels_to_adjudicator: Annotated[
         bool, typer.Option("--labels-to-adjudicator", help="Show adjudicators the labels of annotators, pass by pass.")
     ] = False,
@@ -144,11 +153,13 @@ def init(
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
     if audit is None:
         with owner_only():
-            add_material = _response_importer(responses, folder, instances, layout, imported)
+            add_material = _response_importer(responses, folder, instances, layout, imported, gold)
     else:
         # The same options name the people, but in an audit their tasks are families.
         if imported.identity:
             raise SettingError("--audit: no file of another tool is read, so --map, --model and the like do nothing.")
+        if gold is not None:
+            raise SettingError("--audit: a project of families has no responses, so --gold does nothing. Leave it out.")
         add_material, crew = _family_importer(audit, responses, crew)
     settings = AnnotationProjectSettings(
         name or folder.resolve().name,
@@ -157,6 +168,7 @@ def init(
         labels_to_adjudicator=labels_to_adjudicator,
         share_questions=share_questions,
         screening=screening,
+        practice=practice,
         audit_head=None if audit_head is None else str(audit_head.resolve()),
     )
 
@@ -170,10 +182,15 @@ def init(
 
 
 def _response_importer(
-    responses: Path | None, folder: Path, instances: Path | None, layout: RecordLayout, imported: ImportSettings
+    responses: Path | None,
+    folder: Path,
+    instances: Path | None,
+    layout: RecordLayout,
+    imported: ImportSettings,
+    gold: Path | None,
 ) -> Callable[[Connection], str]:
     """Return a function that adds the responses to a database and describes them."""
-    from eclose.annotation.setup import add_project_material
+    from eclose.annotation.setup import add_gold_items, add_project_material
     from eclose.core.instance import Instance
     from eclose.core.response import Response
     from eclose.errors import SettingError
@@ -189,7 +206,10 @@ def _response_importer(
         counts = add_project_material(
             connection, read_records(sources.instances, Instance), read_records(sources.responses, Response)
         )
-        return f"{format_count(counts[0], 'question')}, {format_count(counts[1], 'response')}"
+        material = f"{format_count(counts[0], 'question')}, {format_count(counts[1], 'response')}"
+        if gold is None:
+            return material
+        return f"{material}; {format_count(add_gold_items(connection, gold), 'gold item')} for every annotator"
 
     return add
 
@@ -275,6 +295,12 @@ def invite(
     print_line(f"{invitee.person.name} ({invitee.person.role}): {url}/invitation/{invitee.token}")
 
 
+# In the order of a study, which is that of the help.
+app.command(name="add-people")(staffing.add_people)
+app.command(name="reassign")(staffing.reassign)
+app.command(name="release")(staffing.release)
+
+
 @app.command()
 def serve(
     folder: Folder, *, port: Port = None, public_url: PublicUrl = None, insecure_http: InsecureHttp = False
@@ -324,6 +350,11 @@ def status(folder: Folder) -> None:
         print_line(f"{format_count(len(requests), 'request')} to change a submitted pass: see the dashboard.")
     for notice in notices:
         print_line(notice)
+
+
+app.command(name="agree")(results.agree)
+app.command(name="export")(results.export)
+app.command(name="import")(results.import_labels)
 
 
 @app.command(name="verify-audit")
@@ -417,7 +448,7 @@ def _print_start(start: ProjectStaffing, folder: Path, url: str) -> None:
         )
         # With one annotator for each response there are no groups, and with all of them there is a single one.
         if 1 < assignment.per_response < len(assignment.annotators):
-            print_line(f"  every {assignment.per_response} of them share {shared}")
+            print_line(f"  each group of {assignment.per_response} has {shared} responses in common")
     if start.invitees:
         print_line("Links to choose a password, each valid once within 7 days:")
     for invitee in start.invitees:

@@ -117,6 +117,8 @@ def export(
     drafts.jsonl       unfinished work of people who left their tasks to
                        others
     times.jsonl        seconds of each person for each pass; fast ones marked
+    gold.jsonl         share of gold labels that each annotator met, by
+                       criterion; gold items are in no other file
     instances.jsonl, responses.jsonl
                        the labelled material
 
