@@ -141,9 +141,13 @@ class UniqueScan(Generic[T]):
 
     def read(self, offset: int) -> T:
         """Return the record at an offset of the file."""
+        return self._decode(self.read_line(offset))
+
+    def read_line(self, offset: int) -> bytes:
+        """Return the line of the record at an offset of the file."""
         with self._path.open("rb") as file:
             file.seek(offset)
-            return self._decode(file.readline())
+            return file.readline()
 
     def _decode(self, line: bytes) -> T:
         try:
