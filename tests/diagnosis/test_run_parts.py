@@ -120,7 +120,7 @@ def test_stale_parts_are_refused(parts, tmp_path):
     [
         ("s3://bucket/a/b", "s3://bucket/a/b"),
         ("s3:/bucket/a/", "s3://bucket/a"),
-        ("az://container/x", "az://container/x"),
+        ("abfss://container@account/x", "abfss://container@account/x"),
         ("runs/s3", None),
         ("C:/runs", None),
     ],

@@ -15,10 +15,12 @@ from eclose.diagnosis.report.context import BaseComparison, ReportContext, Syste
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_percent_with_interval
 from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
+from eclose.errors import SettingError
 from eclose.judged_cases import JudgedCase, name_run_folders
 from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
+from eclose.store.runs.parts import get_remote_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -237,7 +239,8 @@ def diagnose(
     """Diagnose judged runs: which responses are unreliable, how often, and why.
 
     Args:
-        runs: Folder of a judged run, or several that are diagnosed together.
+        runs: Folder of a judged run, or several that are diagnosed together; or a run in parts (``split_run``), in a
+            folder or in object storage.
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.
@@ -359,7 +362,13 @@ def compare(
 
 
 def default_report_folder(run: Path | str) -> Path:
-    """Return the folder that ``eclose diagnose`` and ``eclose report`` write to by default."""
+    """Return the folder that ``eclose diagnose`` and ``eclose report`` write to by default.
+
+    Raises:
+        SettingError: The run is in object storage, where no report is written.
+    """
+    if (url := get_remote_url(run)) is not None:
+        raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
     return Path(run) / REPORT_FOLDER
 
 

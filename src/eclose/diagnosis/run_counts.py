@@ -171,7 +171,7 @@ def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allo
 
     Args:
         run: Folder of a judged run in JSON Lines.
-        out: New folder, or an address in object storage: ``s3://bucket/path``, ``gs://`` or ``az://``.
+        out: New folder, or an address in object storage: ``s3://bucket/path``, ``gs://`` or ``abfss://``.
         rows: Responses of a part, 50,000 by default.
         allow_stale: Use judgments although questions or responses changed after they were judged.
 

@@ -123,7 +123,7 @@ def gate(
     """Check a judged run against limits, which apply to the 95 % intervals of its rates over questions.
 
     Args:
-        run: Folder of a judged run, or cases.
+        run: Folder of a judged run, a run in parts (``split_run``), or cases.
         min_trr: Smallest share of reliable traces, between 0 and 1.
         min_accuracy: Smallest share of correct answers.
         min_lsr: Smallest share of locally sound traces.

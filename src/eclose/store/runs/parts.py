@@ -1,8 +1,7 @@
-"""A judged run as Parquet parts, in a folder or in object storage (``s3://``, ``gs://``, ``az://``).
+"""A judged run as Parquet parts, in a folder or in object storage (``s3://``, ``gs://``, ``abfss://``).
 
 ``run.json`` lists the parts and is written last, so a folder without it is not a run. Ids and labels are in
-``labels/``, texts in ``bodies/``: counting reads the labels alone. Needs pyarrow, an extra; ``az://`` also needs
-``adlfs``.
+``labels/``, texts in ``bodies/``: counting reads the labels alone. Needs pyarrow, an extra.
 """
 
 from __future__ import annotations
@@ -26,10 +25,8 @@ PARTS_SCHEMA = "eclose.run-parts/1"
 PARTS_FILE = "run.json"
 LABELS_FOLDER, BODIES_FOLDER = "labels", "bodies"
 
-_SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "abfss")
+_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 _REMOTE = re.compile(rf"({'|'.join(_SCHEMES)}):/+(.+)")
-_FSSPEC_SCHEMES = frozenset({"az"})
-"""Schemes that pyarrow has no file system of its own for."""
 _ROW_GROUP = 2_000
 """Rows read at once; a sampled response costs one row group of texts."""
 
@@ -131,10 +128,6 @@ def _open_filesystem(run: Path | str) -> tuple[Any, str]:
     if url is None:
         return fs.LocalFileSystem(), str(Path(run).absolute())
     scheme, _, path = url.partition("://")
-    if scheme in _FSSPEC_SCHEMES:
-        import fsspec  # noqa: PLC0415 - comes with the client of the storage
-
-        return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme))), path
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if scheme == "s3" and endpoint:
         # Storage with the interface of S3 elsewhere: its host is in the variables that the AWS tools read.
