@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.report.detectors.write import write_detector_report
     from eclose.diagnosis.report.file_formats import ReportFormat
     from eclose.diagnosis.results import MetricRate, Rates, Results, compare, diagnose
+    from eclose.diagnosis.run_counts import split_run
     from eclose.diagnosis.run_gate import GateResult, gate
     from eclose.errors import EcloseError, RecordError, SettingError, UserError
     from eclose.generation import GenerateSettings, SourceLabels
@@ -78,6 +79,7 @@ _HOMES = {
     "eclose.diagnosis.report.detectors.write": ("write_detector_report",),
     "eclose.diagnosis.report.file_formats": ("ReportFormat",),
     "eclose.diagnosis.results": ("MetricRate", "Rates", "Results", "compare", "diagnose"),
+    "eclose.diagnosis.run_counts": ("split_run",),
     "eclose.diagnosis.run_gate": ("GateResult", "gate"),
     "eclose.errors": ("EcloseError", "RecordError", "SettingError", "UserError"),
     "eclose.generation": ("GenerateSettings", "SourceLabels"),
@@ -177,6 +179,7 @@ __all__ = [
     "resolve",
     "select",
     "show_judgment",
+    "split_run",
     "switch_test",
     "train",
     "train_verifier",

@@ -39,6 +39,8 @@ LeftOutResponse: TypeAlias = tuple[str, str]
 RejectCounts: TypeAlias = Mapping[str, Mapping[str, int]]
 """Number of unused records, by file and reason."""
 
+NO_QUESTION, NOT_JUDGED = "its question is missing", "it was not judged"
+NO_RESPONSE = "it was judged, but is missing"
 REPEATED_ID = "an earlier response has the same id"
 UNCHECKED_CAVEAT = "No manifest says which responses these judgments were made from, so that was not checked."
 QUESTION_REMEDY = (
@@ -55,6 +57,13 @@ class EvidenceSufficiency(StrEnum):
     SUFFICIENT = "sufficient"
     INSUFFICIENT = "insufficient"
     UNJUDGED = "unjudged"
+
+    @classmethod
+    def of(cls, label: Label) -> EvidenceSufficiency:
+        """Return the kind of evidence by the judge's label."""
+        if label is None:
+            return cls.UNJUDGED
+        return cls.SUFFICIENT if label else cls.INSUFFICIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +82,7 @@ class JudgedCase:
     @property
     def evidence(self) -> EvidenceSufficiency:
         """Whether the passages settle the question."""
-        label = self.judgment.evidence_sufficient
-        if label is None:
-            return EvidenceSufficiency.UNJUDGED
-        return EvidenceSufficiency.SUFFICIENT if label else EvidenceSufficiency.INSUFFICIENT
+        return EvidenceSufficiency.of(self.judgment.evidence_sufficient)
 
     @property
     def matched(self) -> Label:
@@ -84,22 +90,32 @@ class JudgedCase:
 
         One of them, normalised, must be a span of the other. No judge is involved, and aliases do not count.
         """
-        if self.response.answer is None or self.instance.reference_answer is None:
-            return None
-        return match_answer(self.response.answer, self.instance.reference_answer)
+        return match_reference(self.instance, self.response)
 
     @property
     def matched_with_aliases(self) -> Label:
         """Whether the answer matches the reference or an alias by the same rule; None where either is missing."""
-        if self.response.answer is None or not self.instance.accepted_answers:
-            return None
-        return match_any_answer(self.response.answer, self.instance.accepted_answers)
+        return match_accepted_answers(self.instance, self.response)
 
     @property
     def row(self) -> SettledVerdict:
         """The verdict with its ids, as metrics take it."""
         instance, response = self.instance, self.response
         return SettledVerdict(response.id, instance.id, self.verdict, instance.benchmark, response.source)
+
+
+def match_reference(instance: Instance, response: Response) -> Label:
+    """Return whether the answer matches the reference answer; None where either is missing."""
+    if response.answer is None or instance.reference_answer is None:
+        return None
+    return match_answer(response.answer, instance.reference_answer)
+
+
+def match_accepted_answers(instance: Instance, response: Response) -> Label:
+    """Return whether the answer matches the reference answer or an alias; None where either is missing."""
+    if response.answer is None or not instance.accepted_answers:
+        return None
+    return match_any_answer(response.answer, instance.accepted_answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +173,7 @@ def read_run_records(run: Path, *, first_response: bool = False) -> RunRecords:
     return RunRecords(
         instances,
         tuple(responses.values()),
-        (*left_out, *_read_conversion_losses(run)),
+        (*left_out, *read_conversion_losses(run)),
         _drop_empty({INSTANCES_FILE: instance_rejects, RESPONSES_FILE: response_rejects}),
     )
 
@@ -180,7 +196,7 @@ def _read_unique(
         if record.value is None:
             first_error = first_error or record.error
             rejected[record.error_kind] += 1
-            lost.append((f"{path.name} {record.where}", f"it cannot be read ({record.error_kind})"))
+            lost.append((f"{path.name} {record.where}", describe_unreadable(record.error_kind)))
             continue
         id_ = id_of(record.value)
         # By identity: an equal record that was read before is another object, and counts as a duplicate.
@@ -192,13 +208,19 @@ def _read_unique(
             rejected[ID_REUSED] += 1
             lost.append((id_, REPEATED_ID))
         else:
-            raise _describe_reused_id(path, kind, id_, locations[id_], record.where)
+            raise describe_reused_id(path, kind, id_, locations[id_], record.where)
     if first_error is not None and not values:
         raise first_error
     return values, rejected, lost
 
 
-def _describe_reused_id(path: Path, kind: type[object], id_: str, first: str, second: str) -> RecordError:
+def describe_unreadable(kind: str) -> str:
+    """Return the reason for a response whose record cannot be read."""
+    return f"it cannot be read ({kind})"
+
+
+def describe_reused_id(path: Path, kind: type[object], id_: str, first: str, second: str) -> RecordError:
+    """Return the error for two different records under one id, at two locations of a file."""
     if kind is Judgment:
         problem = f"was judged twice, in {first} and {second}. Keep one judgment of each response."
         return RecordError(problem, path=path, record=f"response {id_}")
@@ -223,7 +245,7 @@ def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
     return counts
 
 
-def _read_conversion_losses(run: Path) -> list[LeftOutResponse]:
+def read_conversion_losses(run: Path) -> list[LeftOutResponse]:
     """Return the records of another tool's file that could not be converted into responses."""
     manifest, unread = (
         find_file_manifest(run / RESPONSES_FILE),
@@ -258,6 +280,21 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:
         UserError: ``run`` is no folder of a run, or the judgments were made from other questions or responses, and
             ``allow_stale`` is false. Where it is true, ``JudgedCaseSet.stale`` describes the change.
     """
+    provenance = check_judged_run(run, allow_stale=allow_stale)
+    # Judging takes the first response of a repeated id, so a judged run is read the same way.
+    files = read_run_records(run, first_response=provenance.checked)
+    judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS_FILE, Judgment, lambda judgment: judgment.response_id)
+    cases, left_out = join_cases(files.instances, files.responses, judgments)
+    rejected = {**files.rejected, JUDGMENTS_FILE: judgment_rejects}
+    return make_case_set(run, cases, (*left_out, *files.left_out), rejected, provenance)
+
+
+def check_judged_run(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:
+    """Check that a folder holds a judged run whose files belong together, before any record is read.
+
+    Raises:
+        UserError: As ``read_judged_cases``.
+    """
     _require_run_folder(run)
     # Missing inputs are reported before missing judgments: without responses there is nothing to judge.
     for name in (INSTANCES_FILE, RESPONSES_FILE):
@@ -265,16 +302,21 @@ def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:
     if not (run / JUDGMENTS_FILE).exists():
         raise UserError(_describe_unjudged(run))
     # Before anything is joined: ids alone would also join judgments of another version of the same responses.
-    provenance = check_judged_inputs(run, allow_stale=allow_stale)
-    # Judging takes the first response of a repeated id, so a judged run is read the same way.
-    files = read_run_records(run, first_response=provenance.checked)
-    judgments, judgment_rejects, _ = _read_unique(run / JUDGMENTS_FILE, Judgment, lambda judgment: judgment.response_id)
-    cases, left_out = join_cases(files.instances, files.responses, judgments)
-    rejected = _drop_empty({**files.rejected, JUDGMENTS_FILE: judgment_rejects, **_read_earlier_rejects(run)})
+    return check_judged_inputs(run, allow_stale=allow_stale)
+
+
+def make_case_set(
+    run: Path,
+    cases: Iterable[JudgedCase],
+    left_out: Iterable[LeftOutResponse],
+    rejected: RejectCounts,
+    provenance: ProvenanceCheck,
+) -> JudgedCaseSet:
+    """Return the cases of a run with its caveats; ``rejected`` counts the unused records of its three files."""
     return JudgedCaseSet(
         tuple(cases),
-        (*left_out, *files.left_out),
-        rejected,
+        tuple(left_out),
+        _drop_empty({**rejected, **_read_earlier_rejects(run)}),
         provenance.stale,
         checked=provenance.checked,
         selected=_describe_selection(run / JUDGMENTS_FILE),
@@ -352,13 +394,13 @@ def join_cases(
         if response.id in ids:
             left_out.append((response.id, REPEATED_ID))
         elif instance is None:
-            left_out.append((response.id, "its question is missing"))
+            left_out.append((response.id, NO_QUESTION))
         elif judgment is None:
-            left_out.append((response.id, "it was not judged"))
+            left_out.append((response.id, NOT_JUDGED))
         else:
             cases.append(JudgedCase(instance, response, judgment))
         ids.add(response.id)
-    return cases, left_out + [(id_, "it was judged, but is missing") for id_ in judgments if id_ not in ids]
+    return cases, left_out + [(id_, NO_RESPONSE) for id_ in judgments if id_ not in ids]
 
 
 def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> JudgedCaseSet:

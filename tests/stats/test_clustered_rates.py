@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from eclose.stats import clustered_rates
 from eclose.stats.clustered_rates import QuestionHitCounts, clustered_rate
 from eclose.stats.coefficients import MISSING_CODE
 
@@ -42,6 +43,13 @@ def test_a_rate_of_nothing_is_undefined():
 def test_unknown_cases_and_questions_without_a_case_do_not_count():
     labelled = clustered_rate(np.array([1, 1, 0]), np.array([0, 0, 1]))
     assert clustered_rate(np.array([1, X, 1, X, 0]), np.array([0, 0, 0, 2, 1])) == labelled
+
+
+def test_the_interval_does_not_depend_on_the_block_of_subsets(monkeypatch):
+    failures, sizes = [0, 9, 1, 0, 4, 9, 2], [9, 9, 9, 3, 4, 30, 2]
+    expected = interval(failures, sizes)
+    monkeypatch.setattr(clustered_rates, "SUBSET_BLOCK", 3)
+    assert interval(failures, sizes) == expected
 
 
 @pytest.mark.parametrize("failures", [0, 1, 5, 25, 49, 50])

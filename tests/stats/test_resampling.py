@@ -74,6 +74,14 @@ def test_blocks_add_up(resamples, sizes):
     assert list(resample_block_sizes(resamples)) == sizes
 
 
+def test_many_units_are_drawn_in_smaller_blocks(monkeypatch):
+    expected = loops.drawn(STRATA, 42, 20)
+    assert list(resample_block_sizes(3, units=10**9)) == [1, 1, 1]
+    monkeypatch.setattr(resampling, "RESAMPLE_WEIGHTS", 3 * 8)
+    assert list(resample_block_sizes(7, units=8)) == [3, 3, 1]
+    np.testing.assert_array_equal(loops.drawn(STRATA, 42, 20), expected)
+
+
 def test_bootstrap_evaluates_the_sample_and_each_resample_alike():
     values = np.arange(8.0)
     replicates = bootstrap(STRATA, lambda w: (w @ values)[:, np.newaxis], rng=np.random.default_rng(5), resamples=300)

@@ -1,4 +1,4 @@
-"""``eclose data``: convert, sample, describe and check files of questions; import and export logs of Inspect."""
+"""``eclose data``: convert, sample, describe and check files of questions; split runs; import and export logs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from eclose.cli.shared.import_options import takes_import_options
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     AllowStale,
+    format_count,
     print_line,
     print_step_result,
     print_table,
@@ -286,6 +287,24 @@ def to_inspect(
         print_line(path)
     for name in ("instances", "responses", "judgments"):
         print_line(f"{name}: {getattr(result, name)}")
+
+
+@app.command()
+def split(
+    run: Annotated[Path, typer.Argument(help="Folder of a judged run.", show_default=False, file_okay=False)],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="New folder, or an address: s3://bucket/path, gs://..., abfss://..."),
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="Responses of a part.")] = 50_000,
+    allow_stale: AllowStale = False,
+) -> None:
+    """Write a judged run in Parquet parts, which diagnose and gate read without holding the run in memory."""
+    from eclose.diagnosis.run_counts import split_run
+    from eclose.store.runs.parts import get_remote_url
+
+    count = split_run(run, out, rows=rows, allow_stale=allow_stale)
+    print_line(f"{get_remote_url(out) or out}: {format_count(count, 'part')} written")
 
 
 def _scan(

@@ -40,6 +40,8 @@ def diagnose(
     from eclose.diagnosis.results import default_report_folder
     from eclose.diagnosis.results import diagnose as diagnose_runs
 
+    # Found first: a run in object storage needs --out, and reading it takes long.
+    folder = out or default_report_folder(runs[0])
     results = diagnose_runs(
         runs,
         against=against,
@@ -56,7 +58,7 @@ def diagnose(
         _print_cells(consistency)
     if results.context.base is not None:
         _print_comparison(results.context.base)
-    write_and_print_report(results, out or default_report_folder(runs[0]))
+    write_and_print_report(results, folder)
 
 
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:

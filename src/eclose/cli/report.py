@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from eclose.diagnosis.results import Results
 
 
-Runs = Annotated[list[Path], typer.Argument(help="Folders of judged runs, diagnosed together.", show_default=False)]
+Runs = Annotated[
+    list[Path],
+    typer.Argument(help="Folders of judged runs, diagnosed together.", show_default=False),
+]
 Base = Annotated[
     Path | None,
     typer.Option("--against", help="Folder of a judged base run to compare with, by question.", show_default=False),

@@ -8,8 +8,8 @@ level of the percentiles is expanded for datasets with few questions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,16 +17,15 @@ import numpy as np
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
-from eclose.metrics.summary import UNKNOWN_GROUP
-from eclose.stats.arrays import Floats, float_or_none, number_distinct_labels, sum_by_group
-from eclose.stats.bootstrap import bootstrap_rates
+from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
+from eclose.stats.arrays import Floats, divide_or_nan, float_or_none, number_distinct_labels
 from eclose.stats.intervals import Estimate, Interval, adjust_level_for_few_units, percentile_interval
 from eclose.stats.rate_correction import PRIOR_CASES
 from eclose.stats.rates import Rate
-from eclose.stats.resampling import StratifiedDesign
+from eclose.stats.resampling import StratifiedDesign, bootstrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     from eclose.core.response import ResponseSource
 
@@ -108,7 +107,7 @@ class RunComparison:
     run_alone: UnsharedResponseCounts
     base_alone: UnsharedResponseCounts
     pairs: tuple[ResponsePair, ...]
-    """Pairs of responses; ``_paired`` defines them."""
+    """Pairs of responses; ``_paired`` defines them. Empty for runs that were compared by their counts."""
     transitions: Mapping[tuple[ResponseClass, ResponseClass], int]
     """Number of pairs by class in the base run and class in this run."""
 
@@ -133,9 +132,55 @@ def compare_runs_by_question(
     Raises:
         UserError: The runs share no question.
     """
+    comparison = compare_counted_runs(CountedRun.of(run), CountedRun.of(base), rng=rng, resamples=resamples)
     run_rows, base_rows = _by_question(run), _by_question(base)
+    pairs = tuple(
+        pair
+        for question, rows in run_rows.items()
+        if question in base_rows
+        for pair in _paired(base_rows[question], rows)
+    )
+    counts = Counter(pair.classes for pair in pairs)
+    # A pair has one response of each run, so the number of pairs is subtracted on both sides.
+    run_alone, base_alone = (
+        side._replace(unpaired=side.unpaired - len(pairs)) for side in (comparison.run_alone, comparison.base_alone)
+    )
+    return replace(
+        comparison,
+        run_alone=run_alone,
+        base_alone=base_alone,
+        pairs=pairs,
+        transitions={
+            (old, new): counts[old, new] for old in RESPONSE_CLASSES for new in RESPONSE_CLASSES if counts[old, new]
+        },
+    )
+
+
+class CountedRun(NamedTuple):
+    """The verdicts of a run, counted by question: the rates of a comparison need no more."""
+
+    questions: Sequence[QuestionKey]
+    """Every question by its number, in the order of the run."""
+    counts: VerdictCounts
+
+    @classmethod
+    def of(cls, rows: Sequence[SettledVerdict]) -> CountedRun:
+        """Return the counts of a list of verdicts."""
+        _, questions = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
+        return cls(questions, VerdictCounts.of(rows))
+
+
+def compare_counted_runs(
+    run: CountedRun, base: CountedRun, *, rng: np.random.Generator, resamples: int = 2_000
+) -> RunComparison:
+    """Compare the rates of two counted runs; single responses are not paired, so all of them are ``unpaired``.
+
+    Raises:
+        UserError: The runs share no question.
+    """
+    known = set(base.questions)
     # In the order of the run: the draws do not depend on the order of the base run.
-    shared = [question for question in run_rows if question in base_rows]
+    shared = [question for question in run.questions if question in known]
     if not shared:
         raise UserError("the two runs share no question, so there is nothing to compare. Check the two run folders.")
     datasets: dict[str, list[QuestionKey]] = defaultdict(list)
@@ -143,19 +188,12 @@ def compare_runs_by_question(
         datasets[question[0] or UNKNOWN_GROUP].append(question)
     # A single dataset would repeat the group of all questions.
     groups = {(): shared} | ({(name,): datasets[name] for name in sorted(datasets)} if len(datasets) > 1 else {})
-    pairs = tuple(pair for question in shared for pair in _paired(base_rows[question], run_rows[question]))
-    counts = Counter(pair.classes for pair in pairs)
     return RunComparison(
-        tuple(
-            _compare_group(name, questions, run_rows, base_rows, rng, resamples) for name, questions in groups.items()
-        ),
-        # A pair has one response of each run, so the number of pairs is subtracted on both sides.
-        run_alone=_count_unshared(run_rows, base_rows, len(pairs)),
-        base_alone=_count_unshared(base_rows, run_rows, len(pairs)),
-        pairs=pairs,
-        transitions={
-            (old, new): counts[old, new] for old in RESPONSE_CLASSES for new in RESPONSE_CLASSES if counts[old, new]
-        },
+        tuple(_compare_group(name, questions, run, base, rng, resamples) for name, questions in groups.items()),
+        run_alone=_count_unshared(run, set(shared)),
+        base_alone=_count_unshared(base, set(shared)),
+        pairs=(),
+        transitions={},
     )
 
 
@@ -170,38 +208,40 @@ def _by_question(rows: Sequence[SettledVerdict]) -> _RowsByQuestion:
     return dict(by_question)
 
 
-def _count_unshared(rows_of: _RowsByQuestion, other_rows: _RowsByQuestion, pairs: int) -> UnsharedResponseCounts:
+def _count_unshared(run: CountedRun, shared: Collection[QuestionKey]) -> UnsharedResponseCounts:
     """Count the questions and responses that only one run has."""
-    sizes = [len(rows) for question, rows in rows_of.items() if question not in other_rows]
-    shared = sum(map(len, rows_of.values())) - sum(sizes)
-    return UnsharedResponseCounts(len(sizes), sum(sizes), shared - pairs)
+    alone = np.array([question not in shared for question in run.questions])
+    responses = run.counts.times
+    unshared = int(responses[alone[run.counts.question]].sum())
+    return UnsharedResponseCounts(int(alone.sum()), unshared, int(responses.sum()) - unshared)
 
 
 def _compare_group(
     group: tuple[str, ...],
     questions: Sequence[QuestionKey],
-    run_rows: _RowsByQuestion,
-    base_rows: _RowsByQuestion,
+    run: CountedRun,
+    base: CountedRun,
     rng: np.random.Generator,
     resamples: int,
 ) -> GroupRateComparison:
     """Compare all rates on one group of questions."""
-    run, base = ([row.verdict for question in questions for row in side[question]] for side in (run_rows, base_rows))
-    sizes = [len(side[question]) for side in (run_rows, base_rows) for question in questions]
-    # Responses of the run first, then those of the base run; both use the same question numbers.
-    cluster = np.repeat(np.tile(np.arange(len(questions)), 2), sizes)
-    # Both have shape (responses of both runs, 2 x metrics).
-    hits, counted = _columns(run, base)
+    positions = {question: position for position, question in enumerate(questions)}
+    run_counts, base_counts = (_select_questions(side, positions) for side in (run, base))
+    # Both have shape (questions, 2 x metrics), columns of the run first: hits and denominators of each question.
+    hits, counted = _sum_columns(run_counts, base_counts, len(questions))
     strata = _strata([benchmark for benchmark, _ in questions])
-    replicates = bootstrap_rates(hits, counted, cluster, rng=rng, resamples=resamples, strata=strata)
+    replicates = bootstrap(
+        strata, lambda weights: divide_or_nan(weights @ hits, weights @ counted), rng=rng, resamples=resamples
+    )
     # Questions minus strata, but at least 1 where every stratum has one question.
     freedom = max(len(questions) - len(strata.members), 1)
     level = adjust_level_for_few_units(0.95, freedom, len(questions) / freedom)
     # Per column, the number of questions with a response in the denominator.
-    usable = (sum_by_group(cluster, counted, len(questions)) > 0).sum(axis=0)
+    usable = (counted > 0).sum(axis=0)
     # One weight of the imaginary question per resample, shared by all metrics.
     imaginary = rng.standard_gamma(PRIOR_CASES, resamples)
-    run_rates, base_rates = compute_metric_rates(run), compute_metric_rates(base)
+    run_verdicts, base_verdicts = run_counts.by_verdict(), base_counts.by_verdict()
+    run_rates, base_rates = compute_metric_rates(run_verdicts), compute_metric_rates(base_verdicts)
     differences = {}
     for index, metric in enumerate(Metric):
         # Columns of the run come first, then those of the base run.
@@ -213,7 +253,14 @@ def _compare_group(
         # Resamples without a value are NaN and do not count as different.
         constant = value is not None and bool(np.nanmin(draws) == np.nanmax(draws))
         differences[metric] = RateDifference(run_rates[metric], base_rates[metric], estimate, constant)
-    return GroupRateComparison(group, len(questions), len(run), len(base), differences)
+    return GroupRateComparison(group, len(questions), run_verdicts.total(), base_verdicts.total(), differences)
+
+
+def _select_questions(run: CountedRun, positions: Mapping[QuestionKey, int]) -> VerdictCounts:
+    """Return the counts of some questions, numbered by their positions."""
+    position = np.array([positions.get(question, -1) for question in run.questions], np.intp)[run.counts.question]
+    selected = run.counts.select(position >= 0)
+    return replace(selected, question=position[position >= 0])
 
 
 def _estimate(value: float | None, draws: Floats, questions: int, imaginary: Floats, level: float) -> Estimate:
@@ -246,18 +293,15 @@ def _strata(datasets: Sequence[str | None]) -> StratifiedDesign:
     return StratifiedDesign(stratum)
 
 
-def _columns(run: Sequence[Verdict], base: Sequence[Verdict]) -> tuple[Floats, Floats]:
-    """Return hits and denominators: responses of both runs by metrics of both, those of the run first."""
-    width = len(Metric)
-    run_indicators, base_indicators = (
-        make_metric_indicators(run, tuple(Metric)),
-        make_metric_indicators(base, tuple(Metric)),
-    )
-    hits, counted = (
-        # Block matrix: a response has zeros in the columns of the other run.
-        np.concatenate([np.pad(run_part, ((0, 0), (0, width))), np.pad(base_part, ((0, 0), (width, 0)))])
-        for run_part, base_part in zip(run_indicators, base_indicators, strict=True)
-    )
+def _sum_columns(run: VerdictCounts, base: VerdictCounts, questions: int) -> tuple[Floats, Floats]:
+    """Return hits and denominators of every question: columns are the metrics of the run, then of the base run."""
+    hits, counted = np.empty((questions, 2 * len(Metric))), np.empty((questions, 2 * len(Metric)))
+    for start, side in ((0, run), (len(Metric), base)):
+        indicators = make_metric_indicators(side.verdicts, tuple(Metric))
+        for sums, table in zip((hits, counted), indicators, strict=True):
+            for index, column in enumerate(table.T):
+                cases = column[side.verdict] * side.times
+                sums[:, start + index] = np.bincount(side.question, cases, minlength=questions)
     return hits, counted
 
 

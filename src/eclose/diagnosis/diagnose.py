@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from eclose.core.judgment import Criterion, Judgment, LocalFailure, missing_reason_kind
+import numpy as np
+
+from eclose.core.judgment import Criterion, Judgment, LocalFailure
 from eclose.core.model_family import same_model_family
-from eclose.core.parse_trace import has_prose_trace
 from eclose.core.three_valued import Label
-from eclose.core.verdict import FailureClass, SettledVerdict, Verdict
+from eclose.core.verdict import FailureClass, Verdict
+from eclose.diagnosis.counts import CountedCells, DiagnosisCounts, count_cases
 from eclose.errors import UserError
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase
-from eclose.metrics.repeat_consistency import LabelFlipCounts, count_label_flips
-from eclose.metrics.summary import VERDICT_GROUPINGS, GroupRates, summarize_verdicts
+from eclose.metrics.repeat_consistency import LabelFlipCounts
+from eclose.metrics.summary import GroupRates, summarize_verdict_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,8 +31,10 @@ __all__ = [
     "EvidenceSufficiency",
     "JudgeVersusMatching",
     "JudgedCase",
+    "RunSample",
     "describe_response_failure",
     "diagnose_cases",
+    "diagnose_counts",
 ]
 
 
@@ -118,89 +122,100 @@ class Diagnosis:
         return self.groups[1:]
 
 
-def diagnose_cases(cases: Sequence[JudgedCase]) -> Diagnosis:
+@dataclass(frozen=True, slots=True)
+class RunSample:
+    """The responses that a report shows, and the number of the others, which are in the counts alone."""
+
+    cases: tuple[JudgedCase, ...]
+    left_out: int = 0
+
+
+def diagnose_cases(cases: Iterable[JudgedCase]) -> Diagnosis:
     """Count everything that a report shows."""
-    if not cases:
+    return diagnose_counts(count_cases(cases))
+
+
+def diagnose_counts(counts: DiagnosisCounts) -> Diagnosis:
+    """Return the rates and tables of counted responses."""
+    if not len(counts):
         raise UserError("there is no judged response to diagnose. Judge some first.")
-    # Verdict rows without texts: all that rates need.
-    rows = [case.row for case in cases]
-    groups = tuple(summarize_verdicts(rows, _PAIR))
-    by_evidence = _by_evidence(cases)
+    cells = counts.cells()
+    pairs = _summarize_pairs(cells)
+    verdicts = cells.counts.by_verdict()
     return Diagnosis(
-        judges=tuple(sorted({case.judgment.judge for case in cases})),
-        groups=groups,
-        by_model=_summarize_by(rows, "model", groups[1:]),
-        by_dataset=_summarize_by(rows, "benchmark", groups[1:]),
-        by_evidence=by_evidence,
+        judges=tuple(sorted(counts.judges)),
+        groups=(summarize_verdict_counts((), cells.counts), *pairs),
+        by_model=_summarize_by(cells, 1, pairs),
+        by_dataset=_summarize_by(cells, 0, pairs),
+        by_evidence=_by_evidence(cells),
         # The joint distribution of L, A and C (the paper's table of A.4).
-        joint=Counter((row.verdict.locally_sound, row.verdict.aligned, row.verdict.closed) for row in rows),
-        local_failures=_local_failures(cases),
-        local_failure_responses=_local_failure_responses(cases),
-        matching=_matching((case.verdict.correct, case.matched) for case in cases),
-        alias_matching=_matching((case.verdict.correct, case.matched_with_aliases) for case in cases),
-        correct_but_insufficient=sum(_has_labels(row.verdict, correct=True, sufficient=False) for row in rows),
-        incorrect_but_sufficient=sum(_has_labels(row.verdict, correct=False, sufficient=True) for row in rows),
-        inconsistent=sum(row.verdict.inconsistent for row in rows),
-        unjudged=_unjudged(cases),
-        flips=count_label_flips(case.judgment for case in cases),
-        same_family_pairs=_same_family_pairs(cases),
-        without_trace=sum(not case.response.trace.steps for case in cases),
-        prose_traces=sum(has_prose_trace(case.response) for case in cases),
+        joint=counts.joint,
+        # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
+        local_failures=_in_code_order(counts.local_failures),
+        local_failure_responses=_in_code_order(counts.local_failure_responses),
+        matching=_matching(counts.matching),
+        alias_matching=_matching(counts.alias_matching),
+        correct_but_insufficient=_count_labels(verdicts, correct=True, sufficient=False),
+        incorrect_but_sufficient=_count_labels(verdicts, correct=False, sufficient=True),
+        inconsistent=sum(count for verdict, count in verdicts.items() if verdict.inconsistent),
+        unjudged=_unjudged(counts.unjudged),
+        flips=counts.flips,
+        # A judge may favour models of its own family.
+        same_family_pairs=tuple(sorted(pair for pair in counts.judged_models if same_model_family(*pair))),
+        without_trace=counts.without_trace,
+        prose_traces=counts.prose_traces,
     )
 
 
-_PAIR = ("benchmark", "model")
-
-
-def _summarize_by(rows: Sequence[SettledVerdict], name: str, pairs: Sequence[GroupRates]) -> tuple[GroupRates, ...]:
-    """Return each model over all datasets, or each dataset over all models; empty where that repeats the groups."""
-    position = _PAIR.index(name)
-    values = sorted({pair.group[position] for pair in pairs})
-    # One value repeats all responses, and as many values as pairs repeat the pairs.
-    if not 1 < len(values) < len(pairs):
-        return ()
+def _summarize_pairs(cells: CountedCells) -> tuple[GroupRates, ...]:
+    """Return a summary for each dataset and model that occur together, by name."""
+    pair = cells.benchmark * len(cells.models) + cells.model
+    # Sorted once and cut into groups: a mask for every group would pass over all rows each time.
+    order = np.argsort(pair, kind="stable")
+    numbers, starts = np.unique(pair[order], return_index=True)
     summaries = []
-    for value in values:
-        parts = [pair for pair in pairs if pair.group[position] == value]
-        # A single pair is reused: the same responses must have the same interval in every table.
-        if len(parts) == 1:
-            summary = parts[0]
-        else:
-            members = [row for row in rows if VERDICT_GROUPINGS[name](row) == value]
-            (summary,) = summarize_verdicts(members)
-        summaries.append(replace(summary, group=(value,)))
+    for number, rows in zip(numbers, np.split(order, starts[1:]), strict=True):
+        benchmark, model = divmod(int(number), len(cells.models))
+        group = (cells.benchmarks[benchmark], cells.models[model])
+        summaries.append(summarize_verdict_counts(group, cells.counts.select(rows)))
     return tuple(summaries)
 
 
-def _same_family_pairs(cases: Sequence[JudgedCase]) -> tuple[tuple[str, str], ...]:
-    """Return judges with the models of their own family, by name; a judge may favour its family."""
-    pairs = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
-    return tuple(sorted((judge, model) for judge, model in pairs if same_model_family(judge, model)))
+def _summarize_by(cells: CountedCells, position: int, pairs: Sequence[GroupRates]) -> tuple[GroupRates, ...]:
+    """Return each dataset over all models (position 0), or each model over all datasets (position 1).
+
+    Empty where that repeats the groups.
+    """
+    names, rows_of = ((cells.benchmarks, cells.benchmark), (cells.models, cells.model))[position]
+    # One value repeats all responses, and as many values as pairs repeat the pairs.
+    if not 1 < len(names) < len(pairs):
+        return ()
+    summaries = []
+    for number, name in enumerate(names):
+        parts = [pair for pair in pairs if pair.group[position] == name]
+        # A single pair is reused: the same responses must have the same interval in every table.
+        if len(parts) == 1:
+            summaries.append(replace(parts[0], group=(name,)))
+        else:
+            summaries.append(summarize_verdict_counts((name,), cells.counts.select(rows_of == number)))
+    return tuple(summaries)
 
 
-def _by_evidence(cases: Sequence[JudgedCase]) -> dict[EvidenceSufficiency, GroupRates]:
+def _by_evidence(cells: CountedCells) -> dict[EvidenceSufficiency, GroupRates]:
     """Return a summary for each kind of evidence that occurs."""
-    summaries = {}
-    for kind in EvidenceSufficiency:
-        if rows := [case.row for case in cases if case.evidence is kind]:
-            (summaries[kind],) = summarize_verdicts(rows)
-    return summaries
+    return {
+        kind: summarize_verdict_counts((), cells.counts.select(rows))
+        for kind in EvidenceSufficiency
+        if (rows := cells.has_evidence(kind)).any()
+    }
 
 
-def _local_failures(cases: Sequence[JudgedCase]) -> dict[LocalFailure, int]:
-    # Steps, not responses, are counted, as in A.4: a response with two unsound steps counts twice.
-    counts = Counter(step.failure for case in cases for step in case.judgment.steps)
-    return {code: counts[code] for code in LocalFailure if counts[code]}
+def _in_code_order(counts: Mapping[LocalFailure, int]) -> dict[LocalFailure, int]:
+    return {code: counts[code] for code in LocalFailure if counts.get(code)}
 
 
-def _local_failure_responses(cases: Sequence[JudgedCase]) -> dict[LocalFailure, int]:
-    counts = Counter(code for case in cases for code in {step.failure for step in case.judgment.steps})
-    return {code: counts[code] for code in LocalFailure if counts[code]}
-
-
-def _matching(labels: Iterable[tuple[Label, Label]]) -> JudgeVersusMatching:
-    """Count pairs of correctness by the judge and by matching."""
-    counts: Counter[tuple[Label, Label]] = Counter(labels)
+def _matching(counts: Counter[tuple[Label, Label]]) -> JudgeVersusMatching:
+    """Return the comparison of correctness by the judge with correctness by matching."""
     # Pairs of (judge, match); a None in either is unknown.
     both, judge_only = counts[True, True], counts[True, False]
     matching_only, neither = counts[False, True], counts[False, False]
@@ -208,17 +223,17 @@ def _matching(labels: Iterable[tuple[Label, Label]]) -> JudgeVersusMatching:
     return JudgeVersusMatching(both, judge_only, matching_only, neither, counts.total() - compared)
 
 
-def _has_labels(verdict: Verdict, *, correct: bool, sufficient: bool) -> bool:
-    return verdict.correct is correct and verdict.globally_sufficient is sufficient
-
-
-def _unjudged(cases: Sequence[JudgedCase]) -> dict[Criterion, dict[str, int]]:
-    """Count missing labels by criterion and kind of reason."""
-    counts = Counter(
-        (criterion, missing_reason_kind(reason))
-        for case in cases
-        for criterion, reason in case.judgment.unjudged.items()
+def _count_labels(verdicts: Mapping[Verdict, int], *, correct: bool, sufficient: bool) -> int:
+    """Count the responses with two labels."""
+    return sum(
+        count
+        for verdict, count in verdicts.items()
+        if verdict.correct is correct and verdict.globally_sufficient is sufficient
     )
+
+
+def _unjudged(counts: Mapping[tuple[Criterion, str], int]) -> dict[Criterion, dict[str, int]]:
+    """Return missing labels by criterion and kind of reason."""
     reasons: dict[Criterion, dict[str, int]] = {}
     for (criterion, reason), count in sorted(counts.items()):
         reasons.setdefault(criterion, {})[reason] = count

@@ -10,18 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_cases
+from eclose.diagnosis.diagnose import Diagnosis, RunSample, describe_response_failure, diagnose_counts
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_percent_with_interval
-from eclose.judged_cases import JudgedCase, name_run_folders, read_cases_of_runs
+from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
+from eclose.errors import SettingError
+from eclose.judged_cases import JudgedCase, name_run_folders
 from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
+from eclose.store.runs.parts import get_remote_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
@@ -71,7 +75,8 @@ class Results:
 
     Attributes:
         diagnosis: Counts and rates of all responses and of every group.
-        cases: Every response with its question and judgment.
+        cases: Every response with its question and judgment; of a run with more than 100,000 responses a sample, with
+            all failures first.
         context: Validation of the judge, comparison and omitted responses, which a report prints beside the figures.
         notices: Sentences to read before the rates, on stale files and unused records.
         folder: Folder of the first run.
@@ -103,14 +108,19 @@ class Results:
         )
 
     @property
+    def sample(self) -> RunSample:
+        """The cases, and the number of responses of a large run that are in the rates alone."""
+        return RunSample(self.cases, left_out=len(self) - len(self.cases))
+
+    @property
     def worst(self) -> tuple[JudgedCase, ...]:
         """Unreliable responses, those with the most broken labels first."""
         unreliable = [case for case in self.cases if case.verdict.reliable is False]
         return tuple(sorted(unreliable, key=lambda case: (-count_false_labels(case), case.response.id)))
 
     def __len__(self) -> int:
-        """Return the number of judged responses."""
-        return len(self.cases)
+        """Return the number of judged responses; a large run has more of them than ``cases``."""
+        return self.diagnosis.overall.responses
 
     def __iter__(self) -> Iterator[JudgedCase]:
         """Iterate over the cases."""
@@ -229,7 +239,8 @@ def diagnose(
     """Diagnose judged runs: which responses are unreliable, how often, and why.
 
     Args:
-        runs: Folder of a judged run, or several that are diagnosed together.
+        runs: Folder of a judged run, or several that are diagnosed together; or a run in parts (``split_run``), in a
+            folder or in object storage.
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.
@@ -260,25 +271,32 @@ def diagnose(
             notices.append(sentence)
             notify(sentence)
 
-    case_set = read_cases_of_runs(folders, allow_stale=allow_stale)
-    note(list_run_caveats(case_set))
-    diagnosis = diagnose_cases(case_set.cases)
     validation = None if validation is None else Path(validation)
+    base_folders = [] if against is None else [Path(against)]
+    large = len(folders) == 1 and any(is_large_run(folder) for folder in (*folders, *base_folders))
+    counted = count_runs(
+        folders,
+        allow_stale=allow_stale,
+        large=large,
+        keep_labels=validation is not None or (folders[0] / VALIDATION_FILE).exists(),
+    )
+    case_set = counted.case_set
+    note(list_run_caveats(case_set))
+    diagnosis = diagnose_counts(counted.counts)
     stale = _stale_validation(folders, validation)
     note(f"STALE: {sentence}" for sentence in stale)
     context = _context(case_set, stale, title)
-    if against is not None:
-        base = read_cases_of_runs([Path(against)], allow_stale=allow_stale)
-        note(list_run_caveats(base))
-        context = _compared(
-            context, case_set.cases, base, name_run_folders([*folders, Path(against)])[-1], seed, resamples
-        )
+    if base_folders:
+        base = count_runs(base_folders, allow_stale=allow_stale, large=large)
+        note(list_run_caveats(base.case_set))
+        name = name_run_folders([*folders, *base_folders])[-1]
+        context = _compared(context, counted, base, name, seed, resamples)
     else:
-        context = replace(context, systems=_paired_systems(case_set.cases, seed, resamples))
+        context = replace(context, systems=_paired_systems(counted, seed, resamples))
     context = _scored(context, folders, case_set.cases, allow_stale=allow_stale)
     note(context.score_notices)
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
-    context = _corrected(context, folders, case_set.cases, validation, seed)
+    context = _corrected(context, folders, counted.labelled, validation, seed)
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
 
 
@@ -344,7 +362,13 @@ def compare(
 
 
 def default_report_folder(run: Path | str) -> Path:
-    """Return the folder that ``eclose diagnose`` and ``eclose report`` write to by default."""
+    """Return the folder that ``eclose diagnose`` and ``eclose report`` write to by default.
+
+    Raises:
+        SettingError: The run is in object storage, where no report is written.
+    """
+    if (url := get_remote_url(run)) is not None:
+        raise SettingError(f"{url}: is in object storage. Name a folder on this computer for the report with --out.")
     return Path(run) / REPORT_FOLDER
 
 
@@ -366,7 +390,7 @@ def _stale_validation(runs: Sequence[Path], validation: Path | None) -> tuple[st
 
 
 def _compared(
-    context: ReportContext, cases: Sequence[JudgedCase], base: JudgedCaseSet, name: str, seed: int, resamples: int
+    context: ReportContext, run: RunCounts, base: RunCounts, name: str, seed: int, resamples: int
 ) -> ReportContext:
     """Return the context with the comparison and with the stale files and unused records of the base run."""
     import numpy as np  # noqa: PLC0415
@@ -374,29 +398,55 @@ def _compared(
     from eclose.diagnosis.report.comparison import compare_with_base_run  # noqa: PLC0415
 
     rng = np.random.default_rng(seed)
-    comparison = compare_with_base_run(cases, base.cases, name, rng=rng, resamples=resamples, left_out=base.left_out)
-    stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.stale))
-    rejected = {**context.rejected, **{f"{name}/{file}": reasons for file, reasons in base.rejected.items()}}
-    return replace(context, base=comparison, stale=stale, rejected=rejected)
+    if run.sampled or base.sampled:
+        comparison = _compare_counts(run, base, name, rng, resamples)
+    else:
+        cases, left_out = run.case_set.cases, base.case_set.left_out
+        comparison = compare_with_base_run(
+            cases, base.case_set.cases, name, rng=rng, resamples=resamples, left_out=left_out
+        )
+    stale = (*context.stale, *(f"{name}: {sentence}" for sentence in base.case_set.stale))
+    rejected = {f"{name}/{file}": reasons for file, reasons in base.case_set.rejected.items()}
+    return replace(context, base=comparison, stale=stale, rejected={**context.rejected, **rejected})
 
 
-def _paired_systems(cases: Sequence[JudgedCase], seed: int, resamples: int) -> SystemPair | None:
+def _compare_counts(
+    run: RunCounts, base: RunCounts, name: str, rng: np.random.Generator, resamples: int
+) -> BaseComparison:
+    """Return the comparison of two runs of which one is large: its rates, without pairs of responses."""
+    from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
+    from eclose.diagnosis.report.comparison import list_comparison_cautions  # noqa: PLC0415
+
+    other_passages = compare_questions(run.counts, base.counts)
+    comparison = compare_counted_runs(run.counts.counted_run(), base.counts.counted_run(), rng=rng, resamples=resamples)
+    cautions = list_comparison_cautions(
+        (run.counts.judges, base.counts.judges), other_passages, comparison, base.case_set.left_out
+    )
+    return BaseComparison(name, comparison, (*cautions, _UNPAIRED))
+
+
+_UNPAIRED = "The runs are too large to pair single responses: only their rates are compared."
+
+
+def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | None:
     """Return the comparison of two systems; None for another number, or where they share no question."""
     import numpy as np  # noqa: PLC0415
 
-    from eclose.diagnosis.compare import compare_runs_by_question  # noqa: PLC0415
+    from eclose.diagnosis.compare import compare_counted_runs, compare_runs_by_question  # noqa: PLC0415
 
-    rows: dict[str, list[SettledVerdict]] = {}
-    for case in cases:
-        rows.setdefault(VERDICT_GROUPINGS["model"](case.row), []).append(case.row)
-    if len(rows) != 2:
+    systems = run.counts.systems()
+    if not systems:
         return None
-    base, run = sorted(rows)
-    questions = [{(row.benchmark, row.instance_id) for row in rows[name]} for name in (base, run)]
-    if not questions[0] & questions[1]:
+    base, name = sorted(systems)
+    if set(systems[base].questions).isdisjoint(systems[name].questions):
         return None
     rng = np.random.default_rng(seed)
-    return SystemPair(base, run, compare_runs_by_question(rows[run], rows[base], rng=rng, resamples=resamples))
+    if run.sampled:
+        return SystemPair(base, name, compare_counted_runs(systems[name], systems[base], rng=rng, resamples=resamples))
+    rows: dict[str, list[SettledVerdict]] = {base: [], name: []}
+    for case in run.case_set.cases:
+        rows[VERDICT_GROUPINGS["model"](case.row)].append(case.row)
+    return SystemPair(base, name, compare_runs_by_question(rows[name], rows[base], rng=rng, resamples=resamples))
 
 
 def _corrected(

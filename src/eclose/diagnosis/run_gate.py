@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.diagnose import Diagnosis, diagnose_cases
+from eclose.diagnosis.counts import count_cases
+from eclose.diagnosis.diagnose import Diagnosis, diagnose_counts
 from eclose.diagnosis.gate import (
     GateBaseRun,
     GateLimitCheck,
@@ -19,12 +20,14 @@ from eclose.diagnosis.gate import (
     check_gate_limits,
 )
 from eclose.diagnosis.results import list_run_caveats
-from eclose.judged_cases import JudgedCase, JudgedCaseSet, read_judged_cases, refuse_reused_question_ids
+from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
+from eclose.judged_cases import JudgedCase, JudgedCaseSet, refuse_reused_question_ids
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
+from eclose.store.runs.folder import VALIDATION_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class GateResult:
         limits: The limits.
         report: One check for each limit.
         diagnosis: Rates of the judged responses.
-        cases: The judged responses.
+        cases: The judged responses; of a run with more than 100,000 responses a sample, with all failures first.
         left_out: Responses without a judgment, with the reason.
         corrected: Rates corrected by labels of people; limits apply to these where there are any.
         notices: Sentences to read before the rates, on stale files and unused records.
@@ -120,7 +123,7 @@ def gate(
     """Check a judged run against limits, which apply to the 95 % intervals of its rates over questions.
 
     Args:
-        run: Folder of a judged run, or cases.
+        run: Folder of a judged run, a run in parts (``split_run``), or cases.
         min_trr: Smallest share of reliable traces, between 0 and 1.
         min_accuracy: Smallest share of correct answers.
         min_lsr: Smallest share of locally sound traces.
@@ -174,50 +177,61 @@ def _check_run(
 ) -> GateResult:
     """Read the run and its base run, and check every limit."""
     folder = Path(run) if isinstance(run, str | Path) else None
-    case_set = (
-        read_judged_cases(Path(run), allow_stale=allow_stale)
-        if isinstance(run, str | Path)
-        else JudgedCaseSet(tuple(run))
-    )
-    base = None if against is None else read_judged_cases(Path(against), allow_stale=allow_stale)
-    notices = (*list_run_caveats(case_set), *(() if base is None else list_run_caveats(base)))
+    base_folder = None if against is None else Path(against)
+    large = any(path is not None and is_large_run(path) for path in (folder, base_folder))
+    validated = folder is not None and (validation is not None or (folder / VALIDATION_FILE).exists())
+    counted = _count(run, large, allow_stale=allow_stale, validated=validated)
+    base = None if base_folder is None else count_runs([base_folder], allow_stale=allow_stale, large=large)
+    case_set = counted.case_set
+    notices = (*list_run_caveats(case_set), *(() if base is None else list_run_caveats(base.case_set)))
     if notify is not None:
         for notice in notices:
             notify(notice)
-    diagnosis = diagnose_cases(case_set.cases)
+    diagnosis = diagnose_counts(counted.counts)
     # Cases without a folder have no validation.json; limits apply to the judge's own rates.
-    corrected = {} if folder is None else _corrected_rates(folder, case_set, validation, seed)
-    baseline = None if base is None else _baseline(case_set, base, str(against), seed)
+    corrected = {} if folder is None else _corrected_rates(folder, counted.labelled, validation, seed)
+    baseline = None if base is None else _baseline(counted, base, str(against), seed)
     report = check_gate_limits(
         diagnosis.overall, diagnosis.unjudged, limits, case_set.left_out, corrected=corrected, base=baseline
     )
-    stale = (*case_set.stale, *(() if base is None else base.stale))
+    stale = (*case_set.stale, *(() if base is None else base.case_set.stale))
     cases, left_out = tuple(case_set.cases), tuple(case_set.left_out)
     return GateResult(limits, report, diagnosis, cases, left_out, corrected, notices, stale, folder, baseline)
 
 
+def _count(run: Path | str | Iterable[JudgedCase], large: bool, *, allow_stale: bool, validated: bool) -> RunCounts:
+    """Count the responses of a folder, or cases; correcting rates by a validation needs the labels of all of them."""
+    if isinstance(run, str | Path):
+        return count_runs([Path(run)], allow_stale=allow_stale, large=large, keep_labels=validated)
+    case_set = JudgedCaseSet(tuple(run))
+    return RunCounts(count_cases(case_set.cases), case_set)
+
+
 def _corrected_rates(
-    folder: Path, case_set: JudgedCaseSet, validation: Path | str | None, seed: int
+    folder: Path, cases: Sequence[JudgedCase], validation: Path | str | None, seed: int
 ) -> Mapping[Metric, CorrectedRate]:
     import numpy as np  # noqa: PLC0415 - not before there is something to draw
 
     from eclose.judging.correct_run_rates import correct_run_rates  # noqa: PLC0415 - the judge's modules are slow to import
 
-    judgments, responses = [case.judgment for case in case_set.cases], [case.response for case in case_set.cases]
+    judgments, responses = [case.judgment for case in cases], [case.response for case in cases]
     path = None if validation is None else Path(validation)
     return correct_run_rates([folder], judgments, responses, path, rng=np.random.default_rng(seed)).rates
 
 
-def _baseline(case_set: JudgedCaseSet, base: JudgedCaseSet, name: str, seed: int) -> GateBaseRun:
+def _baseline(run: RunCounts, base: RunCounts, name: str, seed: int) -> GateBaseRun:
     import numpy as np  # noqa: PLC0415
 
-    from eclose.diagnosis.compare import compare_runs_by_question  # noqa: PLC0415
+    from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
 
-    refuse_reused_question_ids(case_set.cases, base.cases)
-    rows = ([case.row for case in side.cases] for side in (case_set, base))
-    overall = compare_runs_by_question(*rows, rng=np.random.default_rng(seed)).overall
+    if run.sampled or base.sampled:
+        compare_questions(run.counts, base.counts)
+    else:
+        refuse_reused_question_ids(run.case_set.cases, base.case_set.cases)
+    sides = (side.counts.counted_run() for side in (run, base))
+    overall = compare_counted_runs(*sides, rng=np.random.default_rng(seed)).overall
     rates = {
         metric: PairedRunRate(difference.run, difference.base, difference.estimate, overall.questions)
         for metric, difference in overall.differences.items()
     }
-    return GateBaseRun(name, rates, len(base.left_out))
+    return GateBaseRun(name, rates, len(base.case_set.left_out))

@@ -139,8 +139,10 @@ def _rate(metric: Metric, verdicts: Counter[Verdict]) -> Rate:
     return Rate(total["hit"], total["counted"], total["unjudged"], total["never_hit"], total["never_miss"])
 
 
-def compute_metric_rates(verdicts: Sequence[Verdict], metrics: Iterable[Metric] = tuple(Metric)) -> dict[Metric, Rate]:
-    """Return several metrics of a set of verdicts."""
+def compute_metric_rates(
+    verdicts: Sequence[Verdict] | Counter[Verdict], metrics: Iterable[Metric] = tuple(Metric)
+) -> dict[Metric, Rate]:
+    """Return several metrics of a set of verdicts, or of the number of responses by verdict."""
     counted = Counter(verdicts)
     return {metric: _rate(metric, counted) for metric in metrics}
 
@@ -201,8 +203,8 @@ class ResponseComposition:
     """Responses that are reliable by every label, with a wrong answer."""
 
 
-def count_response_composition(verdicts: Iterable[Verdict]) -> ResponseComposition:
-    """Count trace groups and failure classes."""
+def count_response_composition(verdicts: Iterable[Verdict] | Counter[Verdict]) -> ResponseComposition:
+    """Count trace groups and failure classes of verdicts, or of the number of responses by verdict."""
     total = Counter(verdicts)
     groups: Counter[TraceGroup | None] = Counter()
     failures: Counter[FailureClass] = Counter()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from eclose.core.judgment import EVIDENCE, Criterion
 from eclose.stats.intervals import Interval, wilson_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from eclose.core.judgment import Judgment
     from eclose.core.three_valued import Label
 
 
@@ -26,6 +25,15 @@ class LabelFlipCounts:
     pairs: int
     differing: int
     """Pairs of repetitions with different labels."""
+
+    def __add__(self, other: LabelFlipCounts) -> LabelFlipCounts:
+        """Return the counts over the responses of both."""
+        return LabelFlipCounts(
+            self.responses + other.responses,
+            self.flipped + other.flipped,
+            self.pairs + other.pairs,
+            self.differing + other.differing,
+        )
 
     @property
     def rate(self) -> float | None:
@@ -43,13 +51,33 @@ class LabelFlipCounts:
         return self.differing / self.pairs if self.pairs else None
 
 
-def count_label_flips(judgments: Iterable[Judgment]) -> dict[str, LabelFlipCounts]:
+class HasVotes(Protocol):
+    """A judgment, or the facts of one, with the labels of every repetition."""
+
+    @property
+    def votes(self) -> Mapping[str, tuple[Label, ...]]:
+        """Labels in the order of the repetitions, by criterion and ``evidence``."""
+
+
+def count_label_flips(judgments: Iterable[HasVotes]) -> dict[str, LabelFlipCounts]:
     """Count flips by criterion and for ``evidence``; empty where no judge was asked twice."""
     votes: dict[str, list[tuple[Label, ...]]] = {}
     for judgment in judgments:
         for name, labels in judgment.votes.items():
             votes.setdefault(name, []).append(labels)
     return {name: _count_flips(votes[name]) for name in (*Criterion, EVIDENCE) if name in votes}
+
+
+def merge_label_flips(
+    first: Mapping[str, LabelFlipCounts], second: Mapping[str, LabelFlipCounts]
+) -> dict[str, LabelFlipCounts]:
+    """Return the counts over the responses of both, as ``count_label_flips`` orders them."""
+    none = LabelFlipCounts(0, 0, 0, 0)
+    return {
+        name: first.get(name, none) + second.get(name, none)
+        for name in (*Criterion, EVIDENCE)
+        if name in first or name in second
+    }
 
 
 def _count_flips(votes: Iterable[tuple[Label, ...]]) -> LabelFlipCounts:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from eclose.core.verdict import Verdict
 from eclose.errors import SettingError
 from eclose.metrics.experiment import get_response_method
 from eclose.metrics.rates import (
@@ -15,16 +20,15 @@ from eclose.metrics.rates import (
     count_response_composition,
     make_indicator_bounds,
 )
-from eclose.stats.arrays import number_distinct_labels, sum_by_group
+from eclose.stats.arrays import Flags, Indices, number_distinct_labels
 from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from eclose.core.verdict import SettledVerdict
-    from eclose.stats.arrays import Indices
 
 UNKNOWN_GROUP = "unknown"
 """The name of a group whose property is missing."""
@@ -87,22 +91,53 @@ def summarize_verdicts(rows: Sequence[SettledVerdict], by: Sequence[str] = ()) -
     groups: dict[tuple[str, ...], list[SettledVerdict]] = {(): list(rows)} if rows else {}
     for row in rows if by else ():
         groups.setdefault(tuple(VERDICT_GROUPINGS[name](row) for name in by), []).append(row)
-    return [_summarize_group(group, members) for group, members in sorted(groups.items())]
+    return [summarize_verdict_counts(group, VerdictCounts.of(members)) for group, members in sorted(groups.items())]
 
 
-def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> GroupRates:
-    """Return the summary of one group."""
-    verdicts = [row.verdict for row in rows]
-    # Question ids are unique within a benchmark only.
-    question, questions = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
-    tables = make_indicator_bounds(verdicts, tuple(Metric))
-    judged, least, greatest = (_count_by_question(table, question, len(questions)) for table in tables)
+@dataclass(frozen=True, slots=True)
+class VerdictCounts:
+    """Number of responses by question and verdict: everything that rates and their intervals are computed from."""
+
+    question: Indices
+    """Number of the question of each row; any numbers that tell questions apart."""
+    verdict: Indices
+    """Position in ``verdicts`` of each row."""
+    times: Indices
+    """Number of responses of each row."""
+    verdicts: Sequence[Verdict]
+
+    @classmethod
+    def of(cls, rows: Sequence[SettledVerdict]) -> VerdictCounts:
+        """Return the counts of verdicts, one row for each."""
+        # Question ids are unique within a benchmark only.
+        question, _ = number_distinct_labels([(row.benchmark, row.instance_id) for row in rows])
+        verdict, distinct = number_distinct_labels([row.verdict for row in rows])
+        return cls(question, verdict, np.ones(len(rows), np.intp), distinct)
+
+    def select(self, rows: Flags | Indices) -> VerdictCounts:
+        """Return some of the rows."""
+        return replace(self, question=self.question[rows], verdict=self.verdict[rows], times=self.times[rows])
+
+    def by_verdict(self) -> Counter[Verdict]:
+        """Return the number of responses by verdict."""
+        totals = np.bincount(self.verdict, self.times, minlength=len(self.verdicts))
+        return Counter({verdict: int(total) for verdict, total in zip(self.verdicts, totals, strict=True) if total})
+
+
+def summarize_verdict_counts(group: tuple[str, ...], counts: VerdictCounts) -> GroupRates:
+    """Return the rates of one group of responses."""
+    questions, question = np.unique(counts.question, return_inverse=True)
+    numbered = replace(counts, question=question)
+    # Shape (verdicts, metrics) each: at most 243 verdicts exist, however many responses there are.
+    tables = make_indicator_bounds(counts.verdicts, tuple(Metric))
+    judged, least, greatest = (_count_by_question(table, numbered, len(questions)) for table in tables)
+    verdicts = counts.by_verdict()
     return GroupRates(
         group,
-        responses=len(rows),
+        responses=verdicts.total(),
         questions=len(questions),
         rates=compute_metric_rates(verdicts),
-        estimates={metric: counts.estimate() for metric, counts in judged.items()},
+        estimates={metric: hits.estimate() for metric, hits in judged.items()},
         composition=count_response_composition(verdicts),
         counts=judged,
         least=least,
@@ -110,9 +145,17 @@ def _summarize_group(group: tuple[str, ...], rows: Sequence[SettledVerdict]) -> 
     )
 
 
-def _count_by_question(table: MetricIndicators, question: Indices, questions: int) -> dict[Metric, QuestionHitCounts]:
+def _count_by_question(
+    table: MetricIndicators, counts: VerdictCounts, questions: int
+) -> dict[Metric, QuestionHitCounts]:
     """Return hits and misses by question of every metric."""
-    # (questions, metrics) each; a question with several responses is one cluster of the interval.
-    hits, counted = (sum_by_group(question, part, questions) for part in table)
-    columns = zip(Metric, hits.T, counted.T, strict=True)
-    return {metric: QuestionHitCounts.of(hit, total - hit) for metric, hit, total in columns}
+    by_metric = {}
+    # One metric at a time: all of them together would take a hundred numbers for each row.
+    for metric, hit, counted in zip(Metric, table.hits.T, table.counted.T, strict=True):
+        # A question with several responses is one cluster of the interval.
+        hits, cases = (
+            np.bincount(counts.question, column[counts.verdict] * counts.times, minlength=questions)
+            for column in (hit, counted)
+        )
+        by_metric[metric] = QuestionHitCounts.of(hits, cases - hits)
+    return by_metric

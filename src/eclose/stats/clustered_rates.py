@@ -13,13 +13,16 @@ raises either end, so a run cannot pass a limit by failing more often.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from eclose.stats.arrays import Floats, Indices, sum_by_group
 from eclose.stats.beta_quantiles import beta_survival, beta_upper_quantile
 from eclose.stats.intervals import Estimate, Interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CONFIDENCE_LEVEL = 0.95
 
@@ -174,8 +177,14 @@ def _limit(kind: Floats, sizes: Floats, times: Floats, tail: float) -> float:
     limit = sums.limit(tail)
     if sums.squares == sums.cases or limit == 1:  # with one case per question the limit is monotone
         return limit
-    subsets = _subset_sums(kind, times, sums)
-    full, smaller = sums.beta(), subsets.beta()
+    full = sums.beta()
+    blocks = _subset_sums(kind, times, sums)
+    return max((_largest_above(subsets, full, limit, tail) for subsets in blocks), default=limit)
+
+
+def _largest_above(subsets: _Sums, full: _Beta, limit: float, tail: float) -> float:
+    """Return the greatest limit of some subsets; ``limit`` itself where none exceeds it."""
+    smaller = subsets.beta()
     # A subset with smaller mean and variance has a smaller quantile, and so has one that lies too far below.
     reach = smaller.mean + _CANTELLI * np.sqrt(smaller.variance)
     possible = (reach > limit) & ((smaller.mean > full.mean) | (smaller.variance > full.variance))
@@ -187,15 +196,20 @@ def _limit(kind: Floats, sizes: Floats, times: Floats, tail: float) -> float:
     return float(beta_upper_quantile(a[above], b[above], tail).max())
 
 
-def _subset_sums(kind: Floats, times: Floats, sums: _Sums) -> _Sums:
-    """Return the sums for every smaller number of cases of the kind, each with the greatest sum of squares."""
+SUBSET_BLOCK = 2**16
+"""Subsets evaluated at once: a million cases of a kind have a million subsets, each with a dozen numbers."""
+
+
+def _subset_sums(kind: Floats, times: Floats, sums: _Sums) -> Iterator[_Sums]:
+    """Yield blocks of the sums for every smaller number of cases, each with the greatest sum of squares."""
     order = np.argsort(-kind)
     counts = np.repeat(kind[order], times[order].astype(int))
     before, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (counts, counts**2))
-    number = np.arange(sums.kind)
-    # Number of questions that a subset of each size holds completely.
-    full = np.searchsorted(before, number, side="right") - 1
-    return sums._replace(kind=number, kind_squares=squares[full] + (number - before[full]) ** 2)
+    for start in range(0, int(sums.kind), SUBSET_BLOCK):
+        number = np.arange(start, min(start + SUBSET_BLOCK, int(sums.kind)))
+        # Number of questions that a subset of each size holds completely.
+        full = np.searchsorted(before, number, side="right") - 1
+        yield sums._replace(kind=number, kind_squares=squares[full] + (number - before[full]) ** 2)
 
 
 def _exceeds(candidates: _Beta, limit: float, tail: float) -> Any:

@@ -22,6 +22,8 @@ W_co = TypeVar("W_co", covariant=True)
 
 RESAMPLE_BLOCK = 256
 """Resamples held in memory at once. Results do not depend on it: every stream of draws has its own generator."""
+RESAMPLE_WEIGHTS = 2**21
+"""Weights held in memory at once (16 MB); with more than 8,192 units a block has fewer resamples."""
 
 
 class ResamplingDesign(Protocol[W_co]):
@@ -72,10 +74,11 @@ def bootstrap(
     return BootstrapReplicates(evaluate(design.original())[0], np.concatenate(draws))
 
 
-def resample_block_sizes(resamples: int) -> Iterator[int]:
-    """Yield the sizes of blocks that add up to the number of resamples."""
-    for start in range(0, resamples, RESAMPLE_BLOCK):
-        yield min(RESAMPLE_BLOCK, resamples - start)
+def resample_block_sizes(resamples: int, units: int = 1) -> Iterator[int]:
+    """Yield the sizes of blocks that add up to the number of resamples, each a draw of ``units`` units."""
+    block = max(1, min(RESAMPLE_BLOCK, RESAMPLE_WEIGHTS // max(units, 1)))
+    for start in range(0, resamples, block):
+        yield min(block, resamples - start)
 
 
 def draw_resample_counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
@@ -112,7 +115,7 @@ class StratifiedDesign:
         members = self.members
         # A stream per stratum: the draws of a stratum do not depend on the block size or on the other strata.
         streams = rng.spawn(len(members))
-        for rows in resample_block_sizes(resamples):
+        for rows in resample_block_sizes(resamples, len(self.stratum)):
             yield self.fill(rows, streams, members)
 
     def fill(self, rows: int, streams: list[np.random.Generator], members: list[Indices]) -> Floats:

@@ -55,26 +55,36 @@ def compare_with_base_run(
     comparison = compare_runs_by_question(
         [case.row for case in cases], [case.row for case in base], rng=rng, resamples=resamples
     )
-    return BaseComparison(name, comparison, tuple(_cautions(cases, base, comparison, left_out)))
+    # Sets: the order of judges does not matter.
+    run_judges, base_judges = ({case.judgment.judge for case in side} for side in (cases, base))
+    differing = _count_other_passages(cases, base)
+    cautions = list_comparison_cautions((run_judges, base_judges), differing, comparison, left_out)
+    return BaseComparison(name, comparison, tuple(cautions))
 
 
-def _cautions(
-    cases: Sequence[JudgedCase],
-    base: Sequence[JudgedCase],
+def list_comparison_cautions(
+    judges: tuple[set[str], set[str]],
+    other_passages: int,
     comparison: RunComparison,
     left_out: Sequence[LeftOutResponse],
 ) -> Iterator[str]:
-    """Yield reasons why a difference may not be one of the responses."""
-    # Sets: the order of judges does not matter.
-    run_judges, base_judges = ({case.judgment.judge for case in side} for side in (cases, base))
+    """Yield reasons why a difference may not be one of the responses.
+
+    Args:
+        judges: Judges of the run and of the base run.
+        other_passages: Number of shared questions with other passages in the base run.
+        comparison: The comparison.
+        left_out: Responses of the base run without a case, with the reason.
+    """
+    run_judges, base_judges = judges
     if run_judges != base_judges:
         yield (
             f"This run was judged by {_join_names(run_judges)}, the other one by {_join_names(base_judges)}: "
             "a difference may come from the judges."
         )
-    if differing := _count_other_passages(cases, base):
-        shared = "shared question has" if differing == 1 else "shared questions have"
-        yield f"{differing:,} {shared} other passages in the other run: a difference may come from them."
+    if other_passages:
+        shared = "shared question has" if other_passages == 1 else "shared questions have"
+        yield f"{other_passages:,} {shared} other passages in the other run: a difference may come from them."
     if comparison.overall.questions < FEW_QUESTIONS:
         yield f"Fewer than {FEW_QUESTIONS} shared questions: take the intervals as a rough hint, not as 95 %."
     for reason, count in sorted(Counter(reason for _, reason in left_out).items()):

@@ -92,7 +92,7 @@ def index_jsonl_file(
     require_regular_file(path)
     index, counter, seen_ids = IndexedFile(path, kind), RecordCounter(), SeenIds()
     left_out: list[ReadRecord[T]] = []
-    for number, offset, line in _lines(path):
+    for number, offset, line in scan_lines(path):
         record = _check_line(path, kind, number, line, refuse, seen_ids)
         counter.add(record)
         if record.error is None and record.rejected is None and record.value is not None:
@@ -103,7 +103,7 @@ def index_jsonl_file(
     return index, counter, left_out
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+def scan_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Yield the number, offset and bytes of every line that is not blank."""
     with path.open("rb") as file:
         if file.read(2) == b"\x1f\x8b":

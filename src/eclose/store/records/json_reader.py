@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "JsonObject",
     "RawRecord",
+    "is_plain_json_lines",
     "open_bytes",
     "parse_json_object",
     "raise_file_problems",
@@ -107,6 +108,17 @@ def open_bytes(path: Path) -> io.BufferedIOBase:
         return gzip.open(path, "rb") if packed else path.open("rb")
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+def is_plain_json_lines(path: Path) -> bool:
+    """Return whether a file is JSON Lines as it is: not packed, not Parquet, and not one array or object."""
+    if path.suffix == ".parquet" or path.suffix.lower() in _TABLES:
+        return False
+    with path.open("rb") as file:
+        head = file.read(2**16).removeprefix(_BOM)
+    if head.startswith((b"\x1f\x8b", *_OTHER_LAYOUTS)) or b"\x00" in head[:2] or head[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        return False
+    return not _ARRAY.match(head) and not _WRAPPED.match(head)
 
 
 def _json_objects(path: Path) -> Iterator[RawRecord]:

@@ -1,0 +1,145 @@
+"""Memory and CPU of diagnosing and gating a run that is too large to hold: JSON Lines, parts on disk, parts on S3.
+
+A folder with the responses of ``perf/diagnosis.py`` is written, over 3 datasets and 9 models with 10 responses for each
+question. Each form of it is diagnosed and gated in a process of its own, which reports its CPU time and its greatest
+memory beyond that of an interpreter with the same imports. A subset is also diagnosed in memory, and must give the same
+numbers to the last digit.
+
+    python perf/scale_diagnose.py                          # 20,000 responses
+    python perf/scale_diagnose.py --responses 1000000      # the full measurement; writes about 2 GB
+    python perf/scale_diagnose.py --url s3://bucket/run    # parts in object storage, of the endpoint in AWS_ENDPOINT_URL
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from perf.diagnosis import BENCHMARKS, MODELS, judge_examples
+from perf.result import print_result
+
+from eclose.core.response import ResponseSource
+from eclose.diagnosis import run_counts
+from eclose.diagnosis.diagnose import diagnose_cases, diagnose_counts
+from eclose.diagnosis.run_counts import count_large_run
+from eclose.diagnosis.run_gate import gate
+from eclose.judged_cases import read_judged_cases
+from eclose.store.records.jsonl import encode_json_line
+
+if TYPE_CHECKING:
+    from eclose.judged_cases import JudgedCase
+
+RESPONSES, PER_QUESTION, SUBSET = 20_000, 10, 100_000
+MEMORY_GOAL, CPU_GOAL = 300.0, 480.0
+FULL = 1_000_000
+"""Responses that the goals are for."""
+
+
+def write_run(folder: Path, responses: int) -> None:
+    """Write the three files of a judged run, in constant memory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    examples = list(judge_examples())
+    questions = max(1, responses // PER_QUESTION)
+    names = ("instances.jsonl", "responses.jsonl", "judgments.jsonl")
+    files = [(folder / name).open("wb") for name in names]
+    for number, case in enumerate(islice(cycle(examples), questions)):
+        instance = replace(case.instance, id=f"q{number}", benchmark=BENCHMARKS[number % 3])
+        files[0].write(encode_json_line(instance) + b"\n")
+    for number, case in enumerate(islice(cycle(examples), responses)):
+        source = ResponseSource(f"model-{number // questions % MODELS}")
+        response = replace(case.response, id=f"r{number}", instance_id=f"q{number % questions}", source=source)
+        files[1].write(encode_json_line(response) + b"\n")
+        files[2].write(encode_json_line(replace(case.judgment, response_id=response.id)) + b"\n")
+    for file in files:
+        file.close()
+
+
+def _memory_mb() -> float:
+    """Return the greatest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(run: str) -> None:
+    """Diagnose and gate a run, and print CPU seconds, memory beyond the imports and a digest of the result."""
+    # Any size counts as large here, so that small runs exercise the same code.
+    run_counts.LARGE_RUN = 0
+    before, start = _memory_mb(), time.process_time()
+    counted = run_counts.count_runs([Path(run)] if "://" not in run else [run], large=True)
+    diagnosis = diagnose_counts(counted.counts)
+    diagnosed = time.process_time() - start
+    result = gate(run, min_trr=0.1)
+    figures = {
+        "diagnose_cpu_s": round(diagnosed, 1),
+        "gate_cpu_s": round(time.process_time() - start - diagnosed, 1),
+        "memory_mb": round(_memory_mb() - before, 1),
+        "responses": diagnosis.overall.responses,
+        "questions": diagnosis.overall.questions,
+        "sample": len(result.cases),
+        "outcome": str(result.outcome),
+    }
+    print(json.dumps(figures))
+
+
+def run_measurement(run: str) -> dict[str, Any]:
+    """Measure in a process of its own: the greatest memory of a process never falls."""
+    output = subprocess.run(
+        [sys.executable, __file__, "--measure", run], check=True, capture_output=True, text=True
+    ).stdout
+    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    print(f"{run}: {figures}", flush=True)
+    return figures
+
+
+def equals_memory(folder: Path) -> bool:
+    """Return whether the streamed diagnosis equals the one of all cases in memory."""
+    cases: tuple[JudgedCase, ...] = read_judged_cases(folder).cases
+    return diagnose_cases(cases) == diagnose_counts(count_large_run(folder).counts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--responses", type=int, default=RESPONSES)
+    parser.add_argument("--folder", type=Path, help="Folder of the files; a temporary one by default.")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(options.measure)
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        subset = min(SUBSET, options.responses)
+        write_run(folder / "subset", subset)
+        same = equals_memory(folder / "subset")
+        print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
+        if not (folder / "run").exists():
+            write_run(folder / "run", options.responses)
+        forms = {"json_lines": run_measurement(str(folder / "run"))}
+    memory = max(figures["memory_mb"] for figures in forms.values())
+    cpu = max(max(figures["diagnose_cpu_s"], figures["gate_cpu_s"]) for figures in forms.values())
+    # The time goal is for a million responses; a smaller run has a share of it, and some seconds for its intervals.
+    allowed = CPU_GOAL * min(1, options.responses / FULL) + 20
+    return print_result(
+        name=f"diagnose and gate {options.responses:,} responses without holding them",
+        value=memory,
+        unit="MB beyond the interpreter",
+        goal=f"<= {MEMORY_GOAL:g} MB, <= {CPU_GOAL:g} s CPU for 1,000,000, equal to the result in memory",
+        holds=memory <= MEMORY_GOAL and cpu <= (CPU_GOAL if options.responses >= FULL else allowed) and same,
+        cpu_s=cpu,
+        equal=same,
+        forms=forms,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

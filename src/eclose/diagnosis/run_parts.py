@@ -1,0 +1,177 @@
+"""Rows of judged runs in Parquet parts: the labels of a response, and the texts of its records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eclose.core.instance import Instance
+from eclose.core.judgment import Criterion, Judgment, LocalFailure
+from eclose.core.response import Response
+from eclose.core.verdict import Verdict
+from eclose.diagnosis.counts import ResponseFacts
+from eclose.errors import SettingError, UserError
+from eclose.judged_cases import EvidenceSufficiency, JudgedCase
+from eclose.store.records.jsonl import decode_core_value
+from eclose.store.records.parquet import import_pyarrow
+from eclose.store.records.strict_json import parse_json_object
+from eclose.store.runs.parts import (
+    BODIES_FOLDER,
+    LABELS_FOLDER,
+    PARTS_SCHEMA,
+    PartsFolder,
+    PartsManifest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from eclose.judged_cases import JudgedCaseSet
+
+PART_ROWS = 50_000
+"""Responses of a part by default."""
+_LABELS = ("locally_sound", "aligned", "closed", "complete", "correct")
+_EVIDENCE_LABELS = {
+    EvidenceSufficiency.SUFFICIENT: True,
+    EvidenceSufficiency.INSUFFICIENT: False,
+    EvidenceSufficiency.UNJUDGED: None,
+}
+
+
+class ResponseRow(NamedTuple):
+    """A response for a part: its facts, and the JSON of its question, itself and its judgment."""
+
+    facts: ResponseFacts
+    instance: str
+    response: str
+    judgment: str
+
+
+def write_parts(
+    out: Path | str, rows: Iterable[ResponseRow], find_caveats: Callable[[], JudgedCaseSet], part_rows: int
+) -> PartsManifest:
+    """Write rows in parts, and then the manifest with their names and the caveats of the run; return it.
+
+    Args:
+        out: Folder, or address in object storage.
+        rows: Responses in the order of the run.
+        find_caveats: Called after the last row, since the caveats are complete only then.
+        part_rows: Responses of a part.
+    """
+    folder = PartsFolder(out)
+    labels_schema, bodies_schema = _schemas()
+    parts: list[tuple[str, int]] = []
+    for chunk in _chunks(rows, part_rows):
+        name = f"part-{len(parts):05}"
+        folder.write_part(LABELS_FOLDER, name, [_facts_to_row(row.facts) for row in chunk], labels_schema)
+        bodies = [{"response_id": row.facts.response_id, **dict(zip(_BODIES, row[1:], strict=True))} for row in chunk]
+        folder.write_part(BODIES_FOLDER, name, bodies, bodies_schema)
+        parts.append((name, len(chunk)))
+    run = find_caveats()
+    rejected = {file: dict(reasons) for file, reasons in run.rejected.items()}
+    manifest = PartsManifest(PARTS_SCHEMA, tuple(parts), run.left_out, rejected, run.stale, run.checked, run.selected)
+    folder.write_manifest(manifest)
+    return manifest
+
+
+_BODIES = ("instance", "response", "judgment")
+
+
+def refuse_used_folder(out: Path | str, part_rows: int) -> None:
+    """Raise where a folder already holds a run in parts, or where a part would be empty."""
+    if part_rows < 1:
+        raise SettingError("a part needs at least one row.")
+    if PartsFolder(out).exists():
+        raise UserError(f"{out}: holds a run in parts already. Name another folder, or remove this one.")
+
+
+def count_part(folder: PartsFolder, name: str) -> Iterator[ResponseFacts]:
+    """Yield the facts of a part; its texts are not read."""
+    return (_row_to_facts(row) for row in folder.read_rows(LABELS_FOLDER, name))
+
+
+def read_part_cases(folder: PartsFolder, name: str, positions: list[int]) -> list[JudgedCase]:
+    """Return the whole cases at some positions of a part."""
+    return [
+        JudgedCase(
+            decode_core_value(Instance, parse_json_object(row["instance"].encode())),
+            decode_core_value(Response, parse_json_object(row["response"].encode())),
+            decode_core_value(Judgment, parse_json_object(row["judgment"].encode())),
+        )
+        for row in folder.read_rows_at(BODIES_FOLDER, name, positions)
+    ]
+
+
+def _chunks(rows: Iterable[ResponseRow], size: int) -> Iterator[list[ResponseRow]]:
+    chunk: list[ResponseRow] = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _schemas() -> tuple[Any, Any]:
+    """Return the columns of labels and of bodies, version 1."""
+    arrow, _ = import_pyarrow("writing a run in parts")
+    text, flag = arrow.string(), arrow.bool_()
+    texts = [(name, text) for name in ("response_id", "instance_id", "benchmark", "model", "judge")]
+    flags = [(name, flag) for name in (*_LABELS, "evidence_sufficient", "matched", "matched_with_aliases")]
+    unjudged = arrow.list_(arrow.struct([("criterion", text), ("reason", text)]))
+    votes = arrow.list_(arrow.struct([("label", text), ("votes", arrow.list_(flag))]))
+    columns = [
+        *texts,
+        *flags,
+        ("step_failures", arrow.list_(text)),
+        ("unjudged", unjudged),
+        ("votes", votes),
+        ("without_trace", flag),
+        ("prose_trace", flag),
+        ("question_hash", arrow.uint64()),
+        ("passages_hash", arrow.uint64()),
+    ]
+    bodies = [(name, text) for name in ("response_id", *_BODIES)]
+    return arrow.schema(columns), arrow.schema(bodies)
+
+
+def _facts_to_row(facts: ResponseFacts) -> dict[str, Any]:
+    return {
+        "response_id": facts.response_id,
+        "instance_id": facts.instance_id,
+        "benchmark": facts.benchmark,
+        "model": facts.model,
+        "judge": facts.judge,
+        **{name: getattr(facts.verdict, name) for name in _LABELS},
+        "evidence_sufficient": _EVIDENCE_LABELS[facts.evidence],
+        "matched": facts.matched,
+        "matched_with_aliases": facts.matched_with_aliases,
+        "step_failures": [str(code) for code in facts.step_failures],
+        "unjudged": [{"criterion": str(criterion), "reason": reason} for criterion, reason in facts.unjudged],
+        "votes": [{"label": str(name), "votes": list(votes)} for name, votes in facts.votes.items()],
+        "without_trace": facts.without_trace,
+        "prose_trace": facts.prose_trace,
+        "question_hash": facts.question_hashes[0],
+        "passages_hash": facts.question_hashes[1],
+    }
+
+
+def _row_to_facts(row: dict[str, Any]) -> ResponseFacts:
+    return ResponseFacts(
+        row["response_id"],
+        row["instance_id"],
+        row["benchmark"],
+        row["model"],
+        row["judge"],
+        Verdict(*(row[name] for name in _LABELS)),
+        EvidenceSufficiency.of(row["evidence_sufficient"]),
+        row["matched"],
+        row["matched_with_aliases"],
+        tuple(map(LocalFailure, row["step_failures"])),
+        tuple((Criterion(entry["criterion"]), entry["reason"]) for entry in row["unjudged"]),
+        {entry["label"]: tuple(entry["votes"]) for entry in row["votes"]},
+        row["without_trace"],
+        row["prose_trace"],
+        (row["question_hash"], row["passages_hash"]),
+    )

@@ -1,0 +1,163 @@
+"""Counts give the same diagnosis as all responses together, in any division into parts."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from dataclasses import fields
+
+import pytest
+from tests.diagnosis.judged_responses import random_cases, world_cases
+
+from eclose.core.judgment import LocalFailure, missing_reason_kind
+from eclose.core.model_family import same_model_family
+from eclose.core.parse_trace import has_prose_trace
+from eclose.diagnosis import counts as counts_module
+from eclose.diagnosis.counts import DiagnosisCounts, ResponseFacts, count_cases
+from eclose.diagnosis.diagnose import diagnose_counts
+from eclose.judged_cases import EvidenceSufficiency
+from eclose.metrics.rates import Metric, compute_metric_rates, count_response_composition, make_indicator_bounds
+from eclose.metrics.repeat_consistency import count_label_flips
+from eclose.metrics.summary import GroupRates
+from eclose.stats.arrays import number_distinct_labels, sum_by_group
+from eclose.stats.clustered_rates import QuestionHitCounts
+
+RUNS = {
+    "labels 1": lambda: random_cases(1, count=200, questions=24),
+    "labels 2": lambda: random_cases(2, count=90, questions=80),
+    "world short-easy": lambda: world_cases("short-easy"),
+    "world 2wiki": lambda: world_cases("2wiki"),
+}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def cases(request):
+    return RUNS[request.param]()
+
+
+def summarize(group, cases):
+    """Summarize cases row by row, with an indicator for every response."""
+    verdicts = [case.verdict for case in cases]
+    question, questions = number_distinct_labels([(case.instance.benchmark, case.instance.id) for case in cases])
+    by_question = []
+    for table in make_indicator_bounds(verdicts, tuple(Metric)):
+        hits, counted = (sum_by_group(question, part, len(questions)) for part in table)
+        columns = zip(Metric, hits.T, counted.T, strict=True)
+        by_question.append({metric: QuestionHitCounts.of(hit, total - hit) for metric, hit, total in columns})
+    judged, least, greatest = by_question
+    return GroupRates(
+        group,
+        responses=len(cases),
+        questions=len(questions),
+        rates=compute_metric_rates(verdicts),
+        estimates={metric: counts.estimate() for metric, counts in judged.items()},
+        composition=count_response_composition(verdicts),
+        counts=judged,
+        least=least,
+        greatest=greatest,
+    )
+
+
+def by_group(cases, key):
+    groups = {}
+    for case in cases:
+        groups.setdefault(key(case), []).append(case)
+    return tuple(summarize(group, members) for group, members in sorted(groups.items()))
+
+
+def benchmark_of(case):
+    return case.instance.benchmark or "unknown"
+
+
+def model_of(case):
+    return case.response.source.model if case.response.source else "unknown"
+
+
+def check_groups(diagnosis, cases):
+    pairs = by_group(cases, lambda case: (benchmark_of(case), model_of(case)))
+    assert diagnosis.groups == (summarize((), cases), *pairs)
+    for table, key in ((diagnosis.by_model, model_of), (diagnosis.by_dataset, benchmark_of)):
+        groups = by_group(cases, lambda case, key=key: (key(case),))
+        assert table == (groups if 1 < len(groups) < len(pairs) else ())
+    for kind in EvidenceSufficiency:
+        members = [case for case in cases if case.evidence is kind]
+        assert diagnosis.by_evidence.get(kind) == (summarize((), members) if members else None)
+
+
+def test_counts_give_the_diagnosis_of_all_responses(cases):
+    diagnosis = diagnose_counts(count_cases(cases))
+    check_groups(diagnosis, cases)
+    verdicts = [case.verdict for case in cases]
+    judgments = [case.judgment for case in cases]
+    assert diagnosis.judges == tuple(sorted({judgment.judge for judgment in judgments}))
+    assert diagnosis.joint == Counter((each.locally_sound, each.aligned, each.closed) for each in verdicts)
+    failures = [[step.failure for step in judgment.steps] for judgment in judgments]
+    for table, codes in (
+        (diagnosis.local_failures, Counter(code for steps in failures for code in steps)),
+        (diagnosis.local_failure_responses, Counter(code for steps in failures for code in set(steps))),
+    ):
+        assert table == {code: codes[code] for code in LocalFailure if codes[code]}
+    for table, name in ((diagnosis.matching, "matched"), (diagnosis.alias_matching, "matched_with_aliases")):
+        pairs = Counter((case.verdict.correct, getattr(case, name)) for case in cases)
+        known = [pairs[True, True], pairs[True, False], pairs[False, True], pairs[False, False]]
+        assert [getattr(table, each.name) for each in fields(table)] == [*known, len(cases) - sum(known)]
+    assert diagnosis.inconsistent == sum(verdict.inconsistent for verdict in verdicts)
+    sufficiency = Counter((verdict.correct, verdict.globally_sufficient) for verdict in verdicts)
+    assert diagnosis.correct_but_insufficient == sufficiency[True, False]
+    assert diagnosis.incorrect_but_sufficient == sufficiency[False, True]
+    missing = Counter(
+        (name, missing_reason_kind(why)) for judgment in judgments for name, why in judgment.unjudged.items()
+    )
+    assert {(name, why): n for name, reasons in diagnosis.unjudged.items() for why, n in reasons.items()} == missing
+    assert diagnosis.flips == count_label_flips(judgments)
+    assert list(diagnosis.flips) == list(count_label_flips(judgments))
+    named = {(case.judgment.judge, case.response.source.model) for case in cases if case.response.source}
+    assert diagnosis.same_family_pairs == tuple(sorted(pair for pair in named if same_model_family(*pair)))
+    assert diagnosis.without_trace == sum(not case.response.trace.steps for case in cases)
+    assert diagnosis.prose_traces == sum(has_prose_trace(case.response) for case in cases)
+
+
+def contents(counts):
+    """Return everything that a diagnosis reads from counts, in order."""
+    cells = counts.cells()
+    arrays = (cells.counts.question, cells.counts.verdict, cells.counts.times, cells.benchmark, cells.model)
+    totals = {name: value for name, value in vars(counts).items() if not name.startswith("_")}
+    return [array.tolist() for array in (*arrays, cells.evidence)], cells.models, cells.benchmarks, totals
+
+
+def test_merging_parts_is_associative_and_equals_one_pass(cases):
+    third = len(cases) // 3
+    parts = [count_cases(part) for part in (cases[:third], cases[third : 2 * third], cases[2 * third :])]
+    first, second, last = parts
+    expected = count_cases(cases)
+    left, right = first.merge(second).merge(last), first.merge(second.merge(last))
+    # Merging leaves the parts unchanged: the second grouping merges the same values again.
+    assert contents(left) == contents(right) == contents(expected)
+    assert left.question_keys() == right.question_keys() == expected.question_keys()
+    assert list(left.joint) == list(expected.joint)
+    assert len(first) == third
+
+
+def test_an_empty_part_changes_nothing(cases):
+    counts = count_cases(cases)
+    for merged in (counts.merge(DiagnosisCounts()), DiagnosisCounts().merge(counts)):
+        assert contents(merged) == contents(counts)
+
+
+def test_counts_of_a_worker_survive_pickling(cases):
+    counts = count_cases(cases)
+    assert contents(pickle.loads(pickle.dumps(counts))) == contents(counts)
+
+
+def test_size_grows_with_questions_alone(monkeypatch):
+    monkeypatch.setattr(counts_module, "_BUFFER", 64)
+    few = [ResponseFacts.of(case) for case in random_cases(3, count=200, questions=4)]
+    counts = DiagnosisCounts()
+    sizes = []
+    for _ in range(4):
+        for _ in range(25):
+            for facts in few:
+                counts.add(facts)
+        sizes.append(len(pickle.dumps(counts)))
+    assert len(counts) == 20_000
+    assert sizes[-1] < sizes[0] + 600

@@ -1,0 +1,219 @@
+"""Large runs are counted in one pass with the numbers, caveats and errors of runs in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.diagnosis.judged_responses import random_cases, world_cases
+
+import eclose
+from eclose.core.judgment import Criterion
+from eclose.core.verdict import Verdict
+from eclose.diagnosis import run_counts
+from eclose.diagnosis.counts import JudgmentFacts, count_cases
+from eclose.diagnosis.diagnose import diagnose_counts
+from eclose.diagnosis.run_counts import ResponseSample, count_large_run, is_large_run
+from eclose.errors import RecordError, UserError
+from eclose.judged_cases import read_judged_cases
+from eclose.store.records.jsonl import encode_json_line, write_records
+
+FAILS, HOLDS = Verdict(False, True, True), Verdict(True, True, True)
+
+
+def write_run(folder, cases, *, judged=None, extra_lines=b"", questions=None):
+    """Write the files of a run without a manifest; judgments in another order than responses."""
+    folder.mkdir(parents=True)
+    instances = {case.instance.id: case.instance for case in cases}
+    write_records(folder / "instances.jsonl", list(instances.values())[:questions])
+    write_records(folder / "responses.jsonl", [case.response for case in cases])
+    with (folder / "responses.jsonl").open("ab") as file:
+        file.write(extra_lines)
+    judgments = [case.judgment for case in (cases if judged is None else judged)]
+    write_records(folder / "judgments.jsonl", judgments[::-1])
+    return folder
+
+
+def unique_questions(cases):
+    """Give every question an id of its own: one file holds one question under an id."""
+    renamed = []
+    for case in cases:
+        instance = replace(case.instance, id=f"{case.instance.benchmark}-{case.instance.id}")
+        response = replace(case.response, instance_id=instance.id)
+        renamed.append(replace(case, instance=instance, response=response))
+    return renamed
+
+
+@pytest.fixture(scope="module")
+def dirty_run(tmp_path_factory):
+    """A run with unreadable, repeated, unjudged and missing records."""
+    cases = unique_questions(random_cases(5, count=120, questions=40))
+    lines = b'not JSON\n{"id": "r999"}\n\n' + encode_json_line(cases[0].response) + b"\n"
+    judged = [*cases[:100], replace(cases[0], judgment=replace(cases[0].judgment, response_id="gone"))]
+    return write_run(tmp_path_factory.mktemp("dirty") / "run", cases, judged=judged, extra_lines=lines, questions=-2)
+
+
+def contents(counts):
+    cells = counts.cells()
+    arrays = (cells.counts.question, cells.counts.verdict, cells.counts.times, cells.benchmark, cells.model)
+    totals = {name: value for name, value in vars(counts).items() if not name.startswith("_")}
+    return [array.tolist() for array in (*arrays, cells.evidence)], counts.question_keys(), totals
+
+
+def test_a_pass_over_the_files_counts_what_memory_holds(dirty_run):
+    in_memory, counted = read_judged_cases(dirty_run), count_large_run(dirty_run)
+    assert contents(counted.counts) == contents(count_cases(in_memory.cases))
+    # The sample holds all responses of so small a run, in the order of the file, with their passages.
+    assert counted.case_set == in_memory
+    reasons = {reason for _, reason in in_memory.left_out}
+    assert {"its question is missing", "it was not judged", "it was judged, but is missing"} < reasons
+    assert in_memory.rejected["responses.jsonl"] == {"not JSON": 1, "wrong record": 1, "duplicate": 1}
+
+
+@pytest.mark.parametrize("world", ["short-easy", "2wiki"])
+def test_worlds_are_counted_alike(tmp_path, world):
+    cases = world_cases(world, items=3)
+    counted = count_large_run(write_run(tmp_path / "run", cases))
+    assert contents(counted.counts) == contents(count_cases(cases))
+    assert counted.case_set.cases == tuple(cases)
+
+
+def test_labels_without_texts_have_the_same_verdicts(dirty_run):
+    in_memory = read_judged_cases(dirty_run)
+    labels = count_large_run(dirty_run, keep_labels=True).labels
+    assert [(case.row, case.judgment.judge) for case in labels] == [
+        (replace(case.row, source=None), case.judgment.judge) for case in in_memory.cases
+    ]
+    assert not count_large_run(dirty_run).labels
+
+
+def test_two_responses_under_one_id_are_refused_as_in_memory(tmp_path):
+    cases = unique_questions(random_cases(5, count=20))
+    other = encode_json_line(replace(cases[0].response, answer="another")) + b"\n"
+    run = write_run(tmp_path / "run", cases, extra_lines=other)
+    with pytest.raises(RecordError) as in_memory:
+        read_judged_cases(run)
+    with pytest.raises(RecordError) as streamed:
+        count_large_run(run)
+    assert str(streamed.value) == str(in_memory.value)
+
+
+def test_a_file_without_a_readable_record_is_refused_as_in_memory(tmp_path):
+    run = write_run(tmp_path / "run", unique_questions(random_cases(5, count=5)))
+    (run / "judgments.jsonl").write_text("{}\n")
+    with pytest.raises(RecordError) as in_memory:
+        read_judged_cases(run)
+    with pytest.raises(RecordError) as streamed:
+        count_large_run(run)
+    assert str(streamed.value) == str(in_memory.value)
+
+
+def test_facts_of_a_judgment_survive_the_index():
+    for case in random_cases(7, count=40):
+        facts = JudgmentFacts.of(case.judgment)
+        restored = JudgmentFacts.from_bytes(facts.to_bytes())
+        assert restored == facts
+        assert all(isinstance(criterion, Criterion) for criterion, _ in restored.unjudged)
+
+
+class TestSample:
+    def choose(self, verdicts, size, order=1):
+        sample = ResponseSample(size)
+        for position, verdict in list(enumerate(verdicts))[::order]:
+            sample.add(f"r{position}", verdict, position)
+        return sample.positions()
+
+    def test_everything_is_shown_where_it_fits(self):
+        assert self.choose([HOLDS, FAILS, HOLDS], 3) == [0, 1, 2]
+
+    def test_failures_come_first(self):
+        chosen = self.choose([HOLDS] * 90 + [FAILS] * 10, 20)
+        assert len(chosen) == 20
+        assert set(range(90, 100)) < set(chosen)
+
+    def test_some_places_are_kept_for_others(self):
+        chosen = self.choose([HOLDS] * 90 + [FAILS] * 90, 20)
+        assert (sum(each < 90 for each in chosen), sum(each >= 90 for each in chosen)) == (4, 16)
+
+    def test_the_order_of_responses_does_not_matter(self):
+        verdicts = [HOLDS, FAILS, FAILS] * 40
+        assert self.choose(verdicts, 15) == self.choose(verdicts, 15, order=-1)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    cases = unique_questions(random_cases(1, count=400, questions=24))
+    # One dataset and two models: every further group costs a dozen intervals.
+    cases = [case for case in cases if case.instance.benchmark == "HotpotQA" and case.response.source is not None]
+    two_models = [case for case in cases if case.response.source.model != "m"]
+    run = write_run(folder / "run", two_models)
+    changed = [
+        replace(case, judgment=replace(case.judgment, closed=number % 3 > 0)) for number, case in enumerate(two_models)
+    ]
+    return run, write_run(folder / "base", changed[10:])
+
+
+@pytest.fixture
+def as_large(monkeypatch):
+    def lower():
+        monkeypatch.setattr(run_counts, "LARGE_RUN", 20)
+        monkeypatch.setattr(run_counts, "SAMPLE_SIZE", 30)
+
+    return lower
+
+
+class TestLargeRuns:
+    """Commands on a run that counts as large, against the same run in memory."""
+
+    def test_diagnose_gives_the_same_numbers(self, runs, as_large):
+        run, base = runs
+        in_memory = eclose.diagnose(run), eclose.diagnose(run, against=base, resamples=200)
+        as_large()
+        assert is_large_run(run)
+        large = eclose.diagnose(run), eclose.diagnose(run, against=base, resamples=200)
+        for first, second in zip(in_memory, large, strict=True):
+            assert second.diagnosis == first.diagnosis
+            assert second.rates == first.rates
+            assert second.notices == first.notices
+            assert len(second) == len(first)
+        assert large[0].sample.left_out == len(in_memory[0]) - 30
+        assert large[0].context.systems.comparison.groups == in_memory[0].context.systems.comparison.groups
+        assert large[1].context.base.comparison.groups == in_memory[1].context.base.comparison.groups
+        assert large[1].context.base.cautions[:-1] == in_memory[1].context.base.cautions
+
+    def test_gate_gives_the_same_checks(self, runs, as_large):
+        run, base = runs
+        limits = {"min_trr": 0.3, "max_unjudged": 0.5, "against": base, "max_trr_drop": 0.2}
+        in_memory = eclose.gate(run, **limits)
+        as_large()
+        large = eclose.gate(run, **limits)
+        assert [str(check) for check in large.checks] == [str(check) for check in in_memory.checks]
+        assert (large.report, large.base, large.notices) == (in_memory.report, in_memory.base, in_memory.notices)
+        assert len(large.cases) == 30
+
+    def test_another_question_under_the_same_id_is_refused(self, runs, as_large, tmp_path):
+        run, _ = runs
+        cases = read_judged_cases(run).cases
+        other = [replace(case, instance=replace(case.instance, question="Another?")) for case in cases]
+        base = write_run(tmp_path / "base", other)
+        as_large()
+        with pytest.raises(UserError, match="another text"):
+            eclose.gate(run, against=base, max_trr_drop=0.1)
+
+    def test_packed_files_are_read_in_memory(self, tmp_path, as_large):
+        cases = unique_questions(random_cases(5, count=60))
+        run = write_run(tmp_path / "run", cases)
+        as_large()
+        assert is_large_run(run)
+        rows = [json.loads(line) for line in (run / "responses.jsonl").read_text().splitlines()]
+        (run / "responses.jsonl").write_text(json.dumps(rows))
+        assert not is_large_run(run)
+
+
+def test_diagnosis_of_no_response_is_refused(tmp_path):
+    cases = unique_questions(random_cases(5, count=4))
+    counted = count_large_run(write_run(tmp_path / "run", cases, judged=[]))
+    with pytest.raises(UserError, match="no judged response"):
+        diagnose_counts(counted.counts)

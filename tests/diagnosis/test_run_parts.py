@@ -1,0 +1,184 @@
+"""Runs in Parquet parts, on a disk and in object storage, give the results of the run that was split."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+from tests.diagnosis.judged_responses import random_cases
+from tests.diagnosis.test_run_counts import contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
+
+import eclose
+from eclose.diagnosis.counts import DiagnosisCounts, ResponseFacts
+from eclose.diagnosis.run_counts import count_large_run, split_run
+from eclose.diagnosis.run_parts import count_part
+from eclose.errors import SettingError, UserError
+from eclose.judged_cases import read_judged_cases
+from eclose.store.runs.parts import PartsFolder, get_remote_url, is_in_parts
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def parts(dirty_run, tmp_path_factory):  # noqa: F811
+    out = tmp_path_factory.mktemp("parts") / "run"
+    assert split_run(dirty_run, out, rows=17) == 6
+    return out
+
+
+def test_parts_are_counted_like_the_files(dirty_run, parts):  # noqa: F811
+    in_memory, counted = read_judged_cases(dirty_run), count_large_run(parts)
+    assert contents(counted.counts) == contents(count_large_run(dirty_run).counts)
+    # The whole cases are read back from the bodies, with passages and reasons.
+    assert counted.case_set == in_memory
+
+
+def test_parts_counted_apart_and_merged_are_the_whole(parts):
+    folder = PartsFolder(parts)
+    merged = DiagnosisCounts()
+    for name, _ in folder.read_manifest().parts:
+        part = DiagnosisCounts()
+        for facts in count_part(folder, name):
+            part.add(facts)
+        merged = merged.merge(part)
+    assert contents(merged) == contents(count_large_run(parts).counts)
+
+
+def test_a_sample_reads_single_responses(dirty_run, parts):  # noqa: F811
+    from_files, from_parts = (count_large_run(run, sample_size=9).case_set.cases for run in (dirty_run, parts))
+    assert len(from_parts) == 9
+    assert from_parts == from_files
+
+
+def test_labels_are_read_without_bodies(parts, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(parts, copy)
+    shutil.rmtree(copy / "bodies")
+    assert contents(count_large_run(copy, sample_size=0).counts) == contents(count_large_run(parts).counts)
+
+
+def test_diagnose_and_gate_read_parts(tmp_path):
+    cases = [case for case in unique_questions(random_cases(1, count=120)) if case.instance.benchmark == "HotpotQA"]
+    cases = [replace(case, response=replace(case.response, source=None)) for case in cases]
+    run, out = write_run(tmp_path / "run", cases), tmp_path / "parts"
+    assert eclose.split_run(run, out, rows=10) == -(-len(cases) // 10)
+    assert is_in_parts(out)
+    results, expected = eclose.diagnose(out), eclose.diagnose(run)
+    assert results.diagnosis == expected.diagnosis
+    assert results.notices == expected.notices
+    assert results.cases == expected.cases
+    limits = {"min_trr": 0.2, "against": run, "max_trr_drop": 0.1}
+    assert eclose.gate(out, **limits).report == eclose.gate(run, **limits).report
+
+
+def test_a_folder_is_not_written_twice(dirty_run, parts):  # noqa: F811
+    with pytest.raises(UserError, match="already"):
+        split_run(dirty_run, parts)
+    with pytest.raises(SettingError, match="at least one row"):
+        split_run(dirty_run, parts.parent / "new", rows=0)
+
+
+def test_another_version_is_refused(parts, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(parts, copy)
+    manifest = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps({**manifest, "schema": "eclose.run-parts/2"}))
+    with pytest.raises(UserError, match="run-parts/2"):
+        count_large_run(copy)
+
+
+def test_an_unfinished_split_is_no_run(parts, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(parts, copy)
+    (copy / "run.json").unlink()
+    assert not is_in_parts(copy)
+    with pytest.raises(UserError, match="holds no run in parts"):
+        PartsFolder(copy).read_manifest()
+
+
+def test_stale_parts_are_refused(parts, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(parts, copy)
+    manifest = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps({**manifest, "stale": ["responses.jsonl was changed."]}))
+    with pytest.raises(UserError, match="was changed"):
+        count_large_run(copy)
+    assert count_large_run(copy, allow_stale=True).case_set.stale == ("responses.jsonl was changed.",)
+
+
+@pytest.mark.parametrize(
+    "run,url",
+    [
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("s3:/bucket/a/", "s3://bucket/a"),
+        ("abfss://container@account/x", "abfss://container@account/x"),
+        ("runs/s3", None),
+        ("C:/runs", None),
+    ],
+)
+def test_addresses_are_told_from_folders(run, url):
+    assert get_remote_url(run) == url
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory):
+    """A bucket of an S3 server on loopback."""
+    if find_spec("moto") is None or find_spec("flask") is None:
+        pytest.skip("needs moto[server], an S3 server for tests")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = (tmp_path_factory.mktemp("moto") / "log").open("wb")
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=log, stderr=log)
+    endpoint = f"http://127.0.0.1:{port}"
+    names = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(urllib.request.Request(f"{endpoint}/bucket", method="PUT"), timeout=5)
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield "s3://bucket"
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        server.terminate()
+        server.wait()
+        log.close()
+
+
+def test_parts_in_object_storage_are_read_alike(dirty_run, s3):  # noqa: F811
+    url = f"{s3}/runs/first"
+    assert split_run(dirty_run, url, rows=30) == 4
+    counted = count_large_run(url)
+    assert contents(counted.counts) == contents(count_large_run(dirty_run).counts)
+    assert counted.case_set == read_judged_cases(dirty_run)
+    with pytest.raises(UserError, match="holds no run in parts"):
+        count_large_run(f"{s3}/runs/missing")
+    with pytest.raises(UserError, match="already"):
+        split_run(dirty_run, url)
+
+
+def test_facts_have_every_column(parts):
+    (first, *_) = count_part(PartsFolder(parts), "part-00000")
+    assert isinstance(first, ResponseFacts)
+    assert all(first.question_hashes)
