@@ -101,7 +101,7 @@ def run_shards_on_ray(
     ledger itself. An error in one shard stops the others after their records in progress.
     """
     require_shared_ledger(ledger)
-    with _ray(settings) as ray:
+    with connect_to_ray(settings) as ray:
         return _WorkerPool(ray, work, settings, tell).run()
 
 
@@ -247,7 +247,7 @@ class _WorkerPool(Generic[T]):
 
 
 @contextmanager
-def _ray(settings: RaySettings) -> Iterator[Any]:
+def connect_to_ray(settings: RaySettings) -> Iterator[Any]:
     """Connect to Ray for the length of the block. An existing connection of the caller is used and left open."""
     _set_environment(settings)
     try:
