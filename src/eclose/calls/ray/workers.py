@@ -258,7 +258,16 @@ def connect_to_ray(settings: RaySettings) -> Iterator[Any]:
         yield ray
         return
     before = signal.getsignal(signal.SIGTERM)
-    ray.init(**_connection(settings))
+    try:
+        ray.init(**_connection(settings))
+    except Exception as error:
+        if settings.address is not None:
+            raise
+        # Ray gives its processes 30 seconds, which a busy machine may exceed.
+        raise Resumable(
+            f"Ray did not start: {' '.join(str(error).split())} Nothing was sent: run the same command again, or start "
+            "a cluster with ray start --head and pass --ray-address auto."
+        ) from error
     try:
         # SIGTERM stops the run like Ctrl+C; Ray's own handler would end the process with calls in flight.
         _on_termination(signal.default_int_handler)
