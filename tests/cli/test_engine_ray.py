@@ -94,6 +94,16 @@ def test_workers_generate_what_one_process_generates(cluster, tmp_path, question
     assert len((many / "responses.jsonl").read_bytes().splitlines()) == RECORDS
 
 
+def test_workers_screen_what_one_process_screens(cluster, tmp_path, questions, server):
+    command = ("screen", questions, "--judge", server.base_url, "--no-price")
+    eclose(*command, "--out", tmp_path / "one")
+    output = eclose(*command, "--out", tmp_path / "many", *on_ray())
+    assert f"{RECORDS} questions eligible" in output
+    assert paid(server) == 2 * RECORDS
+    one, many = ((tmp_path / name / "screening.jsonl").read_bytes() for name in ("one", "many"))
+    assert one == many
+
+
 def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server):
     made = [item.instance for item in islice(make_world_items("short-easy", 4), 6)]
     jsonl.write_records(tmp_path / "sources.jsonl", made)

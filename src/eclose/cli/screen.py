@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.benchmarks.layouts import RecordLayout
-from eclose.cli.shared.model_options import JudgeName, ModelOptions, describe_forecast, takes_model_options
+from eclose.cli.shared.model_options import (
+    CallEngine,
+    EngineName,
+    JudgeName,
+    ModelOptions,
+    RayAddress,
+    Workers,
+    describe_forecast,
+    run_on_ray_workers,
+    takes_model_options,
+)
 from eclose.cli.shared.output import QUARANTINED_EXIT_CODE, format_count, print_line, print_run_summary
 
 if TYPE_CHECKING:
@@ -28,6 +38,9 @@ def screen(
         int, typer.Option(min=1, help="How often to ask when a reply does not match the schema (1 = once).")
     ] = 2,
     layout: Annotated[RecordLayout, typer.Option("--format", help="Layout of the records.")] = RecordLayout.AUTO,
+    engine: EngineName = CallEngine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
     options: ModelOptions,
 ) -> None:
     """Let a model decide which questions are well posed, decided by their passages, and correctly answered by their
@@ -36,8 +49,9 @@ def screen(
     Writes screening.jsonl, which eclose data intersect --eligible reads.
     """
     import asyncio
+    from functools import partial
 
-    from eclose.judging.screen_questions import forecast_screening, screen_question_eligibility
+    from eclose.judging.screen_questions import build_screening_run, forecast_screening, screen_question_eligibility
     from eclose.judging.settings import JudgeSettings
     from eclose.world.server.forecast_habits import register_world_writing_habits
 
@@ -48,10 +62,14 @@ def screen(
         usage = forecast_screening(instances, model, settings, options.calls, layout=layout)
         print_line(f"{model.name}: {describe_forecast(usage, options.calls.currency)}")
         return
-    running = screen_question_eligibility(
-        instances, model, out, settings, options.calls, options.run_options, layout=layout
-    )
-    result = asyncio.run(running)
+    if engine is CallEngine.RAY:
+        where = (instances, judge_model, options.base_url, out, settings, options.calls.deadline, layout)
+        result = run_on_ray_workers(partial(build_screening_run, *where), options.calls, options, workers, ray_address)
+    else:
+        running = screen_question_eligibility(
+            instances, model, out, settings, options.calls, options.run_options, layout=layout
+        )
+        result = asyncio.run(running)
     print_run_summary(result, _describe_outcome(result))
     raise typer.Exit(QUARANTINED_EXIT_CODE if result.manifest.counts.quarantined else 0)
 

@@ -15,7 +15,7 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import NO_REFERENCE_REASON, Ineligibility, QuestionScreening
 from eclose.judging.settings import JudgeSettings
 from eclose.judging.single_question import SingleQuestionRun, forecast_single_question, identify_single_question
-from eclose.models.resolve import ModelRef, resolve_model_ref
+from eclose.models.resolve import ModelRef, find_model_ref, resolve_model_ref
 from eclose.protocol.disclosure import disclose_for_eligibility
 from eclose.protocol.judging import JudgeQuestion, build_judge_prompt
 from eclose.protocol.structured import InconsistentReplyError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from eclose.calls.forecast import UsageForecast
     from eclose.models.interface import ChatModel
+    from eclose.models.openai.endpoint import ServerAddress
     from eclose.protocol.structured import PromptWithSchema
 
 SCREENING_JOB = "screen"
@@ -78,12 +79,40 @@ async def screen_question_eligibility(
 ) -> RunResult:
     """Ask a model whether each question is eligible, and write ``screening.jsonl`` into a folder."""
     settings, calls = settings or JudgeSettings(), calls or CallSettings()
-    judge = await resolve_model_ref(model, calls.deadline)
+    run = await plan_screening(instances, model, out, settings, deadline=calls.deadline, layout=layout)
+    return await run_models_on_records(run, calls, options)
+
+
+async def plan_screening(
+    instances: Path,
+    model: ModelRef | str,
+    out: Path,
+    settings: JudgeSettings,
+    *,
+    deadline: float,
+    layout: RecordLayout = RecordLayout.AUTO,
+) -> ScreeningRun:
+    """Return the run that screens a file of questions; nothing is sent but a request for the server's models."""
+    judge = await resolve_model_ref(model, deadline)
     layout = detect_file_layout(instances) if layout is RecordLayout.AUTO else layout
     identity = identify_single_question(judge, settings, JudgeQuestion.ELIGIBILITY) | {"format": layout.value}
     stage = PipelineStep(SCREENING_JOB, identity, (instances,), out / SCREENING_FILE)
     scan = partial(scan_instances, instances, layout=layout)
-    return await run_models_on_records(ScreeningRun(stage, scan, judge, settings), calls, options)
+    return ScreeningRun(stage, scan, judge, settings)
+
+
+async def build_screening_run(
+    instances: Path,
+    model: str,
+    base_url: str | ServerAddress | None,
+    out: Path,
+    settings: JudgeSettings,
+    deadline: float,
+    layout: RecordLayout = RecordLayout.AUTO,
+) -> ScreeningRun:
+    """Build the run from values that can be sent to a worker on another machine."""
+    judge = find_model_ref(model, base_url=base_url)
+    return await plan_screening(instances, judge, out, settings, deadline=deadline, layout=layout)
 
 
 @dataclass(frozen=True)

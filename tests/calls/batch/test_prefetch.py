@@ -9,6 +9,7 @@ import pytest
 from tests.generating import FREE, generate, paid, questions
 from typer.testing import CliRunner
 
+from eclose.calls.batch.prefetch import BatchesUnderWay
 from eclose.calls.batch.run import BatchSettings
 from eclose.calls.cache import CachedModel
 from eclose.calls.client import CallSettings
@@ -117,6 +118,56 @@ def test_the_command_sends_batches(instances, tmp_path):
     assert result.exit_code == 0, result.output
     assert "12 requests answered in batches, 0 left for single calls" in result.output
     assert "12 received = 12 accepted" in result.output
+
+
+def test_a_run_submits_and_leaves_and_the_same_command_collects(instances, tmp_path):
+    leave = BatchSettings(poll=0.0, first_wait=0.0, wait=0.0)
+    with ModelServerThread(build_world_handlers(), batches=BatchBehaviour(looks=3)) as server:
+        for _ in range(2):
+            with pytest.raises(BatchesUnderWay, match="12 requests are in batches that are not finished") as left:
+                generate(instances, server, tmp_path / "run", batch=leave)
+            assert left.value.exit_code == 75
+        assert not (tmp_path / "run" / "responses.jsonl").exists()
+        result = generate(instances, server, tmp_path / "run", batch=leave)
+        assert result.manifest.counts.accepted == 12
+        assert server.bill()["totals"]["received"] == paid(server) == 12
+        generate(instances, server, tmp_path / "single")
+    assert (tmp_path / "run/responses.jsonl").read_bytes() == (tmp_path / "single/responses.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["generate", "screen", "judge", "construct"])
+def test_every_command_that_asks_a_model_submits_leaves_and_collects(tmp_path, command):
+    run = tmp_path / "run"
+    run.mkdir()
+    items = list(islice(make_world_items("short-easy", 3), 3))
+    jsonl.write_records(run / "instances.jsonl", (item.instance for item in items))
+    jsonl.write_records(run / "responses.jsonl", (item.response for item in items))
+    outputs = {}
+    with ModelServerThread(build_world_handlers()) as server:
+        url = server.base_url
+        arguments, result = {
+            "generate": ([run / "instances.jsonl", "--model", url], "responses.jsonl"),
+            "screen": ([run / "instances.jsonl", "--judge", url], "screening.jsonl"),
+            "judge": ([run, "--judge", url], "judgments.jsonl"),
+            "construct": (
+                [run / "instances.jsonl", "--constructor", url, "--verifier", url, "--no-reverify"],
+                "families.jsonl",
+            ),
+        }[command]
+        # A family takes a dozen rounds, each of them left once: here it is built without leaving.
+        leaving = command != "construct"
+        in_batches = ["--batch", "--batch-poll", "0", *(["--batch-wait", "0"] if leaving else [])]
+        for name, flags in (("single", []), ("batch", in_batches)):
+            words = [command, *map(str, arguments), "--no-price", "--out", str(tmp_path / name), *flags]
+            before, left = paid(server), 0
+            while isinstance(error := CliRunner().invoke(app, words).exception, BatchesUnderWay):
+                left += 1
+            assert error is None or isinstance(error, SystemExit)
+            outputs[name] = (tmp_path / name / result).read_bytes(), paid(server) - before
+            assert (left > 0) is (name == "batch" and leaving)
+    assert outputs["single"] == outputs["batch"]
+    assert len(outputs["single"][0].splitlines()) == 3
 
 
 def test_what_has_no_batches_is_refused_before_anything_is_sent(instances, tmp_path):

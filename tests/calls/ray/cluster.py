@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from eclose.calls.ray.workers import RaySettings, _connection
+from eclose.calls.ray.workers import RaySettings, _connection, _set_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """Connect this process to a Ray of its own, which runs in it use, and give the address for other processes."""
+    _set_environment(RaySettings())
     ray = pytest.importorskip("ray", reason="needs the ray extra")
     before = signal.getsignal(signal.SIGTERM)
     # Room for the workers of a run that was killed beside those of the next.

@@ -201,6 +201,20 @@ def kill_driver(process) -> None:
 
 
 @pytest.mark.slow
+def test_ray_on_one_machine_listens_on_loopback_alone(cluster):
+    """Ray replaces the loopback address by the one in the network, unless it is told not to."""
+    assert cluster.startswith("127.0.0.1:")
+    listening = {
+        connection.laddr.ip
+        for process in psutil.Process().children(recursive=True)
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+
+
+@pytest.mark.slow
 def test_a_worker_is_killed_and_its_shard_goes_on(cluster, tmp_path):
     rig = Rig(tmp_path, 400)
     with rig.server, rig.driver_here(concurrency=16, shards_per_worker=1) as driver:

@@ -24,6 +24,7 @@ from eclose.cli.shared.dotenv import _KNOWN, _SECRETS
 from eclose.core.model_family import same_model_family
 from eclose.errors import SettingError
 from eclose.models.interface import Decoding, ReplySchema, Request
+from eclose.models.openai.dialect import read_messages
 from eclose.models.openai.endpoint import Endpoint, EndpointLimits, ModelRoute, ServerAddress, find_model_route
 from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.models.openai.providers import MODEL_PROVIDERS, format_provider_table
@@ -669,6 +670,27 @@ def test_a_refused_schema_is_sent_as_a_tool(name, message):
     (reply,) = ask(f"{name}/m", recorded, text_request(schema=VERDICT))
     assert json.loads(reply.text) == {"sound": True}
     assert ["response_format" in body for body in recorded.bodies] == [True, False]
+
+
+def test_instructions_are_marked_for_the_cache_only_where_the_provider_needs_it():
+    messages = ({"role": "system", "content": "Judge."}, {"role": "user", "content": "a response"})
+    recorded = Recorded([(200, {}, completion())])
+    ask("openrouter/anthropic/m", recorded, Request(messages))
+    mark = {"type": "text", "text": "Judge.", "cache_control": {"type": "ephemeral"}}
+    assert recorded.bodies[0]["messages"] == [{"role": "system", "content": [mark]}, messages[1]]
+    assert read_messages(recorded.bodies[0]) == messages
+    for name in ("openrouter/openai/m", "anthropic/m", "openai/m"):
+        recorded = Recorded([(200, {}, completion())])
+        ask(name, recorded, Request(messages))
+        assert recorded.bodies[0]["messages"] == list(messages)
+
+
+def test_a_refused_mark_is_left_out():
+    refusal = {"error": {"message": "messages.0.content.0.cache_control: Extra inputs are not permitted"}}
+    recorded = Recorded([(400, {}, refusal), (200, {}, completion())])
+    messages = ({"role": "system", "content": "Judge."}, {"role": "user", "content": "a response"})
+    ask("openrouter/anthropic/m", recorded, Request(messages))
+    assert recorded.bodies[1]["messages"] == list(messages)
 
 
 def test_a_route_to_a_known_address_has_its_provider():

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from tests.store.ledger import ledger_child as child
 
 from eclose.errors import UserError
@@ -255,3 +255,19 @@ def test_many_writers_share_their_commits(tmp_path):
     """The slow part of a settlement is the disk: one at a time each has its own, many at once go together."""
     assert commits(tmp_path / "1.db", 1, 100) == 100
     assert commits(tmp_path / "256.db", 256, 2_560) <= 2_560 / 50
+
+
+def test_a_job_that_conflicts_alone_is_repeated(place):
+    class DeadlockDetectedError(Exception):
+        sqlstate = "40P01"
+
+    attempts = []
+
+    def conflict_twice(connection):
+        attempts.append(1)
+        if len(attempts) <= 2:
+            raise OperationalError("UPDATE", {}, DeadlockDetectedError())
+        return add(1)(connection)
+
+    assert place.run(lambda commits: commits.run(conflict_twice)) == 1
+    assert (place.numbers(), len(attempts)) == ([1], 3)

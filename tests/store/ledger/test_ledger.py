@@ -584,3 +584,30 @@ def test_what_a_process_that_is_alive_has_under_way_is_not_sent_by_another(monke
 
     # One of the living each, and one that broke off.
     assert asyncio.run(main()) == (0, 50 + 8, 8)
+
+
+@pytest.mark.slow
+def test_a_reply_does_not_deadlock_with_another_process_that_sends_the_same_call():
+    """Two records in different shards may ask the same question; with a price, both change one account."""
+    psycopg = pytest.importorskip("psycopg", reason="needs the postgres extra")
+    database = fresh_database()
+
+    async def main():
+        async with Ledger.open(database, run="a") as ledger:
+            asked = intent(reserved=5)
+            await ledger.intend(asked, cap=100)
+            with psycopg.connect(database) as other:
+                # As ``intend`` does: the account first, then the call.
+                other.execute("UPDATE ledger_accounts SET reserved = reserved + 1")
+                settling = asyncio.create_task(ledger.settle(reply(asked)))
+                await asyncio.sleep(0.5)
+                locked = await asyncio.to_thread(other.execute, "SELECT seq FROM ledger_calls FOR UPDATE")
+                assert len(locked.fetchall()) == 1
+                await asyncio.to_thread(other.execute, "UPDATE ledger_accounts SET reserved = reserved - 1")
+                other.commit()
+            await settling
+            return await ledger.find_reply(asked.key), await ledger.compute_account()
+
+    settled, account = asyncio.run(main())
+    assert settled.cost == account.spent == 3
+    assert account.reserved == 0

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.batch.results import chunk_for_ledger
-from eclose.calls.batch.run import BatchSettings, ModelBatches
+from eclose.calls.batch.run import BatchSettings, ModelBatches, SubmittedBatches
 from eclose.calls.cache import CachedModel, compute_call_key
 from eclose.calls.client import load_run_budget
 from eclose.calls.prices import ModelPrice
@@ -22,7 +23,7 @@ from eclose.models.openai.endpoint import ModelRoute
 from eclose.store.runs.runner import RecordRejection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from pathlib import Path
 
     from eclose.calls.client import CallSettings
@@ -59,6 +60,10 @@ class BatchRoute:
     """Price of a single call."""
 
 
+class BatchesUnderWay(Resumable):
+    """Batches are not finished within the time that the run was to wait for them."""
+
+
 async def prefetch_replies(
     models: Sequence[BatchRoute],
     bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
@@ -88,48 +93,62 @@ async def prefetch_replies(
 
     Raises:
         BudgetSpent: The budget does not cover the next request; the requests before it are sent.
+        BatchesUnderWay: The batches took longer than ``settings.wait``; the next run collects them.
     """
-    submitted: set[str] = set()
+    unanswered: set[str] = set()
+    by_name = {model.route.name: model for model in models}
     while True:
-        by_name = await _collect_requests(models, bind_jobs, read_records(), ledger, submitted)
-        if not any(by_name.values()):
-            return
-        for model in {model.route.name: model for model in models}.values():
-            if not (requests := by_name[model.route.name]):
-                continue
-            submitted |= requests.keys()
-            price = None if model.price is None else model.price.scaled(settings.price_factor)
-            path = folder / re.sub(r"\W+", "-", model.route.name)
-            async with ModelBatches(model.route, ledger, path, stage=stage, price=price, settings=settings) as batches:
-                sent = await batches.submit(requests.values(), await load_run_budget(ledger, calls))
+        async with AsyncExitStack() as stack:
+            submitted: dict[str, tuple[ModelBatches, SubmittedBatches]] = {}
+            # All models before the first wait: the batches of one are answered while those of another are built.
+            for name, model in by_name.items():
+                path = folder / re.sub(r"\W+", "-", name)
+                price = None if model.price is None else model.price.scaled(settings.price_factor)
+                batches = ModelBatches(model.route, ledger, path, stage=stage, price=price, settings=settings)
+                await stack.enter_async_context(batches)
+                requests = _collect_requests(model, models, bind_jobs, read_records(), ledger, unanswered)
+                sent = await batches.submit(requests, await load_run_budget(ledger, calls))
+                if sent.received:
+                    submitted[name] = batches, sent
+                    notify(
+                        f"{name}: {sent.sent:,} requests sent in {len(sent.batches):,} batches, "
+                        f"{sent.under_way:,} in earlier ones; waiting for the replies"
+                    )
+            if not submitted:
+                return
+            for name, (batches, sent) in submitted.items():
+                collected = await batches.collect(wait=settings.wait)
+                if collected.under_way:
+                    raise BatchesUnderWay(
+                        f"{name}: {collected.under_way:,} requests are in batches that are not finished yet, and "
+                        f"{collected.answered:,} are answered. Run the same command again to collect them."
+                    )
+                left = [*collected.unanswered, *sent.refused]
+                unanswered.update(request.key for request in left)
                 notify(
-                    f"{model.route.name}: {sent.sent:,} requests sent in {len(sent.batches):,} batches, "
-                    f"{sent.under_way:,} in earlier ones; waiting for the replies"
+                    f"{name}: {collected.answered:,} requests answered in batches, {len(left):,} left for single calls"
                 )
-                collected = await batches.collect()
-            notify(
-                f"{model.route.name}: {collected.answered:,} requests answered in batches, "
-                f"{len(collected.unanswered) + len(sent.refused):,} left for single calls"
-            )
 
 
 async def _collect_requests(
+    model: BatchRoute,
     models: Sequence[BatchRoute],
     bind_jobs: Callable[[Sequence[ChatModel]], list[RecordJob[Any, Any]]],
     records: Iterable[ReadRecord[Any]],
     ledger: Ledger,
-    submitted: set[str],
-) -> Mapping[str, dict[str, tuple[str, Request]]]:
-    """Return the requests without a reply by model and key, without those that were in a batch before."""
-    collecting = {model.route.name: _CollectingModel(model.route.name) for model in models}
+    unanswered: set[str],
+) -> AsyncIterator[list[tuple[str, Request]]]:
+    """Yield the requests to a model without a reply, group by group, without those that a batch left unanswered."""
     # Several roles of a run may share a model; they share its collection of requests too.
-    jobs = bind_jobs([CachedModel(collecting[model.route.name], ledger) for model in models])
+    collecting = {each.route.name: _CollectingModel(each.route.name) for each in models}
+    jobs = bind_jobs([CachedModel(collecting[each.route.name], ledger) for each in models])
+    # A group at a time: the requests of ten million records do not fit into memory.
     for chunk in chunk_for_ledger(record.value for record in records if record.value is not None):
         await asyncio.gather(*(_run_jobs(jobs, value) for value in chunk))
-    return {
-        name: {key: value for key, value in model.requests.items() if key not in submitted}
-        for name, model in collecting.items()
-    }
+        requests = collecting[model.route.name].requests
+        yield [request for key, request in requests.items() if key not in unanswered]
+        for each in collecting.values():
+            each.requests.clear()
 
 
 async def _run_jobs(jobs: Sequence[RecordJob[Any, Any]], value: Any) -> None:

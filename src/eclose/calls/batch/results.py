@@ -15,6 +15,7 @@ from eclose.calls.cache import encode_stored_answer
 from eclose.core.identity import content_hash
 from eclose.errors import RecordError
 from eclose.models.interface import Decoding, Reply, ReplySchema, Request, TokenUsage
+from eclose.models.openai.dialect import read_messages
 from eclose.models.openai.failures import CallFailure, HttpResponse, excerpt_server_text
 from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.models.token_estimates import bound_request_usage
@@ -206,7 +207,7 @@ def _expect_reply(body: JsonObject) -> ExpectedReply:
     elif "response_format" in body:
         json_schema = body["response_format"]["json_schema"]
         schema = ReplySchema(json_schema["name"], json_schema["schema"])
-    request = Request(tuple(body["messages"]), decoding, schema)
+    request = Request(read_messages(body), decoding, schema)
     # The messages are dropped: a shard has up to 50,000 requests, and parsing does not need them.
     return ExpectedReply(replace(request, messages=()), by_tool, bound_request_usage(request))
 

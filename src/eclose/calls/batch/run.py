@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import AsyncIterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -39,7 +40,7 @@ from eclose.store.ledger.database import WriterLock
 from eclose.store.ledger.ledger import CallIntent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -69,13 +70,15 @@ class BatchSettings:
     """Largest size of a file of results in bytes."""
     price_factor: float = 0.5
     """Price of a call in a batch as a share of the price of a single call."""
+    wait: float | None = None
+    """Seconds that a run waits for its batches before it stops and leaves them to a later one; None for no limit."""
 
     def __post_init__(self) -> None:
         """Refuse limits that are not positive."""
         if min(self.requests, self.bytes, self.attempts, self.largest_result) < 1 or self.deadline <= 0:
             raise SettingError("requests, bytes, deadline, attempts and largest_result must be positive.")
-        if min(self.poll, self.first_wait, self.price_factor) < 0:
-            raise SettingError("poll, first_wait and price_factor must not be negative.")
+        if min(self.poll, self.first_wait, self.price_factor, self.wait or 0.0) < 0:
+            raise SettingError("poll, first_wait, price_factor and wait must not be negative.")
 
 
 @dataclass(slots=True)
@@ -145,9 +148,11 @@ class ModelBatches:
     # --- sending -------------------------------------------------------------------------------------------------
 
     async def submit(
-        self, requests: Iterable[tuple[str, Request]], budget: RunBudget | None = None
+        self,
+        requests: Iterable[tuple[str, Request]] | AsyncIterable[list[tuple[str, Request]]],
+        budget: RunBudget | None = None,
     ) -> SubmittedBatches:
-        """Send the requests that have no reply and are in no batch.
+        """Send the requests that have no reply and are in no batch; given one by one, or in lists as they are built.
 
         Batches that were created but not noted are adopted first. Where the budget does not cover the next request,
         the requests before it are sent and ``BudgetSpent`` is raised.
@@ -161,7 +166,7 @@ class ModelBatches:
         under_way = {name for note in notes if note.state is BatchShardState.CREATED for name in note.records}
         submission = _Submission(listed, await self._find_intents(unsent), under_way)
         try:
-            for chunk in chunk_for_ledger(requests):
+            async for chunk in _chunk_requests(requests):
                 await self._add_new(chunk, submission, budget)
         except BudgetSpent:
             await self._send(submission)
@@ -320,6 +325,19 @@ class ModelBatches:
 
     def _files(self, note: BatchShardNote, batch: ProviderBatch) -> list[tuple[Path, str]]:
         return [(self._folder.results(note, kind), file_id) for kind, file_id in batch.files]
+
+
+async def _chunk_requests(
+    requests: Iterable[tuple[str, Request]] | AsyncIterable[list[tuple[str, Request]]],
+) -> AsyncIterator[list[tuple[str, Request]]]:
+    """Yield the requests in lists of the size that is looked up in the ledger together."""
+    if isinstance(requests, AsyncIterable):
+        async for group in requests:
+            for chunk in chunk_for_ledger(group):
+                yield chunk
+    else:
+        for chunk in chunk_for_ledger(requests):
+            yield chunk
 
 
 class _Submission:

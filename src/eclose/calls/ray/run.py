@@ -65,7 +65,7 @@ def run_models_on_ray(
     try:
         asyncio.run(_begin(run, ledger, options))
         # No event loop runs here: Ray's calls block, and Ctrl+C must reach the main thread.
-        received = run_shards_on_ray(partial(_work, make_run, calls, ledger), ledger, ray, tell=tell)
+        received = run_shards_on_ray(partial(work_on_shard, make_run, calls, ledger), ledger, ray, tell=tell)
         manifest = asyncio.run(_finish(run, ledger, sum(received), calls.currency, force=options.force))
     finally:
         lock.release()
@@ -76,7 +76,7 @@ async def _build(make_run: RunFactory) -> ModelRun[Any]:
     return await make_run()
 
 
-async def _work(
+async def work_on_shard(
     make_run: RunFactory, calls: CallSettings, ledger_url: str, shard: RecordShard, stop: ShardStopSignal
 ) -> int:
     """Process one shard in one worker, and return the number of its records."""

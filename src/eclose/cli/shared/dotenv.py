@@ -56,6 +56,7 @@ _SETTINGS = frozenset(
     for name in (
         "BREAKER_FAILURES",
         "BATCH_POLL",
+        "BATCH_WAIT",
         "BREAKER_SECONDS",
         "BUDGET",
         "CONCURRENCY",

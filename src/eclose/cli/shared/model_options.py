@@ -18,6 +18,7 @@ from eclose.cli.shared.option_group import add_option_group
 from eclose.cli.shared.output import escape_invisible, print_line
 
 if TYPE_CHECKING:
+    from eclose.calls.batch.run import BatchSettings
     from eclose.calls.budget import CostEstimate
     from eclose.calls.client import CallSettings
     from eclose.calls.forecast import UsageForecast
@@ -67,8 +68,8 @@ class ModelOptions(NamedTuple):
     ledger: str | None
     retry: bool
     replay: bool
-    batch: float | None
-    """Seconds between two looks at a batch; None without batches."""
+    batch: BatchSettings | None
+    """Batches in which requests are sent first; None without batches."""
     force: bool
 
     def model(self, name: str) -> ModelRef:
@@ -89,7 +90,6 @@ class ModelOptions(NamedTuple):
     @property
     def run_options(self) -> RunOptions:
         """Options of a model run: ledger, run mode, and the progress display."""
-        from eclose.calls.batch.run import BatchSettings
         from eclose.calls.run import RunOptions
         from eclose.cli.shared.progress import show_run_progress
 
@@ -99,7 +99,7 @@ class ModelOptions(NamedTuple):
             replay=self.replay,
             force=self.force,
             watch=show_run_progress,
-            batch=None if self.batch is None else BatchSettings(poll=self.batch),
+            batch=self.batch,
             notify=print_line,
         )
 
@@ -190,9 +190,19 @@ def _read_options(
     batch_poll: Annotated[
         float, _option("--batch-poll", "Seconds between two looks at a batch (with --batch).", min=0)
     ] = 60.0,
+    batch_wait: Annotated[
+        float | None,
+        env_option(
+            "--batch-wait",
+            "Most seconds to wait for batches (with --batch); then exit with 75, and the same command collects them. "
+            "0 submits and leaves.  [default: wait until they are finished]",
+            min=0,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
 ) -> ModelOptions:
     """Return the options of a command line as one value."""
+    from eclose.calls.batch.run import BatchSettings
     from eclose.calls.client import CallSettings
     from eclose.errors import SettingError
     from eclose.models.openai.endpoint import ServerAddress
@@ -211,7 +221,8 @@ def _read_options(
         unpriced=no_price,
     )
     address = ServerAddress(base_url, server_name)
-    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batch_poll if batch else None, force)
+    batches = BatchSettings(poll=batch_poll, wait=batch_wait) if batch else None
+    return ModelOptions(calls, address, dry_run, ledger, retry, replay, batches, force)
 
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eclose.models.interface import Request
     from eclose.models.openai.failures import CallFailure
+    from eclose.protocol.prompts import PromptMessage
+    from eclose.store.records.strict_json import JsonObject
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ class RequestDialect:
     """Whether the model accepts ``temperature``; several reasoning models refuse every value."""
     seed: str | None = "seed"
     """Name of the seed; None where the server accepts none."""
+    cache_marks: bool = False
+    """Whether the server caches a prefix of the prompt only where the request marks its end with ``cache_control``."""
 
     def after(self, failure: CallFailure) -> RequestDialect | None:
         """Return the variant to try after a refusal; None where the refusal has another cause."""
@@ -44,6 +48,8 @@ class RequestDialect:
             return replace(self, temperature=False)
         if self.seed is not None and _refuses(message, self.seed):
             return replace(self, seed=None)
+        if self.cache_marks and "cache_control" in message:
+            return replace(self, cache_marks=False)
         return None
 
     def warn_of_omission(self, before: RequestDialect, model: str) -> None:
@@ -58,7 +64,7 @@ class RequestDialect:
         decoding = request.decoding
         body: dict[str, Any] = {
             "model": model,
-            "messages": list(request.messages),
+            "messages": [_mark_prefix(message) if self.cache_marks else message for message in request.messages],
             self.limit: decoding.max_tokens,
         }
         if self.temperature:
@@ -88,6 +94,23 @@ class RequestDialect:
             "tools": [{"type": "function", "function": {"name": name, "parameters": schema}}],
             "tool_choice": {"type": "function", "function": {"name": name}},
         }
+
+
+def _mark_prefix(message: PromptMessage) -> Any:
+    """Return a system message as a text part with a mark; any other message as it is."""
+    # The instructions of a question are the same for all records, so all that follows the first one reads them cached.
+    if message["role"] != "system":
+        return message
+    part = {"type": "text", "text": message["content"], "cache_control": {"type": "ephemeral"}}
+    return {"role": "system", "content": [part]}
+
+
+def read_messages(body: JsonObject) -> tuple[PromptMessage, ...]:
+    """Return the messages of a request body without the marks of a dialect."""
+    return tuple(
+        message if isinstance(message["content"], str) else {**message, "content": message["content"][0]["text"]}
+        for message in body["messages"]
+    )
 
 
 def _refuses(message: str, field: str) -> bool:

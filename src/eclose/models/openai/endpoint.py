@@ -102,7 +102,10 @@ class ModelRoute:
     @property
     def dialect(self) -> RequestDialect:
         """Request body to begin with."""
-        return RequestDialect() if self.service is None else self.service.dialect
+        if self.service is None:
+            return RequestDialect()
+        marked = self.model.startswith(self.service.cache_marked_makers)
+        return replace(self.service.dialect, cache_marks=True) if marked else self.service.dialect
 
     @property
     def name(self) -> str:

@@ -43,6 +43,8 @@ class ModelProvider:
     """Whether users choose the names of models, so that a name counts only together with the resource it is on."""
     dialect: RequestDialect = field(default_factory=RequestDialect)
     """Request body to begin with."""
+    cache_marked_makers: tuple[str, ...] = ()
+    """Beginnings of the names of models whose prompts are cached only where a request marks the prefix."""
     logprobs: bool = True
     """Whether log-probabilities are reported in OpenAI's form."""
     notes: str = ""
@@ -97,7 +99,11 @@ MODEL_PROVIDERS: Mapping[str, ModelProvider] = {
     "ollama": ModelProvider("http://127.0.0.1:11434/v1", None, notes="your own server; no key"),
     "openai": ModelProvider("https://api.openai.com/v1", "OPENAI_API_KEY", notes="`OPENAI_BASE_URL` redirects it"),
     "openrouter": ModelProvider(
-        "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", notes="name the model with its maker: `openrouter/a/b`"
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        # Models of other makers are cached without marks. Anthropic's own compatible route ignores marks.
+        cache_marked_makers=("anthropic/",),
+        notes="name the model with its maker: `openrouter/a/b`; prompts of `anthropic/…` are marked for its cache",
     ),
     "together": ModelProvider(
         "https://api.together.xyz/v1",

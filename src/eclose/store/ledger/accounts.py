@@ -285,7 +285,12 @@ class WriterAccounting:
 
     def settle(self, connection: Connection, key: str, cost: int, add: Callable[[], bool]) -> None:
         """Replace the reservation of a call by its cost, where ``add`` reports that the reply is new."""
-        before = self.read_sends(connection, key) if cost or self._priced else None
+        priced = bool(cost) or self._priced
+        if priced and self._shared:
+            # The order of ``intend``: a reply locks its call, and a process that sends the same call for another record
+            # already holds the account.
+            connection.execute(sql.LOCK_ACCOUNT, {"run": self._run})
+        before = self.read_sends(connection, key) if priced else None
         if add() and before is not None:
             # As in ADD_REPLY: the reply settles this writer's own send, or else the latest one.
             has_own_send = any(send.writer == self._writer for send in before.sends)

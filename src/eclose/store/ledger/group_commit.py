@@ -42,8 +42,10 @@ _PAUSE = 0.5
 # Bounds the duration of a commit, and so the wait for one: about 0.2 s where all 512 jobs write.
 _MAX_BATCH = 512
 # Serialization failure and deadlock: processes wrote the same keys in different orders, and the server rolled one
-# transaction back. Jobs that are committed one by one cannot deadlock.
+# transaction back. Jobs are then committed one by one, and a job that conflicts even so is repeated.
 _CONFLICTS = {"40001", "40P01"}
+_MAX_CONFLICTS = 8
+"""Conflicts of a single job in a row after which it fails. The server waits a second before it reports a deadlock."""
 # Errors that a job causes itself. All others would hit every job alike.
 _JOB_ERRORS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 # The server shuts down, starts up, has no free connection, or cancelled a statement. Class 08: connection errors.
@@ -152,6 +154,7 @@ class GroupCommitter:
         return max(0.0, self._beat_at - time.monotonic())
 
     def _commit(self, batch: list[_Queued[Any]]) -> None:
+        conflicts = 0
         while batch:
             if (end := self._outage.end_of_run) is not None:
                 return _deliver_results(batch, [end] * len(batch))
@@ -167,6 +170,9 @@ class GroupCommitter:
             except DBAPIError as error:
                 if self._outage.waits_after(error):
                     batch = [queued for queued in batch if not queued.withdrawn]
+                    continue
+                if _sqlstate(error) in _CONFLICTS and len(batch) == 1 and conflicts < _MAX_CONFLICTS:
+                    conflicts += 1
                     continue
                 if len(batch) == 1 or _sqlstate(error) not in _CONFLICTS:
                     return _deliver_results(batch, [self._outage.failure(error) for _ in batch])

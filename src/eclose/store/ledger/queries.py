@@ -107,6 +107,9 @@ OPEN_ACCOUNT = text("""
     INSERT INTO ledger_accounts (run, spent, reserved, assumed) VALUES (:run, 0, 0, 0)
     ON CONFLICT (run) DO UPDATE SET spent = ledger_accounts.spent
 """)
+# For PostgreSQL only. A call is answered and its account changed in one transaction; so that two processes cannot wait
+# for each other, all of them lock the account first.
+LOCK_ACCOUNT = text("SELECT 1 FROM ledger_accounts WHERE run = :run FOR UPDATE")
 ACCOUNT = text("SELECT spent, reserved, assumed FROM ledger_accounts WHERE run = :run")
 RUNS = text("SELECT DISTINCT run FROM ledger_writers")
 JOIN_WRITER = text("""

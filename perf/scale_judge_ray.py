@@ -1,0 +1,279 @@
+"""Judging on Ray: a worker and the driver are killed three times each, and the run ends as one of bare processes does.
+
+Two bare processes judge the responses first, each a half, on a PostgreSQL ledger: their rate is the goal, and their
+judgments are the ones to reach. Then two Ray workers judge the same, undisturbed. Last, on a third ledger,
+``eclose judge --engine ray`` stops at a budget of a quarter, goes on with the whole one, and is killed again and again.
+The server's bill says what was paid. A call in flight at a kill may be sent again, and the ledger lists it as possibly
+billed; any other request that is paid twice counts as such.
+
+    python perf/scale_judge_ray.py                       100 responses, a quick look
+    python perf/scale_judge_ray.py --responses 20000
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
+
+from campaigns.judge_http import Planted, plant, serving, write_run
+from perf.result import print_result
+from tests.store.postgres import fresh_database
+
+from eclose.calls.cache import compute_call_key
+from eclose.calls.client import CallSettings
+from eclose.calls.ray.run import work_on_shard
+from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal, run_shards_on_ray
+from eclose.calls.run import RunOptions
+from eclose.judging.find_inputs import find_judge_inputs
+from eclose.judging.judge_response import build_judge_requests
+from eclose.judging.run import build_judge_run, judge_responses
+from eclose.judging.settings import JudgeSettings
+from eclose.models.openai.dialect import RequestDialect
+from eclose.models.resolve import find_model_ref
+from eclose.store.ledger.ledger import Ledger
+from eclose.world.server.chat_requests import ChatRequest
+
+SEED = 20_274
+PROFILE = "short-easy"
+WORKERS = 2
+KILLS = 3
+LATENCY = 0.2
+GOAL = 0.9
+DEADLINE = 120.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """Settings of a process that judges."""
+
+    run: str
+    base_url: str
+    ledger: str
+    prices: str
+    concurrency: int
+
+    @property
+    def calls(self) -> CallSettings:
+        return CallSettings(
+            concurrency=self.concurrency, prices=Path(self.prices), budget=1_000.0, deadline=DEADLINE, slow_start=False
+        )
+
+    @property
+    def make_run(self) -> Any:
+        folder = Path(self.run)
+        where = (find_judge_inputs(folder, folder), "world", self.base_url, folder, JudgeSettings(), DEADLINE)
+        return partial(build_judge_run, *where)
+
+
+async def work(job: Job, shard: RecordShard, stop: ShardStopSignal) -> tuple[float, float]:
+    """Judge a shard; return when it began and when it ended."""
+    begun = time.time()
+    await work_on_shard(job.make_run, job.calls, job.ledger, shard, stop)
+    return begun, time.time()
+
+
+def drive(job: Job, part: str) -> list[tuple[float, float]]:
+    """Judge a part of the records in this process, or all of them on Ray."""
+    if part == "ray":
+        settings = RaySettings(workers=WORKERS, shards_per_worker=1)
+        return run_shards_on_ray(partial(work, job), job.ledger, settings)
+    return [asyncio.run(work(job, RecordShard(int(part), WORKERS), ShardStopSignal()))]
+
+
+def time_processes(job: Job, parts: list[str]) -> tuple[float, float]:
+    """Run a process for each part; return the seconds from first call to last end, and those before."""
+    arguments = Path(job.run).with_suffix(".json")
+    arguments.write_text(json.dumps(job.__dict__))
+    started = time.time()
+    command = [sys.executable, __file__, "--job", str(arguments)]
+    processes = [subprocess.Popen([*command, part], stdout=subprocess.PIPE, text=True) for part in parts]
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise SystemExit("a process failed")
+    begins, ends = zip(*(span for output in outputs for span in json.loads(output.splitlines()[-1])), strict=True)
+    return max(ends) - min(begins), min(begins) - started
+
+
+def write_judgments(job: Job) -> tuple[bytes, int]:
+    """Return the judgments and the cost of a judged run, without a call: everything is in the ledger."""
+    folder, options = Path(job.run), RunOptions(ledger=job.ledger)
+    model = find_model_ref("world", base_url=job.base_url)
+    inputs = find_judge_inputs(folder, folder)
+    result = asyncio.run(judge_responses(inputs, model, folder, JudgeSettings(), job.calls, options))
+    return result.stage.out.read_bytes(), result.manifest.calls["cost"]
+
+
+def read_bill(base_url: str, *, keys: bool = False, reset: bool = False) -> dict[str, Any]:
+    """Return the server's bill, the totals alone without ``keys``; start a new one with ``reset``."""
+    url = f"{base_url.removesuffix('/v1')}/bill{'/reset' if reset else ''}?keys={int(keys)}"
+    with urllib.request.urlopen(url, data=b"" if reset else None) as answer:
+        bill: dict[str, Any] = json.load(answer)
+    return bill["requests" if keys else "totals"]  # type: ignore[no-any-return]
+
+
+def start_command(job: Job, budget: float) -> subprocess.Popen[bytes]:
+    """Start ``eclose judge --engine ray`` as a user does."""
+    command = [sys.executable, "-m", "eclose.cli.main", "judge", job.run, "--judge", job.base_url, "--engine", "ray"]
+    command += ["--workers", str(WORKERS), "--ledger", job.ledger, "--prices", job.prices, "--budget", str(budget)]
+    return subprocess.Popen([*command, "--concurrency", str(job.concurrency)], stdout=subprocess.DEVNULL)
+
+
+def kill_worker(driver: psutil.Process) -> None:
+    """Kill one worker of Ray."""
+    workers = [child for child in driver.children(recursive=True) if "_Worker" in child.name()]
+    workers[0].kill()
+
+
+def kill_driver(driver: psutil.Process) -> None:
+    """Kill the driver; its workers end by themselves, and helpers of Ray that take longer are ended here."""
+    children = driver.children(recursive=True)
+    driver.kill()
+    _, alive = psutil.wait_procs([child for child in children if "_Worker" in child.name()], timeout=60)
+    if alive:
+        raise SystemExit("workers go on without a driver")
+    for child in children:
+        if child.is_running():
+            child.kill()
+
+
+def judge_with_kills(job: Job, calls: int) -> int:
+    """Judge with a worker and then the driver killed, three times; return the number of kills."""
+    # Kills are spread over the calls that remain after the budget of a quarter.
+    marks = [calls * (0.3 + 0.6 * step / (2 * KILLS)) for step in range(2 * KILLS)]
+    kills = 0
+    process = start_command(job, 1_000.0)
+    for step, mark in enumerate(marks):
+        while read_bill(job.base_url)["paid"] < mark:
+            if process.poll() is not None:
+                raise SystemExit(f"the command ended with {process.returncode} before it was killed")
+            time.sleep(0.05)
+        driver = psutil.Process(process.pid)
+        if step % 2 == 0:
+            kill_worker(driver)
+        else:
+            kill_driver(driver)
+            process.wait()
+            process = start_command(job, 1_000.0)
+        kills += 1
+    if process.wait():
+        raise SystemExit(f"the command ended with {process.returncode}")
+    return kills
+
+
+def count_paid_twice(job: Job, cases: list[Planted], bill: dict[str, Any]) -> tuple[int, int]:
+    """Return the replies that were paid again, and those among them that no call in flight at a kill explains."""
+    run = asyncio.run(_build(job))
+    keys: dict[str, str] = {}
+    for case in cases:
+        for request in build_judge_requests(case.instance, case.broken.response, JudgeSettings()):
+            body = RequestDialect().body("world", request)
+            keys[compute_call_key(run.judge.name, request)] = ChatRequest.of(body).key
+
+    async def list_orphans() -> Counter[str]:
+        async with Ledger.open(job.ledger, run=run.stage.work_id) as ledger:
+            return Counter(keys[intent.key] for intent in await ledger.list_orphans())
+
+    orphans = asyncio.run(list_orphans())
+    again = {key: line["paid"] - 1 for key, line in bill.items() if line["paid"] > 1}
+    return sum(again.values()), sum(max(0, count - orphans[key]) for key, count in again.items())
+
+
+async def _build(job: Job) -> Any:
+    return await job.make_run()
+
+
+def stop_at_budget(job: Job, cost: int) -> bool:
+    """Judge with a quarter of the cost as budget; return whether the command stopped below it."""
+    budget = cost / 1e6 / 4
+    code = start_command(job, budget).wait()
+    totals = read_bill(job.base_url)
+    spent = (totals["prompt_tokens"] + 2 * totals["completion_tokens"]) / 1e6
+    print(f"budget {budget:.4f}: exit code {code}, {spent:.4f} paid for {totals['paid']:,} calls", flush=True)
+    return code == 75 and 0 < spent <= budget
+
+
+def measure(responses: int, rounds: int, folder: Path) -> int:
+    """Judge by bare processes, on Ray, and on Ray with kills; compare, and print the result."""
+    cases = list(islice(plant([PROFILE], SEED), responses))
+    prices = folder / "prices.yaml"
+    prices.write_text("world: {input: 1, output: 2}\n")
+    with serving("--latency", str(LATENCY)) as base_url:
+
+        def prepare(name: str) -> Job:
+            write_run(folder / name, cases)
+            concurrency = min(64, max(8, responses // 10))
+            return Job(str(folder / name), base_url, fresh_database(), str(prices), concurrency)
+
+        bare_walls, ray_walls = [], []
+        for number in range(rounds):  # by turns, since the load of a machine changes
+            bare, ray = prepare(f"bare-{number}"), prepare(f"ray-{number}")
+            wall, _ = time_processes(bare, [str(part) for part in range(WORKERS)])
+            bare_walls.append(wall)
+            expected_bill = read_bill(base_url, keys=True, reset=True)
+            wall, start_up = time_processes(ray, ["ray"])
+            ray_walls.append(wall)
+            read_bill(base_url, reset=True)
+            print(
+                f"round {number + 1}: {len(expected_bill):,} calls, {bare_walls[-1]:.1f} s by {WORKERS} processes, "
+                f"{wall:.1f} s by {WORKERS} Ray workers after {start_up:.1f} s of start-up; "
+                f"load {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+        expected, cost = write_judgments(bare)
+        share = min(bare_walls) / min(ray_walls)
+        killed = prepare("killed")
+        within = stop_at_budget(killed, cost)
+        kills = judge_with_kills(killed, len(expected_bill))
+        bill = read_bill(base_url, keys=True)
+        again, twice = count_paid_twice(killed, cases, bill)
+    lost = len(expected_bill.keys() - {key for key, line in bill.items() if line["paid"]})
+    same = (folder / "killed" / "judgments.jsonl").read_bytes() == expected
+    print(
+        f"{responses:,} responses, {kills} kills: {lost} calls lost, {twice} paid twice, {again} in flight at a kill "
+        f"and sent again; judgments {'the same' if same else 'DIFFERENT'}; budget {'kept' if within else 'EXCEEDED'}"
+    )
+    return print_result(
+        name=f"judging {responses:,} responses on {WORKERS} Ray workers, {kills} kills",
+        value=round(share, 2),
+        unit=f"x the throughput of {WORKERS} bare processes, start-up apart; {lost} lost, {twice} paid twice",
+        goal=f">= {GOAL}; 0 lost, 0 paid twice, one budget kept, judgments the same bytes",
+        holds=share >= GOAL and not lost and not twice and same and within and kills == 2 * KILLS,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--responses", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.job is not None:
+        path, part = options.job
+        # By its name, under which the workers find what is theirs.
+        here: Any = importlib.import_module("perf.scale_judge_ray")
+        print(json.dumps(here.drive(here.Job(**json.loads(Path(path).read_text())), part)))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(options.responses, options.rounds, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
