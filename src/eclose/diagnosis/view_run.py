@@ -14,13 +14,16 @@ from eclose.diagnosis.report.scores.explorer import layout_score_plot
 from eclose.diagnosis.report.view.build import build_view_index
 from eclose.diagnosis.report.view.query import ViewIndex, read_index_key
 from eclose.diagnosis.results import default_report_folder, diagnose
+from eclose.errors import UserError
+from eclose.judged_cases import read_cases_of_runs
 from eclose.store.runs.folder import list_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from eclose.diagnosis.report.view.server import RunView
     from eclose.diagnosis.results import Results
+    from eclose.judged_cases import JudgedCase
 
 VIEW_INDEX_FILE = "view.sqlite"
 """Name of the index in the folder of the report."""
@@ -81,17 +84,44 @@ def make_view_index(
     if read_index_key(path) != key:
         notify = notify or (lambda _sentence: None)
         results = diagnose(folders, allow_stale=allow_stale, notify=notify)
-        write_view_index(path, results, key, notify)
+        cases: Sequence[JudgedCase] = results.cases
+        if len(cases) < results.diagnosis.overall.responses:
+            # The results of a large run hold a sample; the index needs every response.
+            cases = read_cases_of_runs(folders, allow_stale=allow_stale).cases
+        write_view_index(path, results, key, notify, cases=cases)
     return path
 
 
-def write_view_index(path: Path, results: Results, key: str, notify: Callable[[str], None]) -> None:
-    """Write the index of diagnosed responses, with the page that lists them."""
+def write_view_index(
+    path: Path,
+    results: Results,
+    key: str,
+    notify: Callable[[str], None],
+    *,
+    cases: Iterable[JudgedCase] | None = None,
+) -> None:
+    """Write the index of diagnosed responses, with the page that lists them.
+
+    Args:
+        path: File to write.
+        results: Rates and context of all responses, and the responses that the first screen is chosen from.
+        key: Identity of the files of the run.
+        notify: Function that is called with the progress.
+        cases: All responses, read once; those of the results by default.
+
+    Raises:
+        UserError: There are not as many responses as the rates were computed from.
+    """
     sample = choose_report_sample(results.cases)
     worst = find_worst_example(sample.cases)
     scores = layout_score_plot(results.context.scores, results.cases)
 
     def render(data: dict[str, Any]) -> str:
+        judged = results.diagnosis.overall.responses
+        if data["total"] != judged:
+            raise UserError(
+                f"{path}: {data['total']:,} of {judged:,} responses were read. Were files changed meanwhile?"
+            )
         payload = ExplorerPayload(compress_json(data), (), ())
         page = ReportPage(payload, worst, scores, RunSample((), data["total"]), served=True)
         return render_page(results.diagnosis, page, results.context)
@@ -102,7 +132,7 @@ def write_view_index(path: Path, results: Results, key: str, notify: Callable[[s
 
     build_view_index(
         path,
-        results.cases,
+        results.cases if cases is None else cases,
         key=key,
         render=render,
         scores=results.context.scores,

@@ -78,7 +78,7 @@ def test_old_finished_runs_are_deleted_and_nothing_else(where):
     found, problems = asyncio.run(look(where, "new"))
     assert found == [False] * 4 + [True] * 2 + [False] * 2
     assert problems == []
-    for table in ("intents", "outcomes", "writers", "accounts"):
+    for table in ("intents", "replies", "outcomes", "writers", "accounts"):
         assert execute(where, f"SELECT * FROM ledger_{table} WHERE run = :run", run=b"old") == []
     assert plan(where).delete == ()
 
@@ -116,6 +116,9 @@ def test_a_call_that_another_run_sent_too_stays(where):
     found, problems = asyncio.run(look(where, "new"))
     assert found[:2] == [True, False]
     assert problems == []
+    # It goes with the last run that sent it.
+    asyncio.run(delete_ledger_runs(where, ["new"]))
+    assert execute(where, "SELECT * FROM ledger_calls") == execute(where, "SELECT * FROM ledger_intents") == []
 
 
 def test_the_file_shrinks(tmp_path):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
@@ -327,6 +327,8 @@ def render_report_page(
     """
     context = context or ReportContext()
     sample = cases if isinstance(cases, RunSample) else sample_report_cases(cases)
+    # The diagnosis of a large run counts responses that are not in memory.
+    sample = replace(sample, left_out=max(0, diagnosis.overall.responses - len(sample.cases)))
     worst = find_worst_example(sample.cases)
     before = context.base.before(sample.cases) if context.base else None
     position = None if worst is None else worst.position

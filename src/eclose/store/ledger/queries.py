@@ -166,10 +166,12 @@ COUNT_OPEN_RECORDS = text("""
         )
     ) AS records
 """)
-# Calls of a run that no other run has sent; another run may have sent the same call before.
+# Calls of a run that no other run of the ledger has sent. A call that one has sent stays whole, with the sends of this
+# run: a reply is sound only with the send that it settles.
 OWN_CALLS = text("""
     SELECT DISTINCT i.call FROM ledger_intents AS i WHERE i.run = :run AND NOT EXISTS (
-        SELECT 1 FROM ledger_intents AS k WHERE k.call = i.call AND k.run <> i.run
+        SELECT 1 FROM ledger_intents AS k JOIN ledger_writers AS w ON w.run = k.run
+        WHERE k.call = i.call AND k.run <> i.run
     ) LIMIT :most
 """)
 _INTENTS_OF_CALLS = "(SELECT seq FROM ledger_intents WHERE call IN :calls)"
@@ -183,14 +185,10 @@ DELETE_CALLS = [
         "DELETE FROM ledger_calls WHERE seq IN :calls",
     )
 ]
-_INTENTS_OF_RUN = "(SELECT seq FROM ledger_intents WHERE run = :run)"
 DELETE_RUN = [
-    text(f"DELETE FROM ledger_breaks WHERE intent IN {_INTENTS_OF_RUN}"),
-    text(f"DELETE FROM ledger_releases WHERE intent IN {_INTENTS_OF_RUN}"),
-    *(
-        text(f"DELETE FROM ledger_{table} WHERE run = :run")
-        for table in ("intents", "outcomes", "leases", "shares", "accounts", "writers")
-    ),
+    text(f"DELETE FROM ledger_{table} WHERE run = :run")
+    # Writers last: they say which runs the ledger has.
+    for table in ("outcomes", "leases", "shares", "accounts", "writers")
 ]
 COUNT_OUTCOMES = text("""
     SELECT kind, reason, count(*) FROM ledger_outcomes WHERE run = :run AND stage = :stage GROUP BY kind, reason
