@@ -198,3 +198,24 @@ def test_what_cannot_be_meant_is_refused(tmp_path):
         assert isinstance(result.exception, SettingError), words
     (tmp_path / "other.db").write_bytes(b"something else altogether")
     assert "call ledger" in str(CliRunner().invoke(app, ["ledger", "show", str(tmp_path / "other.db")]).exception)
+
+
+def test_old_runs_are_deleted_only_when_confirmed(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+
+    async def conclude():
+        async with Ledger.open(path, run="a") as ledger:
+            await ledger.conclude(RecordOutcome("judge", "r1", "accepted", None, b"{}"))
+
+    asyncio.run(conclude())
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE ledger_writers SET seen = seen - 100 * 86400")
+    assert "0 runs would be deleted" in command("ledger", "prune", path, "--older-than", "101d")
+    for more in ((), ("--yes", "--dry-run")):
+        printed = command("ledger", "prune", path, "--older-than", "90d", *more)
+        assert "a: last worked on 100 days ago, 0 replies, 1 outcome, 0.000000 charged" in printed
+        assert "1 run would be deleted; to delete, add --yes" in printed
+    assert "1 run deleted" in command("ledger", "prune", path, "--older-than", "90d", "--yes")
+    assert "0 runs would be deleted" in command("ledger", "prune", path, "--older-than", "90d")
+    result = CliRunner().invoke(app, ["ledger", "prune", str(path), "--older-than", "90d", "--damaged"])
+    assert isinstance(result.exception, SettingError)

@@ -7,20 +7,20 @@ stored in the call, or by the step that sent the request, with the reason stored
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from eclose.calls.cache import StoredAnswer
 from eclose.errors import SettingError, UserError
 from eclose.models.openai.failures import CallFailureKind
-from eclose.store.ledger.ledger import Ledger
+from eclose.store.ledger.database import compact_ledger_file, is_database_url
+from eclose.store.ledger.ledger import Ledger, RunAge
 from eclose.store.ledger.reader import CallPurpose, StoredCall, find_ledger_damage, list_ledger_runs, read_ledger_calls
 from eclose.store.records.jsonl import parse_dataclass
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAINTENANCE_RUN = "ledger command"
 """Name of the run that maintenance uses; it has no records."""
@@ -188,6 +188,64 @@ async def prune_ledger(where: Path | str, plan: LedgerPrunePlan) -> int:
     """Delete the calls and outcomes of a plan, and return the number of deleted rows."""
     async with Ledger.open(where, run=MAINTENANCE_RUN) as ledger:
         return await ledger.prune(calls=sorted(plan.calls), runs=sorted(plan.runs))
+
+
+_AGE = re.compile(r"(\d+)\s*([hdw])")
+_AGE_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def parse_age(text: str) -> float:
+    """Return the seconds of an age such as ``90d``, ``12h`` or ``8w``.
+
+    Raises:
+        SettingError: It is not a whole number of hours, days or weeks.
+    """
+    match = _AGE.fullmatch(text.strip())
+    if match is None or not int(match[1]):
+        raise SettingError(f"--older-than {text}: write a number of hours, days or weeks, such as 12h, 90d or 8w.")
+    return int(match[1]) * _AGE_SECONDS[match[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRetention:
+    """Runs of a ledger by age: those to delete, and older ones that are kept, with the reason."""
+
+    delete: tuple[RunAge, ...]
+    keep: tuple[tuple[RunAge, str], ...]
+
+
+async def plan_ledger_retention(where: Path | str, older_than: float) -> LedgerRetention:
+    """Return the runs that were last worked on more than ``older_than`` seconds ago.
+
+    A run that is not finished is kept, and so is one whose age the ledger does not know.
+    """
+    async with Ledger.open(where, run=MAINTENANCE_RUN) as ledger:
+        runs = [run for run in await ledger.list_run_ages() if run.run != MAINTENANCE_RUN]
+    delete: list[RunAge] = []
+    keep: list[tuple[RunAge, str]] = []
+    for run in runs:
+        if run.age is not None and run.age <= older_than:
+            continue
+        if run.age is None:
+            keep.append((run, "its age is not known"))
+        elif run.active:
+            keep.append((run, "a process works on it"))
+        elif not run.finished:
+            keep.append((run, f"it is not finished: {run.open_records:,} records have no outcome or are quarantined"))
+        else:
+            delete.append(run)
+    return LedgerRetention(tuple(delete), tuple(keep))
+
+
+async def delete_ledger_runs(where: Path | str, runs: Iterable[str]) -> int:
+    """Delete runs with the calls that no other run has sent, shrink the file, and return the number of rows."""
+    async with Ledger.open(where, run=MAINTENANCE_RUN) as ledger:
+        deleted = 0
+        for run in runs:
+            deleted += await ledger.delete_run(run)
+    if not is_database_url(where):
+        compact_ledger_file(Path(where))
+    return deleted
 
 
 async def release_interrupted_calls(where: Path | str, *, dry_run: bool = False) -> int:

@@ -142,12 +142,23 @@ def prune(
             help="Count calls that broke off as not billed, so that they use no budget. No run may be active.",
         ),
     ] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            help="Delete finished runs that were last worked on this long ago, such as 90d, 12h or 8w. Needs --yes.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --older-than: delete. Without it, print what would be deleted.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be deleted; delete nothing.")] = False,
 ) -> None:
     """Delete calls with their replies, so that they are sent, and paid for, again when needed.
 
     The outcomes of the runs that made these calls are deleted as well. Run their command again with --force: it uses
-    every reply that is still in the ledger, and sends only the deleted calls.
+    every reply that is still in the ledger, and sends only the deleted calls. With --older-than, whole runs are
+    deleted; their result files stay.
     """
     where = _find_ledger(location)
     import asyncio
@@ -156,6 +167,11 @@ def prune(
     from eclose.errors import SettingError
 
     call_filter = CallFilter(key=key, record=record, stage=stage, kind=kind, reason=reason)
+    if older_than is not None:
+        if damaged or orphans or not call_filter.empty:
+            raise SettingError("--older-than deletes whole runs. Leave the other options out.")
+        _prune_old_runs(where, older_than, delete=yes and not dry_run)
+        return
     if orphans:
         # Orphans are released run by run; a filter would suggest that only some of them are.
         if damaged or not call_filter.empty:
@@ -180,6 +196,29 @@ def _prune(where: Path | str, call_filter: CallFilter, *, damaged: bool, dry_run
     print_line(f"{deleted} deleted ({format_count(rows, 'row')})")
     if plan.calls or plan.runs:
         print_line("  to ask again, run the same command with --force: replies still in the ledger are not paid again")
+
+
+def _prune_old_runs(where: Path | str, older_than: str, *, delete: bool) -> None:
+    """Print the runs that are old enough to delete, and delete them."""
+    import asyncio
+
+    from eclose.calls.ledger_tools import delete_ledger_runs, parse_age, plan_ledger_retention
+
+    plan = asyncio.run(plan_ledger_retention(where, parse_age(older_than)))
+    for run, reason in plan.keep:
+        print_line(f"kept: {run.run}: {reason}")
+    for run in plan.delete:
+        usage = run.usage
+        print_line(
+            f"{run.run}: last worked on {(run.age or 0) / 86_400:.0f} days ago, {usage.replies:,} replies,"
+            f" {format_count(run.outcomes, 'outcome')}, {usage.cost / 1_000_000:.6f} charged"
+        )
+    runs = format_count(len(plan.delete), "run")
+    if not delete:
+        print_line(f"{runs} would be deleted" + ("; to delete, add --yes" if plan.delete else ""))
+        return
+    rows = asyncio.run(delete_ledger_runs(where, [run.run for run in plan.delete])) if plan.delete else 0
+    print_line(f"{runs} deleted ({format_count(rows, 'row')})")
 
 
 def _find_ledger(location: str) -> Path | str:

@@ -27,6 +27,7 @@ from eclose.cli import (
     switch,
     train,
     verifier,
+    view,
     world,
 )
 from eclose.cli.annotate import project
@@ -78,6 +79,7 @@ app.command(name="screen")(screen.screen)
 app.command(name="select")(select.select)
 app.command(name="switch")(switch.switch)
 app.command(name="train", context_settings=train.SETTINGS)(train.train)
+app.command(name="view")(view.view)
 
 
 def _print_version(requested: bool) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion, Judgment, LocalFailure
@@ -218,15 +220,25 @@ def get_response_group(case: JudgedCase, by: str) -> str:
 
 def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
     """Return each facet with its options and a number for each response; facets without a response are left out."""
-    columns: list[dict[str, Any]] = []
+    columns = {facet.name: [facet.bits(facts) for facts in responses] for facet in EXPLORER_FACETS}
+    used = {name: reduce(or_, column, 0) for name, column in columns.items()}
+    return [{**entry, "column": columns[entry["name"]]} for entry in list_used_facets(used)]
+
+
+def list_used_facets(used_bits: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the facets with their options, without any that no response has.
+
+    Args:
+        used_bits: For each facet, the bits that are set for at least one response.
+    """
+    entries: list[dict[str, Any]] = []
     for facet in EXPLORER_FACETS:
-        column = [facet.bits(facts) for facts in responses]
         # Options without any response would only lengthen the menu.
-        used = [bit for bit in range(len(facet.options)) if any(bits >> bit & 1 for bits in column)]
-        if used:
-            options = [[facet.options[bit].name, facet.options[bit].label, 1 << bit] for bit in used]
-            columns.append({"name": facet.name, "label": facet.label, "options": options, "column": column})
+        bits = [bit for bit in range(len(facet.options)) if used_bits[facet.name] >> bit & 1]
+        if bits:
+            options = [[facet.options[bit].name, facet.options[bit].label, 1 << bit] for bit in bits]
+            entries.append({"name": facet.name, "label": facet.label, "options": options})
     # Search, dataset and model stand in the first row of the page as well, which holds five filters at most.
-    names = [entry["name"] for entry in columns]
+    names = [entry["name"] for entry in entries]
     first_row = ("outcome", "before" if "before" in names else "answer")
-    return [{**entry, "main": int(entry["name"] in first_row)} for entry in columns]
+    return [{**entry, "main": int(entry["name"] in first_row)} for entry in entries]

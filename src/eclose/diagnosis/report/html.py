@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
@@ -20,7 +20,7 @@ from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import explorer_filters, summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
-from eclose.diagnosis.report.first_screen import compare_side_by_side, find_worst_example
+from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
@@ -29,7 +29,9 @@ from eclose.diagnosis.report.plots.layout import (
     layout_flow_bars,
     layout_rate_plot,
 )
+from eclose.diagnosis.report.sample import RunSample, sample_report_cases
 from eclose.diagnosis.report.scores.explorer import (
+    ScorePlotRow,
     build_score_entries,
     build_unscored_facet,
     layout_score_plot,
@@ -98,19 +100,27 @@ def make_explorer_payload(
     facts = [explorer_filters.derive_response_facts(case, (before or {}).get(case.response.id, "")) for case in cases]
     return ExplorerPayload(
         compress_json({**_index(facts, question_numbers, shared, scores), "worst": worst}),
-        tuple(compress_json([_detail(case) for case in chunk]) for chunk in _chunks(cases, RESPONSES_PER_CHUNK)),
         tuple(
-            compress_json([_passages(evidence) for evidence in chunk])
+            compress_json([build_response_detail(case) for case in chunk])
+            for chunk in _chunks(cases, RESPONSES_PER_CHUNK)
+        ),
+        tuple(
+            compress_json([list_passage_texts(evidence) for evidence in chunk])
             for chunk in _chunks(list(shared.evidences), EVIDENCE_PER_CHUNK)
         ),
     )
 
 
 def compress_json(value: object) -> str:
-    """Return JSON, deflated, in base 64. A lone surrogate cannot be encoded and stays an escape."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return JSON, deflated, in base 64."""
     # Level 9: a report is written once and opened often.
-    return base64.b64encode(zlib.compress(text.encode("utf-8", "backslashreplace"), 9)).decode("ascii")
+    return base64.b64encode(deflate_json(value, level=9)).decode("ascii")
+
+
+def deflate_json(value: object, level: int) -> bytes:
+    """Return JSON, deflated. A lone surrogate cannot be encoded and stays an escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return zlib.compress(text.encode("utf-8", "backslashreplace"), level)
 
 
 class _Shared:
@@ -144,15 +154,15 @@ def _index(
     entries = build_score_entries(scores, [case.response.id for case in cases])
     unscored = build_unscored_facet(entries)
     return {
-        "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
         # From here on one entry for each response, in the same order.
         "ids": [case.response.id for case in cases],
         "answers": [case.response.answer for case in cases],
         "steps": [len(case.response.trace) for case in cases],
         "outcome": [outcomes.index(facts.outcome) for facts in responses],
-        "outcomes": list(explorer_filters.OUTCOME_WORDS.items()),
         "question": list(question_numbers),
-        "questions": [_question(instance, shared) for instance in shared.questions],
+        "questions": [
+            build_question_entry(instance, shared.evidences[instance.evidence]) for instance in shared.questions
+        ],
         "benchmark": benchmarks.column,
         "benchmarks": benchmarks.names,
         "model": models.column,
@@ -161,6 +171,15 @@ def _index(
         "judges": judges.names,
         "facets": [*explorer_filters.build_facet_columns(responses), *([unscored] if unscored else [])],
         "scores": entries,
+        **build_index_texts(),
+    }
+
+
+def build_index_texts() -> dict[str, Any]:
+    """Return the parts of the index that do not depend on the responses."""
+    return {
+        "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
+        "outcomes": list(explorer_filters.OUTCOME_WORDS.items()),
         "criteria": _criteria(),
         "codes": {code.value: name for code, (name, _) in CODE_WORDS.items()},
     }
@@ -176,15 +195,15 @@ class _Names:
         self.column = [numbers[name] for name in listed]
 
 
-def _question(instance: Instance, shared: _Shared) -> list[Any]:
+def build_question_entry(instance: Instance, evidence_number: int) -> list[Any]:
+    """Return a question as the page shows it, with the number of its set of passages."""
     supporting = instance.support_ids
     marked = (
         None
         if supporting is None
         else [index for index, passage in enumerate(instance.evidence) if passage.id in supporting]
     )
-    evidence = shared.evidences[instance.evidence]
-    return [instance.question, instance.reference_answer, list(instance.aliases), instance.id, evidence, marked]
+    return [instance.question, instance.reference_answer, list(instance.aliases), instance.id, evidence_number, marked]
 
 
 def _criteria() -> list[list[Any]]:
@@ -198,11 +217,12 @@ def _criteria() -> list[list[Any]]:
     return rows
 
 
-def _passages(evidence: tuple[Passage, ...]) -> list[list[str]]:
+def list_passage_texts(evidence: tuple[Passage, ...]) -> list[list[str]]:
+    """Return title and text of each passage."""
     return [[passage.title, passage.text] for passage in evidence]
 
 
-def _detail(case: JudgedCase) -> dict[str, Any]:
+def build_response_detail(case: JudgedCase) -> dict[str, Any]:
     """Return one response as the page shows it; empty values are left out."""
     judgment, response = case.judgment, case.response
     steps = judgment.steps if judgment.stepwise else ()
@@ -290,16 +310,56 @@ def _tabulate_left_out(context: ReportContext) -> tuple[ReportTable, ...]:
 
 
 def render_report_page(
-    diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportContext | None = None, *, policy: bool = True
+    diagnosis: Diagnosis,
+    cases: Sequence[JudgedCase] | RunSample,
+    context: ReportContext | None = None,
+    *,
+    policy: bool = True,
 ) -> str:
-    """Return the page. Without its policy it must be just as safe, and tests open it that way as well."""
+    """Return the page of a run; of a large run it lists a sample of the responses, and says so.
+
+    Args:
+        diagnosis: Counts and rates of all responses.
+        cases: All responses, or a sample of them that was chosen before.
+        context: What the page prints beside the figures.
+        policy: Whether the page has its content security policy. Without it, it must be just as safe, and tests open
+            it that way as well.
+    """
+    context = context or ReportContext()
+    sample = cases if isinstance(cases, RunSample) else sample_report_cases(cases)
+    # The diagnosis of a large run counts responses that are not in memory.
+    sample = replace(sample, left_out=max(0, diagnosis.overall.responses - len(sample.cases)))
+    worst = find_worst_example(sample.cases)
+    before = context.base.before(sample.cases) if context.base else None
+    position = None if worst is None else worst.position
+    payload = make_explorer_payload(sample.cases, before, context.scores, position)
+    page = ReportPage(payload, worst, layout_score_plot(context.scores, _list_cases(cases)), sample)
+    return render_page(diagnosis, page, context, policy=policy)
+
+
+def _list_cases(cases: Sequence[JudgedCase] | RunSample) -> Sequence[JudgedCase]:
+    return cases.cases if isinstance(cases, RunSample) else cases
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPage:
+    """The parts of a page that come from the responses themselves."""
+
+    payload: ExplorerPayload
+    worst: WorstExample | None
+    scores: tuple[ScorePlotRow, ...]
+    sample: RunSample
+    served: bool = False
+    """Whether ``eclose view`` serves the responses; otherwise the page holds them."""
+
+
+def render_page(diagnosis: Diagnosis, page: ReportPage, context: ReportContext, *, policy: bool = True) -> str:
+    """Return the page of a diagnosis with its list of responses."""
     from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only reports need
 
-    context = context or ReportContext()
     # Inline: the page must work from a mail attachment or an artefact store.
     script, style = read_page_text("explorer.js"), read_page_text("page.css")
-    worst = find_worst_example(cases)
-    before = context.base.before(cases) if context.base else None
+    allowed = CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
     html: str = load_page_template("page.html").render(
         diagnosis=diagnosis,
         context=context,
@@ -309,7 +369,7 @@ def render_report_page(
         evidence=summary.describe_evidence_sufficiency(diagnosis),
         evidence_rates=summary.list_rates_by_evidence(diagnosis),
         evidence_note=summary.EVIDENCE_NOTE if context.corrected else "",
-        worst=worst,
+        worst=page.worst,
         sides=compare_side_by_side(diagnosis, context),
         cautions=summary.list_linked_cautions(diagnosis, context),
         # The second sentence lists all labels; the page has a table for these.
@@ -325,11 +385,11 @@ def render_report_page(
         base_sentences=describe_run_comparison(context.base) if context.base else (),
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
-        scores=layout_score_plot(context.scores, cases),
-        payload=make_explorer_payload(cases, before, context.scores, None if worst is None else worst.position),
-        policy=CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
-        if policy
-        else "",
+        scores=page.scores,
+        payload=page.payload,
+        sample=page.sample,
+        served=page.served,
+        policy="" if not policy else allowed + ("; connect-src 'self'" if page.served else ""),
         # Part of the package, not values from files: inserted without escaping.
         script=Markup(script),
         style=Markup(style),

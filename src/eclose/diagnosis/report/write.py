@@ -12,6 +12,7 @@ from eclose.diagnosis.report.junit_responses import render_responses_junit
 from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import render_markdown_report
 from eclose.diagnosis.report.plots.figures import draw_report_figures, explain_missing_figures
+from eclose.diagnosis.report.sample import RunSample
 from eclose.diagnosis.report.to_json import render_diagnosis_json
 from eclose.store.records.atomic import write_files
 
@@ -26,21 +27,23 @@ FIGURES_FOLDER = "figures"
 
 def write_report_files(
     diagnosis: Diagnosis,
-    cases: Sequence[JudgedCase],
+    cases: Sequence[JudgedCase] | RunSample,
     folder: Path | str,
     context: ReportContext | None = None,
     formats: Collection[ReportFormat] = tuple(ReportFormat),
 ) -> dict[str, Path]:
     """Write the page, Markdown, JSON, JUnit XML, LaTeX and figures; return their paths by file name.
 
-    Figures are skipped without matplotlib; ``explain_missing_figures`` returns the reason.
+    Figures are skipped without matplotlib; ``explain_missing_figures`` returns the reason. With a sample instead of all
+    responses, JUnit XML lists the sample too.
     """
     context = context or ReportContext()
+    listed = cases.cases if isinstance(cases, RunSample) else cases
     texts: dict[ReportFormat, tuple[str, Callable[[], str]]] = {
         ReportFormat.HTML: ("report.html", lambda: render_report_page(diagnosis, cases, context)),
-        ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown_report(diagnosis, cases, context)),
+        ReportFormat.MARKDOWN: ("report.md", lambda: render_markdown_report(diagnosis, listed, context)),
         ReportFormat.JSON: ("diagnosis.json", lambda: render_diagnosis_json(diagnosis, context)),
-        ReportFormat.JUNIT: ("junit.xml", lambda: render_responses_junit(cases, context)),
+        ReportFormat.JUNIT: ("junit.xml", lambda: render_responses_junit(listed, context)),
         ReportFormat.LATEX: ("tables.tex", lambda: render_latex_report(diagnosis, context)),
     }
     # Render everything before the first write: an error leaves an old report untouched.

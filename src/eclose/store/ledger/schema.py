@@ -154,6 +154,14 @@ _ACCOUNTS = (
     """,
 )
 
+_USAGE = (
+    # Holds all that a sum of tokens and costs needs: without it, SQLite reads past every body to reach the numbers.
+    """
+    CREATE INDEX ledger_replies_usage_by_run ON ledger_replies (run, prompt_tokens, completion_tokens, cost)
+    """,
+    "DROP INDEX ledger_replies_by_run",
+)
+
 
 def _create_call_tables(connection: Connection) -> None:
     """Create the tables of calls, intents, replies and outcomes."""
@@ -180,6 +188,11 @@ def _create_account_tables(connection: Connection) -> None:
     execute_statements(connection, _ACCOUNTS, _TYPES)
 
 
+def _create_usage_index(connection: Connection) -> None:
+    """Replace the index of replies by run by one that also holds tokens and cost."""
+    execute_statements(connection, _USAGE, _TYPES)
+
+
 # Ledgers store these names, so they do not follow a renamed function.
 MIGRATIONS: Mapping[str, Migration] = {
     "calls_and_outcomes": _create_call_tables,
@@ -187,4 +200,5 @@ MIGRATIONS: Mapping[str, Migration] = {
     "releases": _create_release_table,
     "shares": _create_share_table,
     "accounts": _create_account_tables,
+    "usage_index": _create_usage_index,
 }
