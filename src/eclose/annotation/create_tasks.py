@@ -20,6 +20,7 @@ from eclose.annotation.assignment.assign import (
 from eclose.annotation.assignment.choices import ScreeningMode
 from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
+from eclose.annotation.material_store import describe_system
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -168,12 +169,6 @@ def _assign(
 def _items(rows: Mapping[str, Any], system: Callable[[Any], str] = lambda _row: "") -> list[AssignmentItem]:
     # By their keys: row numbers would make the assignment depend on the order of the input.
     return [AssignmentItem(key, str(json.loads(row.question_key)), system(row)) for key, row in rows.items()]
-
-
-def describe_system(origin: str) -> str:
-    """Return the system that generated a response, over which assignments are balanced, from its stored origin."""
-    fields = json.loads(origin)
-    return f"{fields.get('model')} / {fields.get('method')}"
 
 
 def _question_task(row: Any) -> dict[str, Any]:
