@@ -89,13 +89,17 @@ def assign_responses_to_annotators(
 def append_gold_tasks(connection: Connection, annotators: Sequence[Person], settings: AnnotationProjectSettings) -> int:
     """Assign every gold item to annotators who joined later, behind their tasks; return the number of items."""
     rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES) if row.gold}
-    kind = connection.execute(_RESPONSE_KIND).scalar_one_or_none()
-    for annotator in annotators if rows and kind else ():
+    stored = connection.execute(_RESPONSE_KIND).scalar_one_or_none()
+    # No kind: no tasks were assigned yet, and the assignment will include these people.
+    if stored is None or not rows:
+        return len(rows)
+    kind = AnnotationTaskKind(stored)
+    for annotator in annotators:
         assignment = _assign(rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, lambda _row: "")
         last = int(connection.execute(_LAST, {"person": annotator.id}).scalar_one() or 0)
 
         def task(item: AssignmentItem) -> dict[str, Any]:
-            return _response_task(rows[item.id], AnnotationTaskKind(kind), settings)
+            return _response_task(rows[item.id], kind, settings)
 
         _insert_tasks(connection, assignment, [annotator], task, after=max(0, last))
     return len(rows)
