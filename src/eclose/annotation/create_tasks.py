@@ -20,6 +20,7 @@ from eclose.annotation.assignment.assign import (
 from eclose.annotation.assignment.choices import ScreeningMode
 from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.annotation.forms import AnnotationTaskKind, applicable_annotation_passes, inapplicable_form_fields
+from eclose.annotation.material_store import describe_system
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
@@ -88,13 +89,17 @@ def assign_responses_to_annotators(
 def append_gold_tasks(connection: Connection, annotators: Sequence[Person], settings: AnnotationProjectSettings) -> int:
     """Assign every gold item to annotators who joined later, behind their tasks; return the number of items."""
     rows = {json.loads(row.key): row for row in connection.execute(_RESPONSES) if row.gold}
-    kind = connection.execute(_RESPONSE_KIND).scalar_one_or_none()
-    for annotator in annotators if rows and kind else ():
+    stored = connection.execute(_RESPONSE_KIND).scalar_one_or_none()
+    # No kind: no tasks were assigned yet, and the assignment will include these people.
+    if stored is None or not rows:
+        return len(rows)
+    kind = AnnotationTaskKind(stored)
+    for annotator in annotators:
         assignment = _assign(rows, [annotator], AnnotatorPool.RESPONSES, 1, settings, lambda _row: "")
         last = int(connection.execute(_LAST, {"person": annotator.id}).scalar_one() or 0)
 
         def task(item: AssignmentItem) -> dict[str, Any]:
-            return _response_task(rows[item.id], AnnotationTaskKind(kind), settings)
+            return _response_task(rows[item.id], kind, settings)
 
         _insert_tasks(connection, assignment, [annotator], task, after=max(0, last))
     return len(rows)
@@ -168,12 +173,6 @@ def _assign(
 def _items(rows: Mapping[str, Any], system: Callable[[Any], str] = lambda _row: "") -> list[AssignmentItem]:
     # By their keys: row numbers would make the assignment depend on the order of the input.
     return [AssignmentItem(key, str(json.loads(row.question_key)), system(row)) for key, row in rows.items()]
-
-
-def describe_system(origin: str) -> str:
-    """Return the system that generated a response, over which assignments are balanced, from its stored origin."""
-    fields = json.loads(origin)
-    return f"{fields.get('model')} / {fields.get('method')}"
 
 
 def _question_task(row: Any) -> dict[str, Any]:

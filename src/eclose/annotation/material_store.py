@@ -165,6 +165,12 @@ def decode_response_source(origin: Mapping[str, Any]) -> ResponseSource | None:
     return None if model is None else ResponseSource(model, origin.get("method"), origin.get("seed"))
 
 
+def describe_system(origin: str) -> str:
+    """Return the system that generated a response, over which assignments are balanced, from its stored origin."""
+    fields = json.loads(origin)
+    return f"{fields.get('model')} / {fields.get('method')}"
+
+
 _PARTS = {AuditedKind.QUESTIONS: ("reference", "origin"), AuditedKind.RESPONSES: ("answer", "origin")}
 
 _QUESTION_IDS = text("SELECT id, key FROM annotate_questions")

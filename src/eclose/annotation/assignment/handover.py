@@ -15,7 +15,7 @@ from sqlalchemy import Row, text
 
 from eclose.annotation.accounts import people
 from eclose.annotation.assignment.assign import AssignmentItem
-from eclose.annotation.create_tasks import describe_system
+from eclose.annotation.material_store import describe_system
 from eclose.core.identity import hash_sort_key
 
 if TYPE_CHECKING:
