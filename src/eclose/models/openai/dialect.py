@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from eclose.protocol.prompts import PromptMessage
+
 if TYPE_CHECKING:
     from eclose.models.interface import Request
     from eclose.models.openai.failures import CallFailure
-    from eclose.protocol.prompts import PromptMessage
     from eclose.store.records.strict_json import JsonObject
 
 _log = logging.getLogger(__name__)
@@ -107,9 +108,10 @@ def _mark_prefix(message: PromptMessage) -> Any:
 
 def read_messages(body: JsonObject) -> tuple[PromptMessage, ...]:
     """Return the messages of a request body without the marks of a dialect."""
+    contents = [(message["role"], message["content"]) for message in body["messages"]]
     return tuple(
-        message if isinstance(message["content"], str) else {**message, "content": message["content"][0]["text"]}
-        for message in body["messages"]
+        PromptMessage(role=role, content=content if isinstance(content, str) else content[0]["text"])
+        for role, content in contents
     )
 
 
