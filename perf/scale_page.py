@@ -58,8 +58,8 @@ def build(path: Path, count: int) -> float:
     from eclose.diagnosis.report.context import ReportContext  # noqa: PLC0415
     from eclose.diagnosis.report.first_screen import find_worst_example  # noqa: PLC0415
     from eclose.diagnosis.report.html import ExplorerPayload, ReportPage, compress_json, render_page  # noqa: PLC0415
-    from eclose.diagnosis.report.sample import RunSample  # noqa: PLC0415
     from eclose.diagnosis.report.view.build import build_view_index  # noqa: PLC0415
+    from eclose.diagnosis.report.view.sample import RunSample  # noqa: PLC0415
 
     made = make_cases(make_questions(MADE // 4), MADE)
     diagnosis, worst = make_diagnosis(made), find_worst_example(made)

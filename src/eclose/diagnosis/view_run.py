@@ -9,10 +9,10 @@ from eclose import __version__
 from eclose.core.identity import content_hash
 from eclose.diagnosis.report.first_screen import find_worst_example
 from eclose.diagnosis.report.html import ExplorerPayload, ReportPage, compress_json, render_page
-from eclose.diagnosis.report.sample import RunSample, choose_report_sample
 from eclose.diagnosis.report.scores.explorer import layout_score_plot
 from eclose.diagnosis.report.view.build import build_view_index
 from eclose.diagnosis.report.view.query import ViewIndex, read_index_key
+from eclose.diagnosis.report.view.sample import RunSample, choose_report_sample
 from eclose.diagnosis.results import default_report_folder, diagnose
 from eclose.errors import UserError
 from eclose.judged_cases import read_cases_of_runs

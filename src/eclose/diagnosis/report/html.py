@@ -29,7 +29,6 @@ from eclose.diagnosis.report.plots.layout import (
     layout_flow_bars,
     layout_rate_plot,
 )
-from eclose.diagnosis.report.sample import RunSample, sample_report_cases
 from eclose.diagnosis.report.scores.explorer import (
     ScorePlotRow,
     build_score_entries,
@@ -37,6 +36,7 @@ from eclose.diagnosis.report.scores.explorer import (
     layout_score_plot,
 )
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
+from eclose.diagnosis.report.view.sample import RunSample, sample_report_cases
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 
