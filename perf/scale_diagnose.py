@@ -7,7 +7,7 @@ numbers to the last digit.
 
     python perf/scale_diagnose.py                          # 20,000 responses
     python perf/scale_diagnose.py --responses 1000000      # the full measurement; writes about 2 GB
-    python perf/scale_diagnose.py --url s3://bucket/run    # parts in object storage, of the endpoint in AWS_ENDPOINT_URL
+    python perf/scale_diagnose.py --url s3://bucket/run    # also parts in object storage; see AWS_ENDPOINT_URL
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from perf.result import print_result
 from eclose.core.response import ResponseSource
 from eclose.diagnosis import run_counts
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_counts
-from eclose.diagnosis.run_counts import count_large_run
+from eclose.diagnosis.run_counts import count_large_run, split_run
 from eclose.diagnosis.run_gate import gate
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import encode_json_line
@@ -75,7 +75,7 @@ def measure(run: str) -> None:
     # Any size counts as large here, so that small runs exercise the same code.
     run_counts.LARGE_RUN = 0
     before, start = _memory_mb(), time.process_time()
-    counted = run_counts.count_runs([Path(run)] if "://" not in run else [run], large=True)
+    counted = run_counts.count_runs([Path(run)], large=True)
     diagnosis = diagnose_counts(counted.counts)
     diagnosed = time.process_time() - start
     result = gate(run, min_trr=0.1)
@@ -102,15 +102,18 @@ def run_measurement(run: str) -> dict[str, Any]:
 
 
 def equals_memory(folder: Path) -> bool:
-    """Return whether the streamed diagnosis equals the one of all cases in memory."""
+    """Return whether the diagnosis of files and of parts equals the one of all cases in memory."""
+    split_run(folder, folder / "parts", rows=7_000)
     cases: tuple[JudgedCase, ...] = read_judged_cases(folder).cases
-    return diagnose_cases(cases) == diagnose_counts(count_large_run(folder).counts)
+    in_memory = diagnose_cases(cases)
+    return all(in_memory == diagnose_counts(count_large_run(run).counts) for run in (folder, folder / "parts"))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--responses", type=int, default=RESPONSES)
     parser.add_argument("--folder", type=Path, help="Folder of the files; a temporary one by default.")
+    parser.add_argument("--url", help="Address in object storage for a third form of the run.")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -125,6 +128,10 @@ def main() -> int:
         if not (folder / "run").exists():
             write_run(folder / "run", options.responses)
         forms = {"json_lines": run_measurement(str(folder / "run"))}
+        for form, address in (("parts", str(folder / "parts")), ("object_storage", options.url)):
+            if address is not None:
+                split_run(folder / "run", address)
+                forms[form] = run_measurement(address)
     memory = max(figures["memory_mb"] for figures in forms.values())
     cpu = max(max(figures["diagnose_cpu_s"], figures["gate_cpu_s"]) for figures in forms.values())
     # The time goal is for a million responses; a smaller run has a share of it, and some seconds for its intervals.

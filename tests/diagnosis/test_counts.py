@@ -13,7 +13,7 @@ from eclose.core.judgment import LocalFailure, missing_reason_kind
 from eclose.core.model_family import same_model_family
 from eclose.core.parse_trace import has_prose_trace
 from eclose.diagnosis import counts as counts_module
-from eclose.diagnosis.counts import DiagnosisCounts, ResponseFacts, count_cases
+from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts, count_cases
 from eclose.diagnosis.diagnose import diagnose_counts
 from eclose.judged_cases import EvidenceSufficiency
 from eclose.metrics.rates import Metric, compute_metric_rates, count_response_composition, make_indicator_bounds
@@ -151,7 +151,7 @@ def test_counts_of_a_worker_survive_pickling(cases):
 
 def test_size_grows_with_questions_alone(monkeypatch):
     monkeypatch.setattr(counts_module, "_BUFFER", 64)
-    few = [ResponseFacts.of(case) for case in random_cases(3, count=200, questions=4)]
+    few = [CountedResponse.of(case) for case in random_cases(3, count=200, questions=4)]
     counts = DiagnosisCounts()
     sizes = []
     for _ in range(4):

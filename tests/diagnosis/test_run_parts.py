@@ -18,7 +18,7 @@ from tests.diagnosis.judged_responses import random_cases
 from tests.diagnosis.test_run_counts import contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
 
 import eclose
-from eclose.diagnosis.counts import DiagnosisCounts, ResponseFacts
+from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts
 from eclose.diagnosis.run_counts import count_large_run, split_run
 from eclose.diagnosis.run_parts import count_part
 from eclose.errors import SettingError, UserError
@@ -180,5 +180,5 @@ def test_parts_in_object_storage_are_read_alike(dirty_run, s3):  # noqa: F811
 
 def test_facts_have_every_column(parts):
     (first, *_) = count_part(PartsFolder(parts), "part-00000")
-    assert isinstance(first, ResponseFacts)
+    assert isinstance(first, CountedResponse)
     assert all(first.question_hashes)

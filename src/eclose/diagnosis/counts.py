@@ -91,7 +91,7 @@ class JudgmentFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseFacts:
+class CountedResponse:
     """The facts of a judged response that are counted; texts are not among them."""
 
     response_id: str
@@ -114,14 +114,14 @@ class ResponseFacts:
     """Hashes of the question's text and of its passages; zeros where they were not computed."""
 
     @classmethod
-    def of(cls, case: JudgedCase) -> ResponseFacts:
+    def of(cls, case: JudgedCase) -> CountedResponse:
         """Return the facts of a case."""
         return cls.join(case.instance, case.response, JudgmentFacts.of(case.judgment))
 
     @classmethod
     def join(
         cls, instance: Instance, response: Response, judgment: JudgmentFacts, question_hashes: tuple[int, int] = (0, 0)
-    ) -> ResponseFacts:
+    ) -> CountedResponse:
         """Return the facts of a response; the passages of the instance are not read."""
         return cls(
             response.id,
@@ -202,7 +202,7 @@ class DiagnosisCounts:
         """Number of different questions."""
         return len(self._benchmark_of)
 
-    def add(self, facts: ResponseFacts) -> None:
+    def add(self, facts: CountedResponse) -> None:
         """Count one response."""
         verdict = facts.verdict
         question = self._number_question(facts.benchmark, facts.instance_id, facts.question_hashes)
@@ -211,6 +211,7 @@ class DiagnosisCounts:
         self._buffer.append(_encode_cell(question, model, _EVIDENCE_CODES[facts.evidence], _VERDICT_CODES[verdict]))
         if len(self._buffer) >= _BUFFER:
             self._count_buffer()
+        # Totals that no interval is computed from need no question.
         self.judges.add(facts.judge)
         if facts.model is not None:
             self.judged_models.add((facts.judge, facts.model))
@@ -227,6 +228,7 @@ class DiagnosisCounts:
 
     def merge(self, other: DiagnosisCounts) -> DiagnosisCounts:
         """Return the counts of the responses of both; neither is changed."""
+        # Into a new value: a part may be merged again after a worker was restarted.
         merged = DiagnosisCounts()
         for counts in (self, other):
             merged._include(counts)
@@ -306,6 +308,7 @@ class DiagnosisCounts:
         """Add the counts of another value to these."""
         other._count_buffer()
         question, model, evidence, verdict = _decode_cells(other._cells)
+        # Numbers of questions and models differ between parts, so the cells are encoded again.
         entries = zip(other.question_keys(), other.question_hashes(), strict=True)
         numbers = (self._number_question(*key, hashes) for key, hashes in entries)
         new_question = np.fromiter(numbers, np.int64, other.questions)
@@ -365,7 +368,7 @@ def count_cases(cases: Iterable[JudgedCase]) -> DiagnosisCounts:
     """Count cases in one pass; none of them is kept."""
     counts = DiagnosisCounts()
     for case in cases:
-        counts.add(ResponseFacts.of(case))
+        counts.add(CountedResponse.of(case))
     return counts
 
 

@@ -19,7 +19,7 @@ from eclose.core.identity import canonical_bytes
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Trace
-from eclose.diagnosis.counts import DiagnosisCounts, JudgmentFacts, ResponseFacts, count_cases
+from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts, JudgmentFacts, count_cases
 from eclose.errors import UserError
 from eclose.judged_cases import (
     NO_QUESTION,
@@ -103,6 +103,7 @@ def is_large_run(run: Path) -> bool:
     files = [run / name for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)]
     if not all(path.is_file() and is_plain_json_lines(path) for path in files):
         return False
+    # Lines are counted, not parsed; a blank line more or less does not matter at this size.
     with files[1].open("rb") as file:
         blocks = iter(partial(file.read, 2**20), b"")
         lines = 0
@@ -204,7 +205,7 @@ class _Counter:
         self.labels: list[JudgedCase] = []
         self._keep_labels = keep_labels
 
-    def add(self, facts: ResponseFacts, position: int) -> None:
+    def add(self, facts: CountedResponse, position: int) -> None:
         """Count a response; ``position`` says where its records are."""
         self.counts.add(facts)
         self.sample.add(facts.response_id, facts.verdict, position)
@@ -216,7 +217,7 @@ _NO_ENTRIES: dict[Any, Any] = {}
 _ONE_STEP = {label: (StepJudgment(True, label),) for label in (True, False, None)}
 
 
-def _without_texts(facts: ResponseFacts) -> JudgedCase:
+def _without_texts(facts: CountedResponse) -> JudgedCase:
     """Return a case with the five labels of a response and nothing else; equal parts are shared."""
     verdict = facts.verdict
     judgment = Judgment(
@@ -272,13 +273,14 @@ class _RunFiles:
         self.responses: UniqueScan[Response] = scan(
             RESPONSES_FILE, Response, lambda each: each.id, first=provenance.checked
         )
+        # Both are indexed whole before the first response is read, since their order may be another.
         for records in (self.instances, self.judgments):
             for _ in records:
                 pass
         # Responses to one question often follow each other, and else come in rounds over all questions.
         self.find_question = lru_cache(2**14)(self._find_question)
 
-    def join(self) -> Iterator[tuple[ResponseFacts, int]]:
+    def join(self) -> Iterator[tuple[CountedResponse, int]]:
         """Yield the facts of every judged response with the offset of its record; iterate once."""
         for response, offset in self.responses:
             question, judgment = self.find_question(response.instance_id), self.judgments.get(response.id)
@@ -288,7 +290,7 @@ class _RunFiles:
                 self._left_out.append((response.id, NOT_JUDGED))
             else:
                 instance, hashes = question
-                yield ResponseFacts.join(instance, response, JudgmentFacts.from_bytes(judgment.data), hashes), offset
+                yield CountedResponse.join(instance, response, JudgmentFacts.from_bytes(judgment.data), hashes), offset
 
     def make_case_set(self, cases: Sequence[JudgedCase]) -> JudgedCaseSet:
         """Return cases with the caveats of the run, after all responses were read."""
@@ -296,7 +298,7 @@ class _RunFiles:
         lost = chain(self._left_out, unknown, self._list_lost_responses(), read_conversion_losses(self._run))
         return make_case_set(self._run, cases, lost, self._rejected, self._provenance)
 
-    def read_texts(self, facts: ResponseFacts, offset: int) -> tuple[str, str, str]:
+    def read_texts(self, facts: CountedResponse, offset: int) -> tuple[str, str, str]:
         """Return the JSON of the question, the response and the judgment."""
         instance, judgment = self.instances.get(facts.instance_id), self.judgments.get(facts.response_id)
         assert instance is not None

@@ -8,7 +8,7 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment, LocalFailure
 from eclose.core.response import Response
 from eclose.core.verdict import Verdict
-from eclose.diagnosis.counts import ResponseFacts
+from eclose.diagnosis.counts import CountedResponse
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase
 from eclose.store.records.jsonl import decode_core_value
@@ -41,7 +41,7 @@ _EVIDENCE_LABELS = {
 class ResponseRow(NamedTuple):
     """A response for a part: its facts, and the JSON of its question, itself and its judgment."""
 
-    facts: ResponseFacts
+    facts: CountedResponse
     instance: str
     response: str
     judgment: str
@@ -67,6 +67,7 @@ def write_parts(
         bodies = [{"response_id": row.facts.response_id, **dict(zip(_BODIES, row[1:], strict=True))} for row in chunk]
         folder.write_part(BODIES_FOLDER, name, bodies, bodies_schema)
         parts.append((name, len(chunk)))
+    # The manifest comes last: a split that was cut off leaves no run behind.
     run = find_caveats()
     rejected = {file: dict(reasons) for file, reasons in run.rejected.items()}
     manifest = PartsManifest(PARTS_SCHEMA, tuple(parts), run.left_out, rejected, run.stale, run.checked, run.selected)
@@ -85,7 +86,7 @@ def refuse_used_folder(out: Path | str, part_rows: int) -> None:
         raise UserError(f"{out}: holds a run in parts already. Name another folder, or remove this one.")
 
 
-def count_part(folder: PartsFolder, name: str) -> Iterator[ResponseFacts]:
+def count_part(folder: PartsFolder, name: str) -> Iterator[CountedResponse]:
     """Yield the facts of a part; its texts are not read."""
     return (_row_to_facts(row) for row in folder.read_rows(LABELS_FOLDER, name))
 
@@ -116,6 +117,7 @@ def _chunks(rows: Iterable[ResponseRow], size: int) -> Iterator[list[ResponseRow
 def _schemas() -> tuple[Any, Any]:
     """Return the columns of labels and of bodies, version 1."""
     arrow, _ = import_pyarrow("writing a run in parts")
+    # Stated, not inferred: a part in which a label is never given would have a column of another type.
     text, flag = arrow.string(), arrow.bool_()
     texts = [(name, text) for name in ("response_id", "instance_id", "benchmark", "model", "judge")]
     flags = [(name, flag) for name in (*_LABELS, "evidence_sufficient", "matched", "matched_with_aliases")]
@@ -136,7 +138,7 @@ def _schemas() -> tuple[Any, Any]:
     return arrow.schema(columns), arrow.schema(bodies)
 
 
-def _facts_to_row(facts: ResponseFacts) -> dict[str, Any]:
+def _facts_to_row(facts: CountedResponse) -> dict[str, Any]:
     return {
         "response_id": facts.response_id,
         "instance_id": facts.instance_id,
@@ -157,8 +159,8 @@ def _facts_to_row(facts: ResponseFacts) -> dict[str, Any]:
     }
 
 
-def _row_to_facts(row: dict[str, Any]) -> ResponseFacts:
-    return ResponseFacts(
+def _row_to_facts(row: dict[str, Any]) -> CountedResponse:
+    return CountedResponse(
         row["response_id"],
         row["instance_id"],
         row["benchmark"],

@@ -41,6 +41,7 @@ class RecordIndex:
         """Open the database."""
         # An empty name is a private database on disk, removed when it is closed.
         self._connection = sqlite3.connect("", isolation_level=None)
+        # No journal: the database is rebuilt from the files whenever it is needed.
         for pragma in (f"cache_size = -{_CACHE_KIB}", "journal_mode = OFF", "synchronous = OFF", "temp_store = FILE"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.execute("BEGIN")
