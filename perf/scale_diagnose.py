@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -67,7 +66,9 @@ def write_run(folder: Path, responses: int) -> None:
 
 def _memory_mb() -> float:
     """Return the greatest resident memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not ru_maxrss: a new process inherits the one of the process that started it.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def measure(run: str) -> None:
