@@ -56,10 +56,10 @@ def build(path: Path, count: int) -> float:
     from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions  # noqa: PLC0415
 
     from eclose.diagnosis.report.context import ReportContext  # noqa: PLC0415
+    from eclose.diagnosis.report.explorer.sample import RunSample  # noqa: PLC0415
     from eclose.diagnosis.report.first_screen import find_worst_example  # noqa: PLC0415
     from eclose.diagnosis.report.html import ExplorerPayload, ReportPage, compress_json, render_page  # noqa: PLC0415
     from eclose.diagnosis.report.view.build import build_view_index  # noqa: PLC0415
-    from eclose.diagnosis.report.view.sample import RunSample  # noqa: PLC0415
 
     made = make_cases(make_questions(MADE // 4), MADE)
     diagnosis, worst = make_diagnosis(made), find_worst_example(made)

@@ -157,7 +157,7 @@ class CountedCells(NamedTuple):
 
     def has_evidence(self, kind: EvidenceSufficiency) -> Flags:
         """Return which rows have a kind of evidence."""
-        return self.evidence == _EVIDENCE_CODES[kind]
+        return np.equal(self.evidence, _EVIDENCE_CODES[kind])
 
 
 class DiagnosisCounts:

@@ -31,7 +31,6 @@ __all__ = [
     "EvidenceSufficiency",
     "JudgeVersusMatching",
     "JudgedCase",
-    "RunSample",
     "describe_response_failure",
     "diagnose_cases",
     "diagnose_counts",
@@ -120,14 +119,6 @@ class Diagnosis:
     def pairs(self) -> tuple[GroupRates, ...]:
         """Summaries by dataset and model."""
         return self.groups[1:]
-
-
-@dataclass(frozen=True, slots=True)
-class RunSample:
-    """The responses that a report shows, and the number of the others, which are in the counts alone."""
-
-    cases: tuple[JudgedCase, ...]
-    left_out: int = 0
 
 
 def diagnose_cases(cases: Iterable[JudgedCase]) -> Diagnosis:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eclose.diagnosis.diagnose import Diagnosis, RunSample, describe_response_failure, diagnose_counts
+from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_counts
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_percent_with_interval
@@ -106,11 +106,6 @@ class Results:
             )
             for metric, rate in overall.rates.items()
         )
-
-    @property
-    def sample(self) -> RunSample:
-        """The cases, and the number of responses of a large run that are in the rates alone."""
-        return RunSample(self.cases, left_out=len(self) - len(self.cases))
 
     @property
     def worst(self) -> tuple[JudgedCase, ...]:

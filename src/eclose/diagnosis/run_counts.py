@@ -167,6 +167,21 @@ def _count_parts(run: Path | str, counter: _Counter, *, allow_stale: bool) -> Ru
     return RunCounts(counter.counts, case_set, tuple(counter.labels))
 
 
+def scan_large_run(run: Path | str, *, allow_stale: bool = False) -> Iterator[JudgedCase]:
+    """Yield every judged response of a run in JSON Lines or in parts, one at a time."""
+    if is_in_parts(run):
+        from eclose.diagnosis.run_parts import read_part_cases  # noqa: PLC0415 - rarely needed
+
+        folder = PartsFolder(run)
+        for name, rows in folder.read_manifest().parts:
+            yield from read_part_cases(folder, name, list(range(rows)))
+        return
+    run = Path(run)
+    with RecordIndex() as index:
+        files = _RunFiles(index, run, check_judged_run(run, allow_stale=allow_stale))
+        yield from (files.read_case(offset) for _, offset in files.join())
+
+
 def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allow_stale: bool = False) -> int:
     """Write a judged run in Parquet parts, which ``diagnose`` and ``gate`` read as they read the folder of a run.
 
@@ -262,21 +277,33 @@ class _RunFiles:
         self._index, self._run, self._provenance = index, run, provenance
         self._left_out: list[LeftOutResponse] = []
 
-        def scan(name, kind, id_of, data_of=lambda _: b"", *, first=False):  # type: ignore[no-untyped-def]
-            reused = partial(describe_reused_id, run / name, kind)
-            return UniqueScan(index, run / name, kind, id_of, data_of=data_of, first=first, reused=reused)
-
-        self.instances: UniqueScan[Instance] = scan(INSTANCES_FILE, Instance, lambda each: each.id, _instance_bytes)
-        self.judgments: UniqueScan[Judgment] = scan(
-            JUDGMENTS_FILE, Judgment, lambda each: each.response_id, lambda each: JudgmentFacts.of(each).to_bytes()
+        self.instances = UniqueScan(
+            index,
+            run / INSTANCES_FILE,
+            Instance,
+            lambda instance: instance.id,
+            data_of=_instance_bytes,
+            reused=partial(describe_reused_id, run / INSTANCES_FILE, Instance),
         )
-        self.responses: UniqueScan[Response] = scan(
-            RESPONSES_FILE, Response, lambda each: each.id, first=provenance.checked
+        self.judgments = UniqueScan(
+            index,
+            run / JUDGMENTS_FILE,
+            Judgment,
+            lambda judgment: judgment.response_id,
+            data_of=lambda judgment: JudgmentFacts.of(judgment).to_bytes(),
+            reused=partial(describe_reused_id, run / JUDGMENTS_FILE, Judgment),
+        )
+        self.responses = UniqueScan(
+            index,
+            run / RESPONSES_FILE,
+            Response,
+            lambda response: response.id,
+            first=provenance.checked,
+            reused=partial(describe_reused_id, run / RESPONSES_FILE, Response),
         )
         # Both are indexed whole before the first response is read, since their order may be another.
-        for records in (self.instances, self.judgments):
-            for _ in records:
-                pass
+        for _ in chain[object](self.instances, self.judgments):
+            pass
         # Responses to one question often follow each other, and else come in rounds over all questions.
         self.find_question = lru_cache(2**14)(self._find_question)
 
@@ -330,8 +357,11 @@ class _RunFiles:
     @property
     def _rejected(self) -> dict[str, dict[str, int]]:
         """Number of unused records by file and reason."""
-        scans = {INSTANCES_FILE: self.instances, RESPONSES_FILE: self.responses, JUDGMENTS_FILE: self.judgments}
-        return {name: dict(records.rejected) for name, records in scans.items()}
+        return {
+            INSTANCES_FILE: dict(self.instances.rejected),
+            RESPONSES_FILE: dict(self.responses.rejected),
+            JUDGMENTS_FILE: dict(self.judgments.rejected),
+        }
 
     def _list_lost_responses(self) -> Iterator[LeftOutResponse]:
         """Yield the responses that cannot be used, with the reason."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from eclose import __version__
 from eclose.core.identity import content_hash
+from eclose.diagnosis.report.explorer.sample import RunSample, choose_report_sample
 from eclose.diagnosis.report.first_screen import find_worst_example
 from eclose.diagnosis.report.html import ExplorerPayload, ReportPage, compress_json, render_page
 from eclose.diagnosis.report.scores.explorer import layout_score_plot
 from eclose.diagnosis.report.view.build import build_view_index
 from eclose.diagnosis.report.view.query import ViewIndex, read_index_key
-from eclose.diagnosis.report.view.sample import RunSample, choose_report_sample
 from eclose.diagnosis.results import default_report_folder, diagnose
+from eclose.diagnosis.run_counts import scan_large_run
 from eclose.errors import UserError
-from eclose.judged_cases import read_cases_of_runs
 from eclose.store.runs.folder import list_paths
 
 if TYPE_CHECKING:
@@ -84,10 +84,10 @@ def make_view_index(
     if read_index_key(path) != key:
         notify = notify or (lambda _sentence: None)
         results = diagnose(folders, allow_stale=allow_stale, notify=notify)
-        cases: Sequence[JudgedCase] = results.cases
-        if len(cases) < results.diagnosis.overall.responses:
-            # The results of a large run hold a sample; the index needs every response.
-            cases = read_cases_of_runs(folders, allow_stale=allow_stale).cases
+        cases: Iterable[JudgedCase] = results.cases
+        if len(results.cases) < len(results):
+            # The results of a large run hold a sample; the index needs every response. Only a single run is large.
+            cases = scan_large_run(folders[0], allow_stale=allow_stale)
         write_view_index(path, results, key, notify, cases=cases)
     return path
 

@@ -154,7 +154,7 @@ def _count_by_question(
     for metric, hit, counted in zip(Metric, table.hits.T, table.counted.T, strict=True):
         # A question with several responses is one cluster of the interval.
         hits, cases = (
-            np.bincount(counts.question, column[counts.verdict] * counts.times, minlength=questions).astype(float)
+            np.bincount(counts.question, column[counts.verdict] * counts.times, minlength=questions).astype(np.float64)
             for column in (hit, counted)
         )
         by_metric[metric] = QuestionHitCounts.of(hits, cases - hits)

@@ -11,7 +11,7 @@ from tests.diagnosis.report.making import make_cases, make_diagnosis, make_quest
 
 from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import OUTCOME_WORDS, derive_response_facts
+from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.first_screen import find_worst_example
 from eclose.diagnosis.report.html import render_report_page
 

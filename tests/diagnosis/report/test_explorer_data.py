@@ -18,7 +18,7 @@ from eclose.core.instance import Passage
 from eclose.core.judgment import Criterion, StepJudgment, StepSupport
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import EXPLORER_FACETS, OUTCOME_WORDS, derive_response_facts
+from eclose.diagnosis.report.explorer.filters import EXPLORER_FACETS, OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, compress_json, make_explorer_payload
 from eclose.diagnosis.report.summary import build_response_flow

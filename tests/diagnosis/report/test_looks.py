@@ -8,7 +8,7 @@ import pytest
 from tests.diagnosis.report.making import make_diagnosis
 from tests.diagnosis.report.test_browser import PHONE, assert_in_shape, opened
 
-from eclose.diagnosis.report.explorer_filters import get_response_group
+from eclose.diagnosis.report.explorer.filters import get_response_group
 from eclose.diagnosis.report.html import render_report_page
 
 pytestmark = pytest.mark.slow

@@ -96,6 +96,7 @@ async def prefetch_replies(
         BatchesUnderWay: The batches took longer than ``settings.wait``; the next run collects them.
     """
     unanswered: set[str] = set()
+    # A model that stands for several roles is asked once.
     by_name = {model.route.name: model for model in models}
     while True:
         async with AsyncExitStack() as stack:
@@ -117,17 +118,22 @@ async def prefetch_replies(
             if not submitted:
                 return
             for name, (batches, sent) in submitted.items():
-                collected = await batches.collect(wait=settings.wait)
-                if collected.under_way:
-                    raise BatchesUnderWay(
-                        f"{name}: {collected.under_way:,} requests are in batches that are not finished yet, and "
-                        f"{collected.answered:,} are answered. Run the same command again to collect them."
-                    )
-                left = [*collected.unanswered, *sent.refused]
-                unanswered.update(request.key for request in left)
-                notify(
-                    f"{name}: {collected.answered:,} requests answered in batches, {len(left):,} left for single calls"
-                )
+                unanswered |= await _collect_replies(name, batches, sent, settings.wait, notify)
+
+
+async def _collect_replies(
+    name: str, batches: ModelBatches, sent: SubmittedBatches, wait: float | None, notify: Callable[[str], None]
+) -> set[str]:
+    """Wait for the batches of a model; return the keys of requests that are left for single calls."""
+    collected = await batches.collect(wait=wait)
+    if collected.under_way:
+        raise BatchesUnderWay(
+            f"{name}: {collected.under_way:,} requests are in batches that are not finished yet, and "
+            f"{collected.answered:,} are answered. Run the same command again to collect them."
+        )
+    left = [*collected.unanswered, *sent.refused]
+    notify(f"{name}: {collected.answered:,} requests answered in batches, {len(left):,} left for single calls")
+    return {request.key for request in left}
 
 
 async def _collect_requests(

@@ -14,7 +14,7 @@ from eclose.diagnosis.compare import (
     compare_runs_by_question,
 )
 from eclose.diagnosis.report.context import BaseComparison
-from eclose.diagnosis.report.explorer_filters import describe_response_class, name_response_class
+from eclose.diagnosis.report.explorer.filters import describe_response_class, name_response_class
 from eclose.diagnosis.report.number_format import (
     DASH,
     format_count,

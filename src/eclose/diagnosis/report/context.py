@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import RunComparison
-from eclose.diagnosis.report.explorer_filters import NO_PARTNER, name_response_class
+from eclose.diagnosis.report.explorer.filters import NO_PARTNER, name_response_class
 from eclose.diagnosis.report.scores.columns import ScoreColumn
 from eclose.metrics.judge_against_people import LabelAgreementRow
 from eclose.metrics.rates import Metric

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eclose.core.segmentation import split_sentences
 from eclose.core.verdict import TraceGroup
 from eclose.diagnosis.diagnose import EvidenceSufficiency, describe_response_failure
-from eclose.diagnosis.report.explorer_filters import OUTCOME_WORDS, derive_response_facts
+from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.headline import format_group_rate
 from eclose.diagnosis.report.number_format import (
     format_percent,

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.core.judgment import Criterion
 from eclose.diagnosis.diagnose import describe_response_failure
-from eclose.diagnosis.report import explorer_filters, summary
+from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
+from eclose.diagnosis.report.explorer import filters as explorer_filters
+from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
 from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
@@ -36,7 +38,6 @@ from eclose.diagnosis.report.scores.explorer import (
     layout_score_plot,
 )
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
-from eclose.diagnosis.report.view.sample import RunSample, sample_report_cases
 from eclose.diagnosis.report.wording import CODE_WORDS, LABEL_WORDS
 from eclose.protocol import disclosure
 

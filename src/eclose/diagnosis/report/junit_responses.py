@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 from eclose.core.show_invisible import reveal_invisible_chars
 from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import (
+from eclose.diagnosis.report.explorer.filters import (
     OUTCOME_WORDS,
     ResponseFacts,
     derive_response_facts,

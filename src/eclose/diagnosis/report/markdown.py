@@ -14,7 +14,7 @@ from eclose.diagnosis.diagnose import describe_response_failure
 from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import OUTCOME_WORDS, derive_response_facts
+from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count, to_one_line
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary

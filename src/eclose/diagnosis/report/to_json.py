@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import name_response_class
+from eclose.diagnosis.report.explorer.filters import name_response_class
 from eclose.diagnosis.report.headline import build_report_headline
 from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
 from eclose.metrics.summary import INTERVAL_METHOD

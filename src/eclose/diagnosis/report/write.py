@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.explorer.sample import RunSample
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.html import render_report_page
 from eclose.diagnosis.report.junit_responses import render_responses_junit
@@ -13,7 +14,6 @@ from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import render_markdown_report
 from eclose.diagnosis.report.plots.figures import draw_report_figures, explain_missing_figures
 from eclose.diagnosis.report.to_json import render_diagnosis_json
-from eclose.diagnosis.report.view.sample import RunSample
 from eclose.store.records.atomic import write_files
 
 if TYPE_CHECKING:

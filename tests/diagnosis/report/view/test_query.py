@@ -14,7 +14,7 @@ from tests.diagnosis.report.making import make_cases, make_questions
 from eclose.detection.scores import DetectorKind
 from eclose.detection.study import NO_RECORD
 from eclose.detection.study_statistics import DetectorIdentity
-from eclose.diagnosis.report.explorer_filters import EXPLORER_FACETS, OUTCOME_WORDS, derive_response_facts
+from eclose.diagnosis.report.explorer.filters import EXPLORER_FACETS, OUTCOME_WORDS, derive_response_facts
 from eclose.diagnosis.report.html import EVIDENCE_PER_CHUNK, RESPONSES_PER_CHUNK, build_response_detail
 from eclose.diagnosis.report.scores.columns import ScoreColumn
 from eclose.diagnosis.report.view import query

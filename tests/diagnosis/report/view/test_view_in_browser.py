@@ -10,7 +10,7 @@ from tests.diagnosis.report.making import make_diagnosis
 from tests.diagnosis.report.test_browser import DESKTOP, PHONE, WATCH, assert_in_shape, in_list_order, shown_rows, until
 
 from eclose.diagnosis.report.context import ReportContext
-from eclose.diagnosis.report.explorer_filters import derive_response_facts
+from eclose.diagnosis.report.explorer.filters import derive_response_facts
 from eclose.diagnosis.report.view import query
 from eclose.diagnosis.report.view.query import ViewIndex
 from eclose.diagnosis.report.view.server import serve_view

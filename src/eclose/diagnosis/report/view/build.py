@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eclose.diagnosis.report.explorer_filters import (
+from eclose.diagnosis.report.explorer.filters import (
     EXPLORER_FACETS,
     OUTCOME_WORDS,
     derive_response_facts,

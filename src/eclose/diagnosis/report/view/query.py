@@ -92,10 +92,14 @@ class ViewIndex:
         try:
             self._connection = _connect(path)
             self.data: dict[str, Any] = json.loads(self.read_fact("index"))
-            self._columns = {
-                name: np.frombuffer(data, dtype=np.float64 if name.startswith("score-") else np.int32)
-                for name, data in self._connection.execute("SELECT name, data FROM columns")
-            }
+            # Scores are numbers, all other columns codes.
+            self._columns: dict[str, NDArray[np.int32]] = {}
+            self._scores: dict[str, NDArray[np.float64]] = {}
+            for name, data in self._connection.execute("SELECT name, data FROM columns"):
+                if name.startswith("score-"):
+                    self._scores[name] = np.frombuffer(data, dtype=np.float64)
+                else:
+                    self._columns[name] = np.frombuffer(data, dtype=np.int32)
         except (sqlite3.Error, ValueError) as error:
             raise UserError(f"{path}: cannot be read as the index of a run ({error}). Delete it; it is built again."
                             ) from error  # fmt: skip
@@ -124,7 +128,8 @@ class ViewIndex:
     def select(self, query: ResponseQuery) -> ResponseSelection:
         """Return the responses that a query selects."""
         with self._lock:
-            return self._remember(("select", *query.identity), lambda: self._select(query))
+            selection: ResponseSelection = self._remember(("select", *query.identity), lambda: self._select(query))
+        return selection
 
     def read_page(self, query: ResponseQuery, first: int, *, response_id: str | None = None) -> dict[str, Any]:
         """Return one page of the list as the browser takes it.
@@ -198,7 +203,7 @@ class ViewIndex:
         everything = np.ones(self.total, dtype=bool)
         base = everything if not query.search.strip() else self._match(query.search, in_passages=query.in_passages)
         unscored = 0
-        if (scores := self._columns.get(f"score-{query.score}")) is not None and _is_bounded(query):
+        if (scores := self._scores.get(f"score-{query.score}")) is not None and _is_bounded(query):
             within = _is_within(scores, query)
             unscored = int(np.count_nonzero(_all([base, *chosen.values()]) & (scores < 0)))
             base = base & within
@@ -218,7 +223,9 @@ class ViewIndex:
         column = self._column(facet)
         if number is None:
             return np.ones(len(column), dtype=bool)
-        return column == number if "column" in facet else (column & number) != 0
+        # A facet of one column has a value for each option, others have a bit.
+        matches: NDArray[np.bool_] = column == number if "column" in facet else (column & number) != 0
+        return matches
 
     def _count(self, facet: Mapping[str, Any], rows: NDArray[np.bool_]) -> list[int]:
         """Return the number of responses of each option among some."""
@@ -233,14 +240,15 @@ class ViewIndex:
         """Return positions in the order that the reader chose; equal ones as they are in the run."""
         columns = self._columns
         way, _, key = sort.partition("-")
+        ranks: NDArray[Any]
         if sort == "question":
             ranks = columns["question-rank"][positions]
         elif sort == "model":
             ranks = (columns["benchmark"] * len(self.data["models"]) + columns["model"])[positions]
         elif sort == "long":
             ranks = -columns["steps"][positions]
-        elif f"score-{key}" in columns:
-            scores = columns[f"score-{key}"][positions]
+        elif f"score-{key}" in self._scores:
+            scores = self._scores[f"score-{key}"][positions]
             ranks = np.where(scores < 0, 9.0, scores if way == "low" else -scores)
         elif sort == "given":
             return positions
@@ -258,7 +266,10 @@ class ViewIndex:
         return _all([self._match_word(word, in_passages=in_passages) for word in words] or [np.zeros(self.total, bool)])
 
     def _match_word(self, word: str, *, in_passages: bool) -> NDArray[np.bool_]:
-        return self._remember(("word", word, in_passages), lambda: self._find_word(word, in_passages=in_passages))
+        rows: NDArray[np.bool_] = self._remember(
+            ("word", word, in_passages), lambda: self._find_word(word, in_passages=in_passages)
+        )
+        return rows
 
     def _find_word(self, word: str, *, in_passages: bool) -> NDArray[np.bool_]:
         rows = np.zeros(self.total, dtype=bool)
@@ -268,12 +279,13 @@ class ViewIndex:
         if in_passages:
             passages = set(self._find_rows("passage_texts", word))
             matches[[n for n, evidence in enumerate(self._list_evidences()) if evidence in passages]] = True
-        return rows | matches[self._columns["question"]]
+        return np.logical_or(rows, matches[self._columns["question"]])
 
     def _list_evidences(self) -> list[int]:
         """Return the number of the set of passages of every question."""
         statement = "SELECT json_extract(entry, '$[4]') FROM questions ORDER BY n"
-        return self._remember(("evidences",), lambda: [row[0] for row in self._execute(statement, ())])
+        numbers: list[int] = self._remember(("evidences",), lambda: [row[0] for row in self._execute(statement, ())])
+        return numbers
 
     def _find_rows(self, table: str, word: str) -> list[int]:
         return [row[0] for row in self._execute(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (f'"{word}"*',))]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from eclose.core.identity import hash_sort_key
-from eclose.diagnosis.report.explorer_filters import OUTCOME_WORDS, derive_response_facts, get_response_group
+from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts, get_response_group
 from eclose.judged_cases import JudgedCase
 
 if TYPE_CHECKING:

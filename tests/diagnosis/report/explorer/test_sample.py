@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from tests.diagnosis.report.making import make_cases, make_diagnosis, make_questions
 
-from eclose.diagnosis.report.explorer_filters import derive_response_facts, get_response_group
+from eclose.diagnosis.report.explorer import sample
+from eclose.diagnosis.report.explorer.filters import derive_response_facts, get_response_group
+from eclose.diagnosis.report.explorer.sample import RunSample, choose_report_sample, sample_report_cases
 from eclose.diagnosis.report.html import render_report_page
-from eclose.diagnosis.report.view import sample
-from eclose.diagnosis.report.view.sample import RunSample, choose_report_sample, sample_report_cases
 
 
 @pytest.fixture(scope="module")
