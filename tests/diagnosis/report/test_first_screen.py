@@ -11,10 +11,13 @@ from tests.diagnosis.test_diagnose import FAILS, case
 
 from eclose.core.judgment import Criterion
 from eclose.core.response import ResponseSource
+from eclose.diagnosis.counts import count_cases
 from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.first_screen import _excerpt, compare_side_by_side, find_worst_example
 from eclose.diagnosis.results import _paired_systems
+from eclose.diagnosis.run_counts import RunCounts
+from eclose.judged_cases import JudgedCaseSet
 
 
 def by(model, response_case):
@@ -64,10 +67,14 @@ def systems():
     return old, new
 
 
+def pair_systems(cases):
+    return _paired_systems(RunCounts(count_cases(cases), JudgedCaseSet(tuple(cases), (), {})), 42, 200)
+
+
 def test_two_systems_of_a_run_are_compared_in_words(systems):
     old, new = systems
     # In the order of their names: the later name is compared with the earlier one.
-    pair = _paired_systems([*old, *new], 42, 200)
+    pair = pair_systems([*old, *new])
     assert (pair.base_name, pair.name) == ("new", "old")
     sides = compare_side_by_side(make_diagnosis([*old, *new]), ReportContext(systems=pair))
     assert sides.sentence.startswith(
@@ -108,7 +115,7 @@ def test_several_systems_are_ranked_by_the_gap(systems):
     old, new = systems
     third = [by("third", asked(number, correct=number < 12)) for number in range(60)]
     cases = [*old, *new, *third]
-    assert _paired_systems(cases, 42, 200) is None
+    assert pair_systems(cases) is None
     sides = compare_side_by_side(make_diagnosis(cases), ReportContext())
     assert [row[0].text.split(" · ")[-1] for row in sides.rows] == ["third", "old", "new"]
     assert "has the most correct answers (80.0 %)" in sides.sentence
@@ -117,4 +124,4 @@ def test_several_systems_are_ranked_by_the_gap(systems):
 
 def test_one_system_has_nothing_beside_it(systems):
     assert compare_side_by_side(make_diagnosis(systems[0]), ReportContext()) is None
-    assert _paired_systems(systems[0], 42, 200) is None
+    assert pair_systems(systems[0]) is None

@@ -360,6 +360,8 @@ def render_page(diagnosis: Diagnosis, page: ReportPage, context: ReportContext, 
 
     # Inline: the page must work from a mail attachment or an artefact store.
     script, style = read_page_text("explorer.js"), read_page_text("page.css")
+    if page.served:
+        script += read_page_text("view.js")
     allowed = CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
     html: str = load_page_template("page.html").render(
         diagnosis=diagnosis,

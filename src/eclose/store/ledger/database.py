@@ -136,8 +136,12 @@ def _make_sqlite_engine(path: Path, connections: int) -> Engine:
     def prepare(connection: Any, _record: Any) -> None:
         # The sqlite3 module would start transactions by itself, but not before changes of the schema.
         connection.isolation_level = None
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
+        try:
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+        except UnicodeDecodeError as error:
+            # SQLite quotes a damaged schema in its message, which sqlite3 then cannot decode.
+            raise sqlite3.DatabaseError(f"the schema is damaged ({error})") from error
 
     # Device and inode of the file at the first transaction.
     opened: list[tuple[int, int]] = []

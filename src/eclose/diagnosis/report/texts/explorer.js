@@ -46,11 +46,6 @@
   const count = (number) => number.toLocaleString("en");
 
   /* ---- data: JSON, deflated, in base 64 in the page, or as it is from eclose view ---- */
-  async function ask(path) {
-    const reply = await fetch(path);
-    if (!reply.ok) throw new Error(reply.status);
-    return reply;
-  }
   async function unpack(id) {
     const block = byId(id);
     let bytes;

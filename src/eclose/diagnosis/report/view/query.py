@@ -174,7 +174,7 @@ class ViewIndex:
 
     def _read_scores(self, key: str, positions: NDArray[np.int64]) -> list[float | str]:
         reasons = self.data["reasons"]
-        values = self._columns[f"score-{key}"][positions].tolist()
+        values = self._scores[f"score-{key}"][positions].tolist()
         return [value if value >= 0 else reasons[int(-1 - value)] for value in values]
 
     def _execute(self, statement: str, parameters: Sequence[object]) -> list[Any]:
