@@ -62,6 +62,7 @@ def write_parts(
     labels_schema, bodies_schema = _schemas()
     parts: list[tuple[str, int]] = []
     for chunk in _chunks(rows, part_rows):
+        # Five digits keep the names in order for 100,000 parts.
         name = f"part-{len(parts):05}"
         folder.write_part(LABELS_FOLDER, name, [_facts_to_row(row.facts) for row in chunk], labels_schema)
         bodies = [{"response_id": row.facts.response_id, **dict(zip(_BODIES, row[1:], strict=True))} for row in chunk]
@@ -119,6 +120,7 @@ def _schemas() -> tuple[Any, Any]:
     arrow, _ = import_pyarrow("writing a run in parts")
     # Stated, not inferred: a part in which a label is never given would have a column of another type.
     text, flag = arrow.string(), arrow.bool_()
+    # Ids and labels alone: a count reads these files and no text.
     texts = [(name, text) for name in ("response_id", "instance_id", "benchmark", "model", "judge")]
     flags = [(name, flag) for name in (*_LABELS, "evidence_sufficient", "matched", "matched_with_aliases")]
     unjudged = arrow.list_(arrow.struct([("criterion", text), ("reason", text)]))

@@ -245,8 +245,10 @@ def _merge_windows(
         if answer.reason is None:
             steps += answer.value
             continue
+        # Open, not unsound: nothing is known about these steps.
         steps += [StepJudgment(None)] * len(material.steps)
         failed = failed or replace(answer, problem=f"{_name_steps(material.steps)}: {answer.problem}")
+    # One unsound step decides the criterion, whatever the open ones are.
     if failed is None or any(step.sound is False for step in steps):
         return StructuredAnswer(tuple(steps))
     return replace(failed, value=tuple(steps))

@@ -99,6 +99,7 @@ def plan_reassignment(
     stuck = 0
     for task in workload.open[leaver.id]:
         allowed = [person for person in successors if workload.allows(task, person)]
+        # Every successor has met this question already.
         if not allowed:
             stuck += 1
             continue
@@ -125,6 +126,7 @@ def plan_equal_shares(connection: Connection, newcomers: Sequence[Person], seed:
     }
     moves: list[TaskMove] = []
     waiting = list(newcomers)
+    # One task at a time to the newcomer with the fewest, so that all newcomers fill up together.
     while waiting:
         newcomer = min(
             waiting, key=lambda person: (workload.loads[person.id], hash_sort_key("share", seed, person.name))

@@ -50,6 +50,7 @@ def get_remote_url(run: Path | str) -> str | None:
 
     A ``Path`` of an address has lost one of its slashes, which is put back.
     """
+    # "s3://bucket/run" as a Path is "s3:/bucket/run".
     match = _REMOTE.fullmatch(str(run))
     return None if match is None else f"{match[1]}://{match[2].rstrip('/')}"
 
@@ -106,16 +107,18 @@ class PartsFolder:
     def read_rows_at(self, folder: str, name: str, positions: Sequence[int]) -> list[dict[str, Any]]:
         """Return the rows at some positions of a part; only their row groups are read."""
         by_group: dict[int, list[int]] = {}
+        # All groups but the last have the same size, so the position tells the group.
         for position in positions:
             by_group.setdefault(position // _ROW_GROUP, []).append(position % _ROW_GROUP)
         rows = []
         with self._files.open_input_file(f"{self._root}/{folder}/{name}.parquet") as file:
             parquet = self._parquet.ParquetFile(file)
-            for group, places in sorted(by_group.items()):
-                rows += parquet.read_row_group(group).take(sorted(places)).to_pylist()
+            for group, rows_of_group in sorted(by_group.items()):
+                rows += parquet.read_row_group(group).take(sorted(rows_of_group)).to_pylist()
         return rows
 
     def _open_output(self, name: str) -> Any:
+        # Object storage has no folders; there this creates nothing.
         self._files.create_dir(f"{self._root}/{name}".rpartition("/")[0], recursive=True)
         return self._files.open_output_stream(f"{self._root}/{name}")
 

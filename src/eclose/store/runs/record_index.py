@@ -60,6 +60,7 @@ class RecordIndex:
     def add(self, table: str, id_: str, record: IndexedRecord) -> IndexedRecord | None:
         """Add a record; return the earlier one where the id is taken."""
         key = _encode_id(id_)
+        # One statement: a lookup before each insertion would double the work.
         cursor = self._connection.execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?, ?, ?)", (key, *record))
         return self.get(table, id_) if not cursor.rowcount else None
 

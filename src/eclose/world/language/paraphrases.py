@@ -32,6 +32,7 @@ OPENERS = re.compile(
 )
 """First words of a step that add nothing to its claim."""
 
+# Rules on words apply anywhere in a step. Each rule sees the result of those before it.
 _WORD_RULES = (
     (r"[\"“”]", ""),
     (r"\bthe city of (?=[A-Z])", "the city "),
@@ -43,7 +44,9 @@ _WORD_RULES = (
     (r"\b(was born|died) earlier than\b", r"\1 before"),
     (r"\b(was born|died) later than\b", r"\1 after"),
 )
+# Rules on noun phrases; the grammar has one or two wordings of each.
 _PHRASE_RULES = (
+    # "the university where X graduated from is Y"
     (
         r"\bthe (?:university|school|college) (?:where|that|(?:from|of|at) which) (.+?) "
         r"(?:graduated|studied|was educated)(?: from| at)?(?= is\b| was\b|$)",
@@ -51,10 +54,12 @@ _PHRASE_RULES = (
     ),
     (r"\bthe (?:place|city|town) (?:where|in which) (.+?) (?:died|passed away)\b", r"the city where \1 died"),
     (r"\bthe (?:place|city|town) (?:where|in which) (.+?) was born\b", r"the city where \1 was born"),
+    # Places and dates by other nouns.
     (r"\bthe death place of\b", "the place of death of"),
     (r"\bthe (?:birth place|place of birth) of\b", "the birthplace of"),
     (r"\bthe (?:date|day) of birth of\b", "the birth date of"),
     (r"\bthe (?:date|day) of death of\b", "the death date of"),
+    # People by what they did.
     (r"\bthe (?:person|singer|artist|performer) who (?:sang|sings|performed|recorded) ", "the performer of "),
     (r"\bthe screenwriter who wrote (?:the screenplay of )?", "the screenwriter of "),
     (r"\bthe (?:director|filmmaker) who (?:directed|made) ", "the director of "),
@@ -64,6 +69,7 @@ _PHRASE_RULES = (
         r"\bthe country (?:where|in which|that|of which) (.+?) was a (?:citizen|national)(?: of)?\b",
         r"the country of which \1 was a citizen",
     ),
+    # Countries; a birthplace is a city, so its country is one relation further.
     (r"\bthe (?:citizenship|nationality) of\b", "the country of citizenship of"),
     (r"\bthe country (?:where|in which) (.+?) was born\b", r"the country of the birthplace of \1"),
     (r"\bthe (?:location|head office|headquarters) of (?=the company )", "the seat of "),
@@ -76,6 +82,7 @@ _PHRASE_RULES = (
     (r"\bthe (?:award|prize) (?:that was )?(?:given|awarded) to\b", "the award given to"),
     (r"\bthe (?:award|prize) that (.+?) received\b", r"the award received by \1"),
 )
+# Rules on whole sentences come last, when words and phrases are those of the grammar.
 _SENTENCE_RULES = (
     # "the company founded by X is Y", "Y is the company that was founded by X"
     (rf"^the (?:{_TYPES}) (?:that (?:was|is) )?({_PARTICIPLES}) (by|in) (.+?) (?:is|was) (.+)$", r"\4 was \1 \2 \3"),
@@ -95,6 +102,7 @@ _SENTENCE_RULES = (
     (r"^(the company .+) is located in (.+)$", r"\1 is based in \2"),
     (r"^(.+) and (.+) are both (?:based|located) in (.+)$", r"\1 is based in \3; \2 is based in \3"),
     (r"^(the population of .+ is [\d,]+) (?:inhabitants|people)$", r"\1"),
+    # Comparisons of values become comparisons of their holders.
     (r"^the population of (.+) is (?:less|smaller) than (?:that|the population) of (.+)$", r"\1 is smaller than \2"),
     (
         r"^the population of (.+) is (?:more|larger|greater) than (?:that|the population) of (.+)$",
@@ -106,6 +114,7 @@ _SENTENCE_RULES = (
     (r"^the death date of (.+) is later than (?:that|the death date) of (.+)$", r"\1 died after \2"),
     (rf"^(.+) is the (?:{_TYPES}) with (fewer|more) inhabitants( than .+)?$", r"\1 has \2 inhabitants\3"),
     (rf"^the (?:{_TYPES}) with (fewer|more) inhabitants is (.+)$", r"\2 has \1 inhabitants"),
+    # "the years between X and Y are 1990 - 1950 = 40": a subtraction, and its result.
     (
         r"^the (?:number of )?(?:calendar )?years between (.+) (?:are|is) (\d+) - (\d+) = (\d+)(?: years)?$",
         r"\2 - \3 = \4; the number of years between \1 is \4",

@@ -98,6 +98,7 @@ def _choose_sense(claim: Claim, evidence: EvidenceFacts) -> Claim:
     kinds = evidence.find_kinds(claim.phrase.base)
     if relation.subject in kinds or None in kinds:
         return claim
+    # Namesakes of several types leave the sense open.
     senses = {sense for kind in kinds if (sense := _OTHER_SENSES.get((relation, kind or "")))}
     if len(senses) != 1:
         return claim

@@ -109,6 +109,7 @@ class RunView:
     def close(self) -> None:
         """End the server."""
         self._server.should_exit = True
+        # Requests under way are finished, none takes longer.
         self._thread.join(10)
         self._index.close()
 
