@@ -219,9 +219,10 @@ def _distance(value: float | None, other: float | None) -> float:
     return abs(value - other)
 
 
-def _chance(row: str, majority: float, raw: float, alpha: float | None) -> float:
+def _chance(row: str, majority: float | None, raw: float, alpha: float | None) -> float:
     """Return the chance agreement: of two labels from their shares, of codes from raw agreement and alpha."""
     if row not in REASONS:
+        assert majority is not None
         return majority**2 + (1 - majority) ** 2
     # Rounded to three digits, alpha near 1 would say nothing; that of codes is far from it.
     return 1 - (1 - raw) / (1 - (alpha or 0.0))
