@@ -1,10 +1,11 @@
+import numpy as np
 import pytest
 
 from eclose.core.response import ResponseSource
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import SettingError
 from eclose.metrics.rates import Metric, compute_metric_rates, count_response_composition
-from eclose.metrics.summary import VERDICT_GROUPINGS, summarize_verdicts
+from eclose.metrics.summary import VERDICT_GROUPINGS, VerdictCounts, summarize_verdicts
 from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import wilson_interval
 
@@ -128,3 +129,15 @@ def test_an_unknown_grouping_is_refused_with_the_known_ones():
     with pytest.raises(SettingError, match="cannot group by 'colour'") as error:
         summarize_verdicts(ROWS, ["benchmark", "colour"])
     assert all(name in str(error.value) for name in VERDICT_GROUPINGS)
+
+
+def test_verdicts_of_some_rows_are_counted_alone():
+    reliable, unsound = Verdict(True, True, True, True, True), Verdict(False, True, True, True, True)
+    rows = [
+        SettledVerdict(f"r{number}", f"q{number % 2}", verdict)
+        for number, verdict in enumerate((reliable, unsound, reliable))
+    ]
+    counts = VerdictCounts.of(rows)
+    assert counts.by_verdict() == {reliable: 2, unsound: 1}
+    assert counts.select(np.array([True, False, True])).by_verdict() == {reliable: 2}
+    assert counts.select(np.array([1])).by_verdict() == {unsound: 1}
