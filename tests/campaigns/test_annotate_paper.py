@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from campaigns.annotators import agreement_recount
 from campaigns.annotators.browser import Reader
-from campaigns.annotators.error_model import ErrorRates, SimulatedAnnotator, Truth
+from campaigns.annotators.error_model import HARD_ERRORS, HardDecisions, SimulatedAnnotator, Truth
 from campaigns.annotators.labeller import TruthIndex
 from campaigns.annotators.material import make_world
 from campaigns.annotators.paper_rates import MIX, TABLE, fit, fit_annotator, make_ineligible_questions
@@ -49,13 +49,19 @@ def test_who_never_errs_says_what_is_true():
     assert exact.screening("q?", None) == [{"eligible": "yes"}]
 
 
-def test_people_err_as_often_as_they_are_said_to_and_always_in_the_same_way():
-    errors = ErrorRates(missed=0.3, alarms=0.1, in_trouble=0.5)
+def test_people_err_in_hard_decisions_alone_and_always_in_the_same_way():
+    hard = HardDecisions(no=0.6, yes=0.2, yes_in_trouble=0.9)
     rng = Random(1)
-    assert sum(errors.look(False, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.3, abs=0.03)
-    assert sum(not errors.look(True, rng) for _ in range(4_000)) / 4_000 == pytest.approx(0.1, abs=0.03)
-    assert sum(not errors.look(True, rng, trouble=True) for _ in range(4_000)) / 4_000 == pytest.approx(0.5, abs=0.03)
-    annotator = SimulatedAnnotator("anna", {"sound": errors, "aligned": errors}, miscoded=0.5)
+
+    def share_of_errors(holds, level, **options):
+        return sum(hard.decide(holds, level, rng, **options) is not holds for _ in range(4_000)) / 4_000
+
+    for holds, level, options in ((False, 0.5, {}), (True, 0.1, {}), (True, 0.8, {"trouble": True})):
+        assert share_of_errors(holds, level, **options) == pytest.approx(HARD_ERRORS, abs=0.03)
+    for holds, level, options in ((False, 0.7, {}), (True, 0.3, {}), (True, 0.95, {"trouble": True})):
+        assert share_of_errors(holds, level, **options) == 0
+    always = HardDecisions(no=1.0, yes=1.0, yes_in_trouble=1.0)
+    annotator = SimulatedAnnotator("anna", {"sound": always, "aligned": always}, 1.0, {"L1": 0.5, "L2": 0.5})
     assert [annotator.steps(TRUTH), annotator.whole(TRUTH, "B")] == [
         annotator.steps(TRUTH),
         annotator.whole(TRUTH, "B"),
@@ -67,9 +73,10 @@ def test_people_err_as_often_as_they_are_said_to_and_always_in_the_same_way():
 @pytest.mark.parametrize("row", ["Step soundness", "Alignment A", "Answer correctness", "Completeness K"])
 def test_two_who_err_as_fitted_agree_as_far_as_the_paper_says(row):
     no = 1 - TABLE[row].majority
-    errors, rng = fit(no, TABLE[row].alpha, no), Random(2)
-    truths = [rng.random() >= no for _ in range(60_000)]
-    pairs = [(str(errors.look(holds, rng)), str(errors.look(holds, rng))) for holds in truths]
+    hard, rng = HardDecisions(*fit(no, TABLE[row].alpha, no)), Random(2)
+    # The difficulty of a case is the same for both.
+    cases = [(rng.random() >= no, rng.random()) for _ in range(60_000)]
+    pairs = [(str(hard.decide(*case, rng)), str(hard.decide(*case, rng))) for case in cases]
     counted = agreement_recount._count(pairs)
     assert counted.alpha == pytest.approx(TABLE[row].alpha, abs=0.02)
     assert counted.raw == pytest.approx(TABLE[row].raw, abs=0.01)
@@ -133,8 +140,10 @@ def test_failures_are_about_as_common_as_in_the_paper_and_rates_follow_from_them
     assert len({item.id for item in world.responses}) == 120
     assert 0.1 < sum(item.trouble for item in world.truths) / 120 < 0.4
     annotator = fit_annotator(world.truths)
-    assert all(0 <= errors.missed <= 0.5 and 0 <= errors.alarms < 0.1 for errors in annotator.rates.values())
-    assert annotator.rates["sound"].in_trouble == pytest.approx(3 * annotator.rates["sound"].alarms)
+    assert all(
+        0 <= limit <= 1 for hard in annotator.hard.values() for limit in (hard.no, hard.yes, hard.yes_in_trouble)
+    )
+    assert annotator.hard["sound"].yes_in_trouble > annotator.hard["sound"].yes
 
 
 def test_questions_that_cannot_be_used_are_none_of_the_others():

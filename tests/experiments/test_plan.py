@@ -92,7 +92,7 @@ def test_a_missing_key_is_named(data, key):
 
 
 def test_a_judge_setting_that_cannot_work_is_named(data):
-    with pytest.raises(SettingError, match=r"judge: attempts, max_tokens and repeat"):
+    with pytest.raises(SettingError, match=r"judge: attempts, max_tokens, repeat and step_window"):
         read_plan(write_plan(data, judge={"model": "world", "repeat": 0}))
 
 

@@ -54,7 +54,7 @@ def test_init_says_what_everybody_gets_and_how_they_get_in(study):
     folder, told = study
     assert "6 questions, 12 responses" in told
     assert "response: 24 tasks, 6 for each of 4" in told
-    assert "share 2" in told
+    assert "each group of 2 has 2 responses in common" in told
     assert re.findall(r"^  (\w+) \((\w+)\): http://127.0.0.1:8300/invitation/\S{43}$", told, re.M) == [
         ("lead", "lead"), ("ann", "annotator"), ("bob", "annotator"), ("cyd", "annotator"), ("dan", "annotator"),
         ("eve", "adjudicator"),
