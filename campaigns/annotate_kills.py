@@ -61,7 +61,7 @@ ENOUGH = 20
 """Number of kills from which broken connections of every kind are required, as a sign of real load."""
 BUSY = 5
 """Least submissions for each kill that count as load."""
-PATIENCE = 60.0
+EVENTS_TIMEOUT = 60.0
 """Seconds to wait for work to be done before a kill."""
 
 
@@ -185,7 +185,7 @@ class Rig:
 
     def kill(self, pid: int, events: int, seconds: float) -> bool:
         """Kill the server a moment after this many more events; return whether it had died at a named point before."""
-        until, deadline = self.events + events, time.monotonic() + PATIENCE
+        until, deadline = self.events + events, time.monotonic() + EVENTS_TIMEOUT
         while self.events < until and time.monotonic() < deadline:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 return True
@@ -251,8 +251,8 @@ def report(outcome: Audit, killed: Counter[str], problems: list[str], options: a
     )
     problems = problems + outcome.problems
     busy = outcome.acknowledged >= BUSY * killed.total()
-    if killed.total() >= ENOUGH and not (busy and outcome.retried and outcome.reopened and outcome.unfinished):
-        problems.append("too little happened to tell")
+    if not busy or (killed.total() >= ENOUGH and not (outcome.retried and outcome.reopened and outcome.unfinished)):
+        problems.append("too few forms were submitted to tell")
     for problem in sorted(set(problems))[:20]:
         print(f"PROBLEM: {problem}")
     return print_result(

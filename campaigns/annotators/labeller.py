@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .browser import RequestTiming
     from .error_model import SimulatedAnnotator, Truth
 
-_NEXT = re.compile(r'<a class="main-action" href="(/tasks/[^"]+)"')
+_NEXT = re.compile(r'<a class="main-action(?: waits)?" href="(/tasks/[^"]+)"')
 _TAKE = re.compile(r'<form method="post" action="/take">')
 
 

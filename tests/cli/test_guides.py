@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def test_the_lines_that_talk_to_the_model_run(tmp_path):
 
 @pytest.mark.slow
 def test_the_lines_that_generate_from_python_run(tmp_path, monkeypatch):
-    (code,) = code_blocks("docs/guides/generate.md")
+    _, code = code_blocks("docs/guides/generate.md")
     questions(tmp_path / "instances.jsonl", 2)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -81,6 +82,26 @@ def test_the_lines_that_generate_from_python_run(tmp_path, monkeypatch):
         monkeypatch.setenv("ECLOSE_BASE_URL", model.base_url)
         exec(compile(code, "generate.md", "exec"), names)
     assert names["result"].manifest.counts.accepted == 2
+
+
+@pytest.mark.slow
+def test_the_lines_that_judge_in_batches_run(tmp_path, monkeypatch):
+    code, _ = code_blocks("docs/guides/generate.md")
+    run = written(tmp_path / "runs" / "gpt-x", cases(4))
+    (run / "judgments.jsonl").unlink()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    names = {"free": eclose.CallSettings(unpriced=True)}
+    code = compile(code.replace("budget=10", "calls=free"), "generate.md", "exec")
+    with ModelServerThread(build_world_handlers()) as model:
+        monkeypatch.setenv("ECLOSE_BASE_URL", model.base_url)
+        with pytest.raises(eclose.errors.Resumable):
+            exec(code, names)
+        for _ in range(9):
+            with suppress(eclose.errors.Resumable):
+                exec(code, names)
+                break
+    assert (run / "judgments.jsonl").is_file()
 
 
 @pytest.mark.slow
@@ -110,7 +131,7 @@ def code_blocks(page):
 RUN_HERE = {
     "README.md": 1,
     "docs/guides/diagnose.md": 2,
-    "docs/guides/generate.md": 1,
+    "docs/guides/generate.md": 2,
     "docs/guides/train.md": 5,
     "docs/guides/world.md": 1,
 }
