@@ -33,7 +33,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
 from campaigns.annotators.sample_labels import label_sample
-from campaigns.miniature_study.cells import save_cells, take_cells
+from campaigns.miniature_study.cells import hash_backbones, save_cells, take_cells
 from campaigns.miniature_study.page import format_page
 from campaigns.natural_failures import Settings, train_generator
 from perf.result import print_result
@@ -43,6 +43,7 @@ from eclose.api.judging import evaluate
 from eclose.calls.client import CallSettings
 from eclose.core.response import UNTUNED_METHOD
 from eclose.experiments.audit import sample_audit
+from eclose.experiments.cells import Stage
 from eclose.experiments.folder import init_experiment
 from eclose.experiments.plan import read_plan
 from eclose.experiments.results import REPORT_FOLDER, report_experiment
@@ -183,8 +184,9 @@ def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> 
         cells: Archive of cells to take in and to add to.
     """
     plan = read_plan(shutil.copy(PLAN, out / "plan.yaml"))
+    backbones = hash_backbones(out / "weights")
     if cells is not None and cells.is_file():
-        plan = replace(plan, runs=take_cells(cells, out / "cells"))
+        plan = replace(plan, runs=take_cells(cells, out / "cells", backbones))
     problems: list[str] = []
     times = out / STAGE_TIMES_FILE if cells is None else cells.with_name(STAGE_TIMES_FILE)
     clock = StageClock(times)
@@ -192,15 +194,19 @@ def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> 
         # The judge is known by its name, so any free port will do.
         plan = replace(plan, judge=replace(plan.judge, base_url=server.base_url))
         experiment = init_experiment(plan, out / "experiment")
+
+        def end_stage(task: StageTask, problem: str | None) -> None:
+            clock.end(task, problem)
+            if cells is not None and task.stage is Stage.SWITCH and problem is None:
+                save_cells(experiment, cells, backbones)
+
         # A seed after the other, so that a run that is cut off has compared all methods.
         parts = [only] if only else [[f"method={UNTUNED_METHOD}"], *([f"seed={seed}"] for seed in plan.seeds)]
         for part in parts:
-            result = run_experiment(experiment, part, wait=JUDGE_SECONDS, on_stage=clock.begin, on_result=clock.end)
+            result = run_experiment(experiment, part, wait=JUDGE_SECONDS, on_stage=clock.begin, on_result=end_stage)
             problems += [
                 f"{row.task.cell}, {row.task.stage}: {row.problem}" for row in (*result.failed, *result.waiting)
             ]
-    if cells is not None:
-        save_cells(experiment, cells)
     finished = sum(task.is_finished(experiment.folder) for task in experiment.tasks)
     judgments: dict[str, Path] = {}
     if finished == len(experiment.tasks):

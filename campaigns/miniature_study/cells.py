@@ -1,31 +1,51 @@
 """Finished cells of the miniature study as an archive, so that a study may be made in several sittings.
 
-The archive has the responses and switch tests of each cell, and no weights. A later sitting takes its cells in as runs
-made elsewhere and makes the others. All responses are judged anew, which takes seconds, so one judge has judged all.
+The archive has the responses and switch tests of each cell, the digests of the backbones, and no weights. A later
+sitting takes its cells in as runs made elsewhere and makes the others, if it made the same backbones. All responses are
+judged anew, which takes seconds, so one judge has judged all.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import os
 import tarfile
 from typing import TYPE_CHECKING
 
+from eclose.errors import UserError
 from eclose.experiments.cells import SWITCHES_FILE, Stage
 from eclose.experiments.plan import ImportedRun
 from eclose.store.runs.folder import RESPONSES_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from eclose.experiments.cells import Cell, StageTask
     from eclose.experiments.folder import Experiment
 
 _NO_SEED = "untuned"
+_BACKBONES_FILE = "backbones.json"
 
 
-def save_cells(experiment: Experiment, archive: Path) -> int:
-    """Write the results of all cells that have responses and switch tests into an archive; return their number."""
+def hash_backbones(weights: Path) -> dict[str, str]:
+    """Return the SHA-256 digest of the weights of each backbone by its name."""
+    return {
+        path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(weights.glob("*/model.safetensors"))
+    }
+
+
+def save_cells(experiment: Experiment, archive: Path, backbones: Mapping[str, str]) -> int:
+    """Write the results of all cells that have responses and switch tests into an archive; return their number.
+
+    Args:
+        experiment: Study with the cells.
+        archive: File to replace. Two processes on one study may both write it: each writes all finished cells.
+        backbones: Digest of the weights of each backbone.
+    """
     root = experiment.folder
     by_cell: dict[Cell, dict[Stage, StageTask]] = {}
     for task in experiment.tasks:
@@ -33,18 +53,25 @@ def save_cells(experiment: Experiment, archive: Path) -> int:
             by_cell.setdefault(task.cell, {})[task.stage] = task
     finished = {cell: tasks for cell, tasks in by_cell.items() if {Stage.GENERATE, Stage.SWITCH} <= tasks.keys()}
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(archive, "w:gz") as file:
+    unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
+    with tarfile.open(unfinished, "w:gz") as file:
+        _add_member(file, _BACKBONES_FILE, json.dumps(dict(backbones), indent=2).encode())
         for cell, tasks in sorted(finished.items(), key=lambda item: str(item[0])):
             folder = "/".join((cell.backbone, cell.method, str(cell.seed or _NO_SEED)))
             for path in _list_files(tasks, root):
                 # Switch tests name the folder of their adapter, which is of no use elsewhere.
-                content = (
-                    path.read_bytes().replace(f"{root.resolve()}/".encode(), b"").replace(f"{root}/".encode(), b"")
-                )
-                member = tarfile.TarInfo(f"{folder}/{path.name}")
-                member.size = len(content)
-                file.addfile(member, io.BytesIO(content))
+                content = path.read_bytes()
+                for prefix in (root.resolve(), root):
+                    content = content.replace(f"{prefix}/".encode(), b"")
+                _add_member(file, f"{folder}/{path.name}", content)
+    unfinished.replace(archive)
     return len(finished)
+
+
+def _add_member(file: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    file.addfile(member, io.BytesIO(content))
 
 
 def _list_files(tasks: dict[Stage, StageTask], root: Path) -> Iterator[Path]:
@@ -52,10 +79,18 @@ def _list_files(tasks: dict[Stage, StageTask], root: Path) -> Iterator[Path]:
     yield tasks[Stage.SWITCH].folder(root) / SWITCHES_FILE
 
 
-def take_cells(archive: Path, folder: Path) -> list[ImportedRun]:
-    """Unpack an archive and return its cells as runs made elsewhere."""
+def take_cells(archive: Path, folder: Path, backbones: Mapping[str, str]) -> list[ImportedRun]:
+    """Unpack an archive and return its cells as runs made elsewhere.
+
+    Raises:
+        UserError: The cells were made from other weights than ``backbones``.
+    """
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
+    earlier = json.loads((folder / _BACKBONES_FILE).read_text("utf-8"))
+    if earlier != dict(backbones):
+        differing = sorted(name for name in earlier | dict(backbones) if earlier.get(name) != backbones.get(name))
+        raise UserError(f"{archive}: made from other weights of {', '.join(differing)}. Start without --cells.")
     runs = []
     for path in sorted(folder.glob(f"*/*/*/{RESPONSES_FILE}")):
         backbone, method, seed = path.parent.relative_to(folder).parts
