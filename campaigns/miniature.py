@@ -87,7 +87,7 @@ class Sizes:
     development: int = 1
     switch: int = 8
     questions: int = 16
-    warm_updates: int = 300
+    warm_updates: int = 120
 
 
 def take_families(seed: int, count: int) -> Iterator[Family]:
