@@ -30,10 +30,7 @@ check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/house.py --check
-	$(BIN)/python docs/generate_cli.py --check
-	$(BIN)/python docs/generate_world.py --check
-	$(BIN)/python docs/generate_settings.py --check
-	$(BIN)/python docs/generate_example.py --check
+	$(BIN)/python scripts/docs/build.py --check
 
 format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff format .
@@ -57,10 +54,7 @@ campaigns: ## every study: kills, simulations, coverage, learning, disclosure; t
 	@set -e; for script in campaigns/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 docs: ## regenerate what is generated
-	$(BIN)/python docs/generate_cli.py
-	$(BIN)/python docs/generate_world.py
-	$(BIN)/python docs/generate_settings.py
-	$(BIN)/python docs/generate_example.py
+	$(BIN)/python scripts/docs/build.py
 
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh

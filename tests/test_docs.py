@@ -56,7 +56,7 @@ def rows():
 def resolves(pointer):
     """A dotted name of ours, a file, or a command."""
     if pointer.startswith("eclose "):
-        return pointer.split()[1] in (ROOT / "docs" / "cli.md").read_text("utf-8")
+        return (ROOT / "docs" / "reference" / "cli" / f"{pointer.split()[1]}.md").is_file()
     if "/" in pointer:
         return (ROOT / pointer).exists()
     parts = pointer.split(".")

@@ -1,17 +1,19 @@
-"""Write docs/train-settings.md from the settings themselves, or with --check fail when it is stale."""
+"""The page of training settings, from the settings themselves."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import MISSING, fields
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pages import generate
+from pages import DOCS
 
 from eclose.training.config import EClosureConfig
 from eclose.training.recipe import MODEL_HELP, TrainedModelSettings
 
-TARGET = Path(__file__).parent / "train-settings.md"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TARGET = DOCS / "train-settings.md"
 HEAD = """\
 # Settings of training
 
@@ -20,24 +22,23 @@ and in Python. Every other field of Transformers' `TrainingArguments` is a setti
 """
 
 
-def table(title: str, rows: list[tuple[str, object, str]]) -> str:
-    lines = [f"| `{name}` | {shown(default)} | {text.replace('|', '/')} |" for name, default, text in rows]
+def format_table(title: str, rows: list[tuple[str, object, str]]) -> str:
+    """Return a section with a table of settings."""
+    lines = [f"| `{name}` | {format_default(default)} | {text.replace('|', '/')} |" for name, default, text in rows]
     return "\n".join([f"\n## {title}\n", "| setting | default | meaning |", "|---|---|---|", *lines, ""])
 
 
-def shown(default: object) -> str:
+def format_default(default: object) -> str:
+    """Return a default value as the table has it."""
     return "required" if default is MISSING else f"`{default}`"
 
 
-def page() -> str:
+def make_pages() -> dict[Path, str]:
+    """Return the page."""
     weights = [(field.name, field.default, MODEL_HELP[field.name]) for field in fields(TrainedModelSettings)]
     ours = [
         (field.name, field.default, str(field.metadata["help"]))
         for field in fields(EClosureConfig)
         if field.name in EClosureConfig.__annotations__
     ]
-    return HEAD + table("The model", weights) + table("Training", ours)
-
-
-if __name__ == "__main__":
-    sys.exit(generate(TARGET, page()))
+    return {TARGET: HEAD + format_table("The model", weights) + format_table("Training", ours)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import ViewportSize, sync_playwright
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
 SIZE = ViewportSize(width=1280, height=1005)
 
 
