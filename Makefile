@@ -4,12 +4,14 @@ VENV ?= .venv
 # More than there are cores: many tests wait for servers, locks and kills.
 AT_ONCE ?= 3
 BIN := $(VENV)/bin
+# The site's tools have an environment of their own: they and the package need not agree on versions.
+SITE_VENV ?= build/site-venv
 # -m replaces the filter of the fast lane. Tests that compare times run alone, after the others.
 PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test coverage figures campaigns docs demo lock
+.PHONY: setup setup-light check format fast test coverage figures campaigns docs site demo lock
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
@@ -56,6 +58,11 @@ campaigns: ## every study: kills, simulations, coverage, learning, disclosure; t
 docs: ## regenerate what is generated
 	$(BIN)/python scripts/docs/build.py
 
+site: ## the documentation as a site in build/site; a broken link is an error
+	python3 -m venv $(SITE_VENV)
+	$(SITE_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/docs.lock
+	$(SITE_VENV)/bin/zensical build --strict --config-file mkdocs.yml
+
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh
 
@@ -63,3 +70,6 @@ lock: ## pin the versions of everything, with hashes
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --resolver=backtracking \
 		--output-file=requirements/dev.lock requirements/dev.in
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --resolver=backtracking \
+		--output-file=requirements/docs.lock requirements/docs.in

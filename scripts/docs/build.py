@@ -7,15 +7,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import api_pages
 import cli_pages
+import evidence_page
 import example_report
 import schema_pages
 import settings_page
 import world_page
 from pages import ROOT, find_stale, write_pages
 
-GENERATORS = (cli_pages, schema_pages, settings_page, world_page)
-FOLDERS = (cli_pages.FOLDER, schema_pages.FOLDER)
+GENERATORS = (api_pages, cli_pages, evidence_page, schema_pages, settings_page, world_page)
+FOLDERS = (api_pages.FOLDER, cli_pages.FOLDER, schema_pages.FOLDER)
 
 
 def main() -> int:

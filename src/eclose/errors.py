@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 class EcloseError(Exception):
     """Base class of every error that the package raises on purpose.
 
-    >>> issubclass(UserError, EcloseError)
-    True
+    Examples:
+        >>> issubclass(UserError, EcloseError)
+        True
     """
 
 
 class UserError(EcloseError):
     """An error that the caller can fix; the message says how.
 
-    >>> UserError("run.jsonl: holds no response.").exit_code
-    2
+    Examples:
+        >>> UserError("run.jsonl: holds no response.").exit_code
+        2
     """
 
     exit_code = 2
@@ -48,8 +50,9 @@ class Resumable(UserError):  # noqa: N818 - a way to stop, not a mistake
 class SettingError(UserError):
     """A setting, or a combination of settings, that cannot work.
 
-    >>> str(SettingError("--repeat must be odd."))
-    '--repeat must be odd.'
+    Examples:
+        >>> str(SettingError("--repeat must be odd."))
+        '--repeat must be odd.'
     """
 
 
@@ -61,8 +64,9 @@ class RecordError(UserError):
         path: The file of the record, where known.
         record: The record within the file, such as ``line 3`` or ``response r1``.
 
-    >>> print(RecordError("question: is missing.", path="data.jsonl", record="line 3"))
-    data.jsonl line 3: question: is missing.
+    Examples:
+        >>> print(RecordError("question: is missing.", path="data.jsonl", record="line 3"))
+        data.jsonl line 3: question: is missing.
     """
 
     def __init__(self, problem: str, *, path: Path | str | None = None, record: str | None = None) -> None:

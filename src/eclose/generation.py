@@ -61,7 +61,7 @@ class GenerateSettings:
         limit: Number of questions to answer, the first by id; None for all.
         format: Layout of the file of questions.
 
-    Example:
+    Examples:
         >>> eclose.GenerateSettings(max_new_tokens=512).prompt.demonstrations
         2
     """

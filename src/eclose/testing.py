@@ -83,7 +83,7 @@ def assert_reliable(
         SettingError: There is no limit, or one is not a rate.
         UserError: The folder holds no judged run, or judgments of other responses.
 
-    Example:
+    Examples:
         >>> diagnosis = eclose.assert_reliable("demo", min_trr=0.05)
     """
     # pytest then shows the line of the test and not this function.

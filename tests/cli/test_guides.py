@@ -36,7 +36,7 @@ def commands(page):
             yield shlex.split(command), shown
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/data.md"])
+@pytest.mark.parametrize("page", ["docs/get-started.md", "docs/guides/data.md"])
 def test_a_console_shows_what_is_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = 0

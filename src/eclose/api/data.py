@@ -107,7 +107,7 @@ def generate(
         UserError: The questions cannot be read, or the model cannot be reached.
         SettingError: A setting is wrong or contradicts the adapter's recipe.
 
-    Example:
+    Examples:
         >>> settings, free = eclose.GenerateSettings(limit=3), eclose.CallSettings(unpriced=True)
         >>> result = eclose.generate(
         ...     "demo/instances.jsonl", model=server, out="answers", settings=settings, calls=free
@@ -203,7 +203,7 @@ def construct(
         UserError: The questions cannot be read, or a model cannot be reached.
         SettingError: A setting is wrong.
 
-    Example:
+    Examples:
         >>> free = eclose.CallSettings(unpriced=True)
         >>> result = eclose.construct(
         ...     "sources.jsonl", constructor=server, verifier=server, out="families", limit=2, calls=free

@@ -124,7 +124,7 @@ def detect(
         UserError: The files cannot be read, or the model cannot be reached or is no entailment model.
         SettingError: A setting is wrong, or the server reports no log-probabilities where these are needed.
 
-    Example:
+    Examples:
         >>> free = eclose.CallSettings(unpriced=True)
         >>> result = eclose.detect("run", detector="alignment", model=server, calls=free)
         >>> result.manifest.counts.accepted, result.manifest.calls["unscored"]

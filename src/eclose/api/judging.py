@@ -115,7 +115,7 @@ def evaluate(
         UserError: The data cannot be read, or the judge cannot be reached.
         SettingError: A setting is wrong or missing.
 
-    Example:
+    Examples:
         >>> free = eclose.CallSettings(unpriced=True)
         >>> results = eclose.evaluate("run", judge=server, calls=free)
         >>> len(results), sorted(results.rates)[:3]
@@ -201,7 +201,7 @@ def judge(
         RecordError: The question or the response lacks a field.
         UserError: The judge cannot be reached.
 
-    Example:
+    Examples:
         >>> case = eclose.diagnose("demo").cases[0]
         >>> free = eclose.CallSettings(unpriced=True)
         >>> eclose.judge(case.instance, case.response, judge=server, calls=free).response_id == case.response.id
@@ -306,7 +306,7 @@ def judge_log(
     Raises:
         UserError: The log cannot be read, or the judge cannot be reached.
 
-    Example:
+    Examples:
         >>> free = eclose.CallSettings(unpriced=True)
         >>> result = eclose.judge_log("demo", judge=server, out="graders", calls=free)
         >>> result.manifest.counts.conserved

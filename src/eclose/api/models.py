@@ -28,7 +28,7 @@ def resolve(name: str | ModelRef, base_url: str | ServerAddress | None = None, *
     Raises:
         SettingError: The provider is unknown or its key is missing.
 
-    Example:
+    Examples:
         >>> eclose.resolve("http://127.0.0.1:8000/v1").route.base_url
         'http://127.0.0.1:8000/v1'
     """

@@ -26,8 +26,9 @@ def normalize_answer(answer: str) -> tuple[str, ...]:
     Returns:
         Lowercase tokens without punctuation and articles; empty where no token remains.
 
-    >>> normalize_answer("Final answer: The 'Moonstruck' (film)")
-    ('moonstruck', 'film')
+    Examples:
+        >>> normalize_answer("Final answer: The 'Moonstruck' (film)")
+        ('moonstruck', 'film')
     """
     # Punctuation becomes a blank rather than nothing: "God's" gives the two tokens "god" and "s".
     text = _PUNCTUATION.sub(" ", _ANSWER_LABEL.sub("", answer).lower())
@@ -50,10 +51,11 @@ def match_answer(answer: str, reference: str) -> bool:
     Returns:
         True where they match; False where either has no token after normalisation.
 
-    >>> match_answer("the New York Yankees", "Yankees")
-    True
-    >>> match_answer("GDR", "East Germany")
-    False
+    Examples:
+        >>> match_answer("the New York Yankees", "Yankees")
+        True
+        >>> match_answer("GDR", "East Germany")
+        False
     """
     submitted, expected = normalize_answer(answer), normalize_answer(reference)
     # In both directions, so that a fuller name and a shortened one match (appendix D.5.3).
@@ -70,7 +72,8 @@ def match_any_answer(answer: str, accepted: Iterable[str]) -> bool:
     Returns:
         True where ``match_answer`` holds for one of them; False for an empty collection.
 
-    >>> match_any_answer("GDR", ["East Germany", "GDR"])
-    True
+    Examples:
+        >>> match_any_answer("GDR", ["East Germany", "GDR"])
+        True
     """
     return any(match_answer(answer, reference) for reference in accepted)

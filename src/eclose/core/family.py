@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class ViewKind(StrEnum):
     """The three kinds of view in a family.
 
-    >>> [kind.value for kind in ViewKind]
-    ['Gold', 'Evidence-CF', 'Question-CF']
+    Examples:
+        >>> [kind.value for kind in ViewKind]
+        ['Gold', 'Evidence-CF', 'Question-CF']
     """
 
     GOLD = "Gold"
@@ -43,11 +44,12 @@ class ProofStep:
 class View:
     """A question and evidence together with a response that they support.
 
-    >>> from eclose import Passage, Trace
-    >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck.")
-    >>> trace = Trace.of("Norman Jewison directed Moonstruck.")
-    >>> View(ViewKind.GOLD, "Who directed Moonstruck?", (passage,), trace, "Norman Jewison", ("p1",)).answer
-    'Norman Jewison'
+    Examples:
+        >>> from eclose import Passage, Trace
+        >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck.")
+        >>> trace = Trace.of("Norman Jewison directed Moonstruck.")
+        >>> View(ViewKind.GOLD, "Who directed Moonstruck?", (passage,), trace, "Norman Jewison", ("p1",)).answer
+        'Norman Jewison'
     """
 
     kind: ViewKind
@@ -97,12 +99,13 @@ class FamilyFinding:
 class EvidenceEdit:
     """An edit of one claim in one passage, with the response that the edited evidence supports.
 
-    >>> from eclose import Passage, Trace
-    >>> passages = (Passage("p1", "Lund", "Lund is in Sweden."), Passage("p2", "Ada", "Ada was born in Oslo."))
-    >>> trace = Trace.of("Ada was born in Oslo.")
-    >>> view = View(ViewKind.EVIDENCE_CF, "Where was Ada born?", passages, trace, "Oslo", ("p2",))
-    >>> EvidenceEdit(view, "p2", first_affected_step=0).passage_index
-    1
+    Examples:
+        >>> from eclose import Passage, Trace
+        >>> passages = (Passage("p1", "Lund", "Lund is in Sweden."), Passage("p2", "Ada", "Ada was born in Oslo."))
+        >>> trace = Trace.of("Ada was born in Oslo.")
+        >>> view = View(ViewKind.EVIDENCE_CF, "Where was Ada born?", passages, trace, "Oslo", ("p2",))
+        >>> EvidenceEdit(view, "p2", first_affected_step=0).passage_index
+        1
     """
 
     view: View
@@ -123,12 +126,13 @@ class EvidenceEdit:
 class QuestionEdit:
     """An edited question on the same evidence, with the response that answers it.
 
-    >>> from eclose import Passage, Trace
-    >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck in 1987.")
-    >>> trace = Trace.of("Moonstruck was directed in 1987.")
-    >>> view = View(ViewKind.QUESTION_CF, "When was Moonstruck directed?", (passage,), trace, "1987", ("p1",))
-    >>> QuestionEdit(view, component="director to year").view.answer
-    '1987'
+    Examples:
+        >>> from eclose import Passage, Trace
+        >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck in 1987.")
+        >>> trace = Trace.of("Moonstruck was directed in 1987.")
+        >>> view = View(ViewKind.QUESTION_CF, "When was Moonstruck directed?", (passage,), trace, "1987", ("p1",))
+        >>> QuestionEdit(view, component="director to year").view.answer
+        '1987'
     """
 
     view: View
@@ -158,14 +162,15 @@ class Family:
 
     Values are not checked on construction; ``check_family`` lists every rule that a family breaks.
 
-    >>> from eclose import Instance, Passage, Trace, check_family
-    >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck in 1987.")
-    >>> source = Instance("q1", "Who directed Moonstruck?", (passage,), "Norman Jewison")
-    >>> trace = Trace.of("Norman Jewison directed Moonstruck.")
-    >>> gold = View(ViewKind.GOLD, source.question, source.evidence, trace, "Norman Jewison", ("p1",))
-    >>> family = Family("f1", source, gold, (), QuestionEdit(gold))
-    >>> [failure.detail for failure in check_family(family)][:2]
-    ['fewer than two supporting passages', 'there is no evidence edit']
+    Examples:
+        >>> from eclose import Instance, Passage, Trace, check_family
+        >>> passage = Passage("p1", "Moonstruck", "Norman Jewison directed Moonstruck in 1987.")
+        >>> source = Instance("q1", "Who directed Moonstruck?", (passage,), "Norman Jewison")
+        >>> trace = Trace.of("Norman Jewison directed Moonstruck.")
+        >>> gold = View(ViewKind.GOLD, source.question, source.evidence, trace, "Norman Jewison", ("p1",))
+        >>> family = Family("f1", source, gold, (), QuestionEdit(gold))
+        >>> [failure.detail for failure in check_family(family)][:2]
+        ['fewer than two supporting passages', 'there is no evidence edit']
     """
 
     id: str

@@ -63,11 +63,12 @@ def check_family(family: Family) -> tuple[FamilyGateFailure, ...]:
     Returns:
         The failures of the gold view, then of each evidence edit, then of the question edit; empty where all pass.
 
-    >>> from eclose import Family, Instance, QuestionEdit, Trace, View, ViewKind
-    >>> source = Instance("q1", "Who directed Moonstruck?", (), "Norman Jewison")
-    >>> gold = View(ViewKind.GOLD, source.question, (), Trace.of("Jewison did."), "Norman Jewison", ())
-    >>> print(check_family(Family("f1", source, gold, (), QuestionEdit(gold)))[0])
-    gold: well_formed: there is no supporting passage
+    Examples:
+        >>> from eclose import Family, Instance, QuestionEdit, Trace, View, ViewKind
+        >>> source = Instance("q1", "Who directed Moonstruck?", (), "Norman Jewison")
+        >>> gold = View(ViewKind.GOLD, source.question, (), Trace.of("Jewison did."), "Norman Jewison", ())
+        >>> print(check_family(Family("f1", source, gold, (), QuestionEdit(gold)))[0])
+        gold: well_formed: there is no supporting passage
     """
     return tuple(_find_failures(family))
 

@@ -10,8 +10,9 @@ from functools import cached_property
 class Passage:
     """A titled piece of evidence; prompts number passages by their position in the instance.
 
-    >>> Passage("p1", "Moonstruck", "Moonstruck is a film by Norman Jewison.").title
-    'Moonstruck'
+    Examples:
+        >>> Passage("p1", "Moonstruck", "Moonstruck is a film by Norman Jewison.").title
+        'Moonstruck'
     """
 
     id: str
@@ -25,10 +26,11 @@ class Passage:
 class Instance:
     """A question with its evidence; the tuple (q, D, a*) of the paper.
 
-    >>> passage = Passage("p1", "Moonstruck", "Moonstruck is a film by Norman Jewison.")
-    >>> instance = Instance("q1", "Who directed Moonstruck?", (passage,), "Norman Jewison", aliases=("Jewison",))
-    >>> instance.accepted_answers
-    ('Norman Jewison', 'Jewison')
+    Examples:
+        >>> passage = Passage("p1", "Moonstruck", "Moonstruck is a film by Norman Jewison.")
+        >>> instance = Instance("q1", "Who directed Moonstruck?", (passage,), "Norman Jewison", aliases=("Jewison",))
+        >>> instance.accepted_answers
+        ('Norman Jewison', 'Jewison')
     """
 
     id: str

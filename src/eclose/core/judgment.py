@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class LocalFailure(StrEnum):
     """The primary reason why a step is unsound; a judge names exactly one, and the paper defines no precedence.
 
-    >>> LocalFailure("L2").name
-    'INVALID_INFERENCE'
+    Examples:
+        >>> LocalFailure("L2").name
+        'INVALID_INFERENCE'
     """
 
     UNSUPPORTED_CONTENT = "L1"
@@ -34,8 +35,9 @@ class LocalFailure(StrEnum):
 class Ineligibility(StrEnum):
     """The primary reason why a question cannot be used to study reasoning.
 
-    >>> Ineligibility("N4").name
-    'ILL_POSED'
+    Examples:
+        >>> Ineligibility("N4").name
+        'ILL_POSED'
     """
 
     MISSING_EVIDENCE = "N1"
@@ -88,8 +90,9 @@ class StepSupport:
 class StepJudgment:
     """The judgment of one step: whether it is substantive, and if so whether it is sound.
 
-    >>> StepJudgment(substantive=True, sound=False, failure=LocalFailure.INVALID_INFERENCE).failure.value
-    'L2'
+    Examples:
+        >>> StepJudgment(substantive=True, sound=False, failure=LocalFailure.INVALID_INFERENCE).failure.value
+        'L2'
     """
 
     substantive: Label
@@ -140,10 +143,11 @@ EVIDENCE = "evidence"
 class Judgment:
     """The judgment of one response by one judge.
 
-    >>> steps = (StepJudgment(substantive=True, sound=True), StepJudgment(substantive=False))
-    >>> judgment = Judgment("r1", "openai/gpt-5-mini", steps, aligned=True, closed=False)
-    >>> judgment.locally_sound, judgment.verdict.in_gap
-    (True, True)
+    Examples:
+        >>> steps = (StepJudgment(substantive=True, sound=True), StepJudgment(substantive=False))
+        >>> judgment = Judgment("r1", "openai/gpt-5-mini", steps, aligned=True, closed=False)
+        >>> judgment.locally_sound, judgment.verdict.in_gap
+        (True, True)
     """
 
     response_id: str

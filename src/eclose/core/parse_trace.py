@@ -81,12 +81,13 @@ def parse_response(
         RecordError: The trace is the log of an agent with observations, which are evidence and need
             ``parse_agent_log``; or an item of it has no text.
 
-    >>> parse_response("q1", "Ada Rowe built the bridge. She was born in Lund.", "Lund").trace.texts
-    ('Ada Rowe built the bridge.', 'She was born in Lund.')
-    >>> parse_response("q1", ["Ada Rowe built the bridge.", "She was born in Lund."], "Lund").answer
-    'Lund'
-    >>> parse_response("q1", "Ada Rowe built the bridge.\\nFinal answer: Lund").answer
-    'Lund'
+    Examples:
+        >>> parse_response("q1", "Ada Rowe built the bridge. She was born in Lund.", "Lund").trace.texts
+        ('Ada Rowe built the bridge.', 'She was born in Lund.')
+        >>> parse_response("q1", ["Ada Rowe built the bridge.", "She was born in Lund."], "Lund").answer
+        'Lund'
+        >>> parse_response("q1", "Ada Rowe built the bridge.\\nFinal answer: Lund").answer
+        'Lund'
     """
     parsed = parse_trace_and_answer(trace, answer)
     if parsed.observations:
@@ -120,11 +121,12 @@ def parse_agent_log(
     Raises:
         RecordError: An item of the log has no text, or is a message of the user.
 
-    >>> from eclose import Instance
-    >>> log = [{"thought": "I need her birthplace."}, {"observation": "Ada was born in Lund."}]
-    >>> instance, response = parse_agent_log(Instance("q1", "Where was Ada born?", ()), log, "Lund")
-    >>> instance.evidence[0].text, response.trace.texts
-    ('Ada was born in Lund.', ('I need her birthplace.',))
+    Examples:
+        >>> from eclose import Instance
+        >>> log = [{"thought": "I need her birthplace."}, {"observation": "Ada was born in Lund."}]
+        >>> instance, response = parse_agent_log(Instance("q1", "Where was Ada born?", ()), log, "Lund")
+        >>> instance.evidence[0].text, response.trace.texts
+        ('Ada was born in Lund.', ('I need her birthplace.',))
     """
     parsed = parse_trace_and_answer(trace, answer)
     complete = add_observation_passages(instance, parsed.observations)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Edge(StrEnum):
     """A dependency inside a response that an edit of the input should carry through.
 
-    >>> [edge.value for edge in Edge]
-    ['S', 'T', 'C']
+    Examples:
+        >>> [edge.value for edge in Edge]
+        ['S', 'T', 'C']
     """
 
     SUPPORT = "S"
@@ -35,8 +36,9 @@ class Edge(StrEnum):
 class Direction(StrEnum):
     """The input under which a comparison is made: the original or its counterfactual.
 
-    >>> Direction("c") is Direction.COUNTERFACTUAL
-    True
+    Examples:
+        >>> Direction("c") is Direction.COUNTERFACTUAL
+        True
     """
 
     ORIGINAL = "o"
@@ -50,10 +52,11 @@ class Comparison:
     The input is described by the views that its parts come from. The compared output follows from the edge: a step for
     S, a trace for T, an answer for C.
 
-    >>> from eclose.core.preference_comparisons import ALL_COMPARISONS
-    >>> first = ALL_COMPARISONS[0]
-    >>> first.edge.name, first.preferred.value, first.dispreferred.value
-    ('SUPPORT', 'Gold', 'Evidence-CF')
+    Examples:
+        >>> from eclose.core.preference_comparisons import ALL_COMPARISONS
+        >>> first = ALL_COMPARISONS[0]
+        >>> first.edge.name, first.preferred.value, first.dispreferred.value
+        ('SUPPORT', 'Gold', 'Evidence-CF')
     """
 
     edge: Edge

@@ -23,8 +23,9 @@ _ANSWER_LINE = re.compile(
 class Step:
     """One line of reasoning, without its number.
 
-    >>> Step("Jewison directed Moonstruck.").text
-    'Jewison directed Moonstruck.'
+    Examples:
+        >>> Step("Jewison directed Moonstruck.").text
+        'Jewison directed Moonstruck.'
     """
 
     text: str
@@ -34,12 +35,13 @@ class Step:
 class Trace:
     """The ordered steps of a response, without the submitted answer.
 
-    >>> trace = Trace.of("Jewison directed it.", "He was born in 1926.")
-    >>> len(trace)
-    2
-    >>> print(trace.numbered, end="")
-    1. Jewison directed it.
-    2. He was born in 1926.
+    Examples:
+        >>> trace = Trace.of("Jewison directed it.", "He was born in 1926.")
+        >>> len(trace)
+        2
+        >>> print(trace.numbered, end="")
+        1. Jewison directed it.
+        2. He was born in 1926.
     """
 
     steps: tuple[Step, ...]
@@ -126,9 +128,10 @@ def parse_completion(text: str, *, cut_off: bool = False) -> ParsedCompletion:
     Returns:
         The trace and the answer, which is None where there is no answer line or nothing on it.
 
-    >>> parsed = parse_completion("1. Jewison directed it.\\n2. He was born in 1926.\\nFinal answer: 1926")
-    >>> parsed.trace.texts, parsed.answer
-    (('Jewison directed it.', 'He was born in 1926.'), '1926')
+    Examples:
+        >>> parsed = parse_completion("1. Jewison directed it.\\n2. He was born in 1926.\\nFinal answer: 1926")
+        >>> parsed.trace.texts, parsed.answer
+        (('Jewison directed it.', 'He was born in 1926.'), '1926')
     """
     lines = _LINE_BREAK.split(text)
     if cut_off:
@@ -183,9 +186,10 @@ class SpanRef:
 class Response:
     """A trace and a submitted answer to one instance.
 
-    >>> response = Response.from_completion("r1", "q1", "Jewison directed it.\\nFinal answer: 1926")
-    >>> response.answer, response.incomplete
-    ('1926', None)
+    Examples:
+        >>> response = Response.from_completion("r1", "q1", "Jewison directed it.\\nFinal answer: 1926")
+        >>> response.answer, response.incomplete
+        ('1926', None)
     """
 
     id: str

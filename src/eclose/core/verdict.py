@@ -16,8 +16,9 @@ from eclose.core.three_valued import Label, three_valued_and, three_valued_not
 class FailureClass(StrEnum):
     """The first broken link of a response that is not globally sufficient.
 
-    >>> Verdict(locally_sound=True, aligned=False, closed=True).failure_class.value
-    'path_deviation'
+    Examples:
+        >>> Verdict(locally_sound=True, aligned=False, closed=True).failure_class.value
+        'path_deviation'
     """
 
     PATH_DEVIATION = "path_deviation"
@@ -35,8 +36,9 @@ class FailureClass(StrEnum):
 class TraceGroup(StrEnum):
     """The three disjoint groups of responses.
 
-    >>> Verdict(locally_sound=True, aligned=True, closed=False).trace_group.value
-    'gap'
+    Examples:
+        >>> Verdict(locally_sound=True, aligned=True, closed=False).trace_group.value
+        'gap'
     """
 
     RELIABLE = "reliable"
@@ -51,11 +53,12 @@ class TraceGroup(StrEnum):
 class Verdict:
     """The five labels of a response: L, A, C, K and Acc in the paper; None where a label was not judged.
 
-    >>> verdict = Verdict(locally_sound=True, aligned=True, closed=False, complete=False)
-    >>> verdict.in_gap, verdict.failure_class.value
-    (True, 'incomplete_reasoning')
-    >>> Verdict(locally_sound=True, aligned=None, closed=True).reliable is None
-    True
+    Examples:
+        >>> verdict = Verdict(locally_sound=True, aligned=True, closed=False, complete=False)
+        >>> verdict.in_gap, verdict.failure_class.value
+        (True, 'incomplete_reasoning')
+        >>> Verdict(locally_sound=True, aligned=None, closed=True).reliable is None
+        True
     """
 
     locally_sound: Label = None
@@ -112,8 +115,9 @@ class Verdict:
 class SettledVerdict:
     """A verdict with the ids of its response and question: one row of a results table.
 
-    >>> SettledVerdict("r1", "q1", Verdict(correct=True), benchmark="HotpotQA").verdict.correct
-    True
+    Examples:
+        >>> SettledVerdict("r1", "q1", Verdict(correct=True), benchmark="HotpotQA").verdict.correct
+        True
     """
 
     response_id: str

@@ -43,8 +43,9 @@ class ChatDetectorSettings:
     Raises:
         SettingError: The detector asks no chat model, or a number is out of range.
 
-    >>> ChatDetectorSettings(detector=DetectorKind.ALIGNMENT).decoding.max_tokens
-    4
+    Examples:
+        >>> ChatDetectorSettings(detector=DetectorKind.ALIGNMENT).decoding.max_tokens
+        4
     """
 
     detector: DetectorKind
@@ -124,8 +125,9 @@ class LocalDetectorSettings:
     Raises:
         SettingError: The detector has no model of its own.
 
-    >>> LocalDetectorSettings(detector=DetectorKind.CLOSURE).dtype
-    'auto'
+    Examples:
+        >>> LocalDetectorSettings(detector=DetectorKind.CLOSURE).dtype
+        'auto'
     """
 
     detector: DetectorKind

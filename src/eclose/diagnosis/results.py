@@ -250,7 +250,7 @@ def diagnose(
     Raises:
         UserError: A folder holds no judged run, or judgments of other responses.
 
-    Example:
+    Examples:
         >>> results = eclose.diagnose("demo")
         >>> len(results)
         60
@@ -345,7 +345,7 @@ def compare(
     Raises:
         UserError: The runs share no question, or one id stands for two questions.
 
-    Example:
+    Examples:
         >>> comparison = eclose.compare("demo", "demo")
         >>> comparison.comparison.overall.questions
         30

@@ -201,7 +201,7 @@ def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allo
     Raises:
         UserError: The folder holds no judged run, or judgments of other responses; or ``out`` holds parts already.
 
-    Example:
+    Examples:
         >>> eclose.split_run("demo", "demo-parts", rows=20)
         3
     """

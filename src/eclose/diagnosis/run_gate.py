@@ -147,7 +147,7 @@ def gate(
         SettingError: No limit is given, a limit is not between 0 and 1, or a limit on a difference has no base run.
         UserError: The folder holds no judged run, or judgments of other responses.
 
-    Example:
+    Examples:
         >>> eclose.gate("demo", min_trr=0.3).passed
         True
     """

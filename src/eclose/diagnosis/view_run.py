@@ -57,7 +57,7 @@ def view(
     Raises:
         UserError: A folder holds no judged run, or the port is in use.
 
-    Example:
+    Examples:
         >>> with eclose.view("demo") as page:
         ...     page.url.startswith("http://127.0.0.1:")
         True

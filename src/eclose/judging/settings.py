@@ -17,8 +17,9 @@ class JudgeSettings:
     Raises:
         SettingError: ``attempts``, ``max_tokens``, ``repeat`` or ``step_window`` is less than 1.
 
-    >>> JudgeSettings(joint=True, repeat=3).decoding.max_tokens
-    4096
+    Examples:
+        >>> JudgeSettings(joint=True, repeat=3).decoding.max_tokens
+        4096
     """
 
     reference_free: bool = False

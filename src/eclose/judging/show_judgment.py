@@ -142,7 +142,7 @@ def show_judgment(run: Path | str, response_id: str, *, ledger: Path | str | Non
     Raises:
         UserError: The run has no such response, or the ledger cannot be read.
 
-    Example:
+    Examples:
         >>> trail = eclose.show_judgment("demo", "world-2wiki-42-0/candidate")
         >>> trail.recorded
         False

@@ -73,7 +73,7 @@ def train_verifier(
         UserError: The families cannot be read, are too few, or the folder is in use.
         SettingError: A setting belongs to the other kind.
 
-    Example:
+    Examples:
         >>> trained = eclose.train_verifier("families.jsonl", "verifier")
         >>> trained.verifier.heads
         (<VerifierHead.SUPPORT: 'support'>, <VerifierHead.ALIGNMENT: 'alignment'>, <VerifierHead.CLOSURE: 'closure'>)

@@ -116,7 +116,7 @@ def export(
         SettingError: A key or the address is missing, or the address is refused.
         UserError: The folder holds no judged run, or the store cannot be reached.
 
-    Example:
+    Examples:
         >>> result = eclose.export("demo", "scores.csv", to="csv")
         >>> result.responses, result.scores, result.sent
         (60, 420, 420)

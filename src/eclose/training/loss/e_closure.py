@@ -56,9 +56,10 @@ class EClosureCollator:
         seed: Seed of the choice between the evidence edits of a family.
         epoch: Epoch that determines the choice; None for the fixed edit of evaluation.
 
-    >>> import eclose
-    >>> eclose.EClosureCollator(tokenizer=None, method="sft").objective.anchors
-    (<ViewKind.GOLD: 'Gold'>,)
+    Examples:
+        >>> import eclose
+        >>> eclose.EClosureCollator(tokenizer=None, method="sft").objective.anchors
+        (<ViewKind.GOLD: 'Gold'>,)
     """
 
     tokenizer: Any
@@ -108,9 +109,10 @@ class EClosureCollator:
 class EClosureLoss:
     """Loss of a batch of families: the mean over them, differentiable, for any training loop.
 
-    >>> import eclose
-    >>> callable(eclose.EClosureLoss)
-    True
+    Examples:
+        >>> import eclose
+        >>> callable(eclose.EClosureLoss)
+        True
     """
 
     def __init__(
@@ -171,9 +173,10 @@ class EClosureLossMixin:
     Put it before the Trainer: ``class Trainer(EClosureLossMixin, SFTTrainer)``. The Trainer's ``data_collator`` must be
     an ``EClosureCollator``, and its dataset must keep all columns (``remove_unused_columns=False``).
 
-    >>> import eclose
-    >>> hasattr(eclose.EClosureLossMixin, "compute_loss")
-    True
+    Examples:
+        >>> import eclose
+        >>> hasattr(eclose.EClosureLossMixin, "compute_loss")
+        True
     """
 
     accelerator: Any

@@ -56,7 +56,7 @@ def write_detector_report(
     Raises:
         UserError: The files do not belong together, or hold no score or no decided response.
 
-    Example:
+    Examples:
         >>> free = eclose.CallSettings(unpriced=True)
         >>> results = eclose.evaluate("run", judge=server, calls=free)
         >>> scores = eclose.detect("run", detector="alignment", model=server, calls=free)
