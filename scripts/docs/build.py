@@ -11,12 +11,13 @@ import api_pages
 import cli_pages
 import evidence_page
 import example_report
+import llms_page
 import schema_pages
 import settings_page
 import world_page
 from pages import ROOT, find_stale, write_pages
 
-GENERATORS = (api_pages, cli_pages, evidence_page, schema_pages, settings_page, world_page)
+GENERATORS = (api_pages, cli_pages, evidence_page, llms_page, schema_pages, settings_page, world_page)
 FOLDERS = (api_pages.FOLDER, cli_pages.FOLDER, schema_pages.FOLDER)
 
 
