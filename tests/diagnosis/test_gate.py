@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.diagnosis.test_diagnose import case
 
+import eclose
 from eclose.core.judgment import NO_REFERENCE_REASON, Criterion
+from eclose.demo import DemoRun
 from eclose.diagnosis.diagnose import diagnose_cases
 from eclose.diagnosis.gate import GateBaseRun, GateLimits, GateOutcome, PairedRunRate
 from eclose.diagnosis.gate import check_gate_limits as gated
@@ -283,3 +285,9 @@ def test_a_base_run_and_its_limits_go_together():
 
 def test_an_undefined_figure_is_called_that():
     assert format_percent_with_interval(None, None) == "undefined"
+
+
+def test_the_representation_of_a_result_is_its_checks(tmp_path):
+    DemoRun(tmp_path / "demo", questions=20).write()
+    result = eclose.gate(tmp_path / "demo", min_trr=0.05, max_lgg=0.9)
+    assert repr(result).splitlines() == [str(check) for check in result.checks]

@@ -58,6 +58,10 @@ class GateResult:
     folder: Path | None = None
     base: GateBaseRun | None = None
 
+    def __repr__(self) -> str:
+        """Return one line a limit. The fields hold every response, too much to print."""
+        return "\n".join(map(str, self.checks))
+
     @property
     def outcome(self) -> GateOutcome:
         """``passed``, ``failed`` or ``cannot tell``."""
