@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test coverage figures campaigns docs site demo lock
+.PHONY: setup setup-light check format fast test coverage figures campaigns docs tutorials site demo lock
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
@@ -57,6 +57,9 @@ campaigns: ## every study: kills, simulations, coverage, learning, disclosure; t
 
 docs: ## regenerate what is generated
 	$(BIN)/python scripts/docs/build.py
+
+tutorials: ## run the tutorials and write their pages; takes minutes
+	$(BIN)/python scripts/docs/tutorial_pages.py
 
 site: ## the documentation as a site in build/site; a broken link is an error
 	python3 -m venv $(SITE_VENV)

@@ -33,7 +33,7 @@ from eclose.judging.validate_judges import validate_judges
 
 result = validate_judges(Path("demo"), Path("demo/people.jsonl"))
 for label, row in result.validation.overall.rows.items():
-    agreement, recall = row.scores.agreement, row.scores.failure_recall
+    agreement = row.scores.agreement
     print(
         f"{label:4} agreement {agreement.value:5.1%}  failures seen {row.found} of {row.failures}"
         f"  false alarms {row.false_alarms}"
@@ -55,7 +55,9 @@ from eclose.diagnosis.verdict_metrics import compute_rates_of_verdicts
 rates = eclose.diagnose("demo").rates
 truth = compute_rates_of_verdicts(Path("demo/planted.jsonl")).overall.estimates
 for name in ("Acc", "LSR", "TRR", "LGG"):
-    print(f"{name:4} judge {rates[name].value:.1%}  corrected {rates[name].corrected.value:.1%}  truth {truth[name].value:.1%}")
+    print(
+        f"{name:4} judge {rates[name].value:.1%}  corrected {rates[name].corrected.value:.1%}  truth {truth[name].value:.1%}"
+    )
 
 # %%
 import matplotlib.pyplot as plt

@@ -47,7 +47,9 @@ def read_cells(path: Path) -> list[Cell]:
     for kind, source in zip(parts[::2], parts[1::2], strict=True):
         is_text = "[markdown]" in kind
         lines = source.strip().splitlines()
-        cells.append(Cell("\n".join(re.sub("^# ?", "", line) for line in lines) if is_text else "\n".join(lines), is_text))
+        cells.append(
+            Cell("\n".join(re.sub("^# ?", "", line) for line in lines) if is_text else "\n".join(lines), is_text)
+        )
     return cells
 
 

@@ -141,7 +141,8 @@ RUN_HERE = {
 def test_every_python_block_is_run():
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     counts = {str(page.relative_to(ROOT)): len(code_blocks(page.relative_to(ROOT))) for page in pages}
-    assert {page: count for page, count in counts.items() if count} == RUN_HERE
+    # tests/scripts/test_tutorials.py runs the tutorials.
+    assert {page: count for page, count in counts.items() if count and "tutorials" not in page} == RUN_HERE
 
 
 @pytest.mark.slow
