@@ -2,9 +2,8 @@
 # # Detect and choose without a large judge
 #
 # A judge asks a large model five times about every response. A verifier is a small detector that you train once; it then
-# scores a response in about a millisecond, sees no reference answer, and needs no model server. It finds part of the gap,
-# tells which responses are worth a judge's time, and picks the better one of several samples. This tutorial takes a minute
-# and needs no key:
+# scores responses without a model server and without reference answers. It finds part of the gap, tells which responses
+# are worth a judge's time, and picks the better one of several samples. This tutorial takes a minute and needs no key:
 #
 # ```sh
 # pip install 'eclose[figures]'

@@ -56,10 +56,14 @@ def read_cells(path: Path) -> list[Cell]:
 def run_cell(source: str, names: dict[str, Any]) -> tuple[str, Any]:
     """Run the code of a cell; return what it prints and the value of its last expression."""
     tree = ast.parse(source)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1]
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(compile(tree, "<cell>", "exec"), names)
-        value = None if last is None else eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+        value = None
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
     return printed.getvalue(), value
 
 
