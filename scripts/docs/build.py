@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import api_pages
+import architecture_page
 import cli_pages
 import evidence_page
 import example_report
@@ -17,7 +18,15 @@ import settings_page
 import world_page
 from pages import ROOT, find_stale, write_pages
 
-GENERATORS = (api_pages, cli_pages, evidence_page, llms_page, schema_pages, settings_page, world_page)
+GENERATORS = (
+    api_pages,
+    architecture_page,
+    cli_pages,
+    evidence_page,
+    schema_pages,
+    settings_page,
+    world_page,
+)
 FOLDERS = (api_pages.FOLDER, cli_pages.FOLDER, schema_pages.FOLDER)
 
 
@@ -27,9 +36,12 @@ def main() -> int:
     report = example_report.make_report()
     if "--check" not in sys.argv[1:]:
         write_pages(pages, FOLDERS)
+        # The list of pages quotes the others, so it comes last.
+        write_pages(llms_page.make_pages())
         if example_report.is_stale(report):
             example_report.TARGET.write_text(report, "utf-8")
         return 0
+    pages |= llms_page.make_pages()
     stale = list(find_stale(pages, FOLDERS))
     if example_report.is_stale(report):
         stale.append(example_report.TARGET)
