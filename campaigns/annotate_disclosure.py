@@ -57,14 +57,14 @@ def _test(name: str, file: str = "test_security") -> str:
 _D_QUERY = '_TRACE.replace("r.steps FROM", "r.steps, k.reference, k.aliases FROM").replace("annotate_tasks t", "annotate_tasks t JOIN annotate_references k ON k.question = t.question")'  # noqa: E501 - one text
 MUTANTS = (
     Mutant(
-        "any pass is open",
+        "every pass is open",
         "annotation/submissions.py",
         'submitted = connection.execute(_DONE, {"task": row.id}).scalars().all()',
         "submitted = list(row.passes[:-1])",
         ORDERS,
     ),
     Mutant(
-        "any task is open",
+        "every task is open",
         "annotation/submissions.py",
         "if row.place != queues.count_finished_tasks(connection, row.person) + 1:",
         "if False:",
@@ -86,28 +86,28 @@ MUTANTS = (
     ),
     Mutant("a page shows a later field", "annotation/visible.py", '"B": _trace,', '"B": _with_answer,', ORDERS),
     Mutant(
-        "a question by its id",
+        "a page shows the id of a question",
         "annotation/visible.py",
         '"SELECT q.question, q.evidence, r.steps FROM',
         '"SELECT q.key AS question, q.evidence, r.steps FROM',
         ORDERS,
     ),
     Mutant(
-        "no lock in the database",
+        "no unique constraint in the database",
         "annotation/schema.py",
         "        UNIQUE (task, pass),\n",
         "",
         "tests/annotation/test_schema.py",
     ),
     Mutant(
-        "a submission is not known again",
+        "a repeated submission is not recognised",
         "annotation/submissions.py",
         "if (previous := _find_repeated(connection, task, name, entries, key)) is not None:",
         "if (previous := None) is not None:",
         ORDERS,
     ),
     Mutant(
-        "anybody owns a task",
+        "every person owns a task",
         "annotation/submissions.py",
         "WHERE id = :task AND person = :person",
         "WHERE id = :task AND :person > 0",
@@ -121,42 +121,42 @@ MUTANTS = (
         _test("test_what_others_decide_changes_no_byte_of_a_page", "test_disclosure"),
     ),
     Mutant(
-        "a left-out pass is unknown",
+        "an omitted pass answers 404",
         "annotation/submissions.py",
         "if each.name == name), None)",
         "if each.name == name and name in row.passes), None)",
         _test("test_it_is_not_told_that_there_is_no_answer", "test_disclosure"),
     ),
     Mutant(
-        "a leave is for anybody",
+        "permission to change holds for every person",
         "annotation/reopening.py",
         "WHERE t.person = :person AND r.decision",
         "WHERE :person > 0 AND r.decision",
         _test("test_a_leave_to_change_is_for_one_person"),
     ),
     Mutant(
-        "a leave needs no lead",
+        "permission to change needs no lead",
         "annotation/reopening.py",
         "r.decision = 'granted'",
         "coalesce(r.decision, 'granted') = 'granted'",
         _test("test_a_leave_to_change_is_for_one_person"),
     ),
     Mutant(
-        "no token of the form",
+        "no CSRF token",
         "annotation/web/dependencies.py",
         'if not sessions.csrf_token_matches(visit.session, fields.get("csrf", "")):',
         "if False:",
         _test("test_every_form_needs_the_token_of_its_session"),
     ),
     Mutant(
-        "no check where a form comes from",
+        "no check of the origin",
         "annotation/web/security.py",
         'if not _same_origin(headers, headers[b"host"]):',
         "if False:",
         _test("test_a_form_from_another_page_is_refused_everywhere"),
     ),
     Mutant(
-        "no guard",
+        "no security middleware",
         "annotation/web/security.py",
         '        if scope["type"] != "http":\n',
         "        if True:\n",
@@ -170,35 +170,35 @@ MUTANTS = (
         _test("test_a_page_of_another_role_does_not_exist"),
     ),
     Mutant(
-        "a cookie for scripts",
+        "scripts can read the cookie",
         "annotation/web/dependencies.py",
         "secure=state.tls, httponly=True, samesite",
         "secure=state.tls, httponly=False, samesite",
         _test("test_the_cookie_is_for_this_server_alone"),
     ),
     Mutant(
-        "guessing is free",
+        "no limit on login attempts",
         "annotation/web/auth.py",
         "if wait := state.attempts.admit(name, address):",
         "if wait := 0:",
         _test("test_guessing_is_slowed_down_and_tells_nothing", "test_getting_in"),
     ),
     Mutant(
-        "a logout that ends nothing",
+        "logout does not end the session",
         "annotation/web/auth.py",
         "        sessions.end_login_session(connection, token)\n",
         "        pass\n",
         _test("test_a_session_is_ended_by_its_owner_and_by_the_lead", "test_getting_in"),
     ),
     Mutant(
-        "a bug is told to the reader",
+        "the page shows the error message",
         "annotation/web/app.py",
         '"Something went wrong on the server. Submitted passes are safe; try again."',
         "str(error)",
         _test("test_a_bug_is_in_the_log_and_not_on_the_page"),
     ),
     Mutant(
-        "text becomes markup",
+        "text is not escaped",
         "diagnosis/report/html_template.py",
         "autoescape=True",
         "autoescape=False",
@@ -274,7 +274,7 @@ def run_double_submissions(folder: Path, times: int) -> int:
     with _module("canaries").study(folder / "doubles", questions=8) as study:
         result = _module("doubles").run_doubles(study, times)
     answers = ", ".join(f"{count} x {pair[0]} and {pair[1]}" for pair, count in sorted(result.answers.items()))
-    print(f"doubles: {times} ({answers}), {result.rows} rows, {len(result.wins)} wins  {perf_counter() - start:.0f} s")
+    print(f"doubles: {times} ({answers}), {result.rows} rows, {len(result.wins)} gains  {perf_counter() - start:.0f} s")
     return int(len(result.wins) + abs(result.rows - times))
 
 
@@ -297,9 +297,9 @@ def main() -> int:
         detected = is_noticed(mutant)
         survivors += not detected
         by = mutant.noticed_by.rpartition("::")[2]
-        print(f"mutant: {mutant.name}: {'found by' if detected else 'NOT FOUND by'} {by}", flush=True)
+        print(f"mutant: {mutant.name}: {'detected by' if detected else 'NOT DETECTED by'} {by}", flush=True)
     return print_result(
-        name="early disclosures, wins out of order and mutants nobody noticed",
+        name="early disclosures, gains out of order and undetected mutants",
         value=wins + survivors,
         unit="count",
         goal="0",
