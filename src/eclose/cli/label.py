@@ -47,7 +47,9 @@ def label(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Seed of the sample.  [default: 42, or as the existing sample has]", show_default=False),
+        typer.Option(
+            min=0, help="Seed of the sample.  [default: 42, or as the existing sample has]", show_default=False
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine (0 = any free port).")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
