@@ -228,7 +228,8 @@ def is_noticed(mutant: Mutant) -> bool:
         path.write_text(path.read_text("utf-8").replace(mutant.old, mutant.new), "utf-8")
         command = [sys.executable, "-c", FEW_ORDERS]
         if mutant.noticed_by != ORDERS:
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.noticed_by]
+            # An empty -m selects slow tests, too.
+            command = [sys.executable, "-m", "pytest", "-x", "-m", "", "-p", "no:cacheprovider", mutant.noticed_by]
         paths = os.pathsep.join((folder, str(ROOT)))
         process = subprocess.run(
             command, cwd=ROOT, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False

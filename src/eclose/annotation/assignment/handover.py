@@ -1,6 +1,6 @@
 """Plans of handing tasks over in a running project: who gets which task. ``staffing`` carries the plans out.
 
-The rules of the first assignment hold: no person gets a subject twice, nor a question twice unless questions are shared.
+The rules of the first assignment hold: no person gets a subject twice, nor a question twice unless they are shared.
 Gold items are left out of all plans, since every annotator has them.
 """
 

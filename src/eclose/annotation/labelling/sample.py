@@ -173,8 +173,8 @@ def _check_contained_sample(
     if stored.steps != sample.steps:
         current, other = ("with --steps", "--no-steps") if stored.steps else ("without --steps", "--steps")
         raise UserError(
-            f"{folder}: was started {current}, and {other} would ask for other labels. Continue as it was started, or move"
-            " that folder away to start again."
+            f"{folder}: was started {current}, and {other} would ask for other labels. Continue as it was started,"
+            " or move that folder away to start again."
         )
     if stored.n > sample.n:
         raise UserError(
