@@ -172,18 +172,19 @@ def init(
         audit_head=None if audit_head is None else str(audit_head.resolve()),
     )
 
+    material, start = "", setup.ProjectStaffing((), ())
+
     # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
     def begin(connection: Connection) -> None:
-        nonlocal material, staffing_result
+        nonlocal material, start
         save_server_address(connection, address)
         material = add_material(connection)
-        staffing_result = setup.invite_and_assign_crew(connection, settings, crew)
+        start = setup.invite_and_assign_crew(connection, settings, crew)
 
-    material, staffing_result = "", setup.ProjectStaffing((), ())
     create_annotation_project(folder, settings, database, begin).close()
     # After the commit: a closed pipe (init | head) must not take back a project whose links were printed.
     print_line(f"{folder}: {material}")
-    _print_start(staffing_result, folder, url)
+    _print_start(start, folder, url)
 
 
 def _response_importer(
