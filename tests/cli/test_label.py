@@ -150,9 +150,9 @@ def test_a_sample_grows_and_keeps_its_labels(run, monkeypatch):
     assert "--n 8 cannot make it smaller" in command("label", run, "--n", "8", "--no-browser", code=2)
 
 
-def test_options_of_a_begun_sample_are_kept_or_refused(run):
+def test_options_of_an_existing_sample_are_kept_or_refused(run):
     command("label", run, "--n", "6", "--seed", "7", "--no-browser")
-    assert "was begun without --steps" in command("label", run, "--steps", "--no-browser", code=2)
+    assert "was started without --steps" in command("label", run, "--steps", "--no-browser", code=2)
     assert "another seed" in command("label", run, "--seed", "8", "--no-browser", code=2)
     command("label", run, "--no-steps", "--no-browser")
     settings = read_manifest(run / "labels" / "verdicts.jsonl.manifest.json").settings

@@ -25,7 +25,7 @@ from eclose.core.response import ResponseSource
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-NOT_FINISHED = "nobody has finished"
+NOT_FINISHED = "no annotator has finished"
 AWAITING_ADJUDICATION = "waits for adjudication"
 AWAITING_SCREENING = "waits for screening"
 INELIGIBLE = "ineligible"

@@ -402,7 +402,7 @@ _STORED_SETTINGS = text("SELECT value FROM annotate_settings WHERE name = 'setti
 
 _KEYS_PER_QUERY = 500
 # The password changes with every renewal of its hash; its changes are events of their own. The place of a task is its
-# position in the queue, which changes when it is skipped, or begun before a task whose question is not screened.
+# position in the queue, which changes when it is skipped, or started before a task whose question is not screened.
 _UNCOVERED = frozenset({"audit_key", "password", "place"})
 # All columns, so that a column added later is covered. Parts of questions and responses have their own tables.
 _RECORD_QUERIES: Mapping[AuditedKind, tuple[str, str]] = {

@@ -69,7 +69,7 @@ def count_awaiting_screening(connection: Connection, person: Person) -> int:
 
 
 def move_to_front(connection: Connection, task: Row[Any]) -> None:
-    """Let a task change places with the first unfinished one, so that a task that is begun stays the open one."""
+    """Let a task change places with the first unfinished one, so that a started task stays the open one."""
     front = count_finished_tasks(connection, task.person) + 1
     place = connection.execute(_PLACE, {"task": task.id}).scalar_one()
     if place == front:

@@ -328,7 +328,7 @@ _RESPONSES = text(
     " JOIN annotate_question_origins qo ON qo.question = q.id"
     f" JOIN annotate_response_origins ro ON ro.response = r.id WHERE {NOT_GOLD} ORDER BY r.id"
 )
-# Tasks begun after the same person had opened pass D, which shows the reference, of another response to the question.
+# Tasks started after the same person had opened pass D, which shows the reference, of another response to the question.
 _IS_QUEUED = text("SELECT count(*) FROM annotate_adjudications WHERE subject = :subject")
 _KNEW_REFERENCE = text(
     "SELECT t.id FROM annotate_tasks t JOIN annotate_submissions s ON s.task = t.id AND s.number = 1"

@@ -66,7 +66,7 @@ class Reassignment:
     tasks: Mapping[str, int]
     """Number of tasks by the name of the new person."""
     started: int
-    """Tasks that the person had begun; their drafts and submissions are kept apart."""
+    """Tasks that the person had started; their drafts and submissions are kept separately."""
     released: int = 0
     """Cases that went back to the queue of adjudication."""
 
@@ -153,7 +153,7 @@ def reassign_tasks(
 
 
 def add_people(project: AnnotationProject, names: Sequence[str], role: CrewRole | str, *, actor: str) -> AddedPeople:
-    """Invite people into a running project; new annotators take over an equal share of the tasks that are not begun.
+    """Invite people into a running project; new annotators take over an equal share of the tasks that are not started.
 
     Args:
         project: The project.
@@ -241,7 +241,7 @@ def _move_tasks(
         task.row.id: {"task": id_, "to": successor.name} for (task, successor), id_ in zip(moves, ids, strict=True)
     }
     for task, _ in moves:
-        # Its question may be given to the person again where the task was not begun.
+        # Its question may be given to the person again where the task was not started.
         _withdraw(connection, task.row.id, task.row.person, task.row.apart if task.started else None)
     for (task, successor), id_ in zip(moves, ids, strict=True):
         columns = {name: getattr(task.row, name) for name in _COPIED_COLUMNS}
@@ -281,14 +281,14 @@ def _withdraw(connection: Connection, task: str, person: int, apart: int | None)
 
 
 def _order_queue(connection: Connection, person: int, seed: int) -> None:
-    """Give the unfinished tasks of a person places without gaps: those that are begun, then the others at random."""
+    """Give the unfinished tasks of a person places without gaps: those that are started, then the others at random."""
     # The order depends on person and question alone, so tasks that were there before keep their order.
     tasks = read_open_tasks(connection, person)
-    begun = [task.row.id for task in tasks if task.started]
+    started = [task.row.id for task in tasks if task.started]
     by_key = {task.item.id: task.row.id for task in tasks if not task.started}
     items = [task.item for task in tasks if not task.started]
     name = tasks[0].row.owner if tasks else ""
-    order = [*begun, *(by_key[item.id] for item in order_annotator_queue(items, name, seed=seed))]
+    order = [*started, *(by_key[item.id] for item in order_annotator_queue(items, name, seed=seed))]
     done = queues.count_finished_tasks(connection, person)
     # First out of the way, since no two tasks of a person have the same place.
     connection.execute(_SHIFT, {"person": person, "done": done, "by": queues.FREE_PLACE})

@@ -31,8 +31,8 @@ def label(
         typer.Option(
             "--n",
             min=1,
-            help="Number of responses to label; a larger number adds to a begun sample."
-            "  [default: 100, or as the sample was begun]",
+            help="Number of responses to label; a larger number adds to an existing sample."
+            "  [default: 100, or as the existing sample has]",
             show_default=False,
         ),
     ] = None,
@@ -41,13 +41,15 @@ def label(
         typer.Option(
             "--steps/--no-steps",
             help="Label every step, as the full protocol does; takes much longer."
-            "  [default: no-steps, or as the sample was begun]",
+            "  [default: no-steps, or as the existing sample has]",
             show_default=False,
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Seed of the sample.  [default: 42, or as the sample was begun]", show_default=False),
+        typer.Option(
+            min=0, help="Seed of the sample.  [default: 42, or as the existing sample has]", show_default=False
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine (0 = any free port).")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,

@@ -35,7 +35,7 @@ ROWS = (
 )  # fmt: skip
 SCREENED = (screening("q1", "S1"), screening("q1", "S2"), screening("q2", "S1", "N1"), screening("q2", "S2"))
 ANNOTATED = AnnotationSet(grouped(*ROWS), grouped_questions(SCREENED))
-OPEN = {"waits for adjudication": 1, "1 of 2 have finished": 1, "nobody has finished": 1}
+OPEN = {"waits for adjudication": 1, "1 of 2 have finished": 1, "no annotator has finished": 1}
 
 
 def write(out, found=ANNOTATED, **settings):
@@ -79,7 +79,7 @@ def test_what_does_not_hold_is_listed_and_counts_add_up(out):
     done = write(out)
     left = lines(out / "open.jsonl")
     assert [(one.get("response_id"), one["reason"]) for one in left] == [
-        ("r3", "waits for adjudication"), ("r4", "1 of 2 have finished"), ("r5", "nobody has finished"),
+        ("r3", "waits for adjudication"), ("r4", "1 of 2 have finished"), ("r5", "no annotator has finished"),
         (None, "waits for adjudication"),
     ]  # fmt: skip
     counts = done.manifest.counts

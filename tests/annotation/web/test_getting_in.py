@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from datetime import UTC, datetime, timedelta
+from stat import S_IMODE
 
 import pytest
 from sqlalchemy import text
@@ -14,6 +15,7 @@ from tests.annotation.web.trying import PASSWORD, give_passwords, login, passwor
 
 from eclose.annotation.accounts import passwords, people, sessions, tokens
 from eclose.annotation.accounts.login_attempts import LoginAttemptCounter, LoginAttemptLimits
+from eclose.annotation.web import serve
 
 
 def test_guessing_is_slowed_down_and_tells_nothing(one):
@@ -157,3 +159,13 @@ def test_no_secret_is_kept_or_logged(one, caplog):
     with one.project.reading() as connection:
         told = connection.execute(text("SELECT actor, action FROM annotate_events")).all()
     assert {("unknown", "login refused"), (one.names["ann"], "login refused")} <= {tuple(row) for row in told}
+
+
+def test_the_command_line_of_the_browser_names_a_file_and_no_token(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(serve.webbrowser, "open", opened.append)
+    serve.open_in_browser("http://127.0.0.1:8300/open/sEcRet-31", tmp_path)
+    page = tmp_path / serve.BROWSER_FILE
+    assert opened == [page.as_uri()]
+    assert "sEcRet-31" in page.read_text()
+    assert S_IMODE(page.stat().st_mode) == 0o600

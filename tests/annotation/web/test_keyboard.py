@@ -213,6 +213,20 @@ def test_words_are_found_marked_and_stepped_through(browser):
         assert_calm(tab)
 
 
+def test_a_number_with_separators_is_one_word(browser):
+    passages = (
+        DisclosedPassage(0, "Town", "In 1968 the population was 327,464."),
+        DisclosedPassage(1, "Other", "Of 327 houses 464 stand, and 3.5 are left."),
+    )
+    shown = SoundnessMaterial(
+        "How many?", passages, (DisclosedStep(1, "So the town had 327,464 people, or 3.5 each."),)
+    )
+    with opened(browser, work(sheet(material=shown))) as (tab, _):
+        ready(tab)
+        press(tab, "f")
+        assert tab.evaluate(FOUND) == ["327,464", "3.5"]
+
+
 def test_a_place_that_is_found_is_scrolled_into_sight(browser):
     instance, _ = material()
     last = instance.evidence[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.annotation.web.harness import opened
-from tests.annotation.web.making import ADJUDICATOR, TASK, sheet, work, work_pages
+from tests.annotation.web.making import ADJUDICATOR, TASK, plain_pages, sheet, work, work_pages
 from tests.annotation.web.test_keyboard import assert_calm, current, press, ready, sent
 
 from eclose.annotation.forms import AnnotationTaskKind
@@ -274,3 +274,50 @@ def test_note_is_written_without_leaving_the_page(browser):
         sent(tab)
         path, fields = house.posts[-1]
         assert (path, fields["kind"], fields["text"]) == (f"/tasks/{TASK}/A/note", "skip", "step 2 is cut off?")
+
+
+def test_the_list_of_steps_keeps_its_height_on_a_small_laptop(browser):
+    others = tuple(tuple({"substantive": "yes", "sound": "no", "failure": "L1"} for _ in range(8)) for _ in range(2))
+    pages = work(sheet()), work(sheet(others=others), person=ADJUDICATOR)
+    for text in pages:
+        with opened(browser, text, size={"width": 1280, "height": 800}, policy=None) as (tab, _):
+            tab.add_style_tag(content=FONTS["dejavu"])
+            ready(tab)
+            assert tab.locator(".steps").bounding_box()["height"] > 150
+            columns = tab.evaluate(
+                "() => new Set([...document.querySelectorAll('.dock .many .choice')].map((c) => c.offsetLeft)).size"
+            )
+            assert columns == 2
+
+
+@pytest.mark.parametrize("name", ["A", "B", "D"])
+def test_the_question_stays_in_sight_on_an_enlarged_page(browser, name):
+    # 1280 x 800 at 175 %: one column, which scrolls as a whole.
+    with opened(browser, work(sheet(name=name)), size={"width": 731, "height": 457}) as (tab, _):
+        ready(tab)
+        for key in ("", "y", "y", "n"):
+            press(tab, key)
+            question, control = tab.locator(".asked").bounding_box(), tab.locator(".field.at-hand").bounding_box()
+            assert question["y"] >= 0
+            assert question["y"] + question["height"] <= control["y"] + 1
+            assert control["y"] + control["height"] <= 457 + 1
+
+
+@pytest.mark.parametrize("name", ["B", "C", "D"])
+def test_links_of_the_bar_and_the_passages_button_keep_to_one_line(browser, name):
+    for width, height in ((900, 700), (1280, 800), (1600, 1000)):
+        with opened(browser, work(sheet(name=name)), size={"width": width, "height": height}) as (tab, _):
+            ready(tab)
+            assert tab.locator(".bar").bounding_box()["height"] < 50, (name, width)
+            title, button = tab.locator(".title h1").bounding_box(), tab.locator("#fold").bounding_box()
+            assert abs(title["y"] + title["height"] / 2 - button["y"] - button["height"] / 2) < 6, (name, width)
+
+
+@pytest.mark.parametrize("width", [780, 900, 1100, 1280])
+def test_columns_of_the_lead_have_their_headings(browser, width):
+    with opened(browser, plain_pages()["dashboard"], size={"width": width, "height": 800}) as (tab, _):
+        lefts = """(cells) => [...document.querySelectorAll(cells)].filter((cell) => cell.checkVisibility())
+          .map((cell) => Math.round(cell.getBoundingClientRect().left))"""
+        headings = tab.evaluate(lefts, ".people thead th")
+        assert headings
+        assert headings == tab.evaluate(lefts, ".people tbody tr:nth-child(3) > *")

@@ -21,6 +21,7 @@ from tests.annotation.projects import material, who, work_off
 from typer.testing import CliRunner
 
 from eclose.annotation.project import open_annotation_project
+from eclose.cli.annotate import project as project_commands
 from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.store.records.jsonl import write_records
@@ -70,6 +71,25 @@ def test_what_fails_leaves_nothing(tmp_path, source):
     assert run("init", folder, source, "--annotators", "ann,bob", "--share-questions")[0] == 0
     with pytest.raises(UserError, match="holds a project already"):
         run("init", folder, source)
+
+
+def test_a_closed_pipe_takes_no_project_back(tmp_path, source, monkeypatch):
+    """Links are printed when the project is stored: of ``init | head``, those that were seen work."""
+
+    def closed(*_):
+        raise BrokenPipeError
+
+    folder = tmp_path / "study"
+    with monkeypatch.context() as patch:
+        patch.setattr(project_commands, "_print_start", closed)
+        with pytest.raises(BrokenPipeError):
+            run("init", folder, source)
+    assert run("status", folder)[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(project_commands, "_print_start", closed)
+        with pytest.raises(BrokenPipeError):
+            run("assign", folder, "--annotators", "ann,bob,cyd,dan")
+    assert "ann" in run("status", folder)[1]
 
 
 def test_nobody_has_two_roles(tmp_path, source):

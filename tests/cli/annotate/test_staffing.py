@@ -89,7 +89,7 @@ def test_screening_decides_unless_it_is_advisory(tmp_path, source, mode, tasks):
     # Advisory: ann has finished her part of six responses, and the others are open.
     counts = {
         "required": "12 responses = 0 settled, 12 ineligible (N4)",
-        "advisory": "12 responses = 0 settled, 12 open (1 of 2 have finished: 6, nobody has finished: 6)",
+        "advisory": "12 responses = 0 settled, 12 open (1 of 2 have finished: 6, no annotator has finished: 6)",
     }
     assert (code, counts[mode] in output.replace("\n", " ")) == (0, True)
 

@@ -1,6 +1,6 @@
 """Plans of handing tasks over in a running project: who gets which task. ``staffing`` carries the plans out.
 
-The rules of the first assignment hold: no person gets a subject twice, nor a question where these are kept apart.
+The rules of the first assignment hold: no person gets a subject twice, nor a question twice unless they are shared.
 Gold items are left out of all plans, since every annotator has them.
 """
 
@@ -70,7 +70,7 @@ class PoolWorkload:
                 self.questions.add((row.person, row.apart))
 
     def allows(self, task: OpenTask, person: Person) -> bool:
-        """Return whether a person may get a task: another subject, and another question where these are kept apart."""
+        """Return whether a person may get a task: another subject, and another question unless questions are shared."""
         row = task.row
         return (person.id, row.subject) not in self.subjects and (person.id, row.apart) not in self.questions
 
@@ -83,7 +83,7 @@ class PoolWorkload:
         self.subjects ^= {(row.person, row.subject), (person.id, row.subject)}
         if row.apart is not None:
             self.questions.add((person.id, row.apart))
-            # A person who has begun a task has seen its question.
+            # A person who has started a task has seen its question.
             if not task.started:
                 self.questions.discard((row.person, row.apart))
 
@@ -91,7 +91,7 @@ class PoolWorkload:
 def plan_reassignment(
     workload: PoolWorkload, leaver: Person, successors: Sequence[Person], seed: int
 ) -> tuple[list[TaskMove], int]:
-    """Plan who takes over the open tasks of a person; return the moves and the number of tasks that fit nobody else.
+    """Plan who takes over the open tasks of a person; return the moves and the number of tasks that fit no successor.
 
     Each task goes to the person with the fewest open tasks, then to the one with the fewest of the same system.
     """
@@ -115,7 +115,7 @@ def _burden(workload: PoolWorkload, task: OpenTask, person: Person, seed: int) -
 
 
 def plan_equal_shares(connection: Connection, newcomers: Sequence[Person], seed: int) -> list[TaskMove]:
-    """Plan which tasks that are not begun go to new annotators, until loads are equal or no more tasks fit."""
+    """Plan which tasks that are not started go to new annotators, until loads are equal or no more tasks fit."""
     workload = PoolWorkload(connection, newcomers[0].role, newcomers[0].pool)
     available = {
         number: sorted(

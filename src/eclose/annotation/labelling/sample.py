@@ -152,7 +152,7 @@ def begin_label_project(
 
 
 def find_label_sample(folder: Path) -> LabelSample | None:
-    """Return the sample of a project's folder; None where no project was begun there."""
+    """Return the sample of a project's folder; None where the folder holds none."""
     if not (folder / SETTINGS_FILE).exists():
         return None
     fields = json.loads((folder / SAMPLE_FILE).read_text("ascii"))
@@ -171,10 +171,10 @@ def _check_contained_sample(
     stored = find_label_sample(folder)
     assert stored is not None
     if stored.steps != sample.steps:
-        begun, other = ("with --steps", "--no-steps") if stored.steps else ("without --steps", "--steps")
+        current, other = ("with --steps", "--no-steps") if stored.steps else ("without --steps", "--steps")
         raise UserError(
-            f"{folder}: was begun {begun}, and {other} would ask for other labels. Continue as it was begun, or move"
-            " that folder away to start again."
+            f"{folder}: was started {current}, and {other} would ask for other labels. Continue as it was started,"
+            " or move that folder away to start again."
         )
     if stored.n > sample.n:
         raise UserError(

@@ -74,23 +74,23 @@ def open_label_session(
 ) -> LabelSession:
     """Draw a sample of a run, and create its project or open the existing one.
 
-    A begun sample keeps its settings where they are not named, and grows to a larger ``n``; labels are kept.
+    An existing sample keeps its settings where they are not named, and grows to a larger ``n``; labels are kept.
 
     Args:
         run: Folder of a run, judged or not.
-        n: Number of responses to label; by default 100, or the size of the begun sample.
-        seed: Seed of the sample; by default 42, or that of the begun sample.
-        steps: Label every step, as the full protocol does; by default false, or as the begun sample does.
+        n: Number of responses to label; by default 100, or the size of the existing sample.
+        seed: Seed of the sample; by default 42, or that of the existing sample.
+        steps: Label every step, as the full protocol does; by default false, or as the existing sample does.
         allow_stale: Use judgments although the files they were made from have changed.
         notify: Gets a sentence for each stale file and for records that cannot be labelled.
 
     Raises:
-        UserError: The begun sample has another seed, labels steps otherwise, is larger, or is of other files.
+        UserError: The existing sample has another seed, labels steps otherwise, is larger, or is of other files.
     """
-    begun = find_label_sample(run / LABELS_FOLDER)
-    if begun is not None:
-        n, seed = begun.n if n is None else n, begun.seed if seed is None else seed
-        steps = begun.steps if steps is None else steps
+    existing = find_label_sample(run / LABELS_FOLDER)
+    if existing is not None:
+        n, seed = existing.n if n is None else n, existing.seed if seed is None else seed
+        steps = existing.steps if steps is None else steps
     n, seed = DEFAULT_SAMPLE_SIZE if n is None else n, DEFAULT_SAMPLE_SEED if seed is None else seed
     settings = {"n": n, "seed": seed, "steps": bool(steps)}
     step = PipelineStep(

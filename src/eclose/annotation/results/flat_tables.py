@@ -83,7 +83,7 @@ class FlatLabelTable:
     name: str
     columns: Columns
     rows: Callable[[], Iterator[dict[str, CsvCell]]]
-    """Yields the rows anew with every call, so that each format can stream them."""
+    """Yields the rows again with every call, so that each format can stream them."""
 
 
 def build_flat_label_tables(

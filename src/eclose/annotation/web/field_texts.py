@@ -217,7 +217,7 @@ REQUEST_TEXTS: Mapping[str, str] = {
     "comment": "comments",
 }
 CHANGE_TEXTS: Mapping[str, str] = {
-    "deactivate": "Keep out",
+    "deactivate": "Deactivate",
     "end": "Log out",
     "renew": "Create a new link",
     "reassign": "Hand over the tasks",

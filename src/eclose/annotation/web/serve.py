@@ -68,7 +68,7 @@ def save_server_address(connection: Connection, address: AnnotationAddress) -> N
 def read_server_address(
     connection: Connection, port: int | None, public_url: str | None, *, insecure_http: bool
 ) -> AnnotationAddress:
-    """Return the address of a project: what is not given is as it was when the project was created."""
+    """Return the address of a project: missing parts are those given when the project was created."""
     stored = connection.execute(_ADDRESS).scalar_one_or_none()
     address = AnnotationAddress() if stored is None else AnnotationAddress(**json.loads(stored))
     if public_url is not None:

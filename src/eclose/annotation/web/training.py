@@ -149,7 +149,7 @@ _QUESTIONS = (
         "order",
         "code",
         "N4",
-        "Nobody can tell which ship is meant. That no passage has the fact (N1) comes later in the list.",
+        "The question does not say which ship is meant. That no passage has the fact (N1) comes later in the list.",
         "How long is it?",
         _PASSAGES,
         reference="82 metres",

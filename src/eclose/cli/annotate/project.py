@@ -172,13 +172,19 @@ def init(
         audit_head=None if audit_head is None else str(audit_head.resolve()),
     )
 
+    material, start = "", setup.ProjectStaffing((), ())
+
     # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
     def begin(connection: Connection) -> None:
+        nonlocal material, start
         save_server_address(connection, address)
-        print_line(f"{folder}: {add_material(connection)}")
-        _print_start(setup.invite_and_assign_crew(connection, settings, crew), folder, url)
+        material = add_material(connection)
+        start = setup.invite_and_assign_crew(connection, settings, crew)
 
     create_annotation_project(folder, settings, database, begin).close()
+    # After the commit: a closed pipe (init | head) must not take back a project whose links were printed.
+    print_line(f"{folder}: {material}")
+    _print_start(start, folder, url)
 
 
 def _response_importer(
@@ -267,8 +273,9 @@ def assign(
     project = open_annotation_project(folder)
     with project.writing() as connection:
         url = read_server_address(connection, port, public_url, insecure_http=insecure_http).url
-        _print_start(setup.invite_and_assign_crew(connection, project.settings, crew), folder, url)
+        start = setup.invite_and_assign_crew(connection, project.settings, crew)
     project.close()
+    _print_start(start, folder, url)
 
 
 @app.command()

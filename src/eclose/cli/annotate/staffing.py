@@ -22,7 +22,7 @@ def release(
 ) -> None:
     """Return the case that an adjudicator has taken to the queue, for another adjudicator to take.
 
-    Passes that the adjudicator has submitted are kept apart: they are neither shown to others nor counted.
+    Passes that the adjudicator has submitted are kept separately: they are neither shown to others nor counted.
     """
     from eclose.annotation.project import LEAD_NAME, open_annotation_project
     from eclose.annotation.staffing import list_taken_cases, release_case
@@ -66,7 +66,7 @@ def reassign(
         project.close()
     if result.released:
         print_line(f"{format_count(result.released, 'case')} of {name} back in the queue")
-    started = f", {result.started:,} of them begun" if result.started else ""
+    started = f", {result.started:,} of them started" if result.started else ""
     print_line(f"{format_count(result.total, 'task')} of {name} handed over{started}")
     for successor, count in sorted(result.tasks.items()):
         print_line(f"  {successor}: {count:,}")
@@ -86,7 +86,7 @@ def add_people(
 ) -> None:
     """Invite more people into a running project, and print one link for each.
 
-    New annotators take over an equal share of the tasks that are not begun, first of people who are inactive. New
+    New annotators take over an equal share of the tasks that are not started, first of people who are inactive. New
     screeners get the tasks of a person who leaves, with reassign.
     """
     from eclose.annotation import staffing
