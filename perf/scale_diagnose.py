@@ -1,18 +1,20 @@
-"""Memory and CPU of diagnosing and gating a run that is too large to hold: JSON Lines, parts on disk, parts on S3.
+"""Memory and CPU of diagnosing and gating a run that is too large to hold: JSON Lines, parts, object storage, Ray.
 
 A folder with the responses of ``perf/diagnosis.py`` is written, over 3 datasets and 9 models with 10 responses for each
-question. Each form of it is diagnosed and gated in a process of its own, which reports its CPU time and its greatest
-memory beyond that of an interpreter with the same imports. A subset is also diagnosed in memory, and must give the same
-numbers to the last digit.
+question. Each form of it is diagnosed with its report and gated in a process of its own, which reports its CPU time and
+its greatest memory beyond that of an interpreter with the same imports; of Ray it is that of the driver. All forms must
+give the same files to the last byte. A subset is also diagnosed in memory, and must give the same numbers.
 
     python perf/scale_diagnose.py                          # 20,000 responses
     python perf/scale_diagnose.py --responses 1000000      # the full measurement; writes about 2 GB
     python perf/scale_diagnose.py --url s3://bucket/run    # also parts in object storage; see AWS_ENDPOINT_URL
+    python perf/scale_diagnose.py --workers 2              # also on Ray
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -28,13 +30,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.diagnosis import BENCHMARKS, MODELS, judge_examples
 from perf.result import print_result
 
+from eclose.calls.ray.workers import RaySettings
 from eclose.core.response import ResponseSource
 from eclose.diagnosis import run_counts
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_counts
+from eclose.diagnosis.report.file_formats import ReportFormat
+from eclose.diagnosis.results import diagnose
 from eclose.diagnosis.run_counts import count_large_run, split_run
 from eclose.diagnosis.run_gate import gate
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import encode_json_line
+from eclose.store.runs.parts import is_in_parts, open_filesystem
 
 if TYPE_CHECKING:
     from eclose.judged_cases import JudgedCase
@@ -71,40 +77,74 @@ def _memory_mb() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def measure(run: str) -> None:
-    """Diagnose and gate a run, and print CPU seconds, memory beyond the imports and a digest of the result."""
+def measure(run: str, workers: int) -> None:
+    """Diagnose and gate a run, and print CPU seconds, memory beyond the imports and a digest of the report."""
     # Any size counts as large here, so that small runs exercise the same code.
     run_counts.LARGE_RUN = 0
-    before, start = _memory_mb(), time.process_time()
-    counted = run_counts.count_runs([Path(run)], large=True)
-    diagnosis = diagnose_counts(counted.counts)
-    diagnosed = time.process_time() - start
-    result = gate(run, min_trr=0.1)
+    ray = RaySettings(workers=workers) if workers else None
+    formats = [format_ for format_ in ReportFormat if format_ is not ReportFormat.FIGURES]
+    with tempfile.TemporaryDirectory() as folder:
+        before, start, clock = _memory_mb(), time.process_time(), time.perf_counter()
+        results = diagnose(run, ray=ray)
+        files = results.report(folder, formats)
+        diagnosed = time.process_time() - start
+        result = gate(run, min_trr=0.1, ray=ray)
+        digest = hashlib.sha256(b"".join(files[name].read_bytes() for name in sorted(files)))
     figures = {
         "diagnose_cpu_s": round(diagnosed, 1),
         "gate_cpu_s": round(time.process_time() - start - diagnosed, 1),
+        "wall_s": round(time.perf_counter() - clock),
         "memory_mb": round(_memory_mb() - before, 1),
-        "responses": diagnosis.overall.responses,
-        "questions": diagnosis.overall.questions,
-        "sample": len(result.cases),
+        "responses": len(results),
+        "questions": results.diagnosis.overall.questions,
+        "listed": len(results.cases),
         "outcome": str(result.outcome),
+        "report_sha256": digest.hexdigest()[:16],
     }
     print(json.dumps(figures))
 
 
-def run_measurement(run: str) -> dict[str, Any]:
+def run_measurement(run: str, workers: int = 0) -> dict[str, Any]:
     """Measure in a process of its own: the greatest memory of a process never falls."""
-    output = subprocess.run(
-        [sys.executable, __file__, "--measure", run], check=True, capture_output=True, text=True
-    ).stdout
+    command = [sys.executable, __file__, "--measure", run, "--workers", str(workers)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, Any] = json.loads(output.splitlines()[-1])
-    print(f"{run}: {figures}", flush=True)
     return figures
+
+
+def copy_parts(parts: Path, url: str) -> None:
+    """Copy the parts of a run to object storage."""
+    from pyarrow import fs  # noqa: PLC0415 - an extra
+
+    files, root = open_filesystem(url)
+    fs.copy_files(str(parts), root, source_filesystem=fs.LocalFileSystem(), destination_filesystem=files)
+
+
+def measure_forms(folder: Path, url: str | None, workers: int) -> dict[str, dict[str, Any]]:
+    """Measure the run in JSON Lines, in parts, in object storage and on Ray."""
+    run, parts = str(folder / "run"), folder / "parts"
+    forms = {"json_lines": run_measurement(run)}
+    print(f"json_lines: {forms['json_lines']}", flush=True)
+    if not is_in_parts(parts):
+        start = time.process_time()
+        number = split_run(run, parts)
+        print(f"written in {number} parts: {time.process_time() - start:.0f} s CPU", flush=True)
+    places: dict[str, tuple[str, int]] = {"parts": (str(parts), 0)}
+    if url is not None:
+        copy_parts(parts, url)
+        places["object_storage"] = (url, 0)
+    if workers:
+        places[f"ray_{workers}_workers"] = (str(parts), workers)
+    for form, place in places.items():
+        forms[form] = run_measurement(*place)
+        print(f"{form}: {forms[form]}", flush=True)
+    return forms
 
 
 def equals_memory(folder: Path) -> bool:
     """Return whether the diagnosis of files and of parts equals the one of all cases in memory."""
-    split_run(folder, folder / "parts", rows=7_000)
+    if not is_in_parts(folder / "parts"):
+        split_run(folder, folder / "parts", rows=7_000)
     cases: tuple[JudgedCase, ...] = read_judged_cases(folder).cases
     in_memory = diagnose_cases(cases)
     return all(in_memory == diagnose_counts(count_large_run(run).counts) for run in (folder, folder / "parts"))
@@ -115,36 +155,39 @@ def main() -> int:
     parser.add_argument("--responses", type=int, default=RESPONSES)
     parser.add_argument("--folder", type=Path, help="Folder of the files; a temporary one by default.")
     parser.add_argument("--url", help="Address in object storage for a third form of the run.")
+    parser.add_argument("--workers", type=int, default=0, help="Ray workers for a further form; 0 leaves it out.")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        measure(options.measure)
+        measure(options.measure, options.workers)
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         subset = min(SUBSET, options.responses)
-        write_run(folder / "subset", subset)
+        if not (folder / "subset").exists():
+            write_run(folder / "subset", subset)
         same = equals_memory(folder / "subset")
         print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
         if not (folder / "run").exists():
             write_run(folder / "run", options.responses)
-        forms = {"json_lines": run_measurement(str(folder / "run"))}
-        for form, address in (("parts", str(folder / "parts")), ("object_storage", options.url)):
-            if address is not None:
-                split_run(folder / "run", address)
-                forms[form] = run_measurement(address)
+        forms = measure_forms(folder, options.url, options.workers)
     memory = max(figures["memory_mb"] for figures in forms.values())
     cpu = max(max(figures["diagnose_cpu_s"], figures["gate_cpu_s"]) for figures in forms.values())
+    bytes_equal = len({figures["report_sha256"] for figures in forms.values()}) == 1
     # The time goal is for a million responses; a smaller run has a share of it, and some seconds for its intervals.
     allowed = CPU_GOAL * min(1, options.responses / FULL) + 20
     return print_result(
         name=f"diagnose and gate {options.responses:,} responses without holding them",
         value=memory,
         unit="MB beyond the interpreter",
-        goal=f"<= {MEMORY_GOAL:g} MB, <= {CPU_GOAL:g} s CPU for 1,000,000, equal to the result in memory",
-        holds=memory <= MEMORY_GOAL and cpu <= (CPU_GOAL if options.responses >= FULL else allowed) and same,
+        goal=f"<= {MEMORY_GOAL:g} MB, <= {CPU_GOAL:g} s CPU for 1,000,000, equal to the result in memory, same bytes",
+        holds=memory <= MEMORY_GOAL
+        and cpu <= (CPU_GOAL if options.responses >= FULL else allowed)
+        and same
+        and bytes_equal,
         cpu_s=cpu,
         equal=same,
+        same_bytes=bytes_equal,
         forms=forms,
     )
 

@@ -14,7 +14,7 @@ from eclose.core.verdict import Verdict
 from eclose.diagnosis import run_counts
 from eclose.diagnosis.counts import JudgmentFacts, count_cases
 from eclose.diagnosis.diagnose import diagnose_counts
-from eclose.diagnosis.run_counts import ResponseSample, count_large_run, is_large_run
+from eclose.diagnosis.run_counts import count_large_run, is_large_run
 from eclose.errors import RecordError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import encode_json_line, write_records
@@ -115,30 +115,6 @@ def test_facts_of_a_judgment_survive_the_index():
         restored = JudgmentFacts.from_bytes(facts.to_bytes())
         assert restored == facts
         assert all(isinstance(criterion, Criterion) for criterion, _ in restored.unjudged)
-
-
-class TestSample:
-    def choose(self, verdicts, size, order=1):
-        sample = ResponseSample(size)
-        for position, verdict in list(enumerate(verdicts))[::order]:
-            sample.add(f"r{position}", verdict, position)
-        return sample.positions()
-
-    def test_everything_is_shown_where_it_fits(self):
-        assert self.choose([HOLDS, FAILS, HOLDS], 3) == [0, 1, 2]
-
-    def test_failures_come_first(self):
-        chosen = self.choose([HOLDS] * 90 + [FAILS] * 10, 20)
-        assert len(chosen) == 20
-        assert set(range(90, 100)) < set(chosen)
-
-    def test_some_places_are_kept_for_others(self):
-        chosen = self.choose([HOLDS] * 90 + [FAILS] * 90, 20)
-        assert (sum(each < 90 for each in chosen), sum(each >= 90 for each in chosen)) == (4, 16)
-
-    def test_the_order_of_responses_does_not_matter(self):
-        verdicts = [HOLDS, FAILS, FAILS] * 40
-        assert self.choose(verdicts, 15) == self.choose(verdicts, 15, order=-1)
 
 
 @pytest.fixture(scope="module")

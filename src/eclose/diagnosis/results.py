@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from eclose.calls.ray.workers import RaySettings
     from eclose.core.verdict import SettledVerdict
     from eclose.judged_cases import JudgedCaseSet
 
@@ -229,19 +230,21 @@ def diagnose(
     seed: int = 42,
     resamples: int = 2_000,
     allow_stale: bool = False,
+    ray: RaySettings | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Results:
     """Diagnose judged runs: which responses are unreliable, how often, and why.
 
     Args:
-        runs: Folder of a judged run, or several that are diagnosed together; or a run in parts (``split_run``), in a
-            folder or in object storage.
+        runs: Folder of a judged run, or several that are diagnosed together; runs in parts (``split_run``) may be in
+            object storage.
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.
         seed: Seed of the intervals of corrected rates and differences.
         resamples: Bootstrap resamples of the comparison.
         allow_stale: Use judgments although questions or responses changed after they were judged; every output says so.
+        ray: Ray workers that count runs in parts, with the same results; every worker must reach the parts.
         notify: Function that is called with each notice at once; ``Results.notices`` has all of them.
 
     Returns:
@@ -268,11 +271,12 @@ def diagnose(
 
     validation = None if validation is None else Path(validation)
     base_folders = [] if against is None else [Path(against)]
-    large = len(folders) == 1 and any(is_large_run(folder) for folder in (*folders, *base_folders))
+    large = any(is_large_run(folder) for folder in (*folders, *base_folders))
     counted = count_runs(
         folders,
         allow_stale=allow_stale,
         large=large,
+        ray=ray,
         keep_labels=validation is not None or (folders[0] / VALIDATION_FILE).exists(),
     )
     case_set = counted.case_set
@@ -282,7 +286,7 @@ def diagnose(
     note(f"STALE: {sentence}" for sentence in stale)
     context = _context(case_set, stale, title)
     if base_folders:
-        base = count_runs(base_folders, allow_stale=allow_stale, large=large)
+        base = count_runs(base_folders, allow_stale=allow_stale, large=large, ray=ray)
         note(list_run_caveats(base.case_set))
         name = name_run_folders([*folders, *base_folders])[-1]
         context = _compared(context, counted, base, name, seed, resamples)

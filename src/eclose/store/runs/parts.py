@@ -66,7 +66,7 @@ class PartsFolder:
     def __init__(self, run: Path | str) -> None:
         self._arrow, self._parquet = import_pyarrow("reading a run in parts")
         self.name = get_remote_url(run) or str(run)
-        self._files, self._root = _open_filesystem(run)
+        self._files, self._root = open_filesystem(run)
 
     def read_manifest(self) -> PartsManifest:
         """Return the list of parts; raise UserError where there is none, or one of another version."""
@@ -123,7 +123,7 @@ class PartsFolder:
         return self._files.open_output_stream(f"{self._root}/{name}")
 
 
-def _open_filesystem(run: Path | str) -> tuple[Any, str]:
+def open_filesystem(run: Path | str) -> tuple[Any, str]:
     """Return pyarrow's file system of a run, and the path in it."""
     from pyarrow import fs  # noqa: PLC0415 - an extra
 

@@ -41,10 +41,10 @@ def derive_response_facts(case: JudgedCase, before: str = "") -> ResponseFacts:
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
     codes = frozenset(step.failure for step in case.judgment.steps)
-    return ResponseFacts(case, verdict, _outcome(verdict), case.matched, unjudged, codes, before)
+    return ResponseFacts(case, verdict, name_outcome(verdict), case.matched, unjudged, codes, before)
 
 
-def _outcome(verdict: Verdict) -> str:
+def name_outcome(verdict: Verdict) -> str:
     """Return the outcome of a response as a short name."""
     group = verdict.trace_group
     # The gap is split by failure class, undecided responses by the first missing label.
