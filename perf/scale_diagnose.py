@@ -9,6 +9,9 @@ give the same files to the last byte. A subset is also diagnosed in memory, and 
     python perf/scale_diagnose.py --responses 1000000      # the full measurement; writes about 2 GB
     python perf/scale_diagnose.py --url s3://bucket/run    # also parts in object storage; see AWS_ENDPOINT_URL
     python perf/scale_diagnose.py --workers 2              # also on Ray
+    python perf/scale_diagnose.py --forms parts            # some of the forms
+
+With ``--folder`` the files are kept, and used again where they are there.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,16 +37,20 @@ from perf.result import print_result
 from eclose.calls.ray.workers import RaySettings
 from eclose.core.response import ResponseSource
 from eclose.diagnosis import run_counts
+from eclose.diagnosis.counts import CountedResponse, JudgmentFacts
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_counts
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.results import diagnose
-from eclose.diagnosis.run_counts import count_large_run, split_run
+from eclose.diagnosis.run_counts import count_large_run, hash_question, split_run
 from eclose.diagnosis.run_gate import gate
-from eclose.judged_cases import read_judged_cases
+from eclose.diagnosis.run_parts import PART_ROWS, ResponseRow, write_parts
+from eclose.judged_cases import JudgedCaseSet, read_judged_cases
 from eclose.store.records.jsonl import encode_json_line
 from eclose.store.runs.parts import is_in_parts, open_filesystem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from eclose.judged_cases import JudgedCase
 
 RESPONSES, PER_QUESTION, SUBSET = 20_000, 10, 100_000
@@ -112,6 +120,40 @@ def run_measurement(run: str, workers: int = 0) -> dict[str, Any]:
     return figures
 
 
+def write_parts_of_run(out: Path, responses: int) -> None:
+    """Write the responses of ``write_run`` in parts; splitting its files would take several times as long."""
+    examples = list(judge_examples())
+    questions = max(1, responses // PER_QUESTION)
+    # Records are encoded once for each example, with marks where ids and names belong.
+    instances = [_encode(replace(case.instance, id="@id@", benchmark="@name@")) for case in examples]
+    source = ResponseSource("@name@")
+    answers = [_encode(replace(case.response, id="@id@", instance_id="@q@", source=source)) for case in examples]
+    judgments = [_encode(replace(case.judgment, response_id="@id@")) for case in examples]
+
+    @cache
+    def join(question: int, answer: int) -> CountedResponse:
+        instance, facts = examples[question].instance, JudgmentFacts.of(examples[answer].judgment)
+        return CountedResponse.join(instance, examples[answer].response, facts, hash_question(instance))
+
+    def rows() -> Iterator[ResponseRow]:
+        for number in range(responses):
+            asked, answer = number % questions % len(examples), number % len(examples)
+            ids = {"response_id": f"r{number}", "instance_id": f"q{number % questions}"}
+            names = {"benchmark": BENCHMARKS[number % questions % 3], "model": f"model-{number // questions % MODELS}"}
+            question = instances[asked].replace("@id@", ids["instance_id"]).replace("@name@", names["benchmark"])
+            response = answers[answer].replace("@id@", ids["response_id"]).replace("@q@", ids["instance_id"])
+            judgment = judgments[answer].replace("@id@", ids["response_id"])
+            facts = replace(join(asked, answer), **ids, **names)
+            yield ResponseRow(facts, question, response.replace("@name@", names["model"]), judgment)
+
+    # A run without manifests, like the files.
+    write_parts(out, rows(), lambda: JudgedCaseSet((), checked=False), PART_ROWS)
+
+
+def _encode(record: object) -> str:
+    return encode_json_line(record).decode()
+
+
 def copy_parts(parts: Path, url: str) -> None:
     """Copy the parts of a run to object storage."""
     from pyarrow import fs  # noqa: PLC0415 - an extra
@@ -120,29 +162,28 @@ def copy_parts(parts: Path, url: str) -> None:
     fs.copy_files(str(parts), root, source_filesystem=fs.LocalFileSystem(), destination_filesystem=files)
 
 
-def measure_forms(folder: Path, url: str | None, workers: int) -> dict[str, dict[str, Any]]:
-    """Measure the run in JSON Lines, in parts, in object storage and on Ray."""
-    run, parts = str(folder / "run"), folder / "parts"
-    forms = {"json_lines": run_measurement(run)}
-    print(f"json_lines: {forms['json_lines']}", flush=True)
+def measure_forms(folder: Path, responses: int, forms: Sequence[str], url: str | None, workers: int) -> dict[str, Any]:
+    """Measure the run in parts, in object storage, on Ray and in JSON Lines, as far as they are asked for."""
+    run, parts = folder / "run", folder / "parts"
     if not is_in_parts(parts):
-        start = time.process_time()
-        number = split_run(run, parts)
-        print(f"written in {number} parts: {time.process_time() - start:.0f} s CPU", flush=True)
-    places: dict[str, tuple[str, int]] = {"parts": (str(parts), 0)}
-    if url is not None:
-        copy_parts(parts, url)
-        places["object_storage"] = (url, 0)
-    if workers:
-        places[f"ray_{workers}_workers"] = (str(parts), workers)
-    for form, place in places.items():
-        forms[form] = run_measurement(*place)
-        print(f"{form}: {forms[form]}", flush=True)
-    return forms
+        write_parts_of_run(parts, responses)
+    if "object_storage" in forms:
+        copy_parts(parts, url or "")
+    if "json_lines" in forms and not run.exists():
+        write_run(run, responses)
+    places = {"parts": (parts, 0), "object_storage": (url, 0), "ray": (parts, workers), "json_lines": (run, 0)}
+    figures = {}
+    for form in forms:
+        address, count = places[form]
+        figures[form] = run_measurement(str(address), count)
+        print(f"{form}: {figures[form]}", flush=True)
+    return figures
 
 
-def equals_memory(folder: Path) -> bool:
+def equals_memory(folder: Path, responses: int) -> bool:
     """Return whether the diagnosis of files and of parts equals the one of all cases in memory."""
+    if not folder.exists():
+        write_run(folder, responses)
     if not is_in_parts(folder / "parts"):
         split_run(folder, folder / "parts", rows=7_000)
     cases: tuple[JudgedCase, ...] = read_judged_cases(folder).cases
@@ -156,6 +197,10 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="Folder of the files; a temporary one by default.")
     parser.add_argument("--url", help="Address in object storage for a third form of the run.")
     parser.add_argument("--workers", type=int, default=0, help="Ray workers for a further form; 0 leaves it out.")
+    parser.add_argument("--forms", nargs="+", choices=["parts", "object_storage", "ray", "json_lines"])
+    parser.add_argument(
+        "--subset", type=int, default=SUBSET, help="Responses that are also diagnosed in memory; 0 leaves it out."
+    )
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -163,14 +208,14 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        subset = min(SUBSET, options.responses)
-        if not (folder / "subset").exists():
-            write_run(folder / "subset", subset)
-        same = equals_memory(folder / "subset")
-        print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
-        if not (folder / "run").exists():
-            write_run(folder / "run", options.responses)
-        forms = measure_forms(folder, options.url, options.workers)
+        subset = min(options.subset, options.responses)
+        same = None
+        if subset:
+            same = equals_memory(folder / "subset", subset)
+            print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
+        possible = {"parts": True, "object_storage": options.url, "ray": options.workers, "json_lines": True}
+        chosen = options.forms or [form for form, given in possible.items() if given]
+        forms = measure_forms(folder, options.responses, chosen, options.url, options.workers)
     memory = max(figures["memory_mb"] for figures in forms.values())
     cpu = max(max(figures["diagnose_cpu_s"], figures["gate_cpu_s"]) for figures in forms.values())
     bytes_equal = len({figures["report_sha256"] for figures in forms.values()}) == 1
@@ -183,7 +228,7 @@ def main() -> int:
         goal=f"<= {MEMORY_GOAL:g} MB, <= {CPU_GOAL:g} s CPU for 1,000,000, equal to the result in memory, same bytes",
         holds=memory <= MEMORY_GOAL
         and cpu <= (CPU_GOAL if options.responses >= FULL else allowed)
-        and same
+        and same is not False
         and bytes_equal,
         cpu_s=cpu,
         equal=same,
