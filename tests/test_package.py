@@ -21,7 +21,7 @@ PUBLIC = {
     "FailureClass", "Family", "GateResult", "GenerateSettings", "ImportSettings",
     "Ineligibility", "Instance", "JudgeSettings", "Judgment", "JudgmentTrail", "LocalDetectorSettings",
     "LocalFailure", "MetricRate",
-    "Passage", "QuestionEdit", "Rates", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results",
+    "Passage", "QuestionEdit", "Rates", "RaySettings", "RecordError", "RecordLayout", "ReportFormat", "Response", "Results",
     "RunOptions", "RunResult", "Selection", "SettingError", "SettledVerdict", "SourceLabels", "Step",
     "StepJudgment", "StudySettings", "SwitchResult", "SwitchSettings", "Trace", "TraceGroup", "TraceMode",
     "TrainedVerifier",
