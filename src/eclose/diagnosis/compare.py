@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from eclose.core.judgment import Criterion
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
@@ -41,6 +42,22 @@ RESPONSE_CLASSES: tuple[ResponseClass, ...] = (TraceGroup.RELIABLE, *FailureClas
 def classify_response(verdict: Verdict) -> ResponseClass:
     """Return the class of a response."""
     return verdict.failure_class if verdict.trace_group is TraceGroup.GAP else verdict.trace_group
+
+
+CHAIN_CRITERIA = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
+"""Criteria that decide whether a response is reliable, in the order in which they are looked at."""
+
+
+def name_outcome(verdict: Verdict) -> str:
+    """Return the outcome of a response as a short name: its class, or the first label that is missing."""
+    response_class = classify_response(verdict)
+    if isinstance(response_class, FailureClass):
+        return f"gap_{response_class}"
+    if response_class is None:
+        labels = (verdict.locally_sound, verdict.aligned, verdict.closed)
+        missing = (criterion for criterion, label in zip(CHAIN_CRITERIA, labels, strict=True) if label is None)
+        return f"undecided_{next(missing).value}"
+    return "reliable" if response_class is TraceGroup.RELIABLE else "unsound"
 
 
 @dataclass(frozen=True, slots=True)

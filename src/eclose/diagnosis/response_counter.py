@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Trace
+from eclose.diagnosis.compare import name_outcome
 from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts
-from eclose.diagnosis.report.explorer.filters import name_outcome
 from eclose.judged_cases import JudgedCase
 from eclose.metrics.summary import UNKNOWN_GROUP
 from eclose.store.records.seen_ids import hash64

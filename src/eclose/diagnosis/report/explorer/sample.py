@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, get_response_group, name_outcome
+from eclose.diagnosis.compare import name_outcome
+from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, get_response_group
 from eclose.diagnosis.response_counter import ResponseSample, ResponseStratum
 from eclose.judged_cases import JudgedCase
 
