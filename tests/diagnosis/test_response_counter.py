@@ -94,6 +94,6 @@ def test_the_hash_of_a_response_leaves_its_judgment_out():
     counter = ResponseCounter(5, keep_hashes=True)
     for number, response in enumerate((facts[0], changed, replace(facts[0], model="another"))):
         counter.add(response, (number,))
-    first, second, third = counter.fact_hashes
+    first, second, third = counter.hashes.facts
     assert first == second != third
-    assert len(set(counter.id_hashes)) == 1
+    assert len(set(counter.hashes.ids)) == 1

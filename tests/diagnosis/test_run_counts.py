@@ -14,6 +14,7 @@ from eclose.core.verdict import Verdict
 from eclose.diagnosis import run_counts
 from eclose.diagnosis.counts import JudgmentFacts, count_cases
 from eclose.diagnosis.diagnose import diagnose_counts
+from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.run_counts import count_large_run, is_large_run
 from eclose.errors import RecordError, UserError
 from eclose.judged_cases import read_judged_cases
@@ -158,6 +159,22 @@ class TestLargeRuns:
         assert large[0].context.systems.comparison.groups == in_memory[0].context.systems.comparison.groups
         assert large[1].context.base.comparison.groups == in_memory[1].context.base.comparison.groups
         assert large[1].context.base.cautions[:-1] == in_memory[1].context.base.cautions
+
+    def test_pairs_of_responses_are_counted(self, runs, as_large):
+        run, base = runs
+        in_memory = eclose.compare(run, base, resamples=100)
+        as_large()
+        results = eclose.diagnose(run, against=base, resamples=100)
+        large = results.context.base
+        assert large.comparison.paired == len(in_memory.comparison.pairs) > 0
+        assert list(large.comparison.transitions.items()) == list(in_memory.comparison.transitions.items())
+        assert large.comparison.run_alone == in_memory.comparison.run_alone
+        assert large.comparison.base_alone == in_memory.comparison.base_alone
+        # The page shows what each listed response was before.
+        assert large.before(results.cases) == in_memory.before(results.cases)
+        assert "none" in set(large.before(results.cases).values())
+        assert tabulate_run_comparison(large) == tabulate_run_comparison(in_memory)
+        assert describe_run_comparison(large) == describe_run_comparison(in_memory)
 
     def test_gate_gives_the_same_checks(self, runs, as_large):
         run, base = runs

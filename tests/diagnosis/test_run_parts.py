@@ -98,8 +98,8 @@ def test_another_version_is_refused(parts, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(parts, copy)
     manifest = json.loads((copy / "run.json").read_text())
-    (copy / "run.json").write_text(json.dumps({**manifest, "schema": "eclose.run-parts/2"}))
-    with pytest.raises(UserError, match="run-parts/2"):
+    (copy / "run.json").write_text(json.dumps({**manifest, "schema": "eclose.run-parts/1"}))
+    with pytest.raises(UserError, match="run-parts/1"):
         count_large_run(copy)
 
 

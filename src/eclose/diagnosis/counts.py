@@ -11,12 +11,14 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eclose.core.identity import canonical_bytes
 from eclose.core.judgment import Criterion, LocalFailure, missing_reason_kind
 from eclose.core.parse_trace import has_prose_trace
 from eclose.core.three_valued import Label
@@ -25,18 +27,19 @@ from eclose.diagnosis.compare import CountedRun
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase, match_accepted_answers, match_reference
 from eclose.metrics.repeat_consistency import LabelFlipCounts, count_label_flips, merge_label_flips
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
+from eclose.store.records.seen_ids import hash64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
-    from eclose.core.response import Response
+    from eclose.core.response import Response, ResponseSource
     from eclose.stats.arrays import Flags, Indices
 
 VERDICTS = tuple(starmap(Verdict, product((None, False, True), repeat=5)))
 """Every verdict that exists."""
-_VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 _EVIDENCE = tuple(EvidenceSufficiency)
 _EVIDENCE_CODES = {kind: code for code, kind in enumerate(_EVIDENCE)}
 # A cell is one integer: 34 bits of question, 18 of model, 3 of evidence and 8 of verdict.
@@ -70,7 +73,7 @@ class JudgmentFacts(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """Return a compact form for temporary files."""
-        codes = _VERDICT_CODES[self.verdict], _EVIDENCE_CODES[self.evidence]
+        codes = VERDICT_CODES[self.verdict], _EVIDENCE_CODES[self.evidence]
         # Plain texts: ``marshal`` takes no subclasses of str, which enumerations are.
         failures = [str(code) for code in self.step_failures]
         unjudged = [(str(criterion), reason) for criterion, reason in self.unjudged]
@@ -112,6 +115,8 @@ class CountedResponse:
     prose_trace: bool = False
     question_hashes: tuple[int, int] = (0, 0)
     """Hashes of the question's text and of its passages; zeros where they were not computed."""
+    source_hash: int = 0
+    """Hash of model, method and seed; zero where the source is unknown."""
 
     @classmethod
     def of(cls, case: JudgedCase) -> CountedResponse:
@@ -139,7 +144,14 @@ class CountedResponse:
             without_trace=not response.trace.steps,
             prose_trace=has_prose_trace(response),
             question_hashes=question_hashes,
+            source_hash=_hash_source(response.source),
         )
+
+
+@lru_cache(2**10)
+def _hash_source(source: ResponseSource | None) -> int:
+    """Return a hash of the source of a response; zero where it is unknown."""
+    return 0 if source is None else hash64(canonical_bytes([source.model, source.method, source.seed]))
 
 
 class CountedCells(NamedTuple):
@@ -208,7 +220,7 @@ class DiagnosisCounts:
         question = self._number_question(facts.benchmark, facts.instance_id, facts.question_hashes)
         self._orders.add(UNKNOWN_GROUP if facts.model is None else facts.model, question)
         model = self._models.setdefault(facts.model, len(self._models))
-        self._buffer.append(_encode_cell(question, model, _EVIDENCE_CODES[facts.evidence], _VERDICT_CODES[verdict]))
+        self._buffer.append(_encode_cell(question, model, _EVIDENCE_CODES[facts.evidence], VERDICT_CODES[verdict]))
         if len(self._buffer) >= _BUFFER:
             self._count_buffer()
         # Totals that no interval is computed from need no question.

@@ -7,7 +7,6 @@ the parts. The sample depends neither on the order of the responses nor on their
 from __future__ import annotations
 
 import heapq
-from array import array
 from collections import Counter, defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -17,9 +16,9 @@ from eclose.core.judgment import Judgment, StepJudgment
 from eclose.core.response import Response, Trace
 from eclose.diagnosis.compare import name_outcome
 from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts
+from eclose.diagnosis.pair_responses import ResponseHashes, hash_response_id
 from eclose.judged_cases import JudgedCase
 from eclose.metrics.summary import UNKNOWN_GROUP
-from eclose.store.records.seen_ids import hash64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +66,7 @@ class ResponseSample:
         """Offer a response."""
         self.judged[stratum.outcome] += 1
         choice = self._reliable if stratum.outcome == _RELIABLE else self._failures
-        choice.add(stratum, (-hash64(response_id.encode("utf-8", "surrogatepass")), position))
+        choice.add(stratum, (-hash_response_id(response_id), position))
 
     def include(self, other: ResponseSample, prefix: ResponsePosition = ()) -> None:
         """Offer the responses of another sample of the same size; the result is that of all their responses.
@@ -144,14 +143,14 @@ class ResponseCounter:
     Args:
         sample_size: Responses of the sample.
         keep_labels: Whether the labels of every response are kept, which takes 0.5 kB for each.
-        keep_hashes: Whether hashes of every response are kept, which takes 16 bytes for each.
+        keep_hashes: Whether hashes of every response are kept, which takes 33 bytes for each.
     """
 
     def __init__(self, sample_size: int, *, keep_labels: bool = False, keep_hashes: bool = False) -> None:
         self.counts, self.sample = DiagnosisCounts(), ResponseSample(sample_size)
         self.labels: list[JudgedCase] = []
-        self.id_hashes, self.fact_hashes = array("Q"), array("Q")
-        self._keep_labels, self._keep_hashes = keep_labels, keep_hashes
+        self.hashes = ResponseHashes() if keep_hashes else None
+        self._keep_labels = keep_labels
 
     def add(self, facts: CountedResponse, position: ResponsePosition) -> None:
         """Count a response; ``position`` says where its records are."""
@@ -159,23 +158,16 @@ class ResponseCounter:
         self.sample.add(ResponseStratum.of(facts), facts.response_id, position)
         if self._keep_labels:
             self.labels.append(_without_texts(facts))
-        if self._keep_hashes:
-            self.id_hashes.append(hash64(facts.response_id.encode("utf-8", "surrogatepass")))
-            self.fact_hashes.append(_hash_response(facts))
+        if self.hashes is not None:
+            self.hashes.add(facts)
 
     def include(self, other: ResponseCounter) -> None:
         """Add the responses of another counter after those of this one."""
         self.counts = self.counts.merge(other.counts)
         self.sample.include(other.sample)
         self.labels += other.labels
-        self.id_hashes += other.id_hashes
-        self.fact_hashes += other.fact_hashes
-
-
-def _hash_response(facts: CountedResponse) -> int:
-    """Return a hash of what is known of a response apart from its judgment."""
-    known = (facts.response_id, facts.instance_id, facts.benchmark, facts.model, facts.question_hashes, facts.matched)
-    return hash64(repr((*known, facts.matched_with_aliases, facts.without_trace, facts.prose_trace)).encode())
+        if self.hashes is not None and other.hashes is not None:
+            self.hashes.include(other.hashes)
 
 
 _NO_ENTRIES: dict[Any, Any] = {}

@@ -21,6 +21,7 @@ from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts, JudgmentFacts, count_cases
+from eclose.diagnosis.pair_responses import ResponseHashes
 from eclose.diagnosis.response_counter import ResponseCounter, ResponsePosition, ResponseSample
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import (
@@ -75,6 +76,8 @@ class RunCounts:
     """The responses that a report shows, and the caveats of the rates."""
     labels: tuple[JudgedCase, ...] = ()
     """Every counted response with its labels and without its texts, where they were asked for."""
+    hashes: ResponseHashes | None = None
+    """Hashes of the responses, where they were asked for and no id is repeated."""
 
     @property
     def sampled(self) -> bool:
@@ -93,6 +96,7 @@ def count_runs(
     allow_stale: bool = False,
     large: bool = False,
     keep_labels: bool = False,
+    keep_hashes: bool = False,
     ray: RaySettings | None = None,
 ) -> RunCounts:
     """Count judged runs together; the conditions and errors are those of ``read_cases_of_runs``.
@@ -102,10 +106,13 @@ def count_runs(
         allow_stale: Use judgments although questions or responses changed after they were judged.
         large: Count the runs without holding them in memory.
         keep_labels: Whether the labels of every response of a large run are needed; they take 0.5 kB a response.
+        keep_hashes: Whether responses of a large run are paired with another run, which takes 33 bytes a response.
         ray: Ray workers that count runs in parts.
     """
     if large or ray is not None:
-        return count_large_runs(runs, allow_stale=allow_stale, keep_labels=keep_labels, ray=ray)
+        return count_large_runs(
+            runs, allow_stale=allow_stale, keep_labels=keep_labels, keep_hashes=keep_hashes, ray=ray
+        )
     case_set = read_cases_of_runs(runs, allow_stale=allow_stale)
     return RunCounts(count_cases(case_set.cases), case_set)
 
@@ -141,6 +148,7 @@ def count_large_runs(
     allow_stale: bool = False,
     sample_size: int | None = None,
     keep_labels: bool = False,
+    keep_hashes: bool = False,
     ray: RaySettings | None = None,
 ) -> RunCounts:
     """Count judged runs together, each in one pass, and choose a sample of their responses.
@@ -150,6 +158,7 @@ def count_large_runs(
         allow_stale: Use judgments although questions or responses changed after they were judged.
         sample_size: Responses of the sample, ``SAMPLE_SIZE`` by default.
         keep_labels: Whether the labels of every response are needed.
+        keep_hashes: Whether hashes of every response are needed, to pair them with those of another run.
         ray: Ray workers that count the parts; this process counts them without.
 
     Raises:
@@ -160,7 +169,7 @@ def count_large_runs(
         raise SettingError(NAMED_TWICE)
     size = SAMPLE_SIZE if sample_size is None else sample_size
     # Hashes of several runs are compared, since a response that is in two of them would count twice.
-    new_counter = partial(ResponseCounter, size, keep_labels=keep_labels, keep_hashes=len(runs) > 1)
+    new_counter = partial(ResponseCounter, size, keep_labels=keep_labels, keep_hashes=keep_hashes or len(runs) > 1)
     with ExitStack() as stack:
         sources = [_open_run(run, stack, allow_stale=allow_stale, ray=ray) for run in runs]
         counters = [source.count(new_counter) for source in sources]
@@ -169,15 +178,19 @@ def count_large_runs(
     counts = reduce(DiagnosisCounts.merge, (counter.counts for counter in counters))
     labels = [counter.labels for counter in counters]
     if len(runs) == 1:
-        return RunCounts(counts, sets[0], tuple(labels[0]))
+        return RunCounts(counts, sets[0], tuple(labels[0]), counters[0].hashes)
     names = name_run_folders([Path(run) for run in runs])
     _refuse_shared_responses(dict(zip(names, counters, strict=True)))
-    hashes = [np.unique(np.array(counter.id_hashes, np.uint64)) for counter in counters]
-    repeated = len(np.unique(np.concatenate(hashes))) < sum(map(len, hashes))
+    hashes = ResponseHashes()
+    for counter in counters:
+        if counter.hashes is not None:
+            hashes.include(counter.hashes)
+    repeated = len(np.unique(np.array(hashes.ids, np.uint64))) < len(hashes.ids)
     if repeated:
         labels = [[prefix_response_id(name, case) for case in part] for name, part in zip(names, labels, strict=True)]
     case_set = combine_case_sets(dict(zip(names, sets, strict=True)), repeated_ids=repeated)
-    return RunCounts(counts, case_set, tuple(chain.from_iterable(labels)))
+    # With the name of the run before it, an id is that of no response of another run.
+    return RunCounts(counts, case_set, tuple(chain.from_iterable(labels)), None if repeated else hashes)
 
 
 def _choose_positions(counters: Sequence[ResponseCounter], size: int) -> list[list[ResponsePosition]]:
@@ -196,7 +209,10 @@ def _refuse_shared_responses(counters: Mapping[str, ResponseCounter]) -> None:
 
     Responses are the same where all that was counted of them apart from their judgments is the same.
     """
-    hashes = {name: np.unique(np.array(counter.fact_hashes, np.uint64)) for name, counter in counters.items()}
+    hashes = {
+        name: np.unique(np.array(counter.hashes.facts if counter.hashes else [], np.uint64))
+        for name, counter in counters.items()
+    }
     for name, other in permutations(counters, 2):
         if len(hashes[name]) and np.isin(hashes[name], hashes[other], assume_unique=True).all():
             raise UserError(describe_contained_run(name, other))

@@ -203,7 +203,7 @@ def _chunks(rows: Iterable[ResponseRow], size: int) -> Iterator[list[ResponseRow
 
 
 def _schemas() -> tuple[Any, Any]:
-    """Return the columns of labels and of bodies, version 1."""
+    """Return the columns of labels and of bodies, version 2."""
     arrow, _ = import_pyarrow("writing a run in parts")
     # Stated, not inferred: a part in which a label is never given would have a column of another type.
     text, flag = arrow.string(), arrow.bool_()
@@ -222,6 +222,7 @@ def _schemas() -> tuple[Any, Any]:
         ("prose_trace", flag),
         ("question_hash", arrow.uint64()),
         ("passages_hash", arrow.uint64()),
+        ("source_hash", arrow.uint64()),
     ]
     bodies = [(name, text) for name in ("response_id", *_BODIES)]
     return arrow.schema(columns), arrow.schema(bodies)
@@ -245,6 +246,7 @@ def _facts_to_row(facts: CountedResponse) -> dict[str, Any]:
         "prose_trace": facts.prose_trace,
         "question_hash": facts.question_hashes[0],
         "passages_hash": facts.question_hashes[1],
+        "source_hash": facts.source_hash,
     }
 
 
@@ -265,4 +267,5 @@ def _row_to_facts(row: dict[str, Any]) -> CountedResponse:
         row["without_trace"],
         row["prose_trace"],
         (row["question_hash"], row["passages_hash"]),
+        row["source_hash"],
     )

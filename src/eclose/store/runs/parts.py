@@ -20,7 +20,7 @@ from eclose.store.records.parquet import import_pyarrow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-PARTS_SCHEMA = "eclose.run-parts/1"
+PARTS_SCHEMA = "eclose.run-parts/2"
 """Version of the layout and of the columns; a reader refuses any other."""
 PARTS_FILE = "run.json"
 LABELS_FOLDER, BODIES_FOLDER = "labels", "bodies"
