@@ -37,7 +37,7 @@ from perf.result import print_result
 from eclose.calls.ray.workers import RaySettings
 from eclose.core.response import ResponseSource
 from eclose.diagnosis import run_counts
-from eclose.diagnosis.counts import CountedResponse, JudgmentFacts
+from eclose.diagnosis.counts import CountedResponse, JudgmentFacts, hash_source
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_counts
 from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.results import diagnose
@@ -96,6 +96,13 @@ def measure(run: str, workers: int) -> None:
         results = diagnose(run, ray=ray)
         files = results.report(folder, formats)
         diagnosed = time.process_time() - start
+        sizes = {
+            "responses": len(results),
+            "questions": results.diagnosis.overall.questions,
+            "listed": len(results.cases),
+        }
+        # A command of its own begins without them.
+        del results
         result = gate(run, min_trr=0.1, ray=ray)
         digest = hashlib.sha256(b"".join(files[name].read_bytes() for name in sorted(files)))
     figures = {
@@ -103,9 +110,7 @@ def measure(run: str, workers: int) -> None:
         "gate_cpu_s": round(time.process_time() - start - diagnosed, 1),
         "wall_s": round(time.perf_counter() - clock),
         "memory_mb": round(_memory_mb() - before, 1),
-        "responses": len(results),
-        "questions": results.diagnosis.overall.questions,
-        "listed": len(results.cases),
+        **sizes,
         "outcome": str(result.outcome),
         "report_sha256": digest.hexdigest()[:16],
     }
@@ -138,13 +143,23 @@ def write_parts_of_run(out: Path, responses: int) -> None:
     def rows() -> Iterator[ResponseRow]:
         for number in range(responses):
             asked, answer = number % questions % len(examples), number % len(examples)
-            ids = {"response_id": f"r{number}", "instance_id": f"q{number % questions}"}
-            names = {"benchmark": BENCHMARKS[number % questions % 3], "model": f"model-{number // questions % MODELS}"}
-            question = instances[asked].replace("@id@", ids["instance_id"]).replace("@name@", names["benchmark"])
-            response = answers[answer].replace("@id@", ids["response_id"]).replace("@q@", ids["instance_id"])
-            judgment = judgments[answer].replace("@id@", ids["response_id"])
-            facts = replace(join(asked, answer), **ids, **names)
-            yield ResponseRow(facts, question, response.replace("@name@", names["model"]), judgment)
+            id_, question_id, dataset = f"r{number}", f"q{number % questions}", BENCHMARKS[number % questions % 3]
+            model = f"model-{number // questions % MODELS}"
+            facts = join(asked, answer)
+            facts = replace(
+                facts,
+                response_id=id_,
+                instance_id=question_id,
+                benchmark=dataset,
+                model=model,
+                source_hash=hash_source(ResponseSource(model)),
+            )
+            yield ResponseRow(
+                facts,
+                instances[asked].replace("@id@", question_id).replace("@name@", dataset),
+                answers[answer].replace("@id@", id_).replace("@q@", question_id).replace("@name@", model),
+                judgments[answer].replace("@id@", id_),
+            )
 
     # A run without manifests, like the files.
     write_parts(out, rows(), lambda: JudgedCaseSet((), checked=False), PART_ROWS)

@@ -144,12 +144,12 @@ class CountedResponse:
             without_trace=not response.trace.steps,
             prose_trace=has_prose_trace(response),
             question_hashes=question_hashes,
-            source_hash=_hash_source(response.source),
+            source_hash=hash_source(response.source),
         )
 
 
 @lru_cache(2**10)
-def _hash_source(source: ResponseSource | None) -> int:
+def hash_source(source: ResponseSource | None) -> int:
     """Return a hash of the source of a response; zero where it is unknown."""
     return 0 if source is None else hash64(canonical_bytes([source.model, source.method, source.seed]))
 

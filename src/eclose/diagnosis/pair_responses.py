@@ -121,7 +121,8 @@ def _pair_rows(run: ResponseHashes, base: ResponseHashes) -> tuple[Indices, Indi
 def _find_unique(values: NDArray[np.uint64]) -> Indices:
     """Return the rows whose value occurs once."""
     _, rows, counts = np.unique(values, return_index=True, return_counts=True)
-    return rows[counts == 1]
+    unique: Indices = rows[counts == 1]
+    return unique
 
 
 def _match_rows(

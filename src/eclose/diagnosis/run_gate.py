@@ -182,13 +182,13 @@ def _check_run(
     notify: Callable[[str], None] | None,
 ) -> GateResult:
     """Read the run and its base run, and check every limit."""
-    folder = Path(run) if isinstance(run, str | Path) else None
+    folder, cases = (Path(run), ()) if isinstance(run, str | Path) else (None, tuple(run))
     base_folder = None if against is None else Path(against)
     large = any(path is not None and is_large_run(path) for path in (folder, base_folder))
     validated = folder is not None and (validation is not None or (folder / VALIDATION_FILE).exists())
     count = partial(count_runs, allow_stale=allow_stale, large=large, ray=ray)
     # Correcting rates by a validation needs the labels of all responses.
-    counted = _count_given(run) if folder is None else count([folder], keep_labels=validated)
+    counted = _count_given(cases) if folder is None else count([folder], keep_labels=validated)
     base = None if base_folder is None else count([base_folder])
     case_set = counted.case_set
     notices = (*list_run_caveats(case_set), *(() if base is None else list_run_caveats(base.case_set)))
@@ -203,13 +203,15 @@ def _check_run(
         diagnosis.overall, diagnosis.unjudged, limits, case_set.left_out, corrected=corrected, base=baseline
     )
     stale = (*case_set.stale, *(() if base is None else base.case_set.stale))
-    cases, left_out = tuple(case_set.cases), tuple(case_set.left_out)
-    return GateResult(limits, report, diagnosis, cases, left_out, corrected, notices, stale, folder, baseline)
+    left_out = tuple(case_set.left_out)
+    return GateResult(
+        limits, report, diagnosis, tuple(case_set.cases), left_out, corrected, notices, stale, folder, baseline
+    )
 
 
-def _count_given(cases: Iterable[JudgedCase]) -> RunCounts:
+def _count_given(cases: tuple[JudgedCase, ...]) -> RunCounts:
     """Count cases that are in memory."""
-    case_set = JudgedCaseSet(tuple(cases))
+    case_set = JudgedCaseSet(cases)
     return RunCounts(count_cases(case_set.cases), case_set)
 
 
