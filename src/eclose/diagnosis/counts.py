@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
     from eclose.core.response import Response, ResponseSource
-    from eclose.stats.arrays import Flags, Indices
+    from eclose.stats.arrays import Codes, Flags, Indices
 
 VERDICTS = tuple(starmap(Verdict, product((None, False, True), repeat=5)))
 """Every verdict that exists."""
@@ -158,11 +158,11 @@ class CountedCells(NamedTuple):
     """The cells of a run: numbers of responses by question, model, evidence and verdict, one row for each cell."""
 
     counts: VerdictCounts
-    benchmark: Indices
+    benchmark: Codes
     """Position in ``benchmarks`` of each row."""
-    model: Indices
+    model: Codes
     """Position in ``models`` of each row."""
-    evidence: Indices
+    evidence: Codes
     """Position of each row's kind of evidence in ``EvidenceSufficiency``."""
     benchmarks: Sequence[str]
     models: Sequence[str]
@@ -252,9 +252,9 @@ class DiagnosisCounts:
         question, model, evidence, verdict = _decode_cells(self._cells)
         benchmarks, benchmark_groups = _number_groups(name or UNKNOWN_GROUP for name in self._benchmarks)
         models, model_groups = _number_groups(UNKNOWN_GROUP if name is None else name for name in self._models)
-        benchmark_of = np.array(self._benchmark_of, np.intp)
+        benchmark_of = np.array(self._benchmark_of, np.int32)
         return CountedCells(
-            VerdictCounts(question, verdict, self._times.astype(np.intp), VERDICTS),
+            VerdictCounts(question, verdict, self._times.astype(np.intp, copy=False), VERDICTS),
             benchmark_groups[benchmark_of][question],
             model_groups[model],
             evidence,
@@ -389,19 +389,21 @@ def _encode_cell(question: Any, model: Any, evidence: Any, verdict: Any) -> Any:
     return (((question << _MODEL_BITS | model) << _EVIDENCE_BITS) | evidence) << _VERDICT_BITS | verdict
 
 
-def _decode_cells(cells: _Integers) -> tuple[Indices, Indices, Indices, Indices]:
+def _decode_cells(cells: _Integers) -> tuple[Indices, Codes, Codes, Codes]:
     """Return question, model, evidence and verdict of every cell."""
     parts = []
-    for bits in (_VERDICT_BITS, _EVIDENCE_BITS, _MODEL_BITS):
-        parts.append((cells & ((1 << bits) - 1)).astype(np.intp))
-        cells = cells >> bits
+    shift = 0
+    # Small types: a million cells would take 32 MB in numbers of 8 bytes.
+    for bits, kind in ((_VERDICT_BITS, np.uint8), (_EVIDENCE_BITS, np.uint8), (_MODEL_BITS, np.int32)):
+        parts.append((cells >> shift & ((1 << bits) - 1)).astype(kind))
+        shift += bits
     verdict, evidence, model = parts
-    return cells.astype(np.intp), model, evidence, verdict
+    return (cells >> shift).astype(np.intp, copy=False), model, evidence, verdict
 
 
-def _number_groups(names: Iterable[str]) -> tuple[list[str], Indices]:
+def _number_groups(names: Iterable[str]) -> tuple[list[str], NDArray[np.int32]]:
     """Return the names of groups in alphabetical order, and the position in it of each given name."""
     labels = list(names)
     groups = sorted(set(labels))
     positions = {group: position for position, group in enumerate(groups)}
-    return groups, np.array([positions[label] for label in labels], np.intp)
+    return groups, np.array([positions[label] for label in labels], np.int32)

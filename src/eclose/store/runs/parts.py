@@ -115,6 +115,8 @@ class PartsFolder:
             parquet = self._parquet.ParquetFile(file)
             for group, rows_of_group in sorted(by_group.items()):
                 rows += parquet.read_row_group(group).take(sorted(rows_of_group)).to_pylist()
+        # Arrow keeps what it has freed; texts of several row groups would stay in memory.
+        self._arrow.default_memory_pool().release_unused()
         return rows
 
     def _open_output(self, name: str) -> Any:
