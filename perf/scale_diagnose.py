@@ -96,6 +96,7 @@ def measure(run: str, workers: int) -> None:
         results = diagnose(run, ray=ray)
         files = results.report(folder, formats)
         diagnosed = time.process_time() - start
+        print(f"  diagnosed in {diagnosed:.1f} s CPU, {_memory_mb() - before:.1f} MB", file=sys.stderr, flush=True)
         sizes = {
             "responses": len(results),
             "questions": results.diagnosis.overall.questions,
