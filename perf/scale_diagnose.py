@@ -1,24 +1,30 @@
-"""Memory and CPU of diagnosing and gating a run that is too large to hold: JSON Lines, parts on disk, parts on S3.
+"""Memory and CPU of diagnosing and gating a run that is too large to hold: JSON Lines, parts, object storage, Ray.
 
 A folder with the responses of ``perf/diagnosis.py`` is written, over 3 datasets and 9 models with 10 responses for each
-question. Each form of it is diagnosed and gated in a process of its own, which reports its CPU time and its greatest
-memory beyond that of an interpreter with the same imports. A subset is also diagnosed in memory, and must give the same
-numbers to the last digit.
+question. Each form of it is diagnosed with its report and gated in a process of its own, which reports its CPU time and
+its greatest memory beyond that of an interpreter with the same imports; of Ray it is that of the driver. All forms must
+give the same files to the last byte. A subset is also diagnosed in memory, and must give the same numbers.
 
     python perf/scale_diagnose.py                          # 20,000 responses
     python perf/scale_diagnose.py --responses 1000000      # the full measurement; writes about 2 GB
     python perf/scale_diagnose.py --url s3://bucket/run    # also parts in object storage; see AWS_ENDPOINT_URL
+    python perf/scale_diagnose.py --workers 2              # also on Ray
+    python perf/scale_diagnose.py --forms parts            # some of the forms
+
+With ``--folder`` the files are kept, and used again where they are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,15 +34,23 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from perf.diagnosis import BENCHMARKS, MODELS, judge_examples
 from perf.result import print_result
 
+from eclose.calls.ray.workers import RaySettings
 from eclose.core.response import ResponseSource
 from eclose.diagnosis import run_counts
+from eclose.diagnosis.counts import CountedResponse, JudgmentFacts, hash_source
 from eclose.diagnosis.diagnose import diagnose_cases, diagnose_counts
-from eclose.diagnosis.run_counts import count_large_run, split_run
+from eclose.diagnosis.report.file_formats import ReportFormat
+from eclose.diagnosis.results import diagnose
+from eclose.diagnosis.run_counts import count_large_run, hash_question, split_run
 from eclose.diagnosis.run_gate import gate
-from eclose.judged_cases import read_judged_cases
+from eclose.diagnosis.run_parts import PART_ROWS, ResponseRow, write_parts
+from eclose.judged_cases import JudgedCaseSet, read_judged_cases
 from eclose.store.records.jsonl import encode_json_line
+from eclose.store.runs.parts import is_in_parts, open_filesystem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from eclose.judged_cases import JudgedCase
 
 RESPONSES, PER_QUESTION, SUBSET = 20_000, 10, 100_000
@@ -71,40 +85,123 @@ def _memory_mb() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def measure(run: str) -> None:
-    """Diagnose and gate a run, and print CPU seconds, memory beyond the imports and a digest of the result."""
+def measure(run: str, workers: int) -> None:
+    """Diagnose and gate a run, and print CPU seconds, memory beyond the imports and a digest of the report."""
     # Any size counts as large here, so that small runs exercise the same code.
     run_counts.LARGE_RUN = 0
-    before, start = _memory_mb(), time.process_time()
-    counted = run_counts.count_runs([Path(run)], large=True)
-    diagnosis = diagnose_counts(counted.counts)
-    diagnosed = time.process_time() - start
-    result = gate(run, min_trr=0.1)
+    ray = RaySettings(workers=workers) if workers else None
+    formats = [format_ for format_ in ReportFormat if format_ is not ReportFormat.FIGURES]
+    with tempfile.TemporaryDirectory() as folder:
+        before, start, clock = _memory_mb(), time.process_time(), time.perf_counter()
+        results = diagnose(run, ray=ray)
+        files = results.report(folder, formats)
+        diagnosed = time.process_time() - start
+        print(f"  diagnosed in {diagnosed:.1f} s CPU, {_memory_mb() - before:.1f} MB", file=sys.stderr, flush=True)
+        sizes = {
+            "responses": len(results),
+            "questions": results.diagnosis.overall.questions,
+            "listed": len(results.cases),
+        }
+        # A command of its own begins without them.
+        del results
+        result = gate(run, min_trr=0.1, ray=ray)
+        digest = hashlib.sha256(b"".join(files[name].read_bytes() for name in sorted(files)))
     figures = {
         "diagnose_cpu_s": round(diagnosed, 1),
         "gate_cpu_s": round(time.process_time() - start - diagnosed, 1),
+        "wall_s": round(time.perf_counter() - clock),
         "memory_mb": round(_memory_mb() - before, 1),
-        "responses": diagnosis.overall.responses,
-        "questions": diagnosis.overall.questions,
-        "sample": len(result.cases),
+        **sizes,
         "outcome": str(result.outcome),
+        "report_sha256": digest.hexdigest()[:16],
     }
     print(json.dumps(figures))
 
 
-def run_measurement(run: str) -> dict[str, Any]:
+def run_measurement(run: str, workers: int = 0) -> dict[str, Any]:
     """Measure in a process of its own: the greatest memory of a process never falls."""
-    output = subprocess.run(
-        [sys.executable, __file__, "--measure", run], check=True, capture_output=True, text=True
-    ).stdout
+    command = [sys.executable, __file__, "--measure", run, "--workers", str(workers)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     figures: dict[str, Any] = json.loads(output.splitlines()[-1])
-    print(f"{run}: {figures}", flush=True)
     return figures
 
 
-def equals_memory(folder: Path) -> bool:
+def write_parts_of_run(out: Path, responses: int) -> None:
+    """Write the responses of ``write_run`` in parts; splitting its files would take several times as long."""
+    examples = list(judge_examples())
+    questions = max(1, responses // PER_QUESTION)
+    # Records are encoded once for each example, with marks where ids and names belong.
+    instances = [_encode(replace(case.instance, id="@id@", benchmark="@name@")) for case in examples]
+    source = ResponseSource("@name@")
+    answers = [_encode(replace(case.response, id="@id@", instance_id="@q@", source=source)) for case in examples]
+    judgments = [_encode(replace(case.judgment, response_id="@id@")) for case in examples]
+
+    @cache
+    def join(question: int, answer: int) -> CountedResponse:
+        instance, facts = examples[question].instance, JudgmentFacts.of(examples[answer].judgment)
+        return CountedResponse.join(instance, examples[answer].response, facts, hash_question(instance))
+
+    def rows() -> Iterator[ResponseRow]:
+        for number in range(responses):
+            asked, answer = number % questions % len(examples), number % len(examples)
+            id_, question_id, dataset = f"r{number}", f"q{number % questions}", BENCHMARKS[number % questions % 3]
+            model = f"model-{number // questions % MODELS}"
+            facts = join(asked, answer)
+            facts = replace(
+                facts,
+                response_id=id_,
+                instance_id=question_id,
+                benchmark=dataset,
+                model=model,
+                source_hash=hash_source(ResponseSource(model)),
+            )
+            yield ResponseRow(
+                facts,
+                instances[asked].replace("@id@", question_id).replace("@name@", dataset),
+                answers[answer].replace("@id@", id_).replace("@q@", question_id).replace("@name@", model),
+                judgments[answer].replace("@id@", id_),
+            )
+
+    # A run without manifests, like the files.
+    write_parts(out, rows(), lambda: JudgedCaseSet((), checked=False), PART_ROWS)
+
+
+def _encode(record: object) -> str:
+    return encode_json_line(record).decode()
+
+
+def copy_parts(parts: Path, url: str) -> None:
+    """Copy the parts of a run to object storage."""
+    from pyarrow import fs  # noqa: PLC0415 - an extra
+
+    files, root = open_filesystem(url)
+    fs.copy_files(str(parts), root, source_filesystem=fs.LocalFileSystem(), destination_filesystem=files)
+
+
+def measure_forms(folder: Path, responses: int, forms: Sequence[str], url: str | None, workers: int) -> dict[str, Any]:
+    """Measure the run in parts, in object storage, on Ray and in JSON Lines, as far as they are asked for."""
+    run, parts = folder / "run", folder / "parts"
+    if not is_in_parts(parts):
+        write_parts_of_run(parts, responses)
+    if "object_storage" in forms:
+        copy_parts(parts, url or "")
+    if "json_lines" in forms and not run.exists():
+        write_run(run, responses)
+    places = {"parts": (parts, 0), "object_storage": (url, 0), "ray": (parts, workers), "json_lines": (run, 0)}
+    figures = {}
+    for form in forms:
+        address, count = places[form]
+        figures[form] = run_measurement(str(address), count)
+        print(f"{form}: {figures[form]}", flush=True)
+    return figures
+
+
+def equals_memory(folder: Path, responses: int) -> bool:
     """Return whether the diagnosis of files and of parts equals the one of all cases in memory."""
-    split_run(folder, folder / "parts", rows=7_000)
+    if not folder.exists():
+        write_run(folder, responses)
+    if not is_in_parts(folder / "parts"):
+        split_run(folder, folder / "parts", rows=7_000)
     cases: tuple[JudgedCase, ...] = read_judged_cases(folder).cases
     in_memory = diagnose_cases(cases)
     return all(in_memory == diagnose_counts(count_large_run(run).counts) for run in (folder, folder / "parts"))
@@ -115,36 +212,43 @@ def main() -> int:
     parser.add_argument("--responses", type=int, default=RESPONSES)
     parser.add_argument("--folder", type=Path, help="Folder of the files; a temporary one by default.")
     parser.add_argument("--url", help="Address in object storage for a third form of the run.")
+    parser.add_argument("--workers", type=int, default=0, help="Ray workers for a further form; 0 leaves it out.")
+    parser.add_argument("--forms", nargs="+", choices=["parts", "object_storage", "ray", "json_lines"])
+    parser.add_argument(
+        "--subset", type=int, default=SUBSET, help="Responses that are also diagnosed in memory; 0 leaves it out."
+    )
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        measure(options.measure)
+        measure(options.measure, options.workers)
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        subset = min(SUBSET, options.responses)
-        write_run(folder / "subset", subset)
-        same = equals_memory(folder / "subset")
-        print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
-        if not (folder / "run").exists():
-            write_run(folder / "run", options.responses)
-        forms = {"json_lines": run_measurement(str(folder / "run"))}
-        for form, address in (("parts", str(folder / "parts")), ("object_storage", options.url)):
-            if address is not None:
-                split_run(folder / "run", address)
-                forms[form] = run_measurement(address)
+        subset = min(options.subset, options.responses)
+        same = None
+        if subset:
+            same = equals_memory(folder / "subset", subset)
+            print(f"{subset:,} responses streamed and in memory: {'equal' if same else 'DIFFERENT'}", flush=True)
+        possible = {"parts": True, "object_storage": options.url, "ray": options.workers, "json_lines": True}
+        chosen = options.forms or [form for form, given in possible.items() if given]
+        forms = measure_forms(folder, options.responses, chosen, options.url, options.workers)
     memory = max(figures["memory_mb"] for figures in forms.values())
     cpu = max(max(figures["diagnose_cpu_s"], figures["gate_cpu_s"]) for figures in forms.values())
+    bytes_equal = len({figures["report_sha256"] for figures in forms.values()}) == 1
     # The time goal is for a million responses; a smaller run has a share of it, and some seconds for its intervals.
     allowed = CPU_GOAL * min(1, options.responses / FULL) + 20
     return print_result(
         name=f"diagnose and gate {options.responses:,} responses without holding them",
         value=memory,
         unit="MB beyond the interpreter",
-        goal=f"<= {MEMORY_GOAL:g} MB, <= {CPU_GOAL:g} s CPU for 1,000,000, equal to the result in memory",
-        holds=memory <= MEMORY_GOAL and cpu <= (CPU_GOAL if options.responses >= FULL else allowed) and same,
+        goal=f"<= {MEMORY_GOAL:g} MB, <= {CPU_GOAL:g} s CPU for 1,000,000, equal to the result in memory, same bytes",
+        holds=memory <= MEMORY_GOAL
+        and cpu <= (CPU_GOAL if options.responses >= FULL else allowed)
+        and same is not False
+        and bytes_equal,
         cpu_s=cpu,
         equal=same,
+        same_bytes=bytes_equal,
         forms=forms,
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eclose.benchmarks.layouts import RecordLayout
     from eclose.calls.batch.run import BatchSettings
     from eclose.calls.client import CallSettings
+    from eclose.calls.ray.workers import RaySettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.construction.settings import ConstructSettings
     from eclose.core.answers import match_answer, match_any_answer, normalize_answer
@@ -62,6 +63,7 @@ _HOMES = {
     "eclose.benchmarks.layouts": ("RecordLayout",),
     "eclose.calls.batch.run": ("BatchSettings",),
     "eclose.calls.client": ("CallSettings",),
+    "eclose.calls.ray.workers": ("RaySettings",),
     "eclose.calls.run": ("RunOptions", "RunResult"),
     "eclose.construction.settings": ("ConstructSettings",),
     "eclose.core.answers": ("match_answer", "match_any_answer", "normalize_answer"),
@@ -129,6 +131,7 @@ __all__ = [
     "Passage",
     "QuestionEdit",
     "Rates",
+    "RaySettings",
     "RecordError",
     "RecordLayout",
     "ReportFormat",

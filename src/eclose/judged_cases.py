@@ -42,6 +42,7 @@ RejectCounts: TypeAlias = Mapping[str, Mapping[str, int]]
 NO_QUESTION, NOT_JUDGED = "its question is missing", "it was not judged"
 NO_RESPONSE = "it was judged, but is missing"
 REPEATED_ID = "an earlier response has the same id"
+NAMED_TWICE = "a run is named twice, and its responses would count twice. Name it once."
 UNCHECKED_CAVEAT = "No manifest says which responses these judgments were made from, so that was not checked."
 QUESTION_REMEDY = (
     "Responses refer to a question by its id alone: give every question a unique id, such as the dataset's name and a"
@@ -414,7 +415,7 @@ def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> Ju
             two questions.
     """
     if len({run.resolve() for run in runs}) < len(runs):
-        raise SettingError("a run is named twice, and its responses would count twice. Name it once.")
+        raise SettingError(NAMED_TWICE)
     sets = {
         name: read_judged_cases(run, allow_stale=allow_stale)
         for name, run in zip(name_run_folders(runs), runs, strict=True)
@@ -425,13 +426,23 @@ def read_cases_of_runs(runs: Sequence[Path], *, allow_stale: bool = False) -> Ju
     # In both orders, since either run may be a part of the other.
     for name, other in permutations(sets, 2):
         if responses[name] and responses[name] <= responses[other]:
-            raise UserError(
-                f"every response of {name} is in {other} too, and would count twice. "
-                "Leave one of them out, or compare the two with --against."
-            )
+            raise UserError(describe_contained_run(name, other))
     refuse_reused_question_ids(*(part.cases for part in sets.values()))
     ids = [case.response.id for part in sets.values() for case in part.cases]
-    if len(set(ids)) < len(ids):
+    return combine_case_sets(sets, repeated_ids=len(set(ids)) < len(ids))
+
+
+def describe_contained_run(name: str, other: str) -> str:
+    """Return the message for a run of which every response is in another one."""
+    return (
+        f"every response of {name} is in {other} too, and would count twice. "
+        "Leave one of them out, or compare the two with --against."
+    )
+
+
+def combine_case_sets(sets: Mapping[str, JudgedCaseSet], *, repeated_ids: bool) -> JudgedCaseSet:
+    """Return the cases and caveats of several runs, by their names; repeated response ids get the name before them."""
+    if repeated_ids:
         # All ids get a prefix, not only the repeated ones: mixed forms would be hard to look up.
         sets = {name: _prefix_ids(name, part) for name, part in sets.items()}
     return JudgedCaseSet(
@@ -452,15 +463,14 @@ def name_run_folders(runs: Sequence[Path]) -> list[str]:
 
 def _prefix_ids(name: str, part: JudgedCaseSet) -> JudgedCaseSet:
     """Return the cases with the name of their run before every response id."""
-    renamed = tuple(
-        replace(
-            case,
-            response=replace(case.response, id=f"{name}/{case.response.id}"),
-            judgment=replace(case.judgment, response_id=f"{name}/{case.response.id}"),
-        )
-        for case in part.cases
-    )
+    renamed = tuple(prefix_response_id(name, case) for case in part.cases)
     return replace(part, cases=renamed, left_out=tuple((f"{name}/{id_}", why) for id_, why in part.left_out))
+
+
+def prefix_response_id(name: str, case: JudgedCase) -> JudgedCase:
+    """Return a case with the name of its run before the response id."""
+    id_ = f"{name}/{case.response.id}"
+    return replace(case, response=replace(case.response, id=id_), judgment=replace(case.judgment, response_id=id_))
 
 
 def refuse_reused_question_ids(*runs: Iterable[JudgedCase]) -> None:

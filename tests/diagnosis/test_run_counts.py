@@ -14,7 +14,8 @@ from eclose.core.verdict import Verdict
 from eclose.diagnosis import run_counts
 from eclose.diagnosis.counts import JudgmentFacts, count_cases
 from eclose.diagnosis.diagnose import diagnose_counts
-from eclose.diagnosis.run_counts import ResponseSample, count_large_run, is_large_run
+from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
+from eclose.diagnosis.run_counts import count_large_run, is_large_run
 from eclose.errors import RecordError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.store.records.jsonl import encode_json_line, write_records
@@ -117,30 +118,6 @@ def test_facts_of_a_judgment_survive_the_index():
         assert all(isinstance(criterion, Criterion) for criterion, _ in restored.unjudged)
 
 
-class TestSample:
-    def choose(self, verdicts, size, order=1):
-        sample = ResponseSample(size)
-        for position, verdict in list(enumerate(verdicts))[::order]:
-            sample.add(f"r{position}", verdict, position)
-        return sample.positions()
-
-    def test_everything_is_shown_where_it_fits(self):
-        assert self.choose([HOLDS, FAILS, HOLDS], 3) == [0, 1, 2]
-
-    def test_failures_come_first(self):
-        chosen = self.choose([HOLDS] * 90 + [FAILS] * 10, 20)
-        assert len(chosen) == 20
-        assert set(range(90, 100)) < set(chosen)
-
-    def test_some_places_are_kept_for_others(self):
-        chosen = self.choose([HOLDS] * 90 + [FAILS] * 90, 20)
-        assert (sum(each < 90 for each in chosen), sum(each >= 90 for each in chosen)) == (4, 16)
-
-    def test_the_order_of_responses_does_not_matter(self):
-        verdicts = [HOLDS, FAILS, FAILS] * 40
-        assert self.choose(verdicts, 15) == self.choose(verdicts, 15, order=-1)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
@@ -182,6 +159,22 @@ class TestLargeRuns:
         assert large[0].context.systems.comparison.groups == in_memory[0].context.systems.comparison.groups
         assert large[1].context.base.comparison.groups == in_memory[1].context.base.comparison.groups
         assert large[1].context.base.cautions[:-1] == in_memory[1].context.base.cautions
+
+    def test_pairs_of_responses_are_counted(self, runs, as_large):
+        run, base = runs
+        in_memory = eclose.compare(run, base, resamples=100)
+        as_large()
+        results = eclose.diagnose(run, against=base, resamples=100)
+        large = results.context.base
+        assert large.comparison.paired == len(in_memory.comparison.pairs) > 0
+        assert list(large.comparison.transitions.items()) == list(in_memory.comparison.transitions.items())
+        assert large.comparison.run_alone == in_memory.comparison.run_alone
+        assert large.comparison.base_alone == in_memory.comparison.base_alone
+        # The page shows what each listed response was before.
+        assert large.before(results.cases) == in_memory.before(results.cases)
+        assert "none" in set(large.before(results.cases).values())
+        assert tabulate_run_comparison(large) == tabulate_run_comparison(in_memory)
+        assert describe_run_comparison(large) == describe_run_comparison(in_memory)
 
     def test_gate_gives_the_same_checks(self, runs, as_large):
         run, base = runs

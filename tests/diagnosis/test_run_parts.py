@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -11,16 +12,22 @@ import sys
 import time
 import urllib.request
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
+from tests.calls.ray.cluster import cluster  # noqa: F401 - a fixture
 from tests.diagnosis.judged_responses import random_cases
 from tests.diagnosis.test_run_counts import contents, dirty_run, unique_questions, write_run  # noqa: F401 - a fixture
 
 import eclose
+from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal
+from eclose.core.response import ResponseSource
 from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts
-from eclose.diagnosis.run_counts import count_large_run, split_run
-from eclose.diagnosis.run_parts import count_part
+from eclose.diagnosis.report.file_formats import ReportFormat
+from eclose.diagnosis.response_counter import ResponseCounter
+from eclose.diagnosis.run_counts import count_large_run, count_large_runs, split_run
+from eclose.diagnosis.run_parts import RunInParts, count_part, count_parts_of_shard
 from eclose.errors import SettingError, UserError
 from eclose.judged_cases import read_judged_cases
 from eclose.store.runs.parts import PartsFolder, get_remote_url, is_in_parts
@@ -91,8 +98,8 @@ def test_another_version_is_refused(parts, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(parts, copy)
     manifest = json.loads((copy / "run.json").read_text())
-    (copy / "run.json").write_text(json.dumps({**manifest, "schema": "eclose.run-parts/2"}))
-    with pytest.raises(UserError, match="run-parts/2"):
+    (copy / "run.json").write_text(json.dumps({**manifest, "schema": "eclose.run-parts/1"}))
+    with pytest.raises(UserError, match="run-parts/1"):
         count_large_run(copy)
 
 
@@ -176,6 +183,117 @@ def test_parts_in_object_storage_are_read_alike(dirty_run, s3):  # noqa: F811
         count_large_run(f"{s3}/runs/missing")
     with pytest.raises(UserError, match="already"):
         split_run(dirty_run, url)
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_ray_workers_give_the_same_bytes(parts, tmp_path):
+    expected, results = eclose.diagnose(parts), eclose.diagnose(parts, ray=RaySettings())
+    assert results.diagnosis == expected.diagnosis
+    assert results.cases == expected.cases
+    formats = [ReportFormat.HTML, ReportFormat.JSON, ReportFormat.JUNIT]
+    files = [made.report(tmp_path / name, formats) for name, made in (("here", expected), ("ray", results))]
+    assert [path.read_bytes() for path in files[0].values()] == [path.read_bytes() for path in files[1].values()]
+    gates = [eclose.gate(parts, min_trr=0.2, ray=ray) for ray in (None, RaySettings())]
+    assert gates[0].report == gates[1].report
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_an_error_of_a_worker_is_reported(parts, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(parts, copy)
+    (copy / "labels" / "part-00003.parquet").unlink()
+    with pytest.raises(Exception, match="part-00003"):
+        count_large_runs([copy], ray=RaySettings())
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4, 9])
+def test_shards_of_parts_are_the_whole_in_order(parts, shards):
+    names = [name for name, _ in PartsFolder(parts).read_manifest().parts]
+    total = ResponseCounter(9, keep_labels=True)
+    for index in range(shards):
+        work = count_parts_of_shard(
+            str(parts),
+            names,
+            partial(ResponseCounter, 9, keep_labels=True),
+            RecordShard(index, shards),
+            ShardStopSignal(),
+        )
+        total.include(asyncio.run(work))
+    whole = count_large_run(parts, sample_size=9, keep_labels=True)
+    assert contents(total.counts) == contents(whole.counts)
+    assert tuple(total.labels) == whole.labels
+    assert RunInParts(parts).read_cases([position for position, _ in total.sample.choose()]) == whole.case_set
+
+
+def test_a_shard_stops_between_parts(parts):
+    stop = ShardStopSignal()
+    stop.request()
+    names = [name for name, _ in PartsFolder(parts).read_manifest().parts]
+    counter = asyncio.run(count_parts_of_shard(str(parts), names, partial(ResponseCounter, 9), RecordShard(), stop))
+    assert not len(counter.counts)
+
+
+def test_ray_counts_parts_alone(dirty_run):  # noqa: F811
+    with pytest.raises(SettingError, match="eclose data split"):
+        count_large_runs([dirty_run], ray=RaySettings())
+
+
+class TestSeveralRuns:
+    """Several runs of which one is in parts, against the same runs in memory."""
+
+    @pytest.fixture
+    def halves(self, tmp_path):
+        cases = [case for case in unique_questions(random_cases(1, count=160)) if case.instance.benchmark == "HotpotQA"]
+        return write_run(tmp_path / "first", cases[:40]), write_run(tmp_path / "second", cases[40:])
+
+    def test_they_are_diagnosed_as_in_memory(self, halves, tmp_path):
+        first, second = halves
+        eclose.split_run(second, tmp_path / "parts" / "second", rows=9)
+        expected, results = eclose.diagnose(halves), eclose.diagnose([first, tmp_path / "parts" / "second"])
+        assert results.diagnosis == expected.diagnosis
+        assert results.cases == expected.cases
+        assert results.notices == expected.notices
+        assert results.context.systems == expected.context.systems
+
+    def test_repeated_ids_get_the_name_of_the_run(self, halves, tmp_path):
+        first, _ = halves
+        cases = read_judged_cases(first).cases
+        other = [replace(case, response=replace(case.response, source=ResponseSource("another"))) for case in cases]
+        runs = [first, write_run(tmp_path / "other", other)]
+        eclose.split_run(runs[1], tmp_path / "parts" / "other", rows=9)
+        expected = eclose.diagnose(runs)
+        results = eclose.diagnose([first, tmp_path / "parts" / "other"])
+        assert results.cases == expected.cases
+        assert results.cases[0].response.id.startswith("first/")
+        labels = count_large_runs([first, tmp_path / "parts" / "other"], keep_labels=True).labels
+        assert [case.response.id for case in labels] == [case.response.id for case in expected.cases]
+
+    def test_a_run_that_is_part_of_another_is_refused(self, halves, tmp_path):
+        first, _ = halves
+        eclose.split_run(first, tmp_path / "again")
+        with pytest.raises(UserError, match="every response of first is in again too"):
+            eclose.diagnose([first, tmp_path / "again"])
+        with pytest.raises(SettingError, match="named twice"):
+            eclose.diagnose([tmp_path / "again", tmp_path / "again"])
+
+    def test_another_question_under_the_same_id_is_refused(self, halves, tmp_path):
+        first, _ = halves
+        cases = read_judged_cases(first).cases
+        other = [replace(case, instance=replace(case.instance, question="Another?")) for case in cases]
+        eclose.split_run(write_run(tmp_path / "other", other), tmp_path / "parts")
+        with pytest.raises(UserError, match="Runs can be combined only where the same id is the same question"):
+            eclose.diagnose([first, tmp_path / "parts"])
+
+    def test_a_run_in_another_format_is_read_beside_parts(self, halves, tmp_path):
+        first, second = halves
+        eclose.split_run(second, tmp_path / "parts" / "second", rows=9)
+        expected = eclose.diagnose(halves)
+        rows = [json.loads(line) for line in (first / "responses.jsonl").read_text().splitlines()]
+        (first / "responses.jsonl").write_text(json.dumps(rows))
+        results = eclose.diagnose([first, tmp_path / "parts" / "second"])
+        assert (results.diagnosis, results.cases) == (expected.diagnosis, expected.cases)
 
 
 def test_facts_have_every_column(parts):

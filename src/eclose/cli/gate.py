@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from eclose.cli.shared.model_options import CallEngine, CountEngine, RayAddress, Workers, make_ray_settings
 from eclose.cli.shared.output import AllowStale, format_count, print_line
 
 # Apart from the codes of every other command (0, 1, 2, 3, 75, 130), so that CI can tell a failed gate from a command
@@ -74,6 +75,9 @@ def gate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the intervals of corrected rates and differences.")] = 42,
     allow_stale: AllowStale = False,
+    engine: CountEngine = CallEngine.PROCESS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
 ) -> None:
     """Check a judged run against limits: exit with 0 where it passes, 100 where it fails, 101 where it cannot tell.
 
@@ -108,6 +112,7 @@ def gate(
         validation=validation,
         seed=seed,
         allow_stale=allow_stale,
+        ray=make_ray_settings(engine, workers, ray_address),
         notify=print_line,
     )
     if result.left_out:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from eclose.core.judgment import Criterion
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
 from eclose.errors import UserError
 from eclose.metrics.rates import Metric, compute_metric_rates, make_metric_indicators
@@ -41,6 +42,22 @@ RESPONSE_CLASSES: tuple[ResponseClass, ...] = (TraceGroup.RELIABLE, *FailureClas
 def classify_response(verdict: Verdict) -> ResponseClass:
     """Return the class of a response."""
     return verdict.failure_class if verdict.trace_group is TraceGroup.GAP else verdict.trace_group
+
+
+CHAIN_CRITERIA = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
+"""Criteria that decide whether a response is reliable, in the order in which they are looked at."""
+
+
+def name_outcome(verdict: Verdict) -> str:
+    """Return the outcome of a response as a short name: its class, or the first label that is missing."""
+    response_class = classify_response(verdict)
+    if isinstance(response_class, FailureClass):
+        return f"gap_{response_class}"
+    if response_class is None:
+        labels = (verdict.locally_sound, verdict.aligned, verdict.closed)
+        missing = (criterion for criterion, label in zip(CHAIN_CRITERIA, labels, strict=True) if label is None)
+        return f"undecided_{next(missing).value}"
+    return "reliable" if response_class is TraceGroup.RELIABLE else "unsound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +124,7 @@ class RunComparison:
     run_alone: UnsharedResponseCounts
     base_alone: UnsharedResponseCounts
     pairs: tuple[ResponsePair, ...]
-    """Pairs of responses; ``_paired`` defines them. Empty for runs that were compared by their counts."""
+    """Pairs of responses; ``_paired`` defines them. Empty for large runs, whose pairs are counted only."""
     transitions: Mapping[tuple[ResponseClass, ResponseClass], int]
     """Number of pairs by class in the base run and class in this run."""
 
@@ -115,6 +132,26 @@ class RunComparison:
     def overall(self) -> GroupRateComparison:
         """All shared questions together."""
         return self.groups[0]
+
+    @property
+    def paired(self) -> int:
+        """Number of pairs of responses."""
+        return sum(self.transitions.values())
+
+    def with_transitions(self, transitions: Mapping[tuple[ResponseClass, ResponseClass], int]) -> RunComparison:
+        """Return the comparison of two counted runs with the classes of their pairs."""
+        ordered = {
+            (old, new): transitions[old, new]
+            for old in RESPONSE_CLASSES
+            for new in RESPONSE_CLASSES
+            if transitions.get((old, new))
+        }
+        # A pair has one response of each run, so the number of pairs is subtracted on both sides.
+        paired = sum(ordered.values())
+        run_alone, base_alone = (
+            side._replace(unpaired=side.unpaired - paired) for side in (self.run_alone, self.base_alone)
+        )
+        return replace(self, run_alone=run_alone, base_alone=base_alone, transitions=ordered)
 
     @property
     def changed(self) -> tuple[ResponsePair, ...]:
@@ -140,20 +177,7 @@ def compare_runs_by_question(
         if question in base_rows
         for pair in _paired(base_rows[question], rows)
     )
-    counts = Counter(pair.classes for pair in pairs)
-    # A pair has one response of each run, so the number of pairs is subtracted on both sides.
-    run_alone, base_alone = (
-        side._replace(unpaired=side.unpaired - len(pairs)) for side in (comparison.run_alone, comparison.base_alone)
-    )
-    return replace(
-        comparison,
-        run_alone=run_alone,
-        base_alone=base_alone,
-        pairs=pairs,
-        transitions={
-            (old, new): counts[old, new] for old in RESPONSE_CLASSES for new in RESPONSE_CLASSES if counts[old, new]
-        },
-    )
+    return replace(comparison.with_transitions(Counter(pair.classes for pair in pairs)), pairs=pairs)
 
 
 class CountedRun(NamedTuple):

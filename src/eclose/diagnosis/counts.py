@@ -11,12 +11,14 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eclose.core.identity import canonical_bytes
 from eclose.core.judgment import Criterion, LocalFailure, missing_reason_kind
 from eclose.core.parse_trace import has_prose_trace
 from eclose.core.three_valued import Label
@@ -25,18 +27,19 @@ from eclose.diagnosis.compare import CountedRun
 from eclose.judged_cases import EvidenceSufficiency, JudgedCase, match_accepted_answers, match_reference
 from eclose.metrics.repeat_consistency import LabelFlipCounts, count_label_flips, merge_label_flips
 from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
+from eclose.store.records.seen_ids import hash64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
-    from eclose.core.response import Response
-    from eclose.stats.arrays import Flags, Indices
+    from eclose.core.response import Response, ResponseSource
+    from eclose.stats.arrays import Codes, Flags, Indices
 
 VERDICTS = tuple(starmap(Verdict, product((None, False, True), repeat=5)))
 """Every verdict that exists."""
-_VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+VERDICT_CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 _EVIDENCE = tuple(EvidenceSufficiency)
 _EVIDENCE_CODES = {kind: code for code, kind in enumerate(_EVIDENCE)}
 # A cell is one integer: 34 bits of question, 18 of model, 3 of evidence and 8 of verdict.
@@ -70,7 +73,7 @@ class JudgmentFacts(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """Return a compact form for temporary files."""
-        codes = _VERDICT_CODES[self.verdict], _EVIDENCE_CODES[self.evidence]
+        codes = VERDICT_CODES[self.verdict], _EVIDENCE_CODES[self.evidence]
         # Plain texts: ``marshal`` takes no subclasses of str, which enumerations are.
         failures = [str(code) for code in self.step_failures]
         unjudged = [(str(criterion), reason) for criterion, reason in self.unjudged]
@@ -112,6 +115,8 @@ class CountedResponse:
     prose_trace: bool = False
     question_hashes: tuple[int, int] = (0, 0)
     """Hashes of the question's text and of its passages; zeros where they were not computed."""
+    source_hash: int = 0
+    """Hash of model, method and seed; zero where the source is unknown."""
 
     @classmethod
     def of(cls, case: JudgedCase) -> CountedResponse:
@@ -139,18 +144,25 @@ class CountedResponse:
             without_trace=not response.trace.steps,
             prose_trace=has_prose_trace(response),
             question_hashes=question_hashes,
+            source_hash=hash_source(response.source),
         )
+
+
+@lru_cache(2**10)
+def hash_source(source: ResponseSource | None) -> int:
+    """Return a hash of the source of a response; zero where it is unknown."""
+    return 0 if source is None else hash64(canonical_bytes([source.model, source.method, source.seed]))
 
 
 class CountedCells(NamedTuple):
     """The cells of a run: numbers of responses by question, model, evidence and verdict, one row for each cell."""
 
     counts: VerdictCounts
-    benchmark: Indices
+    benchmark: Codes
     """Position in ``benchmarks`` of each row."""
-    model: Indices
+    model: Codes
     """Position in ``models`` of each row."""
-    evidence: Indices
+    evidence: Codes
     """Position of each row's kind of evidence in ``EvidenceSufficiency``."""
     benchmarks: Sequence[str]
     models: Sequence[str]
@@ -208,7 +220,7 @@ class DiagnosisCounts:
         question = self._number_question(facts.benchmark, facts.instance_id, facts.question_hashes)
         self._orders.add(UNKNOWN_GROUP if facts.model is None else facts.model, question)
         model = self._models.setdefault(facts.model, len(self._models))
-        self._buffer.append(_encode_cell(question, model, _EVIDENCE_CODES[facts.evidence], _VERDICT_CODES[verdict]))
+        self._buffer.append(_encode_cell(question, model, _EVIDENCE_CODES[facts.evidence], VERDICT_CODES[verdict]))
         if len(self._buffer) >= _BUFFER:
             self._count_buffer()
         # Totals that no interval is computed from need no question.
@@ -240,9 +252,9 @@ class DiagnosisCounts:
         question, model, evidence, verdict = _decode_cells(self._cells)
         benchmarks, benchmark_groups = _number_groups(name or UNKNOWN_GROUP for name in self._benchmarks)
         models, model_groups = _number_groups(UNKNOWN_GROUP if name is None else name for name in self._models)
-        benchmark_of = np.array(self._benchmark_of, np.intp)
+        benchmark_of = np.array(self._benchmark_of, np.int32)
         return CountedCells(
-            VerdictCounts(question, verdict, self._times.astype(np.intp), VERDICTS),
+            VerdictCounts(question, verdict, self._times.astype(np.intp, copy=False), VERDICTS),
             benchmark_groups[benchmark_of][question],
             model_groups[model],
             evidence,
@@ -377,19 +389,21 @@ def _encode_cell(question: Any, model: Any, evidence: Any, verdict: Any) -> Any:
     return (((question << _MODEL_BITS | model) << _EVIDENCE_BITS) | evidence) << _VERDICT_BITS | verdict
 
 
-def _decode_cells(cells: _Integers) -> tuple[Indices, Indices, Indices, Indices]:
+def _decode_cells(cells: _Integers) -> tuple[Indices, Codes, Codes, Codes]:
     """Return question, model, evidence and verdict of every cell."""
     parts = []
-    for bits in (_VERDICT_BITS, _EVIDENCE_BITS, _MODEL_BITS):
-        parts.append((cells & ((1 << bits) - 1)).astype(np.intp))
-        cells = cells >> bits
+    shift = 0
+    # Small types: a million cells would take 32 MB in numbers of 8 bytes.
+    for bits, kind in ((_VERDICT_BITS, np.uint8), (_EVIDENCE_BITS, np.uint8), (_MODEL_BITS, np.int32)):
+        parts.append((cells >> shift & ((1 << bits) - 1)).astype(kind))
+        shift += bits
     verdict, evidence, model = parts
-    return cells.astype(np.intp), model, evidence, verdict
+    return (cells >> shift).astype(np.intp, copy=False), model, evidence, verdict
 
 
-def _number_groups(names: Iterable[str]) -> tuple[list[str], Indices]:
+def _number_groups(names: Iterable[str]) -> tuple[list[str], NDArray[np.int32]]:
     """Return the names of groups in alphabetical order, and the position in it of each given name."""
     labels = list(names)
     groups = sorted(set(labels))
     positions = {group: position for position, group in enumerate(groups)}
-    return groups, np.array([positions[label] for label in labels], np.intp)
+    return groups, np.array([positions[label] for label in labels], np.int32)

@@ -163,10 +163,12 @@ def _summarize_pairs(cells: CountedCells) -> tuple[GroupRates, ...]:
     pair = cells.benchmark * len(cells.models) + cells.model
     # Sorted once and cut into groups: a mask for every group would pass over all rows each time.
     order = np.argsort(pair, kind="stable")
-    numbers, starts = np.unique(pair[order], return_index=True)
+    sizes = np.bincount(pair, minlength=1)
     summaries = []
-    for number, rows in zip(numbers, np.split(order, starts[1:]), strict=True):
-        benchmark, model = divmod(int(number), len(cells.models))
+    for number, rows in enumerate(np.split(order, np.cumsum(sizes)[:-1])):
+        if not len(rows):
+            continue
+        benchmark, model = divmod(number, len(cells.models))
         group = (cells.benchmarks[benchmark], cells.models[model])
         summaries.append(summarize_verdict_counts(group, cells.counts.select(rows)))
     return tuple(summaries)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from eclose.calls.ray.workers import RaySettings
     from eclose.core.verdict import SettledVerdict
     from eclose.judged_cases import JudgedCaseSet
 
@@ -229,19 +230,21 @@ def diagnose(
     seed: int = 42,
     resamples: int = 2_000,
     allow_stale: bool = False,
+    ray: RaySettings | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Results:
     """Diagnose judged runs: which responses are unreliable, how often, and why.
 
     Args:
-        runs: Folder of a judged run, or several that are diagnosed together; or a run in parts (``split_run``), in a
-            folder or in object storage.
+        runs: Folder of a judged run, or several that are diagnosed together; runs in parts (``split_run``) may be in
+            object storage.
         against: Folder of another judged run to compare with, question by question.
         validation: File that ``eclose judge validate`` wrote; the one in the folder of a single run by default.
         title: Title of the report.
         seed: Seed of the intervals of corrected rates and differences.
         resamples: Bootstrap resamples of the comparison.
         allow_stale: Use judgments although questions or responses changed after they were judged; every output says so.
+        ray: Ray workers that count runs in parts, with the same results; every worker must reach the parts.
         notify: Function that is called with each notice at once; ``Results.notices`` has all of them.
 
     Returns:
@@ -268,12 +271,14 @@ def diagnose(
 
     validation = None if validation is None else Path(validation)
     base_folders = [] if against is None else [Path(against)]
-    large = len(folders) == 1 and any(is_large_run(folder) for folder in (*folders, *base_folders))
+    large = any(is_large_run(folder) for folder in (*folders, *base_folders))
     counted = count_runs(
         folders,
         allow_stale=allow_stale,
         large=large,
+        ray=ray,
         keep_labels=validation is not None or (folders[0] / VALIDATION_FILE).exists(),
+        keep_hashes=bool(base_folders),
     )
     case_set = counted.case_set
     note(list_run_caveats(case_set))
@@ -282,7 +287,7 @@ def diagnose(
     note(f"STALE: {sentence}" for sentence in stale)
     context = _context(case_set, stale, title)
     if base_folders:
-        base = count_runs(base_folders, allow_stale=allow_stale, large=large)
+        base = count_runs(base_folders, allow_stale=allow_stale, large=large, keep_hashes=True, ray=ray)
         note(list_run_caveats(base.case_set))
         name = name_run_folders([*folders, *base_folders])[-1]
         context = _compared(context, counted, base, name, seed, resamples)
@@ -408,8 +413,9 @@ def _compared(
 def _compare_counts(
     run: RunCounts, base: RunCounts, name: str, rng: np.random.Generator, resamples: int
 ) -> BaseComparison:
-    """Return the comparison of two runs of which one is large: its rates, without pairs of responses."""
+    """Return the comparison of two runs of which one is large; pairs of responses are counted, not listed."""
     from eclose.diagnosis.compare import compare_counted_runs  # noqa: PLC0415
+    from eclose.diagnosis.pair_responses import count_transitions  # noqa: PLC0415
     from eclose.diagnosis.report.comparison import list_comparison_cautions  # noqa: PLC0415
 
     other_passages = compare_questions(run.counts, base.counts)
@@ -417,10 +423,18 @@ def _compare_counts(
     cautions = list_comparison_cautions(
         (run.counts.judges, base.counts.judges), other_passages, comparison, base.case_set.left_out
     )
-    return BaseComparison(name, comparison, (*cautions, _UNPAIRED))
+    if run.hashes is None or base.hashes is None:
+        return BaseComparison(name, comparison, (*cautions, _UNPAIRED))
+    listed = (case.response.id for case in run.case_set.cases)
+    transitions = count_transitions(run.hashes, base.hashes, listed)
+    comparison = comparison.with_transitions(transitions.counts)
+    return BaseComparison(name, comparison, (*cautions, _PAIRS_NOT_LISTED), transitions.partners)
 
 
-_UNPAIRED = "The runs are too large to pair single responses: only their rates are compared."
+_UNPAIRED = "Several runs with the same response ids are compared by their rates; single responses are not paired."
+_PAIRS_NOT_LISTED = (
+    "The runs are large: all pairs of responses are counted, and those of the listed responses are shown."
+)
 
 
 def _paired_systems(run: RunCounts, seed: int, resamples: int) -> SystemPair | None:

@@ -6,22 +6,26 @@ memory grows with its questions and not with its responses.
 
 from __future__ import annotations
 
-import heapq
 import marshal
-from bisect import bisect_right
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import chain
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial, reduce
+from itertools import chain, combinations, permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from eclose.core.identity import canonical_bytes
 from eclose.core.instance import Instance
-from eclose.core.judgment import Judgment, StepJudgment
-from eclose.core.response import Response, Trace
+from eclose.core.judgment import Judgment
+from eclose.core.response import Response
 from eclose.diagnosis.counts import CountedResponse, DiagnosisCounts, JudgmentFacts, count_cases
-from eclose.errors import UserError
+from eclose.diagnosis.pair_responses import ResponseHashes
+from eclose.diagnosis.response_counter import ResponseCounter, ResponsePosition, ResponseSample
+from eclose.errors import SettingError, UserError
 from eclose.judged_cases import (
+    NAMED_TWICE,
     NO_QUESTION,
     NO_RESPONSE,
     NOT_JUDGED,
@@ -29,25 +33,30 @@ from eclose.judged_cases import (
     JudgedCase,
     JudgedCaseSet,
     check_judged_run,
+    combine_case_sets,
+    describe_contained_run,
     describe_reused_id,
     describe_unreadable,
     make_case_set,
+    name_run_folders,
+    prefix_response_id,
     read_cases_of_runs,
     read_conversion_losses,
+    read_judged_cases,
 )
 from eclose.store.records.json_reader import is_plain_json_lines
 from eclose.store.records.jsonl import ID_REUSED
 from eclose.store.records.seen_ids import hash64
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
-from eclose.store.runs.parts import PartsFolder, is_in_parts
+from eclose.store.runs.parts import PartsFolder, get_remote_url, is_in_parts
 from eclose.store.runs.record_index import RecordIndex, UniqueScan
-from eclose.store.runs.verify_files import ProvenanceCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from eclose.core.verdict import Verdict
+    from eclose.calls.ray.workers import RaySettings
     from eclose.judged_cases import LeftOutResponse
+    from eclose.store.runs.verify_files import ProvenanceCheck
 
 LARGE_RUN = 100_000
 """Responses above which a run is counted without being held in memory, which takes about 12 kB for each."""
@@ -55,8 +64,7 @@ SAMPLE_SIZE = 5_000
 """Responses of a large run that a report shows."""
 # Rows of a part that are read at once where all are needed; a row group of a part has as many.
 _SCANNED_ROWS = 2_000
-FAILURE_SHARE = 0.8
-"""Share of the sample that failures take at most, where there are other responses to show."""
+_RUN_FILES = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ class RunCounts:
     """The responses that a report shows, and the caveats of the rates."""
     labels: tuple[JudgedCase, ...] = ()
     """Every counted response with its labels and without its texts, where they were asked for."""
+    hashes: ResponseHashes | None = None
+    """Hashes of the responses, where they were asked for and no id is repeated."""
 
     @property
     def sampled(self) -> bool:
@@ -81,19 +91,28 @@ class RunCounts:
 
 
 def count_runs(
-    runs: Sequence[Path], *, allow_stale: bool = False, large: bool = False, keep_labels: bool = False
+    runs: Sequence[Path],
+    *,
+    allow_stale: bool = False,
+    large: bool = False,
+    keep_labels: bool = False,
+    keep_hashes: bool = False,
+    ray: RaySettings | None = None,
 ) -> RunCounts:
     """Count judged runs together; the conditions and errors are those of ``read_cases_of_runs``.
 
     Args:
         runs: Folders of judged runs.
         allow_stale: Use judgments although questions or responses changed after they were judged.
-        large: Count the run, which must be a single one, without holding it in memory.
+        large: Count the runs without holding them in memory.
         keep_labels: Whether the labels of every response of a large run are needed; they take 0.5 kB a response.
+        keep_hashes: Whether responses of a large run are paired with another run, which takes 33 bytes a response.
+        ray: Ray workers that count runs in parts.
     """
-    if large:
-        (run,) = runs
-        return count_large_run(run, allow_stale=allow_stale, keep_labels=keep_labels)
+    if large or ray is not None:
+        return count_large_runs(
+            runs, allow_stale=allow_stale, keep_labels=keep_labels, keep_hashes=keep_hashes, ray=ray
+        )
     case_set = read_cases_of_runs(runs, allow_stale=allow_stale)
     return RunCounts(count_cases(case_set.cases), case_set)
 
@@ -102,7 +121,7 @@ def is_large_run(run: Path) -> bool:
     """Return whether a run has more than ``LARGE_RUN`` responses in JSON Lines, or is in parts."""
     if is_in_parts(run):
         return True
-    files = [run / name for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)]
+    files = [run / name for name in _RUN_FILES]
     if not all(path.is_file() and is_plain_json_lines(path) for path in files):
         return False
     # Lines are counted, not parsed; a blank line more or less does not matter at this size.
@@ -120,53 +139,128 @@ def count_large_run(
     run: Path | str, *, allow_stale: bool = False, sample_size: int | None = None, keep_labels: bool = False
 ) -> RunCounts:
     """Count a judged run, in JSON Lines or in parts, in one pass, and choose a sample of its responses."""
-    counter = _Counter(ResponseSample(SAMPLE_SIZE if sample_size is None else sample_size), keep_labels=keep_labels)
+    return count_large_runs([run], allow_stale=allow_stale, sample_size=sample_size, keep_labels=keep_labels)
+
+
+def count_large_runs(
+    runs: Sequence[Path | str],
+    *,
+    allow_stale: bool = False,
+    sample_size: int | None = None,
+    keep_labels: bool = False,
+    keep_hashes: bool = False,
+    ray: RaySettings | None = None,
+) -> RunCounts:
+    """Count judged runs together, each in one pass, and choose a sample of their responses.
+
+    Args:
+        runs: Folders of runs, or runs in parts.
+        allow_stale: Use judgments although questions or responses changed after they were judged.
+        sample_size: Responses of the sample, ``SAMPLE_SIZE`` by default.
+        keep_labels: Whether the labels of every response are needed.
+        keep_hashes: Whether hashes of every response are needed, to pair them with those of another run.
+        ray: Ray workers that count the parts; this process counts them without.
+
+    Raises:
+        SettingError: A run is named twice, or a run that is not in parts is to be counted on Ray.
+        UserError: The conditions of ``read_cases_of_runs``.
+    """
+    if len({str(get_remote_url(run) or Path(run).resolve()) for run in runs}) < len(runs):
+        raise SettingError(NAMED_TWICE)
+    size = SAMPLE_SIZE if sample_size is None else sample_size
+    # Hashes of several runs are compared, since a response that is in two of them would count twice.
+    new_counter = partial(ResponseCounter, size, keep_labels=keep_labels, keep_hashes=keep_hashes or len(runs) > 1)
+    with ExitStack() as stack:
+        sources = [_open_run(run, stack, allow_stale=allow_stale, ray=ray) for run in runs]
+        counters = [source.count(new_counter) for source in sources]
+        positions = _choose_positions(counters, size)
+        sets = [source.read_cases(chosen) for source, chosen in zip(sources, positions, strict=True)]
+    counts = reduce(DiagnosisCounts.merge, (counter.counts for counter in counters))
+    labels = [counter.labels for counter in counters]
+    if len(runs) == 1:
+        return RunCounts(counts, sets[0], tuple(labels[0]), counters[0].hashes)
+    names = name_run_folders([Path(run) for run in runs])
+    _refuse_shared_responses(dict(zip(names, counters, strict=True)))
+    hashes = ResponseHashes()
+    for counter in counters:
+        if counter.hashes is not None:
+            hashes.include(counter.hashes)
+    repeated = len(np.unique(np.array(hashes.ids, np.uint64))) < len(hashes.ids)
+    if repeated:
+        labels = [[prefix_response_id(name, case) for case in part] for name, part in zip(names, labels, strict=True)]
+    case_set = combine_case_sets(dict(zip(names, sets, strict=True)), repeated_ids=repeated)
+    # With the name of the run before it, an id is that of no response of another run.
+    return RunCounts(counts, case_set, tuple(chain.from_iterable(labels)), None if repeated else hashes)
+
+
+def _choose_positions(counters: Sequence[ResponseCounter], size: int) -> list[list[ResponsePosition]]:
+    """Return the positions of a sample of several runs, for each run."""
+    sample = ResponseSample(size)
+    for number, counter in enumerate(counters):
+        sample.include(counter.sample, prefix=(number,))
+    positions: list[list[ResponsePosition]] = [[] for _ in counters]
+    for (number, *position), _ in sample.choose():
+        positions[number].append(tuple(position))
+    return positions
+
+
+def _refuse_shared_responses(counters: Mapping[str, ResponseCounter]) -> None:
+    """Raise UserError where all responses of a run are in another one, or where one id stands for two questions.
+
+    Responses are the same where all that was counted of them apart from their judgments is the same.
+    """
+    hashes = {
+        name: np.unique(np.array(counter.hashes.facts if counter.hashes else [], np.uint64))
+        for name, counter in counters.items()
+    }
+    for name, other in permutations(counters, 2):
+        if len(hashes[name]) and np.isin(hashes[name], hashes[other], assume_unique=True).all():
+            raise UserError(describe_contained_run(name, other))
+    for name, other in combinations(counters, 2):
+        compare_questions(counters[name].counts, counters[other].counts, "combined")
+
+
+class _CountableRun(Protocol):
+    """A run that is counted in one pass, and read at some positions afterwards."""
+
+    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
+        """Count all responses; positions are those that ``read_cases`` takes."""
+
+    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
+        """Return the cases at some positions, with the caveats of the run."""
+
+
+def _open_run(run: Path | str, stack: ExitStack, *, allow_stale: bool, ray: RaySettings | None) -> _CountableRun:
     if is_in_parts(run):
-        return _count_parts(run, counter, allow_stale=allow_stale)
+        from eclose.diagnosis.run_parts import RunInParts  # noqa: PLC0415 - rarely needed
+
+        return RunInParts(run, allow_stale=allow_stale, ray=ray)
     run = Path(run)
-    with RecordIndex() as index:
-        files = _RunFiles(index, run, check_judged_run(run, allow_stale=allow_stale))
-        for facts, offset in files.join():
-            counter.add(facts, offset)
-        cases = [files.read_case(offset) for offset in counter.sample.positions()]
-        return RunCounts(counter.counts, files.make_case_set(cases), tuple(counter.labels))
+    if ray is not None:
+        raise SettingError(f"{run}: workers count runs in parts. Write it in parts first: eclose data split {run} OUT.")
+    if all(is_plain_json_lines(run / name) for name in _RUN_FILES if (run / name).is_file()):
+        provenance = check_judged_run(run, allow_stale=allow_stale)
+        return _RunFiles(stack.enter_context(RecordIndex()), run, provenance)
+    return _RunInMemory(read_judged_cases(run, allow_stale=allow_stale))
 
 
-def _count_parts(run: Path | str, counter: _Counter, *, allow_stale: bool) -> RunCounts:
-    """Count a run in parts; the texts of the sample alone are read."""
-    from eclose.diagnosis.run_parts import count_part, read_part_cases  # noqa: PLC0415 - rarely needed
+class _RunInMemory:
+    """A run in another format than JSON Lines, which cannot be read line by line."""
 
-    folder = PartsFolder(run)
-    manifest = folder.read_manifest()
-    ProvenanceCheck(manifest.checked, manifest.stale).refuse_stale(
-        Path(folder.name), "Judge these responses, split the run again", allow_stale=allow_stale
-    )
-    first = 0
-    starts = []
-    for name, rows in manifest.parts:
-        starts.append(first)
-        for position, facts in enumerate(count_part(folder, name), start=first):
-            counter.add(facts, position)
-        first += rows
-    # The responses of each part by their positions in it.
-    by_part: dict[int, list[int]] = {}
-    for position in counter.sample.positions():
-        part = bisect_right(starts, position) - 1
-        by_part.setdefault(part, []).append(position - starts[part])
-    cases = [
-        case
-        for part, positions in sorted(by_part.items())
-        for case in read_part_cases(folder, manifest.parts[part][0], positions)
-    ]
-    case_set = JudgedCaseSet(
-        tuple(cases),
-        manifest.left_out,
-        manifest.rejected,
-        manifest.stale,
-        checked=manifest.checked,
-        selected=manifest.selected,
-    )
-    return RunCounts(counter.counts, case_set, tuple(counter.labels))
+    def __init__(self, case_set: JudgedCaseSet) -> None:
+        self._case_set = case_set
+
+    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
+        counter = new_counter()
+        for position, case in enumerate(self._case_set.cases):
+            facts = JudgmentFacts.of(case.judgment)
+            counter.add(
+                CountedResponse.join(case.instance, case.response, facts, hash_question(case.instance)), (position,)
+            )
+        return counter
+
+    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
+        return replace(self._case_set, cases=tuple(self._case_set.cases[position] for (position,) in positions))
 
 
 def scan_large_run(run: Path | str, *, allow_stale: bool = False) -> Iterator[JudgedCase]:
@@ -216,47 +310,13 @@ def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allo
         return len(write_parts(out, responses, lambda: files.make_case_set(()), part_rows).parts)
 
 
-class _Counter:
-    """Counts, sample and labels of a run that is read in one pass."""
-
-    def __init__(self, sample: ResponseSample, *, keep_labels: bool) -> None:
-        self.counts, self.sample = DiagnosisCounts(), sample
-        self.labels: list[JudgedCase] = []
-        self._keep_labels = keep_labels
-
-    def add(self, facts: CountedResponse, position: int) -> None:
-        """Count a response; ``position`` says where its records are."""
-        self.counts.add(facts)
-        self.sample.add(facts.response_id, facts.verdict, position)
-        if self._keep_labels:
-            self.labels.append(_without_texts(facts))
-
-
-_NO_ENTRIES: dict[Any, Any] = {}
-_ONE_STEP = {label: (StepJudgment(True, label),) for label in (True, False, None)}
-
-
-def _without_texts(facts: CountedResponse) -> JudgedCase:
-    """Return a case with the five labels of a response and nothing else; equal parts are shared."""
-    verdict = facts.verdict
-    judgment = Judgment(
-        facts.response_id,
-        facts.judge,
-        _ONE_STEP[verdict.locally_sound],
-        aligned=verdict.aligned,
-        closed=verdict.closed,
-        complete=verdict.complete,
-        correct=verdict.correct,
-        unjudged=_NO_ENTRIES,
-        reasons=_NO_ENTRIES,
-        votes=_NO_ENTRIES,
-    )
-    instance = Instance(facts.instance_id, "", (), benchmark=facts.benchmark)
-    return JudgedCase(instance, Response(facts.response_id, facts.instance_id, Trace(()), None), judgment)
-
-
-def compare_questions(run: DiagnosisCounts, base: DiagnosisCounts) -> int:
+def compare_questions(run: DiagnosisCounts, base: DiagnosisCounts, use: str = "compared") -> int:
     """Return the number of shared questions with other passages in the base run, by their hashes.
+
+    Args:
+        run: Counts of a run.
+        base: Counts of the other run.
+        use: What is done with the runs, for the message.
 
     Raises:
         UserError: One id stands for different questions in the two runs.
@@ -267,8 +327,8 @@ def compare_questions(run: DiagnosisCounts, base: DiagnosisCounts) -> int:
         base_text, base_passages = hashes.get(key, (text, passages))
         if text != base_text:
             raise UserError(
-                f"question {key[1]} has another text in the base run. "
-                "Runs can be compared only where the same id is the same question."
+                f"question {key[1]} has another text in the {'base' if use == 'compared' else 'other'} run. "
+                f"Runs can be {use} only where the same id is the same question."
             )
         differing += passages != base_passages
     return differing
@@ -322,6 +382,17 @@ class _RunFiles:
             else:
                 instance, hashes = question
                 yield CountedResponse.join(instance, response, JudgmentFacts.from_bytes(judgment.data), hashes), offset
+
+    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
+        """Count all responses; their positions are the offsets of their records."""
+        counter = new_counter()
+        for facts, offset in self.join():
+            counter.add(facts, (offset,))
+        return counter
+
+    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
+        """Return the cases at some positions with the caveats of the run, after all responses were read."""
+        return self.make_case_set([self.read_case(offset) for (offset,) in positions])
 
     def make_case_set(self, cases: Sequence[JudgedCase]) -> JudgedCaseSet:
         """Return cases with the caveats of the run, after all responses were read."""
@@ -385,35 +456,3 @@ def hash_question(instance: Instance) -> tuple[int, int]:
     """Return hashes of the text of a question and of its passages."""
     passages = [[passage.id, passage.title, passage.text] for passage in instance.evidence]
     return hash64(canonical_bytes(instance.question)), hash64(canonical_bytes(passages))
-
-
-class ResponseSample:
-    """A bounded choice of responses: all failures up to a share of the size, then others.
-
-    The hash of the id decides among failures, and among others, so the choice depends neither on the order of the
-    responses nor on their division into parts.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        # Heaps of (minus hash, position), so that the largest hash leaves first.
-        self._failures: list[tuple[int, int]] = []
-        self._others: list[tuple[int, int]] = []
-
-    def add(self, id_: str, verdict: Verdict, position: int) -> None:
-        """Offer a response; ``position`` says where its records are."""
-        heap = self._failures if verdict.reliable is False else self._others
-        entry = (-hash64(id_.encode("utf-8", "surrogatepass")), position)
-        if len(heap) < self._size:
-            heapq.heappush(heap, entry)
-        else:
-            heapq.heappushpop(heap, entry)
-
-    def positions(self) -> list[int]:
-        """Return the positions of the chosen responses in ascending order."""
-        others = min(len(self._others), max(self._size - len(self._failures), round((1 - FAILURE_SHARE) * self._size)))
-        chosen = [
-            *heapq.nlargest(self._size - others, self._failures),
-            *heapq.nlargest(others, self._others),
-        ]
-        return sorted(position for _, position in chosen)

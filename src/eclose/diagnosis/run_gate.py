@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ from eclose.store.runs.folder import VALIDATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from eclose.calls.ray.workers import RaySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def gate(
     validation: Path | str | None = None,
     seed: int = 42,
     allow_stale: bool = False,
+    ray: RaySettings | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> GateResult:
     """Check a judged run against limits, which apply to the 95 % intervals of its rates over questions.
@@ -142,6 +146,7 @@ def gate(
             the corrected rates.
         seed: Seed of the intervals of corrected rates and of differences.
         allow_stale: Use judgments although questions or responses changed after they were judged.
+        ray: Ray workers that count a run in parts, with the same result; every worker must reach the parts.
         notify: Function that is called with each notice at once; ``GateResult.notices`` has all of them.
 
     Returns:
@@ -166,7 +171,7 @@ def gate(
         max_lsr_drop=max_lsr_drop,
         max_lgg_rise=max_lgg_rise,
     )
-    return _check_run(run, limits, against, validation, seed=seed, allow_stale=allow_stale, notify=notify)
+    return _check_run(run, limits, against, validation, seed=seed, allow_stale=allow_stale, ray=ray, notify=notify)
 
 
 def _check_run(
@@ -177,15 +182,18 @@ def _check_run(
     *,
     seed: int,
     allow_stale: bool,
+    ray: RaySettings | None,
     notify: Callable[[str], None] | None,
 ) -> GateResult:
     """Read the run and its base run, and check every limit."""
-    folder = Path(run) if isinstance(run, str | Path) else None
+    folder, cases = (Path(run), ()) if isinstance(run, str | Path) else (None, tuple(run))
     base_folder = None if against is None else Path(against)
     large = any(path is not None and is_large_run(path) for path in (folder, base_folder))
     validated = folder is not None and (validation is not None or (folder / VALIDATION_FILE).exists())
-    counted = _count(run, large, allow_stale=allow_stale, validated=validated)
-    base = None if base_folder is None else count_runs([base_folder], allow_stale=allow_stale, large=large)
+    count = partial(count_runs, allow_stale=allow_stale, large=large, ray=ray)
+    # Correcting rates by a validation needs the labels of all responses.
+    counted = _count_given(cases) if folder is None else count([folder], keep_labels=validated)
+    base = None if base_folder is None else count([base_folder])
     case_set = counted.case_set
     notices = (*list_run_caveats(case_set), *(() if base is None else list_run_caveats(base.case_set)))
     if notify is not None:
@@ -199,15 +207,15 @@ def _check_run(
         diagnosis.overall, diagnosis.unjudged, limits, case_set.left_out, corrected=corrected, base=baseline
     )
     stale = (*case_set.stale, *(() if base is None else base.case_set.stale))
-    cases, left_out = tuple(case_set.cases), tuple(case_set.left_out)
-    return GateResult(limits, report, diagnosis, cases, left_out, corrected, notices, stale, folder, baseline)
+    left_out = tuple(case_set.left_out)
+    return GateResult(
+        limits, report, diagnosis, tuple(case_set.cases), left_out, corrected, notices, stale, folder, baseline
+    )
 
 
-def _count(run: Path | str | Iterable[JudgedCase], large: bool, *, allow_stale: bool, validated: bool) -> RunCounts:
-    """Count the responses of a folder, or cases; correcting rates by a validation needs the labels of all of them."""
-    if isinstance(run, str | Path):
-        return count_runs([Path(run)], allow_stale=allow_stale, large=large, keep_labels=validated)
-    case_set = JudgedCaseSet(tuple(run))
+def _count_given(cases: tuple[JudgedCase, ...]) -> RunCounts:
+    """Count cases that are in memory."""
+    case_set = JudgedCaseSet(cases)
     return RunCounts(count_cases(case_set.cases), case_set)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.core.instance import Instance
@@ -10,7 +13,7 @@ from eclose.core.response import Response
 from eclose.core.verdict import Verdict
 from eclose.diagnosis.counts import CountedResponse
 from eclose.errors import SettingError, UserError
-from eclose.judged_cases import EvidenceSufficiency, JudgedCase
+from eclose.judged_cases import EvidenceSufficiency, JudgedCase, JudgedCaseSet
 from eclose.store.records.jsonl import decode_core_value
 from eclose.store.records.parquet import import_pyarrow
 from eclose.store.records.strict_json import parse_json_object
@@ -20,13 +23,15 @@ from eclose.store.runs.parts import (
     PARTS_SCHEMA,
     PartsFolder,
     PartsManifest,
+    get_remote_url,
 )
+from eclose.store.runs.verify_files import ProvenanceCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from eclose.judged_cases import JudgedCaseSet
+    from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal
+    from eclose.diagnosis.response_counter import ResponseCounter, ResponsePosition
 
 PART_ROWS = 50_000
 """Responses of a part by default."""
@@ -104,6 +109,88 @@ def read_part_cases(folder: PartsFolder, name: str, positions: list[int]) -> lis
     ]
 
 
+class RunInParts:
+    """A run in parts that is counted in this process or by Ray workers.
+
+    Args:
+        run: Folder or address of the run; on Ray every worker must reach it under this name.
+        allow_stale: Use judgments although questions or responses changed after they were judged.
+        ray: Workers that count the parts; None counts them in this process.
+
+    Raises:
+        UserError: There is no such run, or its judgments are stale and ``allow_stale`` is false.
+    """
+
+    def __init__(self, run: Path | str, *, allow_stale: bool = False, ray: RaySettings | None = None) -> None:
+        self._folder, self._ray = PartsFolder(run), ray
+        self._manifest = manifest = self._folder.read_manifest()
+        ProvenanceCheck(manifest.checked, manifest.stale).refuse_stale(
+            Path(self._folder.name), "Judge these responses, split the run again", allow_stale=allow_stale
+        )
+
+    def count(self, new_counter: Callable[[], ResponseCounter]) -> ResponseCounter:
+        """Count all responses; a position is the number of the part and the row in it."""
+        names = [name for name, _ in self._manifest.parts]
+        counter = new_counter()
+        if self._ray is None:
+            for number, name in enumerate(names):
+                _count_part_into(counter, self._folder, number, name)
+            return counter
+        from eclose.calls.ray.workers import run_shards_on_ray  # noqa: PLC0415 - rarely needed
+
+        # Workers run in other folders than this process.
+        run = get_remote_url(self._folder.name) or str(Path(self._folder.name).absolute())
+        for shard in run_shards_on_ray(partial(count_parts_of_shard, run, names, new_counter), None, self._ray):
+            counter.include(shard)
+        return counter
+
+    def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
+        """Return the cases at some positions, with the caveats of the run; no other texts are read."""
+        manifest = self._manifest
+        rows: dict[int, list[int]] = {}
+        for part, row in positions:
+            rows.setdefault(part, []).append(row)
+        cases = [
+            case
+            for part, rows_of_part in sorted(rows.items())
+            for case in read_part_cases(self._folder, manifest.parts[part][0], rows_of_part)
+        ]
+        return JudgedCaseSet(
+            tuple(cases),
+            manifest.left_out,
+            manifest.rejected,
+            manifest.stale,
+            checked=manifest.checked,
+            selected=manifest.selected,
+        )
+
+
+def _count_part_into(counter: ResponseCounter, folder: PartsFolder, number: int, name: str) -> None:
+    for row, facts in enumerate(count_part(folder, name)):
+        counter.add(facts, (number, row))
+
+
+async def count_parts_of_shard(
+    run: str,
+    names: Sequence[str],
+    new_counter: Callable[[], ResponseCounter],
+    shard: RecordShard,
+    stop: ShardStopSignal,
+) -> ResponseCounter:
+    """Count the parts of a shard in a worker; shards are ranges of parts, so their order is that of the run."""
+    stopped: list[bool] = []
+    stop.listen(lambda: stopped.append(True))
+    folder, counter = PartsFolder(run), new_counter()
+    first, end = (len(names) * index // shard.of for index in (shard.index, shard.index + 1))
+    for number in range(first, end):
+        # A request to stop is received here, between two parts.
+        await asyncio.sleep(0)
+        if stopped:
+            break
+        _count_part_into(counter, folder, number, names[number])
+    return counter
+
+
 def _chunks(rows: Iterable[ResponseRow], size: int) -> Iterator[list[ResponseRow]]:
     chunk: list[ResponseRow] = []
     for row in rows:
@@ -116,7 +203,7 @@ def _chunks(rows: Iterable[ResponseRow], size: int) -> Iterator[list[ResponseRow
 
 
 def _schemas() -> tuple[Any, Any]:
-    """Return the columns of labels and of bodies, version 1."""
+    """Return the columns of labels and of bodies, version 2."""
     arrow, _ = import_pyarrow("writing a run in parts")
     # Stated, not inferred: a part in which a label is never given would have a column of another type.
     text, flag = arrow.string(), arrow.bool_()
@@ -135,6 +222,7 @@ def _schemas() -> tuple[Any, Any]:
         ("prose_trace", flag),
         ("question_hash", arrow.uint64()),
         ("passages_hash", arrow.uint64()),
+        ("source_hash", arrow.uint64()),
     ]
     bodies = [(name, text) for name in ("response_id", *_BODIES)]
     return arrow.schema(columns), arrow.schema(bodies)
@@ -158,6 +246,7 @@ def _facts_to_row(facts: CountedResponse) -> dict[str, Any]:
         "prose_trace": facts.prose_trace,
         "question_hash": facts.question_hashes[0],
         "passages_hash": facts.question_hashes[1],
+        "source_hash": facts.source_hash,
     }
 
 
@@ -178,4 +267,5 @@ def _row_to_facts(row: dict[str, Any]) -> CountedResponse:
         row["without_trace"],
         row["prose_trace"],
         (row["question_hash"], row["passages_hash"]),
+        row["source_hash"],
     )

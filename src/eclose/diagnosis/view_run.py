@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose import __version__
 from eclose.core.identity import content_hash
-from eclose.diagnosis.report.explorer.sample import RunSample, choose_report_sample
+from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
 from eclose.diagnosis.report.first_screen import find_worst_example
 from eclose.diagnosis.report.html import ExplorerPayload, ReportPage, compress_json, render_page
 from eclose.diagnosis.report.scores.explorer import layout_score_plot
@@ -112,7 +112,7 @@ def write_view_index(
     Raises:
         UserError: There are not as many responses as the rates were computed from.
     """
-    sample = choose_report_sample(results.cases)
+    sample = sample_report_cases(results.cases)
     worst = find_worst_example(sample.cases)
     scores = layout_score_plot(results.context.scores, results.cases)
 

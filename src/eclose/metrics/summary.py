@@ -20,7 +20,7 @@ from eclose.metrics.rates import (
     count_response_composition,
     make_indicator_bounds,
 )
-from eclose.stats.arrays import Flags, Indices, number_distinct_labels
+from eclose.stats.arrays import Codes, Flags, Indices, number_distinct_labels
 from eclose.stats.clustered_rates import QuestionHitCounts
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rates import Rate
@@ -99,8 +99,8 @@ class VerdictCounts:
     """Number of responses by question and verdict: everything that rates and their intervals are computed from."""
 
     question: Indices
-    """Number of the question of each row; any numbers that tell questions apart."""
-    verdict: Indices
+    """Number of the question of each row, counted from 0; some numbers may be missing."""
+    verdict: Codes
     """Position in ``verdicts`` of each row."""
     times: Indices
     """Number of responses of each row."""
@@ -126,16 +126,20 @@ class VerdictCounts:
 
 def summarize_verdict_counts(group: tuple[str, ...], counts: VerdictCounts) -> GroupRates:
     """Return the rates of one group of responses."""
-    questions, question = np.unique(counts.question, return_inverse=True)
-    numbered = replace(counts, question=question)
+    # Questions of the group are numbered without gaps; sorting them would take four times the memory.
+    present = np.zeros(counts.question.max(initial=-1) + 1, bool)
+    present[counts.question] = True
+    numbers = np.cumsum(present) - 1
+    questions = int(present.sum())
+    numbered = replace(counts, question=numbers[counts.question])
     # Shape (verdicts, metrics) each: at most 243 verdicts exist, however many responses there are.
     tables = make_indicator_bounds(counts.verdicts, tuple(Metric))
-    judged, least, greatest = (_count_by_question(table, numbered, len(questions)) for table in tables)
+    judged, least, greatest = (_count_by_question(table, numbered, questions) for table in tables)
     verdicts = counts.by_verdict()
     return GroupRates(
         group,
         responses=verdicts.total(),
-        questions=len(questions),
+        questions=questions,
         rates=compute_metric_rates(verdicts),
         estimates={metric: hits.estimate() for metric, hits in judged.items()},
         composition=count_response_composition(verdicts),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
+Codes: TypeAlias = NDArray[np.integer[Any]]
 Flags: TypeAlias = NDArray[np.bool_]
 
 

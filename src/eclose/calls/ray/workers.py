@@ -90,7 +90,7 @@ class RaySettings:
 
 def run_shards_on_ray(
     work: ShardWork[T],
-    ledger: Path | str,
+    ledger: Path | str | None,
     settings: RaySettings,
     *,
     tell: Callable[[str], None] = lambda _: None,
@@ -98,11 +98,18 @@ def run_shards_on_ray(
     """Run the work on every shard, and return the results in the order of the shards.
 
     The work is pickled, so it is a function of a module, or a ``partial`` of one with picklable settings. It opens the
-    ledger itself. An error in one shard stops the others after their records in progress.
+    ledger itself; work that writes nothing needs none. An error in one shard stops the others after their records in
+    progress.
     """
-    require_shared_ledger(ledger)
+    if ledger is not None:
+        require_shared_ledger(ledger)
     with connect_to_ray(settings) as ray:
-        return _WorkerPool(ray, work, settings, tell).run()
+        return _WorkerPool(ray, work, settings, tell, _AGAIN if ledger is None else _CONTINUE).run()
+
+
+# What becomes of a run that ended early, for messages.
+_CONTINUE = "Finished work is kept: run the same command again to continue."
+_AGAIN = "Nothing was written: run the same command again."
 
 
 def require_shared_ledger(ledger: Path | str) -> None:
@@ -158,8 +165,11 @@ class _Worker:
 class _WorkerPool(Generic[T]):
     """The workers of one run and their shards."""
 
-    def __init__(self, ray: Any, work: ShardWork[T], settings: RaySettings, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, ray: Any, work: ShardWork[T], settings: RaySettings, tell: Callable[[str], None], remedy: str
+    ) -> None:
         self._ray = ray
+        self._remedy = remedy
         self._work = work
         self._settings = settings
         self._tell = tell
@@ -178,7 +188,7 @@ class _WorkerPool(Generic[T]):
         except KeyboardInterrupt:
             # A second Ctrl+C ends the run at once.
             self._tell("stopping after the records in progress; press Ctrl+C again to stop at once.")
-            self._stop(RunStoppedError("stopped. Finished work is kept: run the same command again to continue."))
+            self._stop(RunStoppedError(f"stopped. {self._remedy}"))
             self._watch()
         finally:
             for worker, _ in self._running.values():
@@ -188,8 +198,7 @@ class _WorkerPool(Generic[T]):
         if self._abandoned:
             raise WorkersLost(
                 f"{', '.join(map(str, self._abandoned))}: the worker died {self._settings.restarts + 1} times. "
-                "Finished work is kept, and all other shards are finished: find the reason (often too little memory) "
-                "and run the same command again."
+                f"The reason is often too little memory. {self._remedy}"
             )
         return [self._results[shard.index] for shard in self._settings.shards]
 
@@ -227,7 +236,7 @@ class _WorkerPool(Generic[T]):
         except errors.RayTaskError as failed:
             self._stop(failed.cause if isinstance(failed.cause, UserError) else failed)
         except errors.RayError as failed:
-            self._stop(Resumable(f"Ray: {failed} Finished work is kept: run the same command again to continue."))
+            self._stop(Resumable(f"Ray: {failed} {self._remedy}"))
         self._assign(worker)
 
     def _record_death(self, shard: RecordShard, death: Exception) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
     from eclose.calls.forecast import UsageForecast
     from eclose.calls.ray.run import RunFactory
+    from eclose.calls.ray.workers import RaySettings
     from eclose.calls.run import RunOptions, RunResult
     from eclose.models.openai.endpoint import ServerAddress
     from eclose.models.resolve import ModelRef
@@ -40,7 +41,7 @@ def env_option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
 
 
 class CallEngine(StrEnum):
-    """Where model calls are made from."""
+    """Where model calls are made from, and where runs in parts are counted."""
 
     PROCESS = "process"
     RAY = "ray"
@@ -53,6 +54,9 @@ JudgeName = Annotated[
     str, env_option("--judge", "Model that judges: provider/model, a base URL, a folder of weights, or vllm:NAME.")
 ]
 EngineName = Annotated[CallEngine, _option("--engine", "Make calls from this process, or from Ray workers.")]
+CountEngine = Annotated[
+    CallEngine, _option("--engine", "Count runs in parts in this process, or on Ray workers that reach the same parts.")
+]
 Workers = Annotated[int, _option("--workers", "Number of Ray workers (with --engine ray).", min=1)]
 RayAddress = Annotated[
     str | None, env_option("--ray-address", "Address of a running Ray cluster, or auto.  [default: start one]")
@@ -246,6 +250,15 @@ def warn_about_network_file(ledger: str | None, folder: Path) -> None:
             f"eclose: {escape_invisible(path)} is on a network file system ({kind}), where SQLite's locks may fail: "
             "name a local file with --ledger, or a postgresql:// URL.\n"
         )
+
+
+def make_ray_settings(engine: CallEngine, workers: int, address: str | None) -> RaySettings | None:
+    """Return the settings of the workers that count runs in parts; None where this process counts."""
+    if engine is not CallEngine.RAY:
+        return None
+    from eclose.calls.ray.workers import RaySettings
+
+    return RaySettings(workers=workers, address=address)
 
 
 def run_on_ray_workers(

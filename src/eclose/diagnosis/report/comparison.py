@@ -184,7 +184,7 @@ def _undefined(difference: RateDifference) -> str:
 
 def _change_sentence(comparison: RunComparison) -> str:
     """Return the sentence on pairs that changed class."""
-    pairs, reliable = comparison.pairs, TraceGroup.RELIABLE
+    reliable = TraceGroup.RELIABLE
     # Transitions are keyed by (class in the base run, class in this run).
     stayed = sum(count for (old, new), count in comparison.transitions.items() if old == new)
     # A pair with an undecided side did not change: a label is missing.
@@ -192,7 +192,7 @@ def _change_sentence(comparison: RunComparison) -> str:
     lost = _count_transitions(comparison, lambda old, new: old is reliable and new not in (reliable, None))
     open_ = _count_transitions(comparison, lambda old, new: (old is None) != (new is None))
     unpaired = (comparison.run_alone.unpaired, comparison.base_alone.unpaired)
-    sentence = f"Of {format_count(len(pairs), 'pair')} of responses {stayed:,} stay in their class; "
+    sentence = f"Of {format_count(comparison.paired, 'pair')} of responses {stayed:,} stay in their class; "
     sentence += f"{won:,} became reliable, {lost:,} no longer {'is' if lost == 1 else 'are'}"
     sentence += f", {open_:,} {'is' if open_ == 1 else 'are'} decided in one run only." if open_ else "."
     if any(unpaired):
@@ -303,7 +303,7 @@ def _transition_table(comparison: RunComparison) -> ReportTable:
         (
             ReportTableCell("all"),
             *(_run_total(comparison, new) for new in new_classes),
-            ReportTableCell(f"{len(comparison.pairs):,}"),
+            ReportTableCell(f"{comparison.paired:,}"),
         )
     )
     note = (

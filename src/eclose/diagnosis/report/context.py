@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eclose.diagnosis.compare import RunComparison
+from eclose.diagnosis.compare import ResponseClass, RunComparison
 from eclose.diagnosis.report.explorer.filters import NO_PARTNER, name_response_class
 from eclose.diagnosis.report.scores.columns import ScoreColumn
 from eclose.metrics.judge_against_people import LabelAgreementRow
@@ -30,12 +30,19 @@ class BaseComparison:
     comparison: RunComparison
     cautions: tuple[str, ...] = ()
     """Sentences to read before the differences."""
+    partners: Mapping[str, ResponseClass] | None = None
+    """Class of the partner in the base run by response id, for the listed responses of a large run."""
 
     def before(self, cases: Sequence[JudgedCase]) -> dict[str, str]:
         """Return the class of each response's partner in the base run, by response id."""
         # Keyed by the id in this run: the explorer shows the responses of this run only.
-        partners = {pair.run.response_id: name_response_class(pair.classes[0]) for pair in self.comparison.pairs}
-        return {case.response.id: partners.get(case.response.id, NO_PARTNER) for case in cases}
+        partners = self.partners
+        if partners is None:
+            partners = {pair.run.response_id: pair.classes[0] for pair in self.comparison.pairs}
+        return {
+            id_: name_response_class(partners[id_]) if id_ in partners else NO_PARTNER
+            for id_ in (case.response.id for case in cases)
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ def _comparison(base: BaseComparison) -> dict[str, Any]:
         "only_here": _unshared(comparison.run_alone),
         "only_there": _unshared(comparison.base_alone),
         "groups": [_compared(group) for group in comparison.groups],
-        "pairs": len(comparison.pairs),
+        "pairs": comparison.paired,
         "transitions": [
             {"before": name_response_class(old), "after": name_response_class(new), "responses": count}
             for (old, new), count in comparison.transitions.items()

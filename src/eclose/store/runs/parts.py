@@ -20,7 +20,7 @@ from eclose.store.records.parquet import import_pyarrow
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-PARTS_SCHEMA = "eclose.run-parts/1"
+PARTS_SCHEMA = "eclose.run-parts/2"
 """Version of the layout and of the columns; a reader refuses any other."""
 PARTS_FILE = "run.json"
 LABELS_FOLDER, BODIES_FOLDER = "labels", "bodies"
@@ -66,7 +66,7 @@ class PartsFolder:
     def __init__(self, run: Path | str) -> None:
         self._arrow, self._parquet = import_pyarrow("reading a run in parts")
         self.name = get_remote_url(run) or str(run)
-        self._files, self._root = _open_filesystem(run)
+        self._files, self._root = open_filesystem(run)
 
     def read_manifest(self) -> PartsManifest:
         """Return the list of parts; raise UserError where there is none, or one of another version."""
@@ -115,6 +115,8 @@ class PartsFolder:
             parquet = self._parquet.ParquetFile(file)
             for group, rows_of_group in sorted(by_group.items()):
                 rows += parquet.read_row_group(group).take(sorted(rows_of_group)).to_pylist()
+        # Arrow keeps what it has freed; texts of several row groups would stay in memory.
+        self._arrow.default_memory_pool().release_unused()
         return rows
 
     def _open_output(self, name: str) -> Any:
@@ -123,7 +125,7 @@ class PartsFolder:
         return self._files.open_output_stream(f"{self._root}/{name}")
 
 
-def _open_filesystem(run: Path | str) -> tuple[Any, str]:
+def open_filesystem(run: Path | str) -> tuple[Any, str]:
     """Return pyarrow's file system of a run, and the path in it."""
     from pyarrow import fs  # noqa: PLC0415 - an extra
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.judgment import Criterion, Judgment, LocalFailure
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, TraceGroup, Verdict
-from eclose.diagnosis.compare import RESPONSE_CLASSES, ResponseClass
+from eclose.diagnosis.compare import CHAIN_CRITERIA, RESPONSE_CLASSES, ResponseClass, name_outcome
 from eclose.diagnosis.diagnose import EvidenceSufficiency, JudgedCase
 from eclose.diagnosis.report.wording import CODE_WORDS, CRITERION_WORDS, FAILURE_WORDS
 from eclose.metrics.summary import VERDICT_GROUPINGS
@@ -41,34 +41,14 @@ def derive_response_facts(case: JudgedCase, before: str = "") -> ResponseFacts:
     labels = (verdict.locally_sound, verdict.aligned, verdict.closed, verdict.complete, verdict.correct)
     unjudged = frozenset(criterion for criterion, label in zip(Criterion, labels, strict=True) if label is None)
     codes = frozenset(step.failure for step in case.judgment.steps)
-    return ResponseFacts(case, verdict, _outcome(verdict), case.matched, unjudged, codes, before)
-
-
-def _outcome(verdict: Verdict) -> str:
-    """Return the outcome of a response as a short name."""
-    group = verdict.trace_group
-    # The gap is split by failure class, undecided responses by the first missing label.
-    if group is TraceGroup.GAP:
-        return f"gap_{verdict.failure_class}"
-    if group is None:
-        return f"undecided_{_first_unjudged(verdict).value}"
-    return "reliable" if group is TraceGroup.RELIABLE else "unsound"
-
-
-_CHAIN = (Criterion.LOCAL_SOUNDNESS, Criterion.ALIGNMENT, Criterion.CLOSURE)
-
-
-def _first_unjudged(verdict: Verdict) -> Criterion:
-    """Return the first label of the chain that an undecided response lacks."""
-    labels = (verdict.locally_sound, verdict.aligned, verdict.closed)
-    return next(criterion for criterion, label in zip(_CHAIN, labels, strict=True) if label is None)
+    return ResponseFacts(case, verdict, name_outcome(verdict), case.matched, unjudged, codes, before)
 
 
 OUTCOME_WORDS: Mapping[str, str] = {
     "reliable": "reliable",
     **{f"gap_{failure}": FAILURE_WORDS[failure][0] for failure in FailureClass},
     "unsound": "unsound step",
-    **{f"undecided_{criterion.value}": f"undecided: {criterion.value} not judged" for criterion in _CHAIN},
+    **{f"undecided_{criterion.value}": f"undecided: {criterion.value} not judged" for criterion in CHAIN_CRITERIA},
 }
 """Every outcome with its short description, from reliable to undecided."""
 
@@ -179,7 +159,7 @@ EXPLORER_FACETS: tuple[ExplorerFacet, ...] = (
         *(_by_outcome(f"gap_{failure}", f"in the gap: {FAILURE_WORDS[failure][0]}") for failure in FailureClass),
         _by_outcome("unsound", "an unsound step"),
         ExplorerFacetOption("undecided", "undecided, any reason", lambda facts: facts.verdict.trace_group is None),
-        *(_by_outcome(f"undecided_{label.value}", f"undecided: {label.value} not judged") for label in _CHAIN),
+        *(_by_outcome(f"undecided_{label.value}", f"undecided: {label.value} not judged") for label in CHAIN_CRITERIA),
     )),
     # Bits are assigned in this order; links name options, so the order may change.
     ExplorerFacet("before", "In the other run", (

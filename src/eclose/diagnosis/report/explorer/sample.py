@@ -6,26 +6,21 @@ it lists a sample and says so; ``eclose view`` lists all responses of such a run
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from eclose.core.identity import hash_sort_key
-from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts, get_response_group
+from eclose.diagnosis.compare import name_outcome
+from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, get_response_group
+from eclose.diagnosis.response_counter import ResponseSample, ResponseStratum
 from eclose.judged_cases import JudgedCase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
 MAX_PAGE_RESPONSES = 30_000
 """Responses that a page lists at most."""
-FAILURE_SHARE = 0.8
-"""Share of the sample that unreliable and undecided responses take at most; reliable ones have the rest."""
-
-_RELIABLE = "reliable"
-_Stratum: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,78 +53,17 @@ class RunSample:
 
 
 def sample_report_cases(cases: Sequence[JudgedCase], limit: int | None = None) -> RunSample:
-    """Return the responses that a page lists, of a run that is in memory."""
+    """Return the responses that a page lists: all up to a limit, otherwise a sample of that size."""
     limit = MAX_PAGE_RESPONSES if limit is None else limit
-    return RunSample(tuple(cases)) if len(cases) <= limit else choose_report_sample(cases, limit)
-
-
-def choose_report_sample(cases: Iterable[JudgedCase], limit: int = MAX_PAGE_RESPONSES) -> RunSample:
-    """Return all responses up to a limit, otherwise a stratified sample of them; memory holds two limits of cases.
-
-    Failures and undecided responses are all listed up to their share of the limit. Above it, every stratum (outcome,
-    dataset and model) has the same number of places, and small strata are listed in full. Reliable responses take the
-    places that are left. Within a stratum the hash of the response id decides, so the sample does not depend on the
-    order of the run.
-    """
-    failures = _StratifiedSample(round(FAILURE_SHARE * limit))
-    reliable = _StratifiedSample(limit)
-    # Everything is kept until the limit is passed: a run that fits is listed in full, whatever its share of failures.
-    first: list[JudgedCase] | None = []
-    judged: Counter[str] = Counter()
+    if len(cases) <= limit:
+        return RunSample(tuple(cases))
+    sample = ResponseSample(limit)
     for position, case in enumerate(cases):
-        outcome = derive_response_facts(case).outcome
-        judged[outcome] += 1
-        if first is not None:
-            first.append(case)
-            if len(first) > limit:
-                first = None
-        stratum = (outcome, get_response_group(case, "benchmark"), get_response_group(case, "model"))
-        (reliable if outcome == _RELIABLE else failures).add(stratum, position, case)
-    if first is not None:
-        return RunSample(tuple(first))
-    reliable.shrink(limit - len(failures))
-    listed = sorted([*failures, *reliable])
-    shown = Counter(outcome for _, outcome, _ in listed)
-    outcomes = {outcome: (shown[outcome], judged[outcome]) for outcome in OUTCOME_WORDS if judged[outcome]}
-    return RunSample(tuple(case for _, _, case in listed), judged.total() - len(listed), outcomes)
-
-
-class _StratifiedSample:
-    """At most ``limit`` cases; the largest stratum gives up a case for every one too many."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._largest = 0
-        # Heaps with the highest hash on top: it leaves first.
-        self._strata: dict[_Stratum, list[tuple[int, int, JudgedCase]]] = defaultdict(list)
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[tuple[int, str, JudgedCase]]:
-        """Yield position, outcome and case."""
-        for (outcome, *_), heap in self._strata.items():
-            yield from ((position, outcome, case) for _, position, case in heap)
-
-    def add(self, stratum: _Stratum, position: int, case: JudgedCase) -> None:
-        """Add a case, and remove one where there are too many."""
-        heap = self._strata[stratum]
-        entry = (-int(hash_sort_key("report sample", case.response.id)[:15], 16), position, case)
-        if self._size == self._limit and len(heap) >= self._largest:
-            # This stratum would be the largest: the usual case in a long run, without a look at the others.
-            heapq.heappushpop(heap, entry)
-            return
-        heapq.heappush(heap, entry)
-        self._size += 1
-        self._largest = max(self._largest, len(heap))
-        self.shrink(self._limit)
-
-    def shrink(self, limit: int) -> None:
-        """Remove cases of the largest strata until ``limit`` are left."""
-        while self._size > limit:
-            # Few strata: outcomes times datasets times models.
-            largest = max(self._strata, key=lambda stratum: (len(self._strata[stratum]), stratum))
-            heapq.heappop(self._strata[largest])
-            self._size -= 1
-            self._largest = max(map(len, self._strata.values()))
+        groups = (get_response_group(case, "benchmark"), get_response_group(case, "model"))
+        sample.add(ResponseStratum(name_outcome(case.verdict), *groups), case.response.id, (position,))
+    chosen = sample.choose()
+    listed = Counter(outcome for _, outcome in chosen)
+    outcomes = {
+        outcome: (listed[outcome], sample.judged[outcome]) for outcome in OUTCOME_WORDS if sample.judged[outcome]
+    }
+    return RunSample(tuple(cases[position] for (position,), _ in chosen), len(cases) - len(chosen), outcomes)

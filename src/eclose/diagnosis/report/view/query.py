@@ -1,7 +1,7 @@
 """Filter, search, sort and page the responses of an index.
 
-The columns of filters are arrays in memory (4 bytes a response and filter); texts stay in the file. The counts and the
-order are those of the page of a small run, except that a search finds the beginnings of words, not any part of them.
+Filters are arrays in memory, 4 bytes for each response and filter; texts stay in the file. Counts and order are those
+of the page of a small run. A search differs: it matches whole words and beginnings of words, not any part of a word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eclose.diagnosis.report.view.build import INDEX_VERSION, encode_id
 from eclose.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 PAGE_ROWS = 500
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True)
 class ResponseQuery:
-    """What the reader chose on the page."""
+    """Filters, search and order that the reader chose on the page."""
 
     choices: Mapping[str, str] = field(default_factory=dict)
     """Name of the chosen option by facet."""
@@ -132,47 +132,48 @@ class ViewIndex:
         return selection
 
     def read_page(self, query: ResponseQuery, first: int, *, response_id: str | None = None) -> dict[str, Any]:
-        """Return one page of the list as the browser takes it.
+        """Return one page of the list in the form that the browser takes.
 
         Args:
             query: Filters, search and order.
-            first: Place in the list of the first response to return.
-            response_id: Return the page with this response instead; where the filters exclude it, the first one.
+            first: Rank in the list of the first response to return, counted from 0.
+            response_id: Return the page that holds this response instead; the first page where the filters exclude it.
         """
         selection = self.select(query)
-        found = None if response_id is None else self.find_position(response_id)
-        at = -1 if found is None else _place(selection.positions, found)
-        if at >= 0:
-            first = at
+        position = None if response_id is None else self.find_position(response_id)
+        rank = None if position is None else _find_rank(selection.positions, position)
+        if rank is not None:
+            first = rank
         first = max(0, min(first, len(selection.positions) - 1)) // PAGE_ROWS * PAGE_ROWS
         return {
             "matches": len(selection.positions),
             "counts": selection.counts,
             "unscored": selection.unscored,
             "first": first,
-            # Place of the response that was asked for: within the list, outside the filters, or nowhere.
-            "at": at if at >= 0 else None,
-            "known": response_id is None or found is not None,
+            # Rank of the requested response, None outside the filters; ``known`` is false where there is no such id.
+            "at": rank,
+            "known": response_id is None or position is not None,
             **self._read_rows(selection.positions[first : first + PAGE_ROWS]),
         }
 
     def _read_rows(self, positions: NDArray[np.int64]) -> dict[str, Any]:
+        """Return the columns of some responses; each question is listed once, and rows refer to it."""
         numbers = [int(position) for position in positions]
         rows = {n: (id_, answer) for n, id_, answer in self._execute_in("responses", numbers)}
-        question = self._columns["question"][positions]
-        shown, places = np.unique(question, return_inverse=True)
-        entries = {n: json.loads(entry) for n, _, entry in self._execute_in("questions", [int(n) for n in shown])}
+        questions, question_of = np.unique(self._columns["question"][positions], return_inverse=True)
+        entries = {n: json.loads(entry) for n, _, entry in self._execute_in("questions", questions.tolist())}
         return {
             "positions": numbers,
             "ids": [rows[n][0].decode("utf-8", "surrogatepass") for n in numbers],
             "answers": [json.loads(rows[n][1]) for n in numbers],
-            "question": places.tolist(),
-            "questions": [entries[int(n)] for n in shown],
+            "question": question_of.tolist(),
+            "questions": [entries[int(n)] for n in questions],
             **{name: self._columns[name][positions].tolist() for name in ("steps", "outcome", *_NAMED, "judge")},
             "scores": [self._read_scores(entry["key"], positions) for entry in self.data["scores"]],
         }
 
     def _read_scores(self, key: str, positions: NDArray[np.int64]) -> list[float | str]:
+        """Return the scores of some responses, or the reason why there is none."""
         reasons = self.data["reasons"]
         values = self._scores[f"score-{key}"][positions].tolist()
         return [value if value >= 0 else reasons[int(-1 - value)] for value in values]
@@ -185,7 +186,8 @@ class ViewIndex:
         marks = ", ".join("?" * len(numbers))
         return self._execute(f"SELECT * FROM {table} WHERE n IN ({marks})", numbers)
 
-    def _remember(self, key: tuple[object, ...], compute: Any) -> Any:
+    def _remember(self, key: tuple[object, ...], compute: Callable[[], Any]) -> Any:
+        """Return a value that was computed before, or compute it."""
         if key in self._remembered:
             return self._remembered[key]
         value = self._remembered[key] = compute()
@@ -194,6 +196,7 @@ class ViewIndex:
         return value
 
     def _select(self, query: ResponseQuery) -> ResponseSelection:
+        """Apply filters, search and bounds of a score, and count the responses of every option."""
         facets = [*self.data["facets"], *_name_facets(self.data)]
         chosen = {
             facet["name"]: self._test_option(facet, query.choices[facet["name"]])
@@ -205,20 +208,21 @@ class ViewIndex:
         unscored = 0
         if (scores := self._scores.get(f"score-{query.score}")) is not None and _is_bounded(query):
             within = _is_within(scores, query)
-            unscored = int(np.count_nonzero(_all([base, *chosen.values()]) & (scores < 0)))
+            unscored = int(np.count_nonzero(_combine_masks([base, *chosen.values()]) & (scores < 0)))
             base = base & within
-        rows = _all([base, *chosen.values()])
+        rows = _combine_masks([base, *chosen.values()])
         counts = []
         for facet in facets:
             # An option's number tells what choosing it would show: all other filters hold.
             others = [test for name, test in chosen.items() if name != facet["name"]]
-            counts.append(self._count(facet, _all([base, *others]) if facet["name"] in chosen else rows))
+            counts.append(self._count(facet, _combine_masks([base, *others]) if facet["name"] in chosen else rows))
         return ResponseSelection(self._order(np.flatnonzero(rows), query.sort), counts, unscored)
 
     def _column(self, facet: Mapping[str, Any]) -> NDArray[np.int32]:
         return self._columns[facet.get("column", f"facet-{facet['name']}")]
 
     def _test_option(self, facet: Mapping[str, Any], name: str) -> NDArray[np.bool_]:
+        """Return which responses have an option of a facet; all of them for an unknown option."""
         number = next((option[2] for option in facet["options"] if option[0] == name), None)
         column = self._column(facet)
         if number is None:
@@ -239,7 +243,8 @@ class ViewIndex:
     def _order(self, positions: NDArray[np.int64], sort: str) -> NDArray[np.int64]:
         """Return positions in the order that the reader chose; equal ones as they are in the run."""
         columns = self._columns
-        way, _, key = sort.partition("-")
+        # Orders by score are named ``low-KEY`` and ``high-KEY``.
+        direction, _, key = sort.partition("-")
         ranks: NDArray[Any]
         if sort == "question":
             ranks = columns["question-rank"][positions]
@@ -249,7 +254,7 @@ class ViewIndex:
             ranks = -columns["steps"][positions]
         elif f"score-{key}" in self._scores:
             scores = self._scores[f"score-{key}"][positions]
-            ranks = np.where(scores < 0, 9.0, scores if way == "low" else -scores)
+            ranks = np.where(scores < 0, 9.0, scores if direction == "low" else -scores)
         elif sort == "given":
             return positions
         else:
@@ -260,10 +265,12 @@ class ViewIndex:
         return positions[np.argsort(ranks, kind="stable")]
 
     def _match(self, search: str, *, in_passages: bool) -> NDArray[np.bool_]:
-        """Return the responses in which every word of a search occurs, or begins another."""
+        """Return which responses contain every word of a search, whole or as the beginning of a word."""
         words = _WORD.findall(search.lower())
-        # Signs alone are in no index.
-        return _all([self._match_word(word, in_passages=in_passages) for word in words] or [np.zeros(self.total, bool)])
+        # Punctuation alone is not indexed, so it matches nothing.
+        return _combine_masks(
+            [self._match_word(word, in_passages=in_passages) for word in words] or [np.zeros(self.total, bool)]
+        )
 
     def _match_word(self, word: str, *, in_passages: bool) -> NDArray[np.bool_]:
         rows: NDArray[np.bool_] = self._remember(
@@ -272,6 +279,7 @@ class ViewIndex:
         return rows
 
     def _find_word(self, word: str, *, in_passages: bool) -> NDArray[np.bool_]:
+        """Return which responses contain a word in their own texts, their question, or its passages."""
         rows = np.zeros(self.total, dtype=bool)
         rows[self._find_rows("response_texts", word)] = True
         matches = np.zeros(int(self._columns["question"].max()) + 1, dtype=bool)
@@ -307,18 +315,20 @@ def _is_bounded(query: ResponseQuery) -> bool:
 
 
 def _is_within(scores: NDArray[np.float64], query: ResponseQuery) -> NDArray[np.bool_]:
+    """Return which scores are within the bounds; a missing score is negative and never within."""
     lowest = 0.0 if query.lowest is None else max(query.lowest, 0.0)
     return (scores >= lowest) & (scores <= (np.inf if query.highest is None else query.highest))
 
 
-def _all(masks: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+def _combine_masks(masks: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    """Return where all masks hold."""
     combined = masks[0]
     for mask in masks[1:]:
         combined = combined & mask
     return combined
 
 
-def _place(positions: NDArray[np.int64], position: int) -> int:
-    """Return the place of a position in a list; -1 where it is not in it."""
-    places = np.flatnonzero(positions == position)
-    return int(places[0]) if len(places) else -1
+def _find_rank(positions: NDArray[np.int64], position: int) -> int | None:
+    """Return the rank of a position in a list, counted from 0; None where it is not in the list."""
+    ranks = np.flatnonzero(positions == position)
+    return int(ranks[0]) if len(ranks) else None
