@@ -41,7 +41,7 @@ def intent(number=0, *, reserved=0, stage="judge", **changes):
 
 
 def reply(asked, *, cost=3, body=b'{"text": "Because."}', attempts=1):
-    return LedgerReply(asked.key, body, (10, 2), cost, attempts)
+    return LedgerReply(asked.key, body, (10, 2), cost, attempts, cached_tokens=4)
 
 
 def outcome(record_id="r0", kind="accepted", *, reason=None, body=b"{}", stage="judge"):
@@ -159,7 +159,7 @@ def test_what_was_used_is_told_by_whatever_the_records_belong_to(where):
         lambda ledger: ledger.compute_usage(),
     )
     assert {name: one.replies for name, one in found.items()} == {"first": 1, "others": 2}
-    for amount in ("replies", "prompt_tokens", "completion_tokens", "cost"):
+    for amount in ("replies", "prompt_tokens", "completion_tokens", "cost", "cached_tokens"):
         assert sum(getattr(one, amount) for one in found.values()) == getattr(whole, amount) > 0
 
 

@@ -22,8 +22,9 @@ ADD_INTENT = text("""
 # A reply settles the intents of the writer that got it, or, where another wrote them (a batch that was collected by a
 # later process), the latest intent.
 ADD_REPLY = text("""
-    INSERT INTO ledger_replies (call, writer, run, body, prompt_tokens, completion_tokens, cost, attempts, seal)
-    SELECT i.call, i.writer, :run, :body, :prompt_tokens, :completion_tokens, :cost, :attempts, :seal
+    INSERT INTO ledger_replies
+        (call, writer, run, body, prompt_tokens, completion_tokens, cached_tokens, cost, attempts, seal)
+    SELECT i.call, i.writer, :run, :body, :prompt_tokens, :completion_tokens, :cached_tokens, :cost, :attempts, :seal
     FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call
     WHERE c.key = :key ORDER BY i.writer = :writer DESC, i.seq DESC LIMIT 1
     ON CONFLICT (call) DO NOTHING
@@ -65,12 +66,15 @@ _OPEN = """
 _UNSETTLED = f"FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call WHERE i.run = :run AND {_OPEN}"
 ORPHANS = text(f"SELECT i.*, c.key, c.request {_UNSETTLED} ORDER BY i.seq")
 USAGE = text("""
-    SELECT count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0)
+    SELECT count(*) AS replies, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,
+        coalesce(sum(completion_tokens), 0) AS completion_tokens, coalesce(sum(cost), 0) AS cost,
+        0 AS unsettled, coalesce(sum(cached_tokens), 0) AS cached_tokens
     FROM ledger_replies WHERE run = :run
 """)
 # A call that several records share is counted for the record that intended it first.
 USAGE_BY_RECORD = text("""
-    SELECT i.stage, i.record_id, count(*), sum(r.prompt_tokens), sum(r.completion_tokens), sum(r.cost)
+    SELECT i.stage, i.record_id, count(*), sum(r.prompt_tokens), sum(r.completion_tokens), sum(r.cost),
+        0 AS unsettled, sum(r.cached_tokens)
     FROM ledger_replies AS r
     JOIN (SELECT call, min(seq) AS first FROM ledger_intents WHERE run = :run GROUP BY call) AS f ON f.call = r.call
     JOIN ledger_intents AS i ON i.seq = f.first
