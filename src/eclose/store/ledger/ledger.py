@@ -212,7 +212,7 @@ class Ledger:
                     connection, reply
                 )
 
-            self._accounts.settle(connection, reply.key, reply.cost, add)
+            self._accounts.settle(connection, reply.key, row, add)
             if outcome is not None:
                 self._conclude(connection, outcome)
 
