@@ -256,6 +256,7 @@ class WriterAccounting:
         """Write an intent and reserve its highest cost; ``again`` where the transaction is repeated."""
         if again and find_last_open_send(self.read_sends(connection, key), self._writer) is not None:
             return None  # the connection was lost after the commit took effect
+        account: RunAccount | None
         if self._shared and (row["reserved"] or cap is not None):
             account, exists = self._intend_new(connection, row, cap)
         else:
