@@ -44,6 +44,7 @@ from eclose.calls.ray.run import work_on_shard
 from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal, run_shards_on_ray
 from eclose.calls.run import RunOptions
 from eclose.core.judgment import Judgment
+from eclose.errors import Resumable
 from eclose.judging.find_inputs import find_judge_inputs
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.run import build_judge_run, judge_responses
@@ -102,7 +103,11 @@ def drive(job: Job, part: str) -> list[tuple[float, float]]:
     """Judge a part of the records in this process, or all of them on Ray."""
     if part == "ray":
         settings = RaySettings(workers=WORKERS, shards_per_worker=1)
-        return run_shards_on_ray(partial(work, job), job.ledger, settings)
+        while True:
+            try:
+                return run_shards_on_ray(partial(work, job), job.ledger, settings)
+            except Resumable as stop:  # Ray did not start in time
+                print(stop, file=sys.stderr)
     return [asyncio.run(work(job, RecordShard(int(part), WORKERS), ShardStopSignal()))]
 
 
