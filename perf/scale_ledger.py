@@ -1,9 +1,14 @@
 """The call ledger at size: calls per second, bytes per call, time of a usage query; projected to 60 million calls.
 
-Writes calls as a judge makes them (instructions, passages and a reply of a few hundred words) to a SQLite ledger of
-N and to one of 10 N, and asks for the usage of one of two runs. A usage query must not read bodies, so its
-time per row must not grow. Figures of 60 million rows are projected from the larger ledger, and marked so. The last
-line is the figure as JSON.
+Writes calls as a judge makes them (instructions, passages and a reply of a few hundred words) through the ledger, and
+copies them within the database to further runs until it holds ``--rows`` calls: copies have the sizes of the originals
+and keys of their own. The usage of one run is asked for before and after. It must not read bodies nor other runs, so
+its time must not grow with the ledger. Then one run is deleted. Figures of 60 million calls are projected, and marked
+so. The last line is the figure as JSON.
+
+    python perf/scale_ledger.py                                              SQLite, 200,000 calls, a quick look
+    python perf/scale_ledger.py --rows 6000000
+    python perf/scale_ledger.py --rows 6000000 --database postgresql
 """
 
 from __future__ import annotations
@@ -11,8 +16,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sqlite3
-import statistics
 import sys
 import tempfile
 import time
@@ -23,16 +26,34 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
 from perf.result import print_result
+from sqlalchemy import text
+from tests.store.postgres import fresh_database
 
 from eclose.core.identity import content_hash
+from eclose.store.ledger import queries as sql
+from eclose.store.ledger.database import make_database_engine
 from eclose.store.ledger.ledger import CallIntent, Ledger, LedgerReply
 from eclose.world.make.instances import make_world_items
 
 PROJECTED = 60_000_000
-GOAL = 5.0
-"""Microseconds per row of a usage query."""
-RUNS = ("first", "second")
+GOAL = 2.0
+"""Times that the usage of a run may take in the large ledger, of the time in the small one."""
+FIRST_RUN = "run 0"
 IN_FLIGHT = 256
+_COPY = (
+    "INSERT INTO ledger_calls (key, request) SELECT {key}, request FROM ledger_calls WHERE seq <= :count ORDER BY seq",
+    "INSERT INTO ledger_intents (call, writer, run, stage, record_id, reserved, seal) SELECT call + :offset, writer, "
+    ":run, stage, record_id, reserved, seal FROM ledger_intents WHERE call <= :count ORDER BY seq",
+    "INSERT INTO ledger_replies (call, writer, run, body, prompt_tokens, completion_tokens, cached_tokens, cost, "
+    "attempts, seal) SELECT call + :offset, writer, :run, body, prompt_tokens, completion_tokens, cached_tokens, cost, "
+    "attempts, seal FROM ledger_replies WHERE call <= :count ORDER BY call",
+    "INSERT INTO ledger_writers (writer, run, seen, expires, buried) VALUES (:run, :run, 1, 0, 1)",
+)
+"""Copies of the first calls in another run. Their seals are those of the originals: nothing here verifies them."""
+_RANDOM_KEY = {
+    "sqlite": "randomblob(32)",
+    "postgresql": "decode(md5(random()::text) || md5(random()::text), 'hex')",
+}
 
 
 def make_calls(count: int, texts: list[str]) -> list[tuple[CallIntent, LedgerReply]]:
@@ -51,107 +72,132 @@ def make_calls(count: int, texts: list[str]) -> list[tuple[CallIntent, LedgerRep
     return calls
 
 
-async def write(path: Path, count: int, texts: list[str]) -> tuple[float, float]:
-    """Write calls in two runs; return the seconds, and the bytes of their requests and replies before compression."""
+async def write(location: Path | str, count: int, texts: list[str]) -> tuple[float, float]:
+    """Write calls of one run; return the seconds, and the bytes of requests and replies before compression."""
     seconds, raw = 0.0, 0
-    for run in RUNS:
-        async with Ledger.open(path, run=run) as ledger:
-            for start in range(0, count // 2, 5_000):
-                size = min(5_000, count // 2 - start)
-                calls = make_calls(size, [f"{run} {start} {text}" for text in texts])
-                raw += sum(len(json.dumps(intent.request)) + len(reply.body) for intent, reply in calls)
-                remaining = iter(calls)
-                begin = time.perf_counter()
-                while batch := list(islice(remaining, IN_FLIGHT)):
-                    await asyncio.gather(*(ledger.intend(intent) for intent, _ in batch))
-                    await asyncio.gather(*(ledger.settle(reply) for _, reply in batch))
-                seconds += time.perf_counter() - begin
+    async with Ledger.open(location, run=FIRST_RUN) as ledger:
+        for start in range(0, count, 5_000):
+            calls = make_calls(min(5_000, count - start), [f"{start} {text}" for text in texts])
+            raw += sum(len(json.dumps(intent.request)) + len(reply.body) for intent, reply in calls)
+            remaining = iter(calls)
+            begin = time.perf_counter()
+            while batch := list(islice(remaining, IN_FLIGHT)):
+                await asyncio.gather(*(ledger.intend(intent) for intent, _ in batch))
+                await asyncio.gather(*(ledger.settle(reply) for _, reply in batch))
+            seconds += time.perf_counter() - begin
     return seconds, raw
 
 
-async def query(path: Path, times: int = 5) -> float:
-    """Return the median seconds of the usage of a run."""
+def copy_calls(location: Path | str, count: int, rows: int) -> int:
+    """Copy the first calls to further runs until the ledger holds this many; return the number of runs."""
+    engine = make_database_engine(location)
+    key = _RANDOM_KEY[engine.dialect.name]
+    runs = max(1, rows // count)
+    for number in range(1, runs):
+        parameters = {"run": f"run {number}".encode(), "count": count, "offset": number * count}
+        with engine.begin() as connection:
+            for statement in _COPY:
+                clause = text(statement.format(key=key))
+                connection.execute(
+                    clause, {name: value for name, value in parameters.items() if f":{name}" in statement}
+                )
+        if number % 10 == 0:
+            print(f"{(number + 1) * count:,} calls", flush=True)
+    if engine.dialect.name == "postgresql":
+        with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+            connection.execute(text("VACUUM ANALYZE"))  # as autovacuum does in time; index-only scans need it
+    engine.dispose()
+    return runs
+
+
+async def time_usage(location: Path | str, times: int = 5) -> float:
+    """Return the fewest seconds that the usage of the first run took."""
     seconds = []
-    async with Ledger.open(path, run=RUNS[0]) as ledger:
+    async with Ledger.open(location, run=FIRST_RUN) as ledger:
         for _ in range(times):
             begin = time.perf_counter()
             await ledger.compute_usage()
             seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)
+    return min(seconds)
 
 
-def query_totals(path: Path, times: int = 5) -> tuple[float, float]:
-    """Return the processor seconds of the sums of tokens and costs of a run: by the index of usage, and without it."""
-    from eclose.store.ledger import queries as sql  # noqa: PLC0415
-
-    medians = []
-    with sqlite3.connect(path) as connection:
-        for statement in (str(sql.USAGE), str(sql.USAGE).replace("WHERE run", "NOT INDEXED WHERE run")):
-            seconds = []
-            for _ in range(times):
-                begin = time.process_time()
-                connection.execute(statement, {"run": RUNS[0].encode()}).fetchall()
-                seconds.append(time.process_time() - begin)
-            medians.append(min(seconds))
-    return medians[0], medians[1]
+async def time_deletion(location: Path | str, run: str) -> float:
+    """Return the seconds that the deletion of a run takes."""
+    async with Ledger.open(location, run="maintenance") as ledger:
+        begin = time.perf_counter()
+        await ledger.delete_run(run)
+        return time.perf_counter() - begin
 
 
-def measure(folder: Path, count: int, texts: list[str]) -> dict[str, float]:
-    """Write a ledger and measure it."""
-    path = folder / f"{count}.sqlite"
-    written, raw = asyncio.run(write(path, count, texts))
-    usage, (totals, scanned) = asyncio.run(query(path)), query_totals(path)
-    figures = {
-        "rows_per_second": count / written,
-        "raw_bytes": raw / count,
-        "stored_bytes": path.stat().st_size / count,
-        "usage_seconds": usage,
-        "totals_seconds": totals,
-    }
-    print(
-        f"{count:,} calls: {count / written:,.0f} calls/s; {raw / count:,.0f} bytes each as text, "
-        f"{path.stat().st_size / count:,.0f} in the file with indexes; usage of one of two runs {usage:.3f} s "
-        f"(its sums {totals:.4f} s by the index, {scanned:.4f} s reading the rows)",
-        flush=True,
-    )
-    return figures
+def read_size(location: Path | str) -> int:
+    """Return the bytes of a ledger with its indexes."""
+    if isinstance(location, Path):
+        return location.stat().st_size
+    engine = make_database_engine(location)
+    with engine.connect() as connection:
+        size = int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+    engine.dispose()
+    return size
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=50_000, help="calls of the smaller ledger")
-    parser.add_argument("--factor", type=int, default=10, help="how much larger the second ledger is; 1 = none")
-    options = parser.parse_args()
+def explain_usage(location: Path | str) -> str:
+    """Return the plan of the sums of a run in one line."""
+    engine = make_database_engine(location)
+    explain = "EXPLAIN QUERY PLAN" if engine.dialect.name == "sqlite" else "EXPLAIN"
+    with engine.connect() as connection:
+        rows = connection.execute(text(f"{explain} {sql.USAGE}"), {"run": FIRST_RUN.encode()}).all()
+    engine.dispose()
+    return "; ".join(" ".join(str(row[-1]).split()) for row in rows)
+
+
+def measure(location: Path | str, calls: int, rows: int) -> int:
+    """Write, copy, ask and delete; print the result."""
     passages = [
         " ".join(passage.text for passage in item.instance.evidence)
         for item in islice(make_world_items("hotpot", 1), 40)
     ]
-    with tempfile.TemporaryDirectory() as name:
-        sizes = sorted({options.calls, options.calls * options.factor})
-        figures = {size: measure(Path(name), size, passages) for size in sizes}
-    largest = sizes[-1]
-    last = figures[largest]
-    per_row = 1e6 * last["totals_seconds"] / (largest / 2)
-    growth = per_row / (1e6 * figures[sizes[0]]["totals_seconds"] / (sizes[0] / 2))
+    written, raw = asyncio.run(write(location, calls, passages))
+    small = asyncio.run(time_usage(location))
+    print(f"{calls:,} calls in one run: {calls / written:,.0f} calls/s; usage {small:.3f} s", flush=True)
+    runs = copy_calls(location, calls, rows)
+    total, size = runs * calls, read_size(location)
+    large = asyncio.run(time_usage(location))
+    print(f"plan of the sums: {explain_usage(location)}")
+    deletion = asyncio.run(time_deletion(location, f"run {runs - 1}")) if runs > 1 else 0.0
+    print(
+        f"{total:,} calls in {runs} runs: {raw / calls:,.0f} bytes each as text, {size / total:,.0f} stored with "
+        f"indexes, {size / 1e9:.1f} GB; usage of one run {large:.3f} s; deletion of one run {deletion:.1f} s",
+        flush=True,
+    )
     projected = {
-        "gigabytes": round(last["stored_bytes"] * PROJECTED / 1e9),
-        "hours_to_write": round(PROJECTED / last["rows_per_second"] / 3_600, 1),
-        "seconds_of_totals": round(per_row * PROJECTED / 1e6, 1),
+        "gigabytes": round(size / total * PROJECTED / 1e9),
+        "hours_to_write_by_one_process": round(PROJECTED / (calls / written) / 3_600, 1),
+        "seconds_of_usage_of_all_as_one_run": round(large * PROJECTED / calls, 1),
     }
-    print(f"projected to {PROJECTED:,} calls of one run: {projected}")
+    print(f"projected to {PROJECTED:,} calls: {projected}")
     return print_result(
-        name=f"sums of usage in a ledger of {largest:,} calls",
-        value=round(per_row, 3),
-        unit="microseconds a row",
-        goal=f"< {GOAL:g}, growing less than twofold",
-        holds=per_row < GOAL and growth < 2,
-        growth=round(growth, 2),
-        calls_per_second=round(last["rows_per_second"]),
-        raw_bytes=round(last["raw_bytes"]),
-        stored_bytes=round(last["stored_bytes"]),
-        usage_seconds={str(size): round(value["usage_seconds"], 4) for size, value in figures.items()},
+        name=f"usage of a run of {calls:,} calls in a ledger of {total:,}",
+        value=round(large / small, 2),
+        unit=f"x the time in a ledger of {calls:,}: {large:.3f} s",
+        goal=f"< {GOAL:g}",
+        holds=large / small < GOAL,
+        calls_per_second=round(calls / written),
+        stored_bytes=round(size / total),
+        deletion_seconds=round(deletion, 1),
         projected_to_60_million=projected,
     )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=20_000, help="calls that are written through the ledger")
+    parser.add_argument("--rows", type=int, default=200_000, help="calls that the ledger holds in the end")
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
+    options = parser.parse_args()
+    if options.database == "postgresql":
+        return measure(fresh_database(), options.calls, options.rows)
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(Path(folder) / "ledger.sqlite", options.calls, options.rows)
 
 
 if __name__ == "__main__":

@@ -339,6 +339,15 @@ def test_a_price_file(tmp_path: Path):
     assert read_prices(tmp_path / "p.yaml") == expected
 
 
+def test_cached_tokens_have_a_price_of_their_own(tmp_path: Path):
+    (tmp_path / "p.yaml").write_text("mine: {input: 2, output: 8, cached_input: 0.5}\n")
+    (price,) = read_prices(tmp_path / "p.yaml").values()
+    usage = TokenUsage(1_000_000, 1_000_000, 400_000)
+    assert price.cost(usage) == 1_200_000 + 200_000 + 8_000_000
+    assert price.scaled(0.5).cost(usage) == price.cost(usage) / 2
+    assert ModelPrice.of(2, 8).cost(usage) == 10_000_000
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -346,10 +355,11 @@ def test_a_price_file(tmp_path: Path):
         ("{", "cannot be read"),
         (
             '{"a": {"input": 1}, "b": {"input": "x", "output": 1}}',
-            r"a: give exactly two numbers.* b: 'x' is not an amount",
+            r"a: give two numbers.* b: 'x' is not an amount",
         ),
-        ('{"a": {"input": 1, "output": 2, "cached": 3}}', "exactly two numbers"),
-        ('{"a": 3}', "give exactly two numbers, input and output"),
+        ('{"a": {"input": 1, "output": 2, "cached": 3}}', "give two numbers"),
+        ('{"a": {"input": 1, "output": 2, "cached_input": 3}}', "cached_input is higher than input"),
+        ('{"a": 3}', "give two numbers, input and output"),
     ],
 )
 def test_mistakes_in_a_price_file(tmp_path: Path, text, problem):
@@ -390,12 +400,14 @@ def test_published_prices_are_taken_at_their_highest(monkeypatch):
         asked.append((vars(usage), model, provider_id))
         if model == "unknown":
             raise LookupError
-        return SimpleNamespace(input_price=Decimal("2.50"), output_price=Decimal(15))
+        cached = hasattr(usage, "cache_read_tokens") and model == "gemini"
+        return SimpleNamespace(input_price=Decimal("0.25" if cached else "2.50"), output_price=Decimal(15))
 
     module.calc_price, module.Usage = calc_price, SimpleNamespace  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "genai_prices", module)
-    assert find_listed_price("google/gemini", {}) == ModelPrice.of("2.50", 15)
-    assert asked == [({"input_tokens": 1_000_000, "output_tokens": 1_000_000}, "gemini", "google")]
+    assert find_listed_price("google/gemini", {}) == ModelPrice.of("2.50", 15, "0.25")
+    assert asked[0] == ({"input_tokens": 1_000_000, "output_tokens": 1_000_000}, "gemini", "google")
+    assert find_listed_price("google/uncached", {}) == ModelPrice.of("2.50", 15)
     assert find_listed_price("google/gemini", {"google/gemini": PRICE}) == PRICE
     with pytest.raises(SettingError):
         find_listed_price("google/unknown", {})
@@ -404,4 +416,4 @@ def test_published_prices_are_taken_at_their_highest(monkeypatch):
 def test_the_package_of_published_prices_answers_as_expected():
     pytest.importorskip("genai_prices", reason="optional")
     price = find_listed_price("openai/gpt-4o-mini", {})
-    assert 0 < price.prompt < price.completion
+    assert 0 < price.cached < price.prompt < price.completion

@@ -17,6 +17,7 @@ from eclose.calls.forecast import (
     forecast_usage,
 )
 from eclose.calls.prices import ModelPrice
+from eclose.core.response import Trace
 from eclose.judging.judge_response import build_judge_requests
 from eclose.judging.settings import JudgeSettings
 from eclose.models.interface import Decoding, ReplySchema, Request, TokenUsage
@@ -144,8 +145,25 @@ def test_a_forecast_adds_up_and_never_exceeds_its_bound():
     assert found.prompt_tokens < found.most_prompt_tokens
     assert found.completion_tokens < found.most_completion_tokens == 4096 * len(every)
     assert found.cost < found.most_cost
+    assert found.cached_cost is None
     unpriced = forecast_usage(iter(every), None, CHAT_MODEL_HABITS)
     assert (unpriced.calls, unpriced.cost, unpriced.most_cost) == (len(every), None, None)
+
+
+def test_a_forecast_counts_what_prompts_have_in_common():
+    """A second judge question about the same evidence begins like the first one of its kind, and no other."""
+    item = next(iter(make_world_items("hotpot", 8)))
+    texts = [replace(item.response, trace=Trace(item.response.trace.steps[:-1])), item.response]
+    every = [
+        request for response in texts for request in build_judge_requests(item.instance, response, JudgeSettings())
+    ]
+    alone = forecast_usage(every[:1], None, CHAT_MODEL_HABITS)
+    assert alone.cached_tokens == 0
+    price = ModelPrice.of(1, 4, 0.1)
+    both = forecast_usage(every, price, CHAT_MODEL_HABITS)
+    assert 0.2 * both.prompt_tokens < both.cached_tokens < 0.6 * both.prompt_tokens
+    usage = TokenUsage(both.prompt_tokens, both.completion_tokens, both.cached_tokens)
+    assert both.cached_cost == price.cost(usage) < both.cost
 
 
 def test_the_worlds_model_is_known_by_its_name_once_registered():

@@ -9,15 +9,19 @@ from typer.testing import CliRunner
 torch = pytest.importorskip("torch", reason="needs the train extra")
 pytest.importorskip("peft", reason="needs the train extra")
 
+from tests.calls.ray.cluster import cluster
 from tests.models import tiny
 from tests.tiny_models import model, tokenizer
 from tests.training.small import short_families, small_model, small_tokenizer
 
 import eclose
+from eclose.calls.ray.workers import RaySettings
 from eclose.cli.main import app
 from eclose.store.records.families_parquet import write_families_parquet
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.make.families import make_world_families
+
+__all__ = ["cluster"]
 
 
 def command(*words, codes=(0,)):
@@ -99,6 +103,24 @@ def test_two_devices_select_what_one_does(tmp_path):
     (weights / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 8}))
     with pytest.raises(eclose.UserError, match=r"family .*Gold: .*leave no room for a reply in a context of 8"):
         eclose.select(tmp_path / "two", families, max_new_tokens=7, devices=2, force=True)
+
+
+@pytest.mark.slow
+def test_ray_workers_select_what_one_process_does(cluster, tmp_path):
+    weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
+    tiny.model().save_pretrained(weights)
+    tiny.tokenizer().save_pretrained(weights)
+    write_records(families, islice(make_world_families("2wiki", 5), 1))
+    recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
+    for name in ("one", "many"):
+        for step in (4, 8):
+            tiny.adapter(tmp_path / name / f"checkpoint-{step}", seed=step)
+            (tmp_path / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
+        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+    eclose.select(tmp_path / "one", families, max_new_tokens=4)
+    eclose.select(tmp_path / "many", families, max_new_tokens=4, ray=RaySettings(workers=2))
+    for file in ("selection.json", "selection.replies.jsonl"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "many" / file).read_bytes()
 
 
 def test_devices_that_do_not_fit_are_refused(tmp_path):

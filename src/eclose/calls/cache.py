@@ -69,7 +69,8 @@ def encode_stored_answer(key: str, answer: Reply | CallFailure, *, cost: int, at
     else:
         stored = StoredAnswer(answer)
     usage = UNKNOWN_USAGE if stored.reply is None else stored.reply.usage
-    return LedgerReply(key, encode_json_line(stored), (usage.prompt_tokens, usage.completion_tokens), cost, attempts)
+    tokens = usage.prompt_tokens, usage.completion_tokens
+    return LedgerReply(key, encode_json_line(stored), tokens, cost, attempts, usage.cached_tokens)
 
 
 def decode_stored_reply(settled: LedgerReply) -> Reply:

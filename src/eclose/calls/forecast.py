@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.calls.cache import compute_call_key
 from eclose.models.interface import Request, TokenUsage
+from eclose.models.prefix_cache import PromptPrefixCache
 from eclose.models.token_estimates import TokenCount, bound_request_usage, bound_token_count
 from eclose.protocol.structured import inline_schema_definitions
 from eclose.store.records.seen_ids import SeenIds
@@ -94,6 +95,10 @@ class UsageForecast:
     cost: int | None
     """Expected cost in millionths; None without a price."""
     most_cost: int | None
+    cached_tokens: int = 0
+    """Prompt tokens that an earlier prompt begins with as well: a provider with a prompt cache reads them from it."""
+    cached_cost: int | None = None
+    """Expected cost with these at the price of cached tokens; None where the model has no such price."""
 
 
 def estimate_request_usage(request: Request, habits: ModelWritingHabits) -> TokenUsage:
@@ -111,21 +116,36 @@ def estimate_request_usage(request: Request, habits: ModelWritingHabits) -> Toke
 
 def forecast_usage(requests: Iterable[Request], price: ModelPrice | None, habits: ModelWritingHabits) -> UsageForecast:
     """Forecast requests that are each sent once and answered at the first attempt."""
-    calls = 0
-    expected, most = TokenUsage(0, 0), TokenUsage(0, 0)
+    calls = cached_tokens = 0
+    expected, most, cache = TokenUsage(0, 0), TokenUsage(0, 0), PromptPrefixCache()
     for request in requests:
         calls += 1
-        expected = _add(expected, estimate_request_usage(request, habits))
+        usage = estimate_request_usage(request, habits)
+        expected = _add(expected, usage)
         most = _add(most, bound_request_usage(request, bound_token_count))
-    costs = (None, None) if price is None else (price.cost(expected), price.cost(most))
+        parts = split_prompt(request)
+        cached_tokens += cache.count_cached(parts, usage.prompt_tokens)
+        cache.add(parts)
+    cached_cost = None
+    if price is not None and price.cached is not None:
+        cached_cost = price.cost(replace(expected, cached_tokens=cached_tokens))
     return UsageForecast(
         calls,
         expected.prompt_tokens,
         expected.completion_tokens,
         most.prompt_tokens,
         most.completion_tokens,
-        *costs,
+        None if price is None else price.cost(expected),
+        None if price is None else price.cost(most),
+        cached_tokens,
+        cached_cost,
     )
+
+
+def split_prompt(request: Request) -> list[str]:
+    """Return the texts of a prompt in the order in which a provider's cache compares them."""
+    # Providers put the schema before the messages; one question has one schema name.
+    return [request.schema.name if request.schema else "", *(message["content"] for message in request.messages)]
 
 
 def drop_repeated_requests(requests: Iterable[Request], name: str) -> Iterator[Request]:

@@ -87,6 +87,7 @@ class CallDetails:
             "reply": self.text,
             "prompt_tokens": None if settled is None else settled.usage[0],
             "completion_tokens": None if settled is None else settled.usage[1],
+            "cached_tokens": None if settled is None else settled.cached_tokens,
             "cost_millionths": None if settled is None else settled.cost,
             "records": [_record(purpose) for purpose in self.stored.purposes],
         }

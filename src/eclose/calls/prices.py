@@ -20,7 +20,8 @@ MILLION = 1_000_000
 USD = "USD"
 """Currency of the published prices, and of a price file without ``currency``."""
 _CURRENCY = "currency"
-_FIELDS = ("input", "output")
+_FIELDS = frozenset({"input", "output"})
+_CACHED = "cached_input"
 
 
 def format_money(amount: int, currency: str = USD) -> str:
@@ -40,20 +41,30 @@ class ModelPrice:
 
     prompt: int
     completion: int
+    cached: int | None = None
+    """Price of prompt tokens from the provider's cache; None where they cost as much as others."""
 
     @classmethod
-    def of(cls, prompt: Decimal | float | str, completion: Decimal | float | str) -> ModelPrice:
+    def of(
+        cls,
+        prompt: Decimal | float | str,
+        completion: Decimal | float | str,
+        cached: Decimal | float | str | None = None,
+    ) -> ModelPrice:
         """Convert amounts of the currency per million tokens, as printed in price lists."""
-        return cls(to_millionths(prompt), to_millionths(completion))
+        return cls(to_millionths(prompt), to_millionths(completion), None if cached is None else to_millionths(cached))
 
     def scaled(self, factor: float) -> ModelPrice:
         """Return this share of the price, rounded up: 0.5 for half of it."""
-        return ModelPrice(ceil(self.prompt * factor), ceil(self.completion * factor))
+        cached = None if self.cached is None else ceil(self.cached * factor)
+        return ModelPrice(ceil(self.prompt * factor), ceil(self.completion * factor), cached)
 
     def cost(self, usage: TokenUsage) -> int:
         """Return the cost of a call in millionths, rounded up."""
         # Whole numbers throughout; the negated floor division rounds up.
         exact = usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion
+        if self.cached is not None:
+            exact -= usage.cached_tokens * (self.prompt - self.cached)
         return -(-exact // MILLION)
 
 
@@ -71,7 +82,8 @@ def to_millionths(amount: Decimal | float | str) -> int:
 def read_prices(path: Path | str) -> dict[str, ModelPrice]:
     """Return prices by ``provider/model`` from YAML or JSON, such as ``openai/gpt-x: {input: 1.25, output: 10}``.
 
-    Prices are per million tokens, in US dollars unless the file says ``currency: EUR``.
+    Prices are per million tokens, in US dollars unless the file says ``currency: EUR``. ``cached_input`` is the price
+    of prompt tokens that the provider reports as read from its cache; without it they cost as much as ``input``.
     """
     path = Path(path)
     prices, problems = {}, []
@@ -103,9 +115,13 @@ def _load_mapping(path: Path) -> Mapping[str, Any]:
 
 
 def _parse_price(entry: object) -> ModelPrice:
-    if not isinstance(entry, Mapping) or set(entry) != set(_FIELDS):
-        raise SettingError("give exactly two numbers, input and output, per million tokens.")
-    return ModelPrice.of(entry["input"], entry["output"])
+    if not isinstance(entry, Mapping) or set(entry) - {_CACHED} != _FIELDS:
+        raise SettingError("give two numbers, input and output, per million tokens, and cached_input where it differs.")
+    price = ModelPrice.of(entry["input"], entry["output"], entry.get(_CACHED))
+    # Reservations take the price of input for the highest.
+    if price.cached is not None and price.cached > price.prompt:
+        raise SettingError("cached_input is higher than input.")
+    return price
 
 
 def _load(path: Path) -> Any:
@@ -169,6 +185,9 @@ def _find_published(name: str) -> ModelPrice | None:
     try:
         # Ask for a million tokens of each: where long prompts cost more, the higher price applies.
         price = calc_price(Usage(input_tokens=MILLION, output_tokens=MILLION), model, provider_id=provider)
+        usage = Usage(input_tokens=MILLION, cache_read_tokens=MILLION, output_tokens=MILLION)
+        cached = calc_price(usage, model, provider_id=provider)
     except LookupError:
         return None
-    return ModelPrice.of(price.input_price, price.output_price)
+    is_cheaper = cached.input_price < price.input_price
+    return ModelPrice.of(price.input_price, price.output_price, cached.input_price if is_cheaper else None)

@@ -103,8 +103,9 @@ def _print_call(view: CallDetails) -> None:
     print_line(f"{view.stored.key} {view.kind or view.state}{reason}")
     settled = view.stored.settled
     if settled is not None:
+        cached = f" ({settled.cached_tokens:,} from the provider's cache)" if settled.cached_tokens else ""
         print_line(
-            f"  {view.model}: {settled.usage[0]:,} tokens read, {settled.usage[1]:,} written, "
+            f"  {view.model}: {settled.usage[0]:,} tokens read{cached}, {settled.usage[1]:,} written, "
             # Costs are stored as whole millionths of the currency.
             f"{settled.cost / 1_000_000:.6f} charged"
         )

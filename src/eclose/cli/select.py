@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from eclose.cli.shared.model_options import RayAddress, Workers
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     escape_invisible,
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
     from eclose.training.select import Selection
 
 
-class EngineName(StrEnum):
-    """Inference engines."""
+class InferenceEngine(StrEnum):
+    """What runs the model."""
 
     TRANSFORMERS = "transformers"
     VLLM = "vllm"
+    RAY = "ray"
 
 
 def select(
@@ -46,7 +48,11 @@ def select(
         str | None,
         typer.Option(help="Name or folder of the weights.  [default: as in the run's recipe]", show_default=False),
     ] = None,
-    engine: Annotated[EngineName, typer.Option(help="Inference engine.")] = EngineName.TRANSFORMERS,
+    engine: Annotated[
+        InferenceEngine, typer.Option(help="What runs the model; ray runs transformers on the workers of a cluster.")
+    ] = InferenceEngine.TRANSFORMERS,
+    workers: Workers = 2,
+    ray_address: RayAddress = None,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, help="Longest reply in tokens; a truncated reply counts as wrong.")
     ] = 512,
@@ -79,8 +85,11 @@ def select(
     Where no reply submits an answer, no checkpoint is selected: the exit code is 3 and selection.json says why.
     Stopped at any moment, the same command goes on with the first checkpoint that is not finished.
     """
+    from eclose.calls.ray.workers import RaySettings
     from eclose.training.api import read_families
     from eclose.training.api import select as select_checkpoint
+
+    on_ray = engine is InferenceEngine.RAY
 
     # Read before the weights are loaded, so that a wrong file is refused at once.
     values, counts = read_families(families, hub=hub)
@@ -89,7 +98,8 @@ def select(
             run,
             values,
             model=model,
-            engine=engine.value,
+            engine="vllm" if engine is InferenceEngine.VLLM else "transformers",
+            ray=RaySettings(workers=workers, address=ray_address) if on_ray else None,
             max_new_tokens=max_new_tokens,
             batch_tokens=batch_tokens,
             devices=_parse_devices(devices),

@@ -190,6 +190,14 @@ def serve(
     max_concurrency: Annotated[
         int | None, typer.Option(min=1, help="Most requests at once; more get status 429.  [default: no limit]")
     ] = None,
+    prompt_cache: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Fewest tokens (of four characters) that a prompt has in common with the beginning of an earlier one "
+            "to be billed as cached; single calls only.  [default: no cache]",
+        ),
+    ] = None,
 ) -> None:
     """Serve a model on this machine that answers from the oracle, with a bill and, on request, with faults."""
     from eclose.world.roles.gullible_judges import GullibleJudgeKind
@@ -206,6 +214,7 @@ def serve(
         latency=latency,
         jitter=jitter,
         max_concurrency=max_concurrency,
+        prompt_cache=prompt_cache,
     )
     # Only the exact judge reads with the oracle alone; the others can be talked into a verdict by the texts they read.
     trust = None if judge_kind is JudgeName.EXACT else GullibleJudgeKind(judge_kind.value)

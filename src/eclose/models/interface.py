@@ -107,6 +107,8 @@ class TokenUsage:
 
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    """Prompt tokens that the server reports as read from its prompt cache; 0 also where it reports none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def test_tokens_out_of_a_cache_were_read_too():
     output.usage = ModelUsage(
         input_tokens=7, output_tokens=3, total_tokens=110, input_tokens_cache_read=60, input_tokens_cache_write=40
     )
-    assert complete(output).usage == TokenUsage(107, 3)
+    assert complete(output).usage == TokenUsage(107, 3, 60)
 
 
 def test_what_is_asked_arrives():

@@ -364,6 +364,27 @@ def test_a_usage_nobody_can_read_is_unknown(usage):
     assert reply.usage == TokenUsage(0, 0)
 
 
+@pytest.mark.parametrize(
+    ("report", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 4}}, 4),
+        ({"cache_read_input_tokens": 5}, 5),
+        ({"prompt_cache_hit_tokens": 6}, 6),
+        ({"prompt_tokens_details": {"cached_tokens": None}, "cache_read_input_tokens": 3}, 3),
+        ({"prompt_tokens_details": None}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": 8}}, 0),  # more than the prompt has
+        ({"prompt_tokens_details": {"cached_tokens": -1}}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": True}}, 0),
+        ({"prompt_tokens_details": {"cached_tokens": "4"}}, 0),
+    ],
+)
+def test_tokens_out_of_a_cache_are_counted_where_the_server_reports_them(report, cached):
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, **report}
+    reply = parse_http_reply(answer(envelope() | {"usage": usage}), WANTED)
+    assert isinstance(reply, Reply)
+    assert reply.usage == TokenUsage(7, 3, cached)
+
+
 def test_log_probabilities():
     entry = {
         "token": "Yes",

@@ -18,6 +18,7 @@ from eclose.core.identity import canonical_bytes, content_hash
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.store.ledger import accounts, queries
 from eclose.store.ledger import ledger as ledger_module
+from eclose.store.ledger.database import make_database_engine
 from eclose.store.ledger.ledger import (
     CallInFlightError,
     CallIntent,
@@ -41,7 +42,7 @@ def intent(number=0, *, reserved=0, stage="judge", **changes):
 
 
 def reply(asked, *, cost=3, body=b'{"text": "Because."}', attempts=1):
-    return LedgerReply(asked.key, body, (10, 2), cost, attempts)
+    return LedgerReply(asked.key, body, (10, 2), cost, attempts, cached_tokens=4)
 
 
 def outcome(record_id="r0", kind="accepted", *, reason=None, body=b"{}", stage="judge"):
@@ -159,7 +160,7 @@ def test_what_was_used_is_told_by_whatever_the_records_belong_to(where):
         lambda ledger: ledger.compute_usage(),
     )
     assert {name: one.replies for name, one in found.items()} == {"first": 1, "others": 2}
-    for amount in ("replies", "prompt_tokens", "completion_tokens", "cost"):
+    for amount in ("replies", "prompt_tokens", "completion_tokens", "cost", "cached_tokens"):
         assert sum(getattr(one, amount) for one in found.values()) == getattr(whole, amount) > 0
 
 
@@ -611,3 +612,58 @@ def test_a_reply_does_not_deadlock_with_another_process_that_sends_the_same_call
     settled, account = asyncio.run(main())
     assert settled.cost == account.spent == 3
     assert account.reserved == 0
+
+
+def stored_account(where, run="a"):
+    """The totals as the database keeps them, not computed again."""
+    engine = make_database_engine(where)
+    with engine.connect() as connection:
+        row = tuple(connection.execute(queries.ACCOUNT, {"run": run.encode()}).one())
+    engine.dispose()
+    return row
+
+
+def test_the_totals_that_are_kept_are_those_of_the_rows_however_a_call_went(where):
+    calls = [intent(number, reserved=40) for number in range(6)]
+
+    async def work(ledger):
+        for call in calls:
+            await ledger.intend(call, cap=1_000)
+        await ledger.settle(reply(calls[0], cost=20))
+        await ledger.settle(reply(calls[0], cost=20))  # the same again
+        await ledger.break_off(calls[1].key)
+        await ledger.settle(reply(calls[1], cost=21))  # the answer came after all
+        await ledger.break_off(calls[2].key)
+        await ledger.intend(calls[2], cap=1_000)
+        await ledger.settle(reply(calls[2], cost=22))
+        await ledger.release(calls[3].key)
+        await ledger.settle(reply(calls[3], cost=23))
+        kept = stored_account(where)
+        return kept, await ledger.compute_account()
+
+    async def other_run(ledger):
+        await ledger.settle(reply(calls[4], cost=24))  # the other run's send, as in a batch that it collects
+        kept = stored_account(where), stored_account(where, "b")
+        return kept, await ledger.compute_account()
+
+    ((kept, computed),) = using(where, work)
+    assert kept == tuple(computed)
+    ((kept, computed),) = using(where, other_run, run="b")
+    assert kept[1] == tuple(computed)
+    (account,) = using(where, lambda ledger: ledger.compute_account())
+    # Opening it again finds that the first opening died with one call in flight, which then counts as broken off.
+    assert (kept[0][0], sum(kept[0][1:])) == (account.spent, account.reserved + account.assumed)
+
+
+def test_a_call_with_a_budget_takes_few_statements_while_it_holds_the_account():
+    """All processes of a run write one after the other, so each statement in between costs all of them."""
+    where = fresh_database()
+    statements = []
+
+    async def work(ledger):
+        event.listen(ledger._commits._engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+        await ledger.intend(intent(1, reserved=40), cap=100)
+        await ledger.settle(reply(intent(1)))
+
+    using(where, work)
+    assert len([statement for statement in statements if "ledger_writers" not in statement]) == 3

@@ -270,6 +270,7 @@ COLUMNS = {
         "body",
         "prompt_tokens",
         "completion_tokens",
+        "cached_tokens",
         "cost",
         "attempts",
         "seal",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 
 import pytest
 from sqlalchemy import inspect, text
@@ -13,6 +14,7 @@ from eclose.errors import UserError
 from eclose.store.ledger import queries as sql
 from eclose.store.ledger.database import apply_migrations, make_database_engine
 from eclose.store.ledger.ledger import Ledger
+from eclose.store.ledger.reader import read_ledger_calls
 from eclose.store.ledger.rows import build_intent_row, build_outcome_row, build_reply_row, encode_ledger_request
 from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
 
@@ -50,7 +52,8 @@ def write_of_old(connection, number, *, settled):
     connection.execute(sql.ADD_CALL, row)
     connection.execute(sql.ADD_INTENT, row)
     if settled:
-        connection.execute(sql.ADD_REPLY, build_reply_row(child.reply(number), writer, "a"))
+        statement = str(sql.ADD_REPLY).replace("cached_tokens, ", "", 1).replace(":cached_tokens, ", "", 1)
+        connection.execute(text(statement), build_reply_row(child.reply(number), writer, "a"))
         connection.execute(sql.ADD_OUTCOME, build_outcome_row(child.outcome(number), "a"))
 
 
@@ -72,6 +75,16 @@ def test_a_ledger_of_the_first_schema_is_brought_up_to_date(where, engine):
     # What had been under way when the old version ended broke off, and is listed.
     assert account == (child.reply(0).cost + child.reply(1).cost, 0, child.call(7).reserved)
     assert [intent.key for intent in orphans] == [child.call(7).key]
+
+
+def test_a_ledger_without_cached_tokens_can_be_read_as_it_is(where, engine):
+    earlier = dict(islice(MIGRATIONS.items(), list(MIGRATIONS).index("cached_tokens")))
+    with engine.begin() as connection:
+        apply_migrations(connection, earlier, MIGRATIONS_TABLE, "here")
+        write_of_old(connection, 0, settled=True)
+    (call,) = read_ledger_calls(where)
+    assert (call.settled, call.damaged) == (child.reply(0), False)
+    assert applied(engine) == sorted(earlier)
 
 
 def test_sums_of_a_run_are_found_by_index(where, engine):
@@ -102,6 +115,7 @@ def test_names_of_migrations_do_not_change():
         "shares",
         "accounts",
         "usage_index",
+        "cached_tokens",
     ]
 
 

@@ -33,6 +33,21 @@ def test_plain_text_with_its_usage() -> None:
     run_with(body)
 
 
+def test_a_prompt_cache_bills_what_began_an_earlier_prompt() -> None:
+    async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
+        beginning = "word " * 200  # 1,000 characters, 250 tokens of four
+        cached = []
+        for text in ("short", "short", beginning + "first", beginning + "second", "other " + beginning):
+            reply = await ask(client, text)
+            assert reply.usage.prompt_tokens_details is not None
+            cached.append(reply.usage.prompt_tokens_details.cached_tokens)
+        assert cached[:3] + cached[4:] == [0, 0, 0, 0]
+        assert 0 < cached[3] < 200
+        assert server.bill()["totals"]["cached_tokens"] == cached[3]
+
+    run_with(body, ServerBehaviour(prompt_cache=100))
+
+
 def test_structured_reply_is_json_text() -> None:
     async def body(client: openai.AsyncOpenAI, server: ModelServer) -> None:
         reply = await ask(client, "é?", response_format=VERDICT)

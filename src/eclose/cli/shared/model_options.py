@@ -297,9 +297,16 @@ def describe_forecast(forecast: UsageForecast, currency: str) -> str:
         if forecast.most_cost is None
         else f"{_describe_cost('', forecast.most_cost, currency)}: {most_tokens}"
     )
+    cached = ""
+    if forecast.cached_cost is not None and forecast.cached_tokens:
+        cached = (
+            f"; {_describe_cost('about', forecast.cached_cost, currency)} where the provider reads the "
+            f"{forecast.cached_tokens:,} tokens that prompts share from its cache"
+        )
     return (
         f"{forecast.calls:,} calls, about {forecast.prompt_tokens:,} tokens read and "
         f"{forecast.completion_tokens:,} written, {_describe_cost('about', forecast.cost, currency)} (at most {most})"
+        f"{cached}"
     )
 
 

@@ -131,9 +131,11 @@ def print_run_summary(result: RunResult, remark: str | None = None) -> None:
     unsettled = (
         f"; {format_count(calls['unsettled'], 'call')} broken off, possibly billed" if calls["unsettled"] else ""
     )
+    # Manifests of earlier versions have no such count.
+    cached = f" ({calls['cached_tokens']:,} from the provider's cache)" if calls.get("cached_tokens") else ""
     print_line(
         f"  {'0 calls now, before: ' if result.again else ''}{format_count(calls['replies'], 'call')}, "
-        f"{calls['prompt_tokens']:,} tokens read, {calls['completion_tokens']:,} written{cost}{unsettled}"
+        f"{calls['prompt_tokens']:,} tokens read{cached}, {calls['completion_tokens']:,} written{cost}{unsettled}"
     )
 
 

@@ -15,6 +15,7 @@ from eclose.calls.run import RunOptions, RunResult
 from eclose.detection.scores import DetectorKind, DetectorScore, Unscored, score_file_name
 from eclose.detection.verifier.heads import VerifierHead, VerifierInput
 from eclose.response_tasks import ResponseTask, ResponseTasks
+from eclose.store.ledger.rows import RunUsage
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.manifest import read_manifest
@@ -56,7 +57,7 @@ def score_responses_with_verifier(
     unscored: Counter[str] = Counter()
     step.write(_score_records(tasks, verifier, unscored))
     # The step writes what every step has; reasons and questions are this one's own. Nothing was sent to a model.
-    calls = dict.fromkeys(("replies", "prompt_tokens", "completion_tokens", "cost", "unsettled"), 0)
+    calls = dict.fromkeys(RunUsage._fields, 0)
     manifest = replace(
         read_manifest(step.manifest_path),
         funnel=tasks.counts,

@@ -159,7 +159,11 @@ def _to_http_response(output: ModelOutput) -> HttpResponse:
     if (usage := output.usage) is not None:
         # Inspect counts cached prompt tokens separately; the protocol includes them.
         cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
-        body["usage"] = {"prompt_tokens": usage.input_tokens + cached, "completion_tokens": usage.output_tokens}
+        body["usage"] = {
+            "prompt_tokens": usage.input_tokens + cached,
+            "completion_tokens": usage.output_tokens,
+            "prompt_tokens_details": {"cached_tokens": usage.input_tokens_cache_read or 0},
+        }
     return HttpResponse(200, {"content-type": "application/json"}, json.dumps(body).encode())
 
 

@@ -203,11 +203,25 @@ def _usage(envelope: JsonObject, request: Request) -> TokenUsage:
     # "type is int" because JSON true would pass isinstance(..., int).
     if type(prompt) is not int or type(completion) is not int or min(prompt, completion) < 0:
         return UNKNOWN_USAGE
-    usage = TokenUsage(prompt, completion)
+    usage = TokenUsage(prompt, completion, _count_cached(usage_fields, prompt))
     if max(prompt, completion) > _ANY_USAGE and not _possible(usage, bound_request_usage(request)):
         _warn_of_usage()
         return UNKNOWN_USAGE
     return usage
+
+
+def _count_cached(usage_fields: JsonObject, prompt: int) -> int:
+    """Return the prompt tokens reported as read from a cache; 0 where the report is missing or impossible."""
+    details = usage_fields.get("prompt_tokens_details")
+    # OpenAI, vLLM and OpenRouter; gateways to Anthropic; DeepSeek.
+    reports = (
+        details.get("cached_tokens") if isinstance(details, dict) else None,
+        usage_fields.get("cache_read_input_tokens"),
+        usage_fields.get("prompt_cache_hit_tokens"),
+    )
+    cached = next((report for report in reports if type(report) is int), 0)
+    # An impossible report lowers no cost: the call is charged at the full price.
+    return cached if 0 <= cached <= prompt else 0
 
 
 _ANY_USAGE = 1_000_000

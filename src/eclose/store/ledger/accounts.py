@@ -22,7 +22,7 @@ from eclose.store.ledger.rows import RunAccount, encode_call_key, encode_utf8_te
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Transaction
 
 LEASE_SECONDS = 15.0
 """Lifetime of a writer, and of its claims on records, after its last sign of life."""
@@ -103,6 +103,8 @@ class WriterAccounting:
         """Whether other processes may be alive. A file has one writer at a time, so all others are dead."""
         self._priced = False
         """Whether the run has a cost. If not, the totals stay 0 and are not updated."""
+        self._locked_in: Transaction | None = None
+        """Transaction in which the totals of the run are locked, the last one of this writer."""
         self._beat_server_time = -inf
         """Time of the last heartbeat by the database's clock, in seconds."""
         self._beat_local_time = -inf
@@ -217,10 +219,13 @@ class WriterAccounting:
         parameters = {"run": self._run, "amount": amount, "cap": cap}
         row = connection.execute(sql.RESERVE, parameters).one_or_none()
         if row is None:
-            # The totals in the message should include what dead writers left behind.
-            self.bury_dead(connection)
-            raise CostCapExceededError(self.derive(connection))
+            raise self._refuse(connection)
         return RunAccount(*row)
+
+    def _refuse(self, connection: Connection) -> CostCapExceededError:
+        # The totals in the message should include what dead writers left behind.
+        self.bury_dead(connection)
+        return CostCapExceededError(self.derive(connection))
 
     def read_sends(self, connection: Connection, key: str) -> CallSendHistory:
         """Return all sends of a call."""
@@ -251,10 +256,18 @@ class WriterAccounting:
         """Write an intent and reserve its highest cost; ``again`` where the transaction is repeated."""
         if again and find_last_open_send(self.read_sends(connection, key), self._writer) is not None:
             return None  # the connection was lost after the commit took effect
-        account = self.reserve(connection, row["reserved"], cap)
+        account: RunAccount | None
+        if self._shared and (row["reserved"] or cap is not None):
+            account, exists = self._intend_new(connection, row, cap)
+        else:
+            account = self.reserve(connection, row["reserved"], cap)
+            exists = not connection.execute(sql.ADD_CALL, row).rowcount
+            if not exists:
+                connection.execute(sql.ADD_INTENT, row)
         # A new call cannot be in flight elsewhere, so the lock and the queries are needed for known calls only.
-        exists = not connection.execute(sql.ADD_CALL, row).rowcount
-        in_flight = exists and self.is_in_flight(connection, key)
+        if not exists:
+            return account
+        in_flight = self.is_in_flight(connection, key)
         if not in_flight and connection.execute(sql.ADD_INTENT, row).rowcount:
             return account
         if account is not None:
@@ -265,6 +278,14 @@ class WriterAccounting:
             raise CallInFlightError("is under way in another process.", path=self._label, record=key)
         problem = "was answered before, and would be paid twice. Use the reply there is."
         raise RecordError(problem, path=self._label, record=key)
+
+    def _intend_new(self, connection: Connection, row: Mapping[str, Any], cap: int | None) -> tuple[RunAccount, bool]:
+        """Reserve the highest cost, and write the intent of a new call; return the totals, and whether it was known."""
+        self._priced = True
+        result = connection.execute(sql.INTEND_NEW, {**row, "cap": cap}).one_or_none()
+        if result is None:
+            raise self._refuse(connection)
+        return RunAccount(result.spent, result.reserved, result.assumed), not result.written
 
     def is_in_flight(self, connection: Connection, key: str) -> bool:
         """Return whether another live writer waits for the reply to a call; mark sends of dead ones as broken off."""
@@ -283,19 +304,28 @@ class WriterAccounting:
                 sends = broken
         return False
 
-    def settle(self, connection: Connection, key: str, cost: int, add: Callable[[], bool]) -> None:
+    def settle(self, connection: Connection, key: str, row: Mapping[str, Any], add: Callable[[], bool]) -> None:
         """Replace the reservation of a call by its cost, where ``add`` reports that the reply is new."""
+        cost = row["cost"]
         priced = bool(cost) or self._priced
         if priced and self._shared:
             # The order of ``intend``: a reply locks its call, and a process that sends the same call for another record
             # already holds the account.
-            connection.execute(sql.LOCK_ACCOUNT, {"run": self._run})
+            self._lock_account(connection)
+            if connection.execute(sql.SETTLE_ONLY_SEND, row).rowcount:
+                return
         before = self.read_sends(connection, key) if priced else None
         if add() and before is not None:
             # As in ADD_REPLY: the reply settles this writer's own send, or else the latest one.
             has_own_send = any(send.writer == self._writer for send in before.sends)
             writer = self._writer if has_own_send else before.sends[-1].writer
             self.apply(connection, before, replace(before, reply=(writer, self._run, cost)))
+
+    def _lock_account(self, connection: Connection) -> None:
+        """Lock the totals of the run until the transaction ends, once in each transaction."""
+        if (transaction := connection.get_transaction()) is not self._locked_in:
+            connection.execute(sql.LOCK_ACCOUNT, {"run": self._run})
+            self._locked_in = transaction
 
 
 def find_last_open_send(sends: CallSendHistory, writer: bytes | None) -> CallSend | None:

@@ -212,7 +212,7 @@ class Ledger:
                     connection, reply
                 )
 
-            self._accounts.settle(connection, reply.key, reply.cost, add)
+            self._accounts.settle(connection, reply.key, row, add)
             if outcome is not None:
                 self._conclude(connection, outcome)
 
@@ -312,9 +312,8 @@ class Ledger:
         run = {"run": encode_utf8_text(self._run)}
 
         def job(connection: Connection) -> RunUsage:
-            replies, prompt, completion, cost = map(int, connection.execute(sql.USAGE, run).one())
-            unsettled = int(connection.execute(sql.UNSETTLED_COUNT, run).scalar_one())
-            return RunUsage(replies, prompt, completion, cost, unsettled)
+            usage = RunUsage(*map(int, connection.execute(sql.USAGE, run).one()))
+            return usage._replace(unsettled=int(connection.execute(sql.UNSETTLED_COUNT, run).scalar_one()))
 
         return await self._commits.run(job)
 
@@ -328,8 +327,7 @@ class Ledger:
             ):
                 name = group(decode_utf8_text(stage), decode_utf8_text(record_id))
                 total = usage.get(name, RunUsage(0, 0, 0, 0, 0))
-                amounts_of_record = (*map(int, amounts), 0)
-                usage[name] = RunUsage(*map(sum, zip(total, amounts_of_record, strict=True)))
+                usage[name] = RunUsage(*map(sum, zip(total, map(int, amounts), strict=True)))
             return usage
 
         return await self._commits.run(job)
@@ -479,7 +477,6 @@ class Ledger:
 
 def _read_run_age(connection: Connection, row: Row[Any], now: float) -> RunAge:
     run = {"run": row.run}
-    replies, prompt, completion, cost = map(int, connection.execute(sql.USAGE, run).one())
     return RunAge(
         run=decode_utf8_text(row.run),
         # Ledgers of an early version did not note when a writer was seen.
@@ -488,7 +485,7 @@ def _read_run_age(connection: Connection, row: Row[Any], now: float) -> RunAge:
         sends=int(connection.execute(sql.COUNT_RUN_SENDS, run).scalar_one()),
         outcomes=int(connection.execute(sql.COUNT_RUN_OUTCOMES, run).scalar_one()),
         open_records=int(connection.execute(sql.COUNT_OPEN_RECORDS, run).scalar_one()),
-        usage=RunUsage(replies, prompt, completion, cost, 0),
+        usage=RunUsage(*map(int, connection.execute(sql.USAGE, run).one())),
     )
 
 

@@ -19,11 +19,12 @@ ADD_INTENT = text("""
     SELECT seq, :writer, :run, :stage, :record_id, :reserved, :seal FROM ledger_calls
     WHERE key = :key AND NOT EXISTS (SELECT 1 FROM ledger_replies WHERE call = ledger_calls.seq)
 """)
+_REPLY_COLUMNS = "call, writer, run, body, prompt_tokens, completion_tokens, cached_tokens, cost, attempts, seal"
 # A reply settles the intents of the writer that got it, or, where another wrote them (a batch that was collected by a
 # later process), the latest intent.
-ADD_REPLY = text("""
-    INSERT INTO ledger_replies (call, writer, run, body, prompt_tokens, completion_tokens, cost, attempts, seal)
-    SELECT i.call, i.writer, :run, :body, :prompt_tokens, :completion_tokens, :cost, :attempts, :seal
+ADD_REPLY = text(f"""
+    INSERT INTO ledger_replies ({_REPLY_COLUMNS})
+    SELECT i.call, i.writer, :run, :body, :prompt_tokens, :completion_tokens, :cached_tokens, :cost, :attempts, :seal
     FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call
     WHERE c.key = :key ORDER BY i.writer = :writer DESC, i.seq DESC LIMIT 1
     ON CONFLICT (call) DO NOTHING
@@ -65,12 +66,15 @@ _OPEN = """
 _UNSETTLED = f"FROM ledger_intents AS i JOIN ledger_calls AS c ON c.seq = i.call WHERE i.run = :run AND {_OPEN}"
 ORPHANS = text(f"SELECT i.*, c.key, c.request {_UNSETTLED} ORDER BY i.seq")
 USAGE = text("""
-    SELECT count(*), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cost), 0)
+    SELECT count(*) AS replies, coalesce(sum(prompt_tokens), 0) AS prompt_tokens,
+        coalesce(sum(completion_tokens), 0) AS completion_tokens, coalesce(sum(cost), 0) AS cost,
+        0 AS unsettled, coalesce(sum(cached_tokens), 0) AS cached_tokens
     FROM ledger_replies WHERE run = :run
 """)
 # A call that several records share is counted for the record that intended it first.
 USAGE_BY_RECORD = text("""
-    SELECT i.stage, i.record_id, count(*), sum(r.prompt_tokens), sum(r.completion_tokens), sum(r.cost)
+    SELECT i.stage, i.record_id, count(*), sum(r.prompt_tokens), sum(r.completion_tokens), sum(r.cost),
+        0 AS unsettled, sum(r.cached_tokens)
     FROM ledger_replies AS r
     JOIN (SELECT call, min(seq) AS first FROM ledger_intents WHERE run = :run GROUP BY call) AS f ON f.call = r.call
     JOIN ledger_intents AS i ON i.seq = f.first
@@ -111,6 +115,41 @@ OPEN_ACCOUNT = text("""
 # For PostgreSQL only. A call is answered and its account changed in one transaction; so that two processes cannot wait
 # for each other, all of them lock the account first.
 LOCK_ACCOUNT = text("SELECT 1 FROM ledger_accounts WHERE run = :run FOR UPDATE")
+# For PostgreSQL only: the account is locked until the transaction ends, so the usual case of a call is one statement.
+# The reservation and the intent of a call that the ledger does not have yet; ``written`` is 0 where it has it, and no
+# row is returned where the cap does not cover the reservation.
+INTEND_NEW = text(f"""
+    WITH account AS (
+        UPDATE ledger_accounts SET reserved = reserved + CAST(:reserved AS BIGINT)
+        WHERE run = :run AND spent + reserved + assumed + CAST(:reserved AS BIGINT)
+            <= coalesce(CAST(:cap AS BIGINT), 9223372036854775807)
+        {_AMOUNTS}
+    ), new_call AS (
+        INSERT INTO ledger_calls (key, request) SELECT :key, :request FROM account
+        ON CONFLICT (key) DO NOTHING RETURNING seq
+    ), new_intent AS (
+        INSERT INTO ledger_intents (call, writer, run, stage, record_id, reserved, seal)
+        SELECT seq, :writer, :run, :stage, :record_id, CAST(:reserved AS BIGINT), :seal FROM new_call RETURNING seq
+    )
+    SELECT spent, reserved, assumed, (SELECT count(*) FROM new_intent) AS written FROM account
+""")
+# The reply to a call with a single send, which this writer has in flight; no row changes in any other case.
+SETTLE_ONLY_SEND = text(f"""
+    WITH send AS (
+        SELECT i.call, i.reserved FROM ledger_calls AS c JOIN ledger_intents AS i ON i.call = c.seq
+        WHERE c.key = :key AND i.writer = :writer AND i.run = :run
+            AND NOT EXISTS (SELECT 1 FROM ledger_intents AS o WHERE o.call = i.call AND o.seq <> i.seq)
+            AND NOT EXISTS (SELECT 1 FROM ledger_releases AS g WHERE g.intent = i.seq)
+            AND NOT EXISTS (SELECT 1 FROM ledger_breaks AS b WHERE b.intent = i.seq)
+    ), reply AS (
+        INSERT INTO ledger_replies ({_REPLY_COLUMNS})
+        SELECT call, :writer, :run, :body, :prompt_tokens, :completion_tokens, :cached_tokens, :cost, :attempts, :seal
+        FROM send ON CONFLICT (call) DO NOTHING RETURNING call
+    )
+    UPDATE ledger_accounts
+    SET spent = spent + CAST(:cost AS BIGINT), reserved = reserved - (SELECT reserved FROM send)
+    WHERE run = :run AND EXISTS (SELECT 1 FROM reply)
+""")
 ACCOUNT = text("SELECT spent, reserved, assumed FROM ledger_accounts WHERE run = :run")
 RUNS = text("SELECT DISTINCT run FROM ledger_writers")
 JOIN_WRITER = text("""

@@ -55,6 +55,8 @@ class LedgerReply:
     """Millionths of the currency."""
     attempts: int
     """Number of sends until this reply."""
+    cached_tokens: int = 0
+    """Prompt tokens that the provider read from its cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class RunUsage(NamedTuple):
     """Millionths of the currency."""
     unsettled: int
     """Sends without a known end, which may have been billed."""
+    cached_tokens: int = 0
+    """Prompt tokens that providers read from their caches, as reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,24 +195,31 @@ def build_reply_row(reply: LedgerReply, writer: bytes, run: str) -> dict[str, An
         "body": _compress(reply.body),
         "prompt_tokens": reply.usage[0],
         "completion_tokens": reply.usage[1],
+        "cached_tokens": reply.cached_tokens,
         "cost": reply.cost,
         "attempts": reply.attempts,
-        "seal": _seal([reply.key, run, *reply.usage, reply.cost, reply.attempts], reply.body),
+        "seal": _seal_reply(reply, run),
     }
 
 
 def decode_reply_row(row: Row[Any]) -> LedgerReply | None:
     """Return the reply of a row; None where it is damaged."""
     try:
-        key, body, usage = (
-            decode_call_key(row.key),
-            zlib.decompress(row.body),
-            (row.prompt_tokens, row.completion_tokens),
-        )
-        sound = row.seal == _seal([key, decode_utf8_text(row.run), *usage, row.cost, row.attempts], body)
+        key, body = decode_call_key(row.key), zlib.decompress(row.body)
+        usage = row.prompt_tokens, row.completion_tokens
+        # Ledgers of an earlier version that are only read have no such column.
+        cached_tokens = getattr(row, "cached_tokens", 0)
+        reply = LedgerReply(key, body, usage, row.cost, row.attempts, cached_tokens)
+        sound = row.seal == _seal_reply(reply, decode_utf8_text(row.run))
     except _DAMAGE:
         return None
-    return LedgerReply(key, body, usage, row.cost, row.attempts) if sound else None
+    return reply if sound else None
+
+
+def _seal_reply(reply: LedgerReply, run: str) -> bytes:
+    # Without cached tokens the seal is that of earlier versions, so their rows stay sound.
+    cached = [reply.cached_tokens] if reply.cached_tokens else []
+    return _seal([reply.key, run, *reply.usage, reply.cost, reply.attempts, *cached], reply.body)
 
 
 def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:

@@ -162,6 +162,15 @@ _USAGE = (
     "DROP INDEX ledger_replies_by_run",
 )
 
+_CACHED_TOKENS = (
+    "ALTER TABLE ledger_replies ADD COLUMN cached_tokens BIGINT NOT NULL DEFAULT 0 CHECK (cached_tokens >= 0)",
+    "DROP INDEX ledger_replies_usage_by_run",
+    """
+    CREATE INDEX ledger_replies_usage_by_run
+    ON ledger_replies (run, prompt_tokens, completion_tokens, cached_tokens, cost)
+    """,
+)
+
 
 def _create_call_tables(connection: Connection) -> None:
     """Create the tables of calls, intents, replies and outcomes."""
@@ -193,6 +202,11 @@ def _create_usage_index(connection: Connection) -> None:
     execute_statements(connection, _USAGE, _TYPES)
 
 
+def _add_cached_tokens(connection: Connection) -> None:
+    """Add the prompt tokens that were read from a provider's cache, also to the index of usage."""
+    execute_statements(connection, _CACHED_TOKENS, _TYPES)
+
+
 # Ledgers store these names, so they do not follow a renamed function.
 MIGRATIONS: Mapping[str, Migration] = {
     "calls_and_outcomes": _create_call_tables,
@@ -201,4 +215,5 @@ MIGRATIONS: Mapping[str, Migration] = {
     "shares": _create_share_table,
     "accounts": _create_account_tables,
     "usage_index": _create_usage_index,
+    "cached_tokens": _add_cached_tokens,
 }

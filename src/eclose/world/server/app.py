@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
 from eclose.loopback import listen_for_stop_signals, require_loopback, start_listening
+from eclose.models.prefix_cache import PromptPrefixCache
 from eclose.world.server import send_body, wire
 from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
 from eclose.world.server.bill import BillLine, ServerBill
@@ -73,6 +74,7 @@ class ModelServer:
         self._bill = ServerBill()
         self._batch_endpoints = BatchEndpoints(registry, behaviour, lambda: self._bill, batches or BatchBehaviour())
         self._in_flight = 0
+        self._prompts = None if behaviour.prompt_cache is None else PromptPrefixCache(behaviour.prompt_cache)
         # Forecasts in this process then count this server's tokens as it bills them.
         register_world_writing_habits()
         self._stopping = asyncio.Event()
@@ -212,7 +214,7 @@ class ModelServer:
             _log.exception("the handler of %s failed", call.chat_request.schema_name or "plain text")
             return _error(500, f"the handler failed: {error!r}", kind="handler_error")
         # Charged before sending: a client that leaves still pays.
-        call.line.pay(body.prompt_tokens, body.completion_tokens)
+        call.line.pay(body.prompt_tokens, body.completion_tokens, body.cached_tokens)
         headers = {"X-Request-Id": f"{call.chat_request.key}/{call.attempt}", "Content-Type": body.content_type}
         return await send_body.send_body_with_fault(
             fault, call.request, body.data, headers, self._behaviour, self._stopping
@@ -222,7 +224,17 @@ class ModelServer:
         reply = self._behaviour.flip_labels(call.handler(call.chat_request), call.chat_request.key)
         if fault is not None:
             reply = self._behaviour.break_content(reply, fault, call.chat_request.key, call.attempt)
-        return wire.encode_completion(call.chat_request, reply)
+        return wire.encode_completion(call.chat_request, reply, self._count_cached(call.chat_request))
+
+    def _count_cached(self, request: ChatRequest) -> int | None:
+        """Return the prompt tokens from the cache and add the prompt to it; None where the server has no cache."""
+        if self._prompts is None:
+            return None
+        parts = [request.model, request.schema_name or "", *(message["content"] for message in request.messages)]
+        cached_tokens = self._prompts.count_cached(parts, request.prompt_tokens)
+        # Added with the reply and not on arrival: of two equal prompts at the same time, a provider computes both.
+        self._prompts.add(parts)
+        return cached_tokens
 
 
 class _Attempt:

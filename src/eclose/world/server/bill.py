@@ -29,6 +29,8 @@ class BillLine:
     faulted: Counter[ServerFault] = field(default_factory=Counter)
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
+    """Prompt tokens that were read from the prompt cache."""
     not_before: float = 0.0
     """Time on the server's clock at which the client may retry."""
 
@@ -43,18 +45,19 @@ class BillLine:
         # Counted, not refused: a test shows by it whether a client obeys Retry-After.
         self.early += now < self.not_before
 
-    def pay(self, prompt_tokens: int, completion_tokens: int) -> None:
+    def pay(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
         """Charge for one reply."""
         self.paid += 1
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
+        self.cached_tokens += cached_tokens
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts of this line."""
         return {name: getattr(self, name) for name in _COUNTS} | {"faulted": _plain(self.faulted)}
 
 
-_COUNTS = ("received", "paid", "busy", "early", "errors", "prompt_tokens", "completion_tokens")
+_COUNTS = ("received", "paid", "busy", "early", "errors", "prompt_tokens", "completion_tokens", "cached_tokens")
 
 
 @dataclass(slots=True)

@@ -119,6 +119,8 @@ class ServerBehaviour:
     """Largest additional delay, in seconds."""
     max_concurrency: int | None = None
     """Largest number of requests under way; one more gets a 429, which does not count as an attempt."""
+    prompt_cache: int | None = None
+    """Tokens of four characters of the shortest prefix that the prompt cache keeps; None for no cache."""
 
     def __post_init__(self) -> None:
         """Raise one error that lists every invalid setting."""

@@ -1,6 +1,7 @@
 """Bodies of an OpenAI-compatible server: completions, streams, log probabilities and errors.
 
-No clock and no random id enters a body: equal requests get equal bytes.
+No clock and no random id enters a body: equal requests get equal bytes. Only the tokens that
+a prompt cache reports depend on the requests before.
 """
 
 from __future__ import annotations
@@ -31,23 +32,29 @@ class EncodedReplyBody:
     content_type: str
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
 
 
-def encode_completion(request: ChatRequest, reply: ScriptedReply) -> EncodedReplyBody:
-    """Return the body of a reply, streamed or complete, cut at the requested number of tokens."""
+def encode_completion(request: ChatRequest, reply: ScriptedReply, cached_tokens: int | None = None) -> EncodedReplyBody:
+    """Return the body of a reply, streamed or complete, cut at the requested number of tokens.
+
+    The usage names the prompt tokens that were read from a cache, unless they are None (a server without a cache).
+    """
     cut_reply = _cut_reply(reply, request.max_tokens)
     # Words stand for tokens.
     prompt_tokens, completion_tokens = request.prompt_tokens, len(cut_reply.text.split())
-    usage = {
+    usage: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
     }
+    if cached_tokens is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
     if request.stream:
         data, content_type = _stream(request, cut_reply, usage), "text/event-stream"
     else:
         data, content_type = _encode(_complete_body(request, cut_reply, usage)), "application/json"
-    return EncodedReplyBody(data, content_type, prompt_tokens, completion_tokens)
+    return EncodedReplyBody(data, content_type, prompt_tokens, completion_tokens, cached_tokens or 0)
 
 
 def encode_error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
@@ -64,7 +71,7 @@ def _cut_reply(reply: ScriptedReply, max_tokens: int | None) -> ScriptedReply:
     return replace(cut, content="".join(_tokens(cut)[:max_tokens]), finish_reason="length")
 
 
-def _complete_body(request: ChatRequest, reply: ScriptedReply, usage: dict[str, int]) -> dict[str, Any]:
+def _complete_body(request: ChatRequest, reply: ScriptedReply, usage: dict[str, Any]) -> dict[str, Any]:
     choice = {
         "index": 0,
         "message": {"role": "assistant", **_message(request, reply)},
@@ -131,7 +138,7 @@ def _score_token(token: str, probability: float) -> dict[str, Any]:
     return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "surrogatepass"))}
 
 
-def _stream(request: ChatRequest, reply: ScriptedReply, usage: dict[str, int]) -> bytes:
+def _stream(request: ChatRequest, reply: ScriptedReply, usage: dict[str, Any]) -> bytes:
     chunks = [_chunk(request, {"role": "assistant", "content": ""})]
     chunks += [_chunk(request, delta, logprobs) for delta, logprobs in _deltas(request, reply)]
     chunks.append(_chunk(request, {}, finish_reason=reply.finish_reason))
