@@ -14,6 +14,7 @@ from eclose.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND_LINE = re.compile(r"(?:^|`|\$ )(eclose [a-z][^`\n#|]*)", re.MULTILINE)
 MODULES = [name for _, name, _ in pkgutil.walk_packages(eclose.__path__, "eclose.")]
 
 
@@ -111,3 +112,28 @@ def test_every_command_has_functions_in_python():
         for pointer in re.findall(r"`([\w.]+)`", cell):
             name = pointer.removeprefix("eclose.")
             assert resolves(name) or hasattr(eclose, name.split(".")[0]), (command, pointer)
+
+
+def find_command(words):
+    """The command that a line calls, and the words after its name."""
+    command, rest = typer.main.get_command(app), list(words)
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command = command.commands[rest.pop(0)]
+    return command, rest
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "skills" / "eclose" / "SKILL.md"], ids=lambda page: page.name)
+def test_command_lines_use_options_that_exist(page):
+    # A line may go on after a backslash.
+    text = page.read_text("utf-8").replace("\\\n", " ")
+    for line in COMMAND_LINE.findall(text):
+        command, rest = find_command(line.split()[1:])
+        if command.ignore_unknown_options:  # eclose train takes every setting of the Trainer as an option
+            continue
+        # A group stands for its default command, such as `eclose judge RUN` for `eclose judge run RUN`.
+        parameters = [
+            option for part in (command, *getattr(command, "commands", {}).values()) for option in part.params
+        ]
+        names = {name for option in parameters for name in (*option.opts, *option.secondary_opts)} | {"--help", "-h"}
+        used = {word.partition("=")[0].rstrip(".,;:)") for word in rest if word.startswith("-") and len(word) > 1}
+        assert used <= names, line
