@@ -128,7 +128,8 @@ def test_command_lines_use_options_that_exist(page):
     text = page.read_text("utf-8").replace("\\\n", " ")
     for line in COMMAND_LINE.findall(text):
         command, rest = find_command(line.split()[1:])
-        if command.context_settings.get("ignore_unknown_options"):  # eclose train takes every setting of the Trainer as an option
+        # eclose train takes every setting of the Trainer as an option.
+        if command.context_settings.get("ignore_unknown_options"):
             continue
         # A group stands for its default command, such as `eclose judge RUN` for `eclose judge run RUN`.
         parameters = [
