@@ -102,8 +102,8 @@ def main() -> int:
         "cost at the example prices": (usage.cost / 1e6, ",.0f"),
         "the same with the provider's cache": (usage.cached_cost / 1e6, ",.0f"),
         "the same with `--batch`, without a cache": (BATCH_FACTOR * usage.cost / 1e6, ",.0f"),
-        "hours of one process, 64 calls in flight of 0.2 s": (usage.calls / rate / 3_600, ",.1f"),
-        "processor hours of all workers": (usage.calls * processor / 3_600, ",.1f"),
+        "hours of one process, 64 calls in flight of 0.2 s": (usage.calls / rate / 3_600, ",.2f"),
+        "processor hours of all workers": (usage.calls * processor / 3_600, ",.2f"),
         "ledger, gigabytes": (usage.calls * stored / 1e9, ",.1f"),
     }
     for name, (each, form) in rows.items():
