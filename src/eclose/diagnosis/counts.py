@@ -391,7 +391,7 @@ def _encode_cell(question: Any, model: Any, evidence: Any, verdict: Any) -> Any:
 
 def _decode_cells(cells: _Integers) -> tuple[Indices, Codes, Codes, Codes]:
     """Return question, model, evidence and verdict of every cell."""
-    parts = []
+    parts: list[Codes] = []
     shift = 0
     # Small types: a million cells would take 32 MB in numbers of 8 bytes.
     for bits, kind in ((_VERDICT_BITS, np.uint8), (_EVIDENCE_BITS, np.uint8), (_MODEL_BITS, np.int32)):
