@@ -46,7 +46,7 @@ PAGES = {
         "Values that the functions take where the defaults do not fit.",
         """CallSettings JudgeSettings GenerateSettings BatchSettings CaseSelection RunOptions ImportSettings
         RecordLayout TraceMode SourceLabels ReportFormat ChatDetectorSettings LocalDetectorSettings StudySettings
-        ConstructSettings SwitchSettings""",
+        ConstructSettings SwitchSettings RaySettings""",
     ),
     "records": ApiPage(
         "Records",

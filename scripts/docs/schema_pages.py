@@ -82,6 +82,9 @@ def make_schema(form: FileFormat) -> dict[str, Any]:
     schema = TypeAdapter(form.kind).json_schema()
     kinds = {kind.__name__: kind for kind in _list_dataclasses(form.kind)}
     for name, part in {form.kind.__name__: schema, **schema.get("$defs", {})}.items():
+        if "description" in part:
+            # Examples of docstrings are for readers of the code.
+            part["description"] = part["description"].partition("\n\n")[0]
         if name in kinds:
             part["description"] = inspect.cleandoc(kinds[name].__doc__ or "").partition("\n\n")[0]
             for field, text in _read_field_docs(kinds[name]).items():
