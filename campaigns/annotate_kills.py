@@ -8,7 +8,7 @@ in the database; in the end every receipt must stand for what was sent.
     python campaigns/annotate_kills.py --kills 100                            100 kills on SQLite
     python campaigns/annotate_kills.py --kills 100 --database postgresql      the same on PostgreSQL (started here)
     python campaigns/annotate_kills.py                                        20 kills
-    python campaigns/annotate_kills.py --mutant hasty                         must fail: see MUTANTS
+    python campaigns/annotate_kills.py --mutant forgetful                     must fail: see MUTANTS
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, event
@@ -51,8 +50,8 @@ if TYPE_CHECKING:
 
 FAILPOINTS = ("before the commit", "before the head", "in the head", "before the answer")
 """Named points of a kill, all of them in a submission."""
-MUTANTS = ("hasty", "forgetful", "head first")
-"""Mutants: answer before the commit, forget the keys of forms, note the head before the commit."""
+MUTANTS = ("forgetful", "head first")
+"""Mutants: forget the keys of forms, note the head before the commit."""
 MIX = {tuple(FailurePlan(code) for code in LocalFailure): 0.3}
 ANNOTATORS = [f"annotator{number}" for number in range(1, 6)]
 GOAL = 5.0
@@ -113,16 +112,7 @@ def _after(owner: Any, name: str, reached: Callable[[], None]) -> None:
 
 def mutate(mutant: str | None) -> None:
     """Break the server on purpose."""
-    if mutant == "hasty":
-
-        def hasty(project: Any, person: Any, *form: Any) -> Any:
-            writing = project.writing()
-            outcome = submissions.submit_pass(writing.__enter__(), project, person, *form)
-            Timer(0.1, lambda: writing.__exit__(None, None, None)).start()
-            return outcome
-
-        submissions.submit_pass_and_commit = hasty  # type: ignore[assignment]
-    elif mutant == "forgetful":
+    if mutant == "forgetful":
         submissions._find_repeated = lambda *_: None
     elif mutant == "head first":
         record = submissions._record
