@@ -6,6 +6,7 @@ AT_ONCE ?= 3
 BIN := $(VENV)/bin
 # The site's tools have an environment of their own: they and the package need not agree on versions.
 SITE_VENV ?= build/site-venv
+SPELLED := $(wildcard *.md) docs skills src campaigns perf scripts examples recipes
 # -m replaces the filter of the fast lane. Tests that compare times run alone, after the others.
 PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
@@ -61,9 +62,10 @@ docs: ## regenerate what is generated
 tutorials: ## run the tutorials and write their pages; takes minutes
 	$(BIN)/python scripts/docs/tutorial_pages.py
 
-site: ## the documentation as a site in build/site; a broken link is an error
+site: ## the documentation as a site in build/site; a broken link or a misspelt word is an error
 	python3 -m venv $(SITE_VENV)
 	$(SITE_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/docs.lock
+	$(SITE_VENV)/bin/typos $(SPELLED)
 	$(SITE_VENV)/bin/zensical build --strict --config-file mkdocs.yml
 
 demo: ## the README's commands in a fresh folder

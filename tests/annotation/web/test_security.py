@@ -245,7 +245,7 @@ def test_a_websocket_is_turned_away(everybody):
 # --- what is another's -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_anothers_answers_as_what_is_not_there(one, everybody):
+def test_tasks_of_others_answer_as_unknown_tasks(one, everybody):
     """Every kind of request for every task, by everybody but its owner: 404, in the same bytes as for nothing."""
     ways = [("GET", ""), *(("POST", f"/{name}{what}") for name in "AS" for what in ("", "/draft", "/reopen"))]
     for nick in ("ann", "sue", "fay", "eve", "sol", "lea"):
