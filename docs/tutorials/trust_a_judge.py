@@ -23,8 +23,9 @@ DemoRun(Path("demo")).write()
 sorted(path.name for path in Path("demo").glob("*.jsonl"))
 
 # %% [markdown]
-# With responses of your own, `eclose label RUN` opens a page in the browser where you label a random sample, one decision at
-# a time. It shows you what the judge was shown, and not what the judge decided.
+# With responses of your own, `eclose label RUN` opens a page in the browser where you label a random sample, with more of the
+# rare outcomes, one decision at a time. It shows you what the judge was shown, and not what the judge decided. The correction
+# accounts for how the sample was drawn.
 #
 # ## Compare the judge with people
 
@@ -79,6 +80,7 @@ figure
 # %% [markdown]
 # This judge is too strict with steps: it raises false alarms and so finds too few reliable traces. Its own interval of TRR
 # does not hold the truth; the corrected interval does. It is wider, because a hundred labels leave some doubt about the judge.
+# LSR moved away from the truth, as one sample of a hundred may do; its corrected interval holds it, and no more is promised.
 #
 # ## Use it
 #
