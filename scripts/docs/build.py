@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import api_pages
 import architecture_page
 import cli_pages
+import decision_list
 import evidence_page
 import example_report
 import llms_page
@@ -22,6 +23,7 @@ GENERATORS = (
     api_pages,
     architecture_page,
     cli_pages,
+    decision_list,
     evidence_page,
     schema_pages,
     settings_page,
