@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from eclose.cli.shared.model_options import RayAddress, Workers
+from eclose.cli.shared.model_options import CallEngine, RayAddress, Workers, make_ray_settings
 from eclose.cli.shared.output import (
     QUARANTINED_EXIT_CODE,
     escape_invisible,
@@ -85,7 +85,6 @@ def select(
     Where no reply submits an answer, no checkpoint is selected: the exit code is 3 and selection.json says why.
     Stopped at any moment, the same command goes on with the first checkpoint that is not finished.
     """
-    from eclose.calls.ray.workers import RaySettings
     from eclose.training.api import read_families
     from eclose.training.api import select as select_checkpoint
 
@@ -99,7 +98,7 @@ def select(
             values,
             model=model,
             engine="vllm" if engine is InferenceEngine.VLLM else "transformers",
-            ray=RaySettings(workers=workers, address=ray_address) if on_ray else None,
+            ray=make_ray_settings(CallEngine.RAY if on_ray else CallEngine.PROCESS, workers, ray_address),
             max_new_tokens=max_new_tokens,
             batch_tokens=batch_tokens,
             devices=_parse_devices(devices),

@@ -253,7 +253,7 @@ def warn_about_network_file(ledger: str | None, folder: Path) -> None:
 
 
 def make_ray_settings(engine: CallEngine, workers: int, address: str | None) -> RaySettings | None:
-    """Return the settings of the workers that count runs in parts; None where this process counts."""
+    """Return the settings of Ray workers; None where this process does the work."""
     if engine is not CallEngine.RAY:
         return None
     from eclose.calls.ray.workers import RaySettings
