@@ -9,7 +9,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "docs"
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
-# close_the_gap trains for minutes: its figures differ in the last digits between machines, and tests/training covers its calls.
+# close_the_gap trains for minutes, and its last digits differ between machines; the nightly workflow runs it.
 QUICK = ("find_the_gap", "trust_a_judge", "gate_a_pull_request", "detect_and_choose")
 
 
