@@ -59,17 +59,23 @@ def test_train_writes_what_the_command_writes(tmp_path):
         assert python == from_command, name
 
 
-def test_select_writes_what_the_command_writes(tmp_path):
-    weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
+def write_checkpoints(folder, names, steps, *, families):
+    """Write weights, held-out families, and runs with the same checkpoints; return the first two."""
+    weights, held_out = folder / "tiny", folder / "development.jsonl"
     tiny.model().save_pretrained(weights)
     tiny.tokenizer().save_pretrained(weights)
-    write_records(families, islice(make_world_families("2wiki", 5), 2))
+    write_records(held_out, islice(make_world_families("2wiki", 5), families))
     recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
-    for name in ("python", "command"):
-        for step in (4, 8):
-            tiny.adapter(tmp_path / name / f"checkpoint-{step}", seed=step)
-            (tmp_path / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
-        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+    for name in names:
+        for step in steps:
+            tiny.adapter(folder / name / f"checkpoint-{step}", seed=step)
+            (folder / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
+        (folder / name / "recipe.json").write_text(json.dumps(recipe))
+    return weights, held_out
+
+
+def test_select_writes_what_the_command_writes(tmp_path):
+    _, families = write_checkpoints(tmp_path, ("python", "command"), (4, 8), families=2)
     selection = eclose.select(tmp_path / "python", families, max_new_tokens=6)
     command("select", tmp_path / "command", "--families", families, "--max-new-tokens", 6, codes=(3,))
     assert not selection.has_answers
@@ -79,16 +85,7 @@ def test_select_writes_what_the_command_writes(tmp_path):
 
 @pytest.mark.slow
 def test_two_devices_select_what_one_does(tmp_path):
-    weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
-    tiny.model().save_pretrained(weights)
-    tiny.tokenizer().save_pretrained(weights)
-    write_records(families, islice(make_world_families("2wiki", 5), 2))
-    recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
-    for name in ("one", "two"):
-        for step in (4, 8, 12):
-            tiny.adapter(tmp_path / name / f"checkpoint-{step}", seed=step)
-            (tmp_path / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
-        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+    weights, families = write_checkpoints(tmp_path, ("one", "two"), (4, 8, 12), families=2)
     names = []
     eclose.select(tmp_path / "one", families, max_new_tokens=6)
     eclose.select(tmp_path / "two", families, max_new_tokens=6, devices=2, on_checkpoint=names.append)
@@ -107,16 +104,7 @@ def test_two_devices_select_what_one_does(tmp_path):
 
 @pytest.mark.slow
 def test_ray_workers_select_what_one_process_does(cluster, tmp_path):
-    weights, families = tmp_path / "tiny", tmp_path / "development.jsonl"
-    tiny.model().save_pretrained(weights)
-    tiny.tokenizer().save_pretrained(weights)
-    write_records(families, islice(make_world_families("2wiki", 5), 1))
-    recipe = {"model": str(weights), "revision": None, "demonstrations": 0, "order": "evidence_first", "seed": 42}
-    for name in ("one", "many"):
-        for step in (4, 8):
-            tiny.adapter(tmp_path / name / f"checkpoint-{step}", seed=step)
-            (tmp_path / name / f"checkpoint-{step}" / "complete.json").write_text(json.dumps({"step": step}))
-        (tmp_path / name / "recipe.json").write_text(json.dumps(recipe))
+    _, families = write_checkpoints(tmp_path, ("one", "many"), (4, 8), families=1)
     eclose.select(tmp_path / "one", families, max_new_tokens=4)
     eclose.select(tmp_path / "many", families, max_new_tokens=4, ray=RaySettings(workers=2))
     for file in ("selection.json", "selection.replies.jsonl"):
