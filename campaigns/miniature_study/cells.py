@@ -1,23 +1,23 @@
 """Finished cells of the miniature study as an archive, so that a study may be made in several sittings.
 
-The archive has the responses and switch tests of each cell, the digests of the backbones, and no weights. A later
+The archive has the responses and switch tests of each cell, the hashes of the backbones, and no weights. A later
 sitting takes its cells in as runs made elsewhere and makes the others, if it made the same backbones. All responses are
 judged anew, which takes seconds, so one judge has judged all.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import os
 import tarfile
 from typing import TYPE_CHECKING
 
 from eclose.errors import UserError
 from eclose.experiments.cells import SWITCHES_FILE, Stage
 from eclose.experiments.plan import ImportedRun
+from eclose.store.records.atomic import AtomicFile
 from eclose.store.runs.folder import RESPONSES_FILE
+from eclose.store.runs.manifest import hash_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,11 +31,8 @@ _BACKBONES_FILE = "backbones.json"
 
 
 def hash_backbones(weights: Path) -> dict[str, str]:
-    """Return the SHA-256 digest of the weights of each backbone by its name."""
-    return {
-        path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(weights.glob("*/model.safetensors"))
-    }
+    """Return the hash of the weights of each backbone by its name."""
+    return {path.parent.name: hash_file(path) for path in sorted(weights.glob("*/model.safetensors"))}
 
 
 def save_cells(experiment: Experiment, archive: Path, backbones: Mapping[str, str]) -> int:
@@ -44,7 +41,7 @@ def save_cells(experiment: Experiment, archive: Path, backbones: Mapping[str, st
     Args:
         experiment: Study with the cells.
         archive: File to replace. Two processes on one study may both write it: each writes all finished cells.
-        backbones: Digest of the weights of each backbone.
+        backbones: Hash of the weights of each backbone.
     """
     root = experiment.folder
     by_cell: dict[Cell, dict[Stage, StageTask]] = {}
@@ -52,9 +49,8 @@ def save_cells(experiment: Experiment, archive: Path, backbones: Mapping[str, st
         if task.is_finished(root):
             by_cell.setdefault(task.cell, {})[task.stage] = task
     finished = {cell: tasks for cell, tasks in by_cell.items() if {Stage.GENERATE, Stage.SWITCH} <= tasks.keys()}
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
-    with tarfile.open(unfinished, "w:gz") as file:
+    # A stream of tar, which the file packs; tarfile writes to a stream and nothing else.
+    with AtomicFile(archive) as out, tarfile.open(mode="w|", fileobj=out) as file:  # type: ignore[call-overload]
         _add_member(file, _BACKBONES_FILE, json.dumps(dict(backbones), indent=2).encode())
         for cell, tasks in sorted(finished.items(), key=lambda item: str(item[0])):
             folder = "/".join((cell.backbone, cell.method, str(cell.seed or _NO_SEED)))
@@ -64,7 +60,6 @@ def save_cells(experiment: Experiment, archive: Path, backbones: Mapping[str, st
                 for prefix in (root.resolve(), root):
                     content = content.replace(f"{prefix}/".encode(), b"")
                 _add_member(file, f"{folder}/{path.name}", content)
-    unfinished.replace(archive)
     return len(finished)
 
 
