@@ -7,10 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from pages import DOCS
 from PIL import Image
 from playwright.sync_api import ViewportSize, sync_playwright
 
-DOCS = Path(__file__).parents[2] / "docs"
 SIZE = ViewportSize(width=1280, height=1005)
 
 

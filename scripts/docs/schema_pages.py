@@ -35,35 +35,40 @@ PAGE = DOCS / "reference" / "formats.md"
 
 
 class FileFormat(NamedTuple):
-    """Kind of file: its usual name, the type of a record, what it holds, and the command that writes it."""
+    """Kind of file: its usual name, the type of a record, what it holds, and what writes it."""
 
     file: str
     kind: type[Any]
     content: str
-    command: str
+    writer: str
+    """A command, or words for what is not one."""
 
     @property
     def schema_name(self) -> str:
         """Name of the schema's file."""
-        return f"{self.file.partition('.')[0]}.schema.json"
+        return f"{self.file.partition('.')[0].removesuffix('-NAME')}.schema.json"
 
 
 FORMATS = (
-    FileFormat("instances.jsonl", Instance, "questions with passages and, where known, the reference", "data convert"),
-    FileFormat("responses.jsonl", Response, "responses as steps and a submitted answer", "generate"),
-    FileFormat("judgments.jsonl", Judgment, "labels of a judge for each response, with quotes and reasons", "judge"),
-    FileFormat("verdicts.jsonl", SettledVerdict, "the five labels of each response", "annotate export"),
-    FileFormat("screening.jsonl", QuestionScreening, "which questions are well posed", "screen"),
-    FileFormat("families.jsonl", Family, "counterfactual families", "construct"),
-    FileFormat("scores.jsonl", DetectorScore, "scores of a detector", "detect run"),
-    FileFormat("calibration.json", DetectorCalibration, "thresholds of a detector", "detect calibrate"),
-    FileFormat("choices.jsonl", ResponseChoice, "the chosen one of several responses", "detect choose"),
-    FileFormat("switches.jsonl", FamilySwitchScores, "preferences of a model on families", "switch"),
-    FileFormat("grader-closure.jsonl", GraderClosure, "whether explanations establish scores", "judge-log"),
-    FileFormat("annotations.jsonl", Annotation, "labels of people, by person and response", "annotate export"),
-    FileFormat("screening-annotations.jsonl", ScreeningAnnotation, "screening by people", "annotate export"),
-    FileFormat("validation.json", ValidationRecord, "how far a judge agrees with people", "judge validate"),
-    FileFormat("plan.json", Plan, "plan of a study", "experiment init"),
+    FileFormat(
+        "instances.jsonl", Instance, "questions with passages and, where known, the reference", "eclose data convert"
+    ),
+    FileFormat("responses.jsonl", Response, "responses as steps and a submitted answer", "eclose generate"),
+    FileFormat(
+        "judgments.jsonl", Judgment, "labels of a judge for each response, with quotes and reasons", "eclose judge"
+    ),
+    FileFormat("verdicts.jsonl", SettledVerdict, "the five labels of each response", "eclose annotate export"),
+    FileFormat("screening.jsonl", QuestionScreening, "which questions are well posed", "eclose screen"),
+    FileFormat("families.jsonl", Family, "counterfactual families", "eclose construct"),
+    FileFormat("scores-NAME.jsonl", DetectorScore, "scores of a detector", "eclose detect run"),
+    FileFormat("calibration-NAME.json", DetectorCalibration, "thresholds of a detector", "eclose detect calibrate"),
+    FileFormat("choices.jsonl", ResponseChoice, "the chosen one of several responses", "eclose detect choose"),
+    FileFormat("switches.jsonl", FamilySwitchScores, "preferences of a model on families", "eclose switch"),
+    FileFormat("grader-closure.jsonl", GraderClosure, "whether explanations establish scores", "eclose judge-log"),
+    FileFormat("annotations.jsonl", Annotation, "labels of people, by person and response", "eclose annotate export"),
+    FileFormat("screening-annotations.jsonl", ScreeningAnnotation, "screening by people", "eclose annotate export"),
+    FileFormat("validation.json", ValidationRecord, "how far a judge agrees with people", "eclose judge validate"),
+    FileFormat("plan.yaml", Plan, "plan of a study, which `eclose experiment init` reads", "you"),
     FileFormat("manifest.json", Manifest, "inputs by hash, settings, versions and counts of a result", "all commands"),
 )
 HEAD = """\
@@ -94,7 +99,7 @@ def make_schema(form: FileFormat) -> dict[str, Any]:
 
 
 def _list_dataclasses(kind: Any) -> Iterator[type[Any]]:
-    """Yield a dataclass and those that its module and the modules of its bases know."""
+    """Yield a dataclass and the others in its module."""
     yield kind
     for value in vars(inspect.getmodule(kind)).values():
         if is_dataclass(value) and isinstance(value, type) and value is not kind:
@@ -120,7 +125,7 @@ def make_pages() -> dict[Path, str]:
     }
     rows = [
         f"| `{form.file}` | {form.content} | "
-        f"{f'`eclose {form.command}`' if form.command != 'all commands' else form.command} | "
+        f"{f'`{form.writer}`' if form.writer.startswith('eclose ') else form.writer} | "
         f"[{form.kind.__name__}](schemas/{form.schema_name}) |"
         for form in FORMATS
     ]

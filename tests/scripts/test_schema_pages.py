@@ -55,6 +55,13 @@ def test_families_are_valid(tmp_path):
         validator("families").validate(record)
 
 
+@pytest.mark.parametrize("name", ["miniature", "paper"])
+def test_plans_are_valid(name):
+    yaml = pytest.importorskip("yaml")
+    plan = REFERENCE.parents[1] / "recipes" / "experiment" / f"{name}.yaml"
+    validator("plan").validate(yaml.safe_load(plan.read_text("utf-8")))
+
+
 @pytest.mark.parametrize("name", ["responses", "judgments", "families"])
 def test_a_record_without_its_id_is_refused(demo, tmp_path, name):
     if name == "families":
