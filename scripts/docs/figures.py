@@ -202,9 +202,9 @@ def draw_annotation(browser: Any, folder: Path) -> dict[str, bytes]:
 def save_picture(name: str, data: bytes) -> None:
     """Write a screenshot with a palette, which makes it a third as large."""
     picture = Image.open(io.BytesIO(data)).convert("RGB")
-    counts = sorted(picture.getcolors(picture.width * picture.height) or (), reverse=True)
+    counts: Any = picture.getcolors(picture.width * picture.height)
     # Backgrounds are kept exactly. The rest covers the rare colours, which a median cut would lose.
-    frequent = [channel for _, colour in counts[:128] for channel in colour]
+    frequent = [channel for _, colour in sorted(counts, reverse=True)[:128] for channel in colour]
     covering = picture.quantize(128, Image.Quantize.MAXCOVERAGE).getpalette() or []
     palette = Image.new("P", (1, 1))
     palette.putpalette([*frequent, *covering[: 3 * 128]])
