@@ -24,7 +24,7 @@ DESCRIPTIONS = {
     ),
     "ROSCOE": "traces of models on DROP and GSM8K, labelled by people",
     "HotpotQA and MuSiQue": "short questions, to answer or to build families from",
-    "2WikiMultiHopQA and MuSiQue": "the same, to build families from",
+    "2WikiMultiHopQA and MuSiQue": "short questions, to build families from",
     "world-short-easy": "sources of families",
     "families, short-easy": "counterfactual families",
     "families, short-hard": "counterfactual families with distractors",
@@ -49,7 +49,6 @@ DETECTOR_COLUMNS = (
     Column("path", "AUROC of path deviation"),
     Column("incomplete", "AUROC of incomplete reasoning"),
     Column("decoupling", "AUROC of answer decoupling"),
-    Column("unsound", "AUROC of unsound steps"),
 )
 JUDGE_COLUMNS = tuple(Column(label, f"balanced accuracy, {label}") for label in LABELS)
 ERROR_COLUMNS = tuple(Column(label, f"responses judged wrongly, {label}") for label in LABELS)
@@ -99,13 +98,16 @@ def _format_sets(rows: Sequence[BenchmarkRow], columns: Sequence[Column]) -> Ite
         # A column without a value says nothing about any system.
         values = {metric.name for row in members for metric in row.metrics if metric.value is not None}
         present = [column for column in columns if column.metric in values]
-        heads = ["system", "n", *(column.head for column in present)]
+        sizes = sorted({row.n for row in members})
+        heads = ["system", *(["n"] if len(sizes) > 1 else []), *(column.head for column in present)]
         runs = list(dict.fromkeys(map(_describe_run, members)))
         lines = [f"### {dataset}, {split}\n", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         for row in members:
             number = f" ({runs.index(_describe_run(row)) + 1})" if len(runs) > 1 else ""
-            lines.append(_format_row(row, present, number))
-        yield "\n".join(lines) + "\n\n" + _format_runs(runs)
+            lines.append(_format_row(row, present, number, sized=len(sizes) > 1))
+        # A numbered list begins a paragraph of its own.
+        size = "" if len(sizes) > 1 else f"n = {sizes[0]:,}." + ("\n\n" if len(runs) > 1 else " ")
+        yield "\n".join(lines) + "\n\n" + size + _format_runs(runs)
 
 
 def _order(row: BenchmarkRow) -> tuple[bool, str, str, str, float]:
@@ -114,10 +116,10 @@ def _order(row: BenchmarkRow) -> tuple[bool, str, str, str, float]:
     return (row.split != "test", row.dataset, row.split, "" if leading is not None else row.system, -(leading or 0.0))
 
 
-def _format_row(row: BenchmarkRow, columns: Sequence[Column], run: str) -> str:
+def _format_row(row: BenchmarkRow, columns: Sequence[Column], run: str, *, sized: bool) -> str:
     metrics = {metric.name: metric for metric in row.metrics}
     name = _name_system(row) + run
-    cells = [f"*{name}*" if row.kind == "control" else name, f"{row.n:,}"]
+    cells = [f"*{name}*" if row.kind == "control" else name, *([f"{row.n:,}"] if sized else [])]
     for column in columns:
         metric = metrics.get(column.metric)
         cells.append("" if metric is None else format_metric(metric, row.n, column.bound_digits))

@@ -178,5 +178,6 @@ def test_digits_of_hashes_and_names_are_no_numbers():
 
 def test_the_page_prints_values_as_the_record_does(rows):
     page = format_page(rows)
-    assert "| linear@27ccb00aa671, all features | 3,000 | 0.959 [0.950, 0.968] | 87.6 [82.4, 89.7] |" in page
-    assert "| *word overlap* | 3,000 | 0.660 [0.640, 0.679] | 0.0 [0.0, 0.0] |" in page
+    assert "| linear@27ccb00aa671, all features | 0.959 [0.950, 0.968] | 87.6 [82.4, 89.7] |" in page
+    assert "| *word overlap* | 0.660 [0.640, 0.679] | 0.0 [0.0, 0.0] |" in page
+    assert "n = 3,000. `python campaigns/detect_verifier.py --test`" in page
