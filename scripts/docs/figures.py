@@ -203,7 +203,7 @@ def save_picture(name: str, data: bytes) -> None:
     """Write a screenshot with a palette, which makes it a third as large."""
     picture = Image.open(io.BytesIO(data)).convert("RGB")
     counts: Any = picture.getcolors(picture.width * picture.height)
-    # Backgrounds are kept exactly. The rest covers the rare colours, which a median cut would lose.
+    # Half of the palette holds the backgrounds, the rest covers the rare colours, which a median cut would lose.
     frequent = [channel for _, colour in sorted(counts, reverse=True)[:128] for channel in colour]
     covering = picture.quantize(128, Image.Quantize.MAXCOVERAGE).getpalette() or []
     palette = Image.new("P", (1, 1))
