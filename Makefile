@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test coverage figures campaigns docs tutorials site demo lock
+.PHONY: setup setup-light check format fast test coverage figures campaigns docs benchmark pictures tutorials site demo lock
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
@@ -58,6 +58,12 @@ campaigns: ## every study: kills, simulations, coverage, learning, disclosure; t
 
 docs: ## regenerate what is generated
 	$(BIN)/python scripts/docs/build.py
+
+benchmark: ## the rows of the benchmark from the committed records, and their page
+	$(BIN)/python scripts/docs/benchmark_page.py --collect
+
+pictures: ## the figures of the documentation, light and dark; needs Chromium and takes minutes
+	$(BIN)/python scripts/docs/figures.py
 
 tutorials: ## run the tutorials and write their pages; takes minutes
 	$(BIN)/python scripts/docs/tutorial_pages.py

@@ -168,7 +168,7 @@ def main() -> int:
         print(f"{'holds' if holds else 'FAILS'}: {name}")
     return print_result(
         name="detector study in the world",
-        value=aurocs[STEPS_ALONE]["path_deviation"],
+        value=round(aurocs[STEPS_ALONE]["path_deviation"], 3),
         unit="AUROC of steps alone on path deviation",
         goal=f"the whole pattern: blind within {BLIND} of 0.5, seeing from {SEES}, given away above {0.5 + BLIND}",
         holds=all(checks.values()),

@@ -7,6 +7,7 @@ reliable responses: those of the calibration, or of the other folds of questions
 
     python campaigns/detect_verifier.py            # questions of the harder world and real text to choose models on
     python campaigns/detect_verifier.py --test     # the others: once, when everything is frozen
+    python campaigns/detect_verifier.py --test --write sets   # the same responses as folders, for another detector
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from eclose.detection.verifier.rows import build_verifier_rows
 from eclose.detection.verifier.run import score_tasks
 from eclose.detection.verifier.training import train_linear_verifier
 from eclose.response_tasks import ResponseTask
+from eclose.store.records.jsonl import write_records
+from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE, VERDICTS_FILE
 from eclose.world.faulty.matched_responses import make_matched_responses
 from eclose.world.make.families import make_world_families
 
@@ -79,6 +82,13 @@ class LabelledSet:
             [response for response in self.responses if response.instance_id in instances],
             [verdict for verdict in self.verdicts if verdict.instance_id in instances],
         )
+
+    def write(self, folder: Path) -> None:
+        """Write the folder of a run without scores, with the labels in a file of verdicts."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_records(folder / INSTANCES_FILE, self.instances.values())
+        write_records(folder / RESPONSES_FILE, self.responses)
+        write_records(folder / VERDICTS_FILE, self.verdicts)
 
 
 def make_matched_set(profile: str, seed: int, groups: int) -> LabelledSet:
@@ -187,14 +197,33 @@ def _list_rates(evaluation: DetectorEvaluation) -> tuple[float | None, float | N
     )
 
 
+def make_sets(groups: int, *, test: bool) -> list[tuple[LabelledSet, LabelledSet]]:
+    """Return pairs of sets, one to calibrate on and one to evaluate."""
+    seed = TEST_SEED if test else DEVELOPMENT_SEED
+    pairs = [
+        (make_matched_set(profile, CALIBRATION_SEED, groups), make_matched_set(profile, seed, groups))
+        for profile in GOALS
+    ]
+    if "ECLOSE_DATA" in os.environ:
+        real = read_real_set("choose")
+        pairs.append((real, read_real_set("test")) if test else real.split())
+    return pairs
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, calibrate and evaluate; print a table for each set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", type=int, default=250, help="training families of each profile")
     parser.add_argument("--groups", type=int, default=600, help="questions of each set of the harder world")
     parser.add_argument("--test", action="store_true", help="use the questions that no choice was made on")
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write the sets for another detector, and stop")
     parser.add_argument("--heads", nargs="+", default=["alignment", "closure"], help="heads to combine")
     options = parser.parse_args(arguments)
+    pairs = make_sets(options.groups, test=options.test)
+    if options.write is not None:
+        for _, test_set in pairs:
+            test_set.write(options.write / test_set.name.partition(" (")[0].replace(" ", "-"))
+        return 0
     families = chain.from_iterable(
         islice(make_world_families(profile, TRAINING_SEED), options.families) for profile in GOALS
     )
@@ -204,14 +233,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "without shortcuts": train_linear_verifier(rows, shortcuts=False),
     }
     recalls: dict[str, tuple[float | None, float | None, float | None]] = {}
-    seed = TEST_SEED if options.test else DEVELOPMENT_SEED
-    pairs = [
-        (make_matched_set(profile, CALIBRATION_SEED, options.groups), make_matched_set(profile, seed, options.groups))
-        for profile in GOALS
-    ]
-    if "ECLOSE_DATA" in os.environ:
-        real = read_real_set("choose")
-        pairs.append((real, read_real_set("test")) if options.test else real.split())
     for calibration_set, test_set in pairs:
         for features, verifier in verifiers.items():
             evaluation = evaluate_set(verifier, calibration_set, test_set, options.heads)

@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import api_pages
 import architecture_page
+import benchmark_page
 import cli_pages
 import decision_list
 import evidence_page
@@ -22,6 +23,7 @@ from pages import ROOT, find_stale, write_pages
 GENERATORS = (
     api_pages,
     architecture_page,
+    benchmark_page,
     cli_pages,
     decision_list,
     evidence_page,
