@@ -240,11 +240,30 @@ class DiagnosisCounts:
 
     def merge(self, other: DiagnosisCounts) -> DiagnosisCounts:
         """Return the counts of the responses of both; neither is changed."""
-        # Into a new value: a part may be merged again after a worker was restarted.
         merged = DiagnosisCounts()
         for counts in (self, other):
-            merged._include(counts)
+            merged.include(counts)
         return merged
+
+    def include(self, other: DiagnosisCounts) -> None:
+        """Add the counts of another value to these; it is not changed."""
+        other._count_buffer()
+        question, model, evidence, verdict = _decode_cells(other._cells)
+        # Numbers of questions and models differ between parts, so the cells are encoded again.
+        entries = zip(other.question_keys(), other.question_hashes(), strict=True)
+        numbers = (self._number_question(*key, hashes) for key, hashes in entries)
+        new_question = np.fromiter(numbers, np.int64, other.questions)
+        self._orders.include(other._orders, new_question.tolist())
+        models = (self._models.setdefault(name, len(self._models)) for name in other._models)
+        new_model = np.fromiter(models, np.int64, len(other._models))
+        self._add_cells(_encode_cell(new_question[question], new_model[model], evidence, verdict), other._times)
+        self.judges |= other.judges
+        self.judged_models |= other.judged_models
+        for name in _COUNTERS:
+            getattr(self, name).update(getattr(other, name))
+        self.flips = merge_label_flips(self.flips, other.flips)
+        self.without_trace += other.without_trace
+        self.prose_traces += other.prose_traces
 
     def cells(self) -> CountedCells:
         """Return the cells with the groups of each."""
@@ -315,26 +334,6 @@ class DiagnosisCounts:
     def _add_cells(self, cells: _Integers, times: _Integers) -> None:
         self._cells, place = np.unique(np.concatenate([self._cells, cells]), return_inverse=True)
         self._times = np.bincount(place, np.concatenate([self._times, times])).astype(np.int64)
-
-    def _include(self, other: DiagnosisCounts) -> None:
-        """Add the counts of another value to these."""
-        other._count_buffer()
-        question, model, evidence, verdict = _decode_cells(other._cells)
-        # Numbers of questions and models differ between parts, so the cells are encoded again.
-        entries = zip(other.question_keys(), other.question_hashes(), strict=True)
-        numbers = (self._number_question(*key, hashes) for key, hashes in entries)
-        new_question = np.fromiter(numbers, np.int64, other.questions)
-        self._orders.include(other._orders, new_question.tolist())
-        models = (self._models.setdefault(name, len(self._models)) for name in other._models)
-        new_model = np.fromiter(models, np.int64, len(other._models))
-        self._add_cells(_encode_cell(new_question[question], new_model[model], evidence, verdict), other._times)
-        self.judges |= other.judges
-        self.judged_models |= other.judged_models
-        for name in _COUNTERS:
-            getattr(self, name).update(getattr(other, name))
-        self.flips = merge_label_flips(self.flips, other.flips)
-        self.without_trace += other.without_trace
-        self.prose_traces += other.prose_traces
 
 
 class _ModelOrders:
