@@ -30,7 +30,7 @@ from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.store.records.seen_ids import hash64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
@@ -250,9 +250,7 @@ class DiagnosisCounts:
         other._count_buffer()
         question, model, evidence, verdict = _decode_cells(other._cells)
         # Numbers of questions and models differ between parts, so the cells are encoded again.
-        entries = zip(other.question_keys(), other.question_hashes(), strict=True)
-        numbers = (self._number_question(*key, hashes) for key, hashes in entries)
-        new_question = np.fromiter(numbers, np.int64, other.questions)
+        new_question = np.fromiter(self._number_questions(other), np.int64, other.questions)
         self._orders.include(other._orders, new_question.tolist())
         models = (self._models.setdefault(name, len(self._models)) for name in other._models)
         new_model = np.fromiter(models, np.int64, len(other._models))
@@ -323,6 +321,19 @@ class DiagnosisCounts:
             self._benchmark_of.append(self._benchmarks.setdefault(benchmark, len(self._benchmarks)))
             self._hashes.extend(hashes)
         return number
+
+    def _number_questions(self, other: DiagnosisCounts) -> Iterator[int]:
+        """Yield the number here of every question of another value, by its number there."""
+        ids = [""] * other.questions
+        for numbers in other._questions.values():
+            for id_, number in numbers.items():
+                ids[number] = id_
+        benchmarks = list(other._benchmarks)
+        # One question at a time: a million tuples of keys and hashes would take 200 MB.
+        for id_, benchmark, *hashes in zip(
+            ids, other._benchmark_of, other._hashes[::2], other._hashes[1::2], strict=True
+        ):
+            yield self._number_question(benchmarks[benchmark], id_, (hashes[0], hashes[1]))
 
     def _count_buffer(self) -> None:
         """Count the waiting responses into cells."""

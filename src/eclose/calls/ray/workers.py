@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -68,6 +68,8 @@ class RaySettings:
     address: str | None = None
     """Address of a running cluster, ``auto`` for the one of this machine; None starts Ray on this machine."""
     cpus_per_worker: float = 1.0
+    gpus_per_worker: float = 0.0
+    """GPUs of each worker, for work that loads weights; without one a worker sees no GPU of its machine."""
 
     def __post_init__(self) -> None:
         """Report all invalid settings at once."""
@@ -78,6 +80,8 @@ class RaySettings:
             problems.append("restarts must not be negative.")
         if self.cpus_per_worker <= 0:
             problems.append("cpus_per_worker must be positive.")
+        if self.gpus_per_worker < 0:
+            problems.append("gpus_per_worker must not be negative.")
         if problems:
             raise SettingError(" ".join(problems))
 
@@ -169,8 +173,11 @@ ShardWork: TypeAlias = "Callable[[RecordShard, ShardStopSignal], Awaitable[T]]"
 class _Worker:
     """A worker process. Its methods are asynchronous, so that ``stop`` is received while ``run`` is in progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
         self._stop = ShardStopSignal()
+        # Relative paths of the command mean the same here, where this machine has its folder.
+        with suppress(OSError):
+            os.chdir(folder)
 
     async def run(self, work: ShardWork[T], shard: RecordShard) -> T:
         self._stop.clear_listeners()  # those of the shard before
@@ -231,8 +238,9 @@ class _WorkerPool(Generic[T]):
     def _start_worker(self) -> Any:
         # Ray's own restarts are off, so that every death is seen and counted against its shard.
         # Two concurrent calls per worker: ``run``, and ``stop`` beside it.
-        options = {"num_cpus": self._settings.cpus_per_worker, "max_restarts": 0, "max_concurrency": 2}
-        return self._ray.remote(_Worker).options(**options).remote()
+        settings = self._settings
+        placement = {"num_cpus": settings.cpus_per_worker, "num_gpus": settings.gpus_per_worker}
+        return self._ray.remote(_Worker).options(**placement, max_restarts=0, max_concurrency=2).remote(os.getcwd())
 
     def _assign(self, worker: Any) -> None:
         """Give a worker the next shard, or end it where there is none."""
