@@ -1,9 +1,9 @@
 """Memory and CPU of diagnosing and gating a run that is too large to hold: JSON Lines, parts, object storage, Ray.
 
 A folder with the responses of ``perf/diagnosis.py`` is written, over 3 datasets and 9 models with 10 responses for each
-question. Each form of it is diagnosed with its report and gated in a process of its own, which reports its CPU time and
-its greatest memory beyond that of an interpreter with the same imports; of Ray it is that of the driver. All forms must
-give the same files to the last byte. A subset is also diagnosed in memory, and must give the same numbers.
+question. Each form of it is diagnosed with its report and gated, each in a process of its own, which reports its CPU
+time and its greatest memory beyond that of an interpreter with the same imports; of Ray it is that of the driver. All
+forms must give the same files to the last byte. A subset is also diagnosed in memory, and must give the same numbers.
 
     python perf/scale_diagnose.py                          # 20,000 responses
     python perf/scale_diagnose.py --responses 1000000      # the full measurement; writes about 2 GB
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import subprocess
 import sys
@@ -85,44 +86,45 @@ def _memory_mb() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def measure(run: str, workers: int) -> None:
-    """Diagnose and gate a run, and print CPU seconds, memory beyond the imports and a digest of the report."""
+def measure(command: str, run: str, workers: int) -> None:
+    """Diagnose or gate a run, and print CPU seconds, memory beyond the imports and what came out."""
     # Any size counts as large here, so that small runs exercise the same code.
     run_counts.LARGE_RUN = 0
     ray = RaySettings(workers=workers) if workers else None
+    if ray is not None:
+        importlib.import_module("ray")
+    before, start = _memory_mb(), time.process_time()
+    figures = {"outcome": str(gate(run, min_trr=0.1, ray=ray).outcome)} if command == "gate" else _diagnose(run, ray)
+    seconds = round(time.process_time() - start, 1)
+    print(json.dumps({"cpu_s": seconds, "memory_mb": round(_memory_mb() - before, 1), **figures}))
+
+
+def _diagnose(run: str, ray: RaySettings | None) -> dict[str, Any]:
+    """Return the size of a diagnosis and a digest of its report."""
     formats = [format_ for format_ in ReportFormat if format_ is not ReportFormat.FIGURES]
     with tempfile.TemporaryDirectory() as folder:
-        before, start, clock = _memory_mb(), time.process_time(), time.perf_counter()
         results = diagnose(run, ray=ray)
         files = results.report(folder, formats)
-        diagnosed = time.process_time() - start
-        print(f"  diagnosed in {diagnosed:.1f} s CPU, {_memory_mb() - before:.1f} MB", file=sys.stderr, flush=True)
-        sizes = {
-            "responses": len(results),
-            "questions": results.diagnosis.overall.questions,
-            "listed": len(results.cases),
-        }
-        # A command of its own begins without them.
-        del results
-        result = gate(run, min_trr=0.1, ray=ray)
         digest = hashlib.sha256(b"".join(files[name].read_bytes() for name in sorted(files)))
-    figures = {
-        "diagnose_cpu_s": round(diagnosed, 1),
-        "gate_cpu_s": round(time.process_time() - start - diagnosed, 1),
-        "wall_s": round(time.perf_counter() - clock),
-        "memory_mb": round(_memory_mb() - before, 1),
-        **sizes,
-        "outcome": str(result.outcome),
+    return {
+        "responses": len(results),
+        "questions": results.diagnosis.overall.questions,
+        "listed": len(results.cases),
         "report_sha256": digest.hexdigest()[:16],
     }
-    print(json.dumps(figures))
 
 
 def run_measurement(run: str, workers: int = 0) -> dict[str, Any]:
-    """Measure in a process of its own: the greatest memory of a process never falls."""
-    command = [sys.executable, __file__, "--measure", run, "--workers", str(workers)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    """Measure each command in a process of its own, as users start them; of memory the greater is taken."""
+    figures: dict[str, Any] = {"memory_mb": 0.0}
+    for command in ("diagnose", "gate"):
+        words = [sys.executable, __file__, "--measure", command, run, "--workers", str(workers)]
+        clock = time.perf_counter()
+        output = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+        measured = json.loads(output.splitlines()[-1])
+        memory = max(figures["memory_mb"], measured.pop("memory_mb"))
+        times = {f"{command}_cpu_s": measured.pop("cpu_s"), f"{command}_wall_s": round(time.perf_counter() - clock)}
+        figures |= {**times, **measured, "memory_mb": memory}
     return figures
 
 
@@ -217,10 +219,10 @@ def main() -> int:
     parser.add_argument(
         "--subset", type=int, default=SUBSET, help="Responses that are also diagnosed in memory; 0 leaves it out."
     )
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        measure(options.measure, options.workers)
+        measure(*options.measure, options.workers)
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)

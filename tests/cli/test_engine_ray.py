@@ -5,14 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from tests.calls.ray.cluster import cluster
 from tests.cli.test_construct import FILES
+from tests.cli.test_guides import code_blocks
+from tests.detection.tiny_models import save
 from tests.store.postgres import fresh_database
 from typer.testing import CliRunner
 
 from eclose.cli.main import app
+from eclose.detection.scores import DetectorScore
 from eclose.errors import UserError
 from eclose.store.ledger.database import WriterLock
 from eclose.store.records import jsonl
@@ -139,6 +143,31 @@ def test_workers_judge_and_score_what_one_process_does(cluster, runs, server, co
     assert one == many
 
 
+def test_python_judges_on_workers_as_the_command_does(cluster, runs, server, monkeypatch):
+    """The lines of docs/python.md, with another server and another database."""
+    (code,) = code_blocks("docs/python.md")
+    code = code.replace("http://judge:8000/v1", server.base_url).replace(
+        "postgresql://user@host/name", fresh_database()
+    )
+    eclose("judge", runs[0], "--judge", server.base_url, "--no-price")
+    runs[1].rename(runs[1].with_name("run"))
+    monkeypatch.chdir(runs[1].parent)
+    exec(compile(code, "python.md", "exec"), {})
+    assert Path("run", "judgments.jsonl").read_bytes() == (runs[0] / "judgments.jsonl").read_bytes()
+
+
+def test_workers_load_the_weights_of_a_detector(cluster, runs, tmp_path):
+    """Pairs of other responses share a batch in a worker, so scores may differ by rounding."""
+    weights = save(tmp_path / "nli", "roberta", positions=480)
+    options = ("--detector", "closure", "--model", weights)
+    eclose("detect", runs[0], *options)
+    assert f"{RECORDS} received = {RECORDS} accepted" in eclose("detect", runs[1], *options, *on_ray())
+    one, many = (list(jsonl.read_records(folder / "scores-closure.jsonl", DetectorScore)) for folder in runs)
+    assert [(score.response_id, score.model) for score in many] == [(score.response_id, score.model) for score in one]
+    assert [score.score for score in many] == pytest.approx([score.score for score in one], abs=1e-5)
+    assert len({score.score for score in many}) > 1
+
+
 def test_workers_keep_one_budget_and_the_same_command_waits_for_its_turn(tmp_path, questions, server):
     """As a user starts it, with a Ray of its own."""
     pytest.importorskip("ray", reason="needs the ray extra")
@@ -171,7 +200,7 @@ def test_what_workers_cannot_generate_is_refused(tmp_path, questions, server, fl
 
 
 def test_what_workers_cannot_judge_or_score_is_refused(runs, server):
-    detect = ("detect", runs[0], "--detector", "closure", "--model", "weights", "--engine", "ray")
+    detect = ("detect", runs[0], "--detector", "verifier", "--verifier", "folder", "--engine", "ray")
     assert "runs in this process" in refusal(*detect)
     judge = ("judge", runs[0], "--judge", server.base_url, "--no-price", "--engine", "ray")
     assert "leave --replay out" in refusal(*judge, "--replay")

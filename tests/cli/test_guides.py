@@ -134,8 +134,9 @@ RUN_HERE = {
     "docs/guides/generate.md": 2,
     "docs/guides/train.md": 5,
     "docs/guides/world.md": 1,
+    "docs/python.md": 1,  # by tests/cli/test_engine_ray.py
 }
-"""Pages with Python blocks that the tests of this file run, and how many."""
+"""Pages with Python blocks that tests run, most of them in this file, and how many."""
 
 
 def test_every_python_block_is_run():

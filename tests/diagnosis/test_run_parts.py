@@ -13,7 +13,6 @@ import time
 import urllib.request
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 
 import pytest
 from tests.calls.ray.cluster import cluster  # noqa: F401 - a fixture
@@ -139,8 +138,7 @@ def test_addresses_are_told_from_folders(run, url):
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory):
     """A bucket of an S3 server on loopback."""
-    if find_spec("moto") is None or find_spec("flask") is None:
-        pytest.skip("needs moto[server], an S3 server for tests")
+    pytest.importorskip("moto.server", reason="needs moto[s3] and flask, an S3 server for tests")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

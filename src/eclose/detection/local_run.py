@@ -1,4 +1,4 @@
-"""Score all responses of a run with a detector whose model runs in this process.
+"""Score all responses of a run with a detector whose model runs in this process, or in the workers of a cluster.
 
 Responses are read one after the other, and the pairs of those in progress share batches of similar length. Every score
 is in the ledger once it is computed, so the same command continues an interrupted run; a finished run loads no model.
@@ -36,6 +36,7 @@ from eclose.store.runs.verify_files import check_result_provenance
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from eclose.detection.settings import LocalDetectorSettings
     from eclose.models.resolve import ModelRef
     from eclose.store.ledger.ledger import Ledger
 
@@ -75,17 +76,50 @@ async def score_responses_locally(
     Raises:
         UserError: A file is missing, or the judgments were made from other files.
     """
-    if min(batch_tokens, responses) < 1:
-        raise SettingError("batch_tokens and responses of a detector must be at least 1.")
+    work = _plan_run(run, detector, out, judgments, batch_tokens, allow_stale=allow_stale)
+    if responses < 1:
+        raise SettingError("responses in progress must be at least 1.")
+    return await run_models_on_records(work, limit_responses(responses), options)
+
+
+def limit_responses(count: int = DEFAULT_RESPONSES) -> CallSettings:
+    """Return the settings with which a run keeps this many responses in progress."""
+    # A run keeps twice as many records in progress as calls.
+    return CallSettings(concurrency=max(1, count // 2))
+
+
+async def build_local_detector_run(
+    run: Path,
+    model: str,
+    settings: LocalDetectorSettings,
+    out: Path | None = None,
+    judgments: Path | None = None,
+    *,
+    allow_stale: bool = False,
+) -> LocalDetectorRun:
+    """Build the run from values that can be sent to a worker, which loads the weights on its own machine."""
+    detector = settings.build_detector(model)
+    return _plan_run(run, detector, out, judgments, settings.batch_tokens, allow_stale=allow_stale)
+
+
+def _plan_run(
+    run: Path,
+    detector: LocalDetector,
+    out: Path | None,
+    judgments: Path | None,
+    batch_tokens: int,
+    *,
+    allow_stale: bool,
+) -> LocalDetectorRun:
+    if batch_tokens < 1:
+        raise SettingError("batch_tokens of a detector must be at least 1.")
     inputs: tuple[Path, ...] = (run / INSTANCES_FILE, run / RESPONSES_FILE)
     if detector.needs_step_labels:
         judgments = judgments or run / JUDGMENTS_FILE
         _check_judgments(judgments, inputs, detector, allow_stale=allow_stale)
         inputs = (*inputs, judgments)
     stage = PipelineStep("detect", detector.identity, inputs, out or run / score_file_name(detector.kind))
-    work = LocalDetectorRun(stage, detector, batch_tokens)
-    # A run keeps twice as many records in progress as calls.
-    return await run_models_on_records(work, CallSettings(concurrency=max(1, responses // 2)), options)
+    return LocalDetectorRun(stage, detector, batch_tokens)
 
 
 def _check_judgments(judgments: Path, inputs: tuple[Path, ...], detector: LocalDetector, *, allow_stale: bool) -> None:

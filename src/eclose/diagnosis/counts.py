@@ -30,7 +30,7 @@ from eclose.metrics.summary import UNKNOWN_GROUP, VerdictCounts
 from eclose.store.records.seen_ids import hash64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from eclose.core.instance import Instance
     from eclose.core.judgment import Judgment
@@ -240,11 +240,28 @@ class DiagnosisCounts:
 
     def merge(self, other: DiagnosisCounts) -> DiagnosisCounts:
         """Return the counts of the responses of both; neither is changed."""
-        # Into a new value: a part may be merged again after a worker was restarted.
         merged = DiagnosisCounts()
         for counts in (self, other):
-            merged._include(counts)
+            merged.include(counts)
         return merged
+
+    def include(self, other: DiagnosisCounts) -> None:
+        """Add the counts of another value to these; it is not changed."""
+        other._count_buffer()
+        question, model, evidence, verdict = _decode_cells(other._cells)
+        # Numbers of questions and models differ between parts, so the cells are encoded again.
+        new_question = np.fromiter(self._number_questions(other), np.int64, other.questions)
+        self._orders.include(other._orders, new_question.tolist())
+        models = (self._models.setdefault(name, len(self._models)) for name in other._models)
+        new_model = np.fromiter(models, np.int64, len(other._models))
+        self._add_cells(_encode_cell(new_question[question], new_model[model], evidence, verdict), other._times)
+        self.judges |= other.judges
+        self.judged_models |= other.judged_models
+        for name in _COUNTERS:
+            getattr(self, name).update(getattr(other, name))
+        self.flips = merge_label_flips(self.flips, other.flips)
+        self.without_trace += other.without_trace
+        self.prose_traces += other.prose_traces
 
     def cells(self) -> CountedCells:
         """Return the cells with the groups of each."""
@@ -305,6 +322,19 @@ class DiagnosisCounts:
             self._hashes.extend(hashes)
         return number
 
+    def _number_questions(self, other: DiagnosisCounts) -> Iterator[int]:
+        """Yield the number here of every question of another value, by its number there."""
+        ids = [""] * other.questions
+        for numbers in other._questions.values():
+            for id_, number in numbers.items():
+                ids[number] = id_
+        benchmarks = list(other._benchmarks)
+        # One question at a time: a million tuples of keys and hashes would take 200 MB.
+        for id_, benchmark, *hashes in zip(
+            ids, other._benchmark_of, other._hashes[::2], other._hashes[1::2], strict=True
+        ):
+            yield self._number_question(benchmarks[benchmark], id_, (hashes[0], hashes[1]))
+
     def _count_buffer(self) -> None:
         """Count the waiting responses into cells."""
         if self._buffer:
@@ -315,26 +345,6 @@ class DiagnosisCounts:
     def _add_cells(self, cells: _Integers, times: _Integers) -> None:
         self._cells, place = np.unique(np.concatenate([self._cells, cells]), return_inverse=True)
         self._times = np.bincount(place, np.concatenate([self._times, times])).astype(np.int64)
-
-    def _include(self, other: DiagnosisCounts) -> None:
-        """Add the counts of another value to these."""
-        other._count_buffer()
-        question, model, evidence, verdict = _decode_cells(other._cells)
-        # Numbers of questions and models differ between parts, so the cells are encoded again.
-        entries = zip(other.question_keys(), other.question_hashes(), strict=True)
-        numbers = (self._number_question(*key, hashes) for key, hashes in entries)
-        new_question = np.fromiter(numbers, np.int64, other.questions)
-        self._orders.include(other._orders, new_question.tolist())
-        models = (self._models.setdefault(name, len(self._models)) for name in other._models)
-        new_model = np.fromiter(models, np.int64, len(other._models))
-        self._add_cells(_encode_cell(new_question[question], new_model[model], evidence, verdict), other._times)
-        self.judges |= other.judges
-        self.judged_models |= other.judged_models
-        for name in _COUNTERS:
-            getattr(self, name).update(getattr(other, name))
-        self.flips = merge_label_flips(self.flips, other.flips)
-        self.without_trace += other.without_trace
-        self.prose_traces += other.prose_traces
 
 
 class _ModelOrders:

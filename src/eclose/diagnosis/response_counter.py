@@ -163,7 +163,7 @@ class ResponseCounter:
 
     def include(self, other: ResponseCounter) -> None:
         """Add the responses of another counter after those of this one."""
-        self.counts = self.counts.merge(other.counts)
+        self.counts.include(other.counts)
         self.sample.include(other.sample)
         self.labels += other.labels
         if self.hashes is not None and other.hashes is not None:

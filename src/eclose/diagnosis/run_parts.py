@@ -136,12 +136,12 @@ class RunInParts:
             for number, name in enumerate(names):
                 _count_part_into(counter, self._folder, number, name)
             return counter
-        from eclose.calls.ray.workers import run_shards_on_ray  # noqa: PLC0415 - rarely needed
+        from eclose.calls.ray.workers import receive_shards_from_ray  # noqa: PLC0415 - rarely needed
 
         # Workers run in other folders than this process.
         run = get_remote_url(self._folder.name) or str(Path(self._folder.name).absolute())
-        for shard in run_shards_on_ray(partial(count_parts_of_shard, run, names, new_counter), None, self._ray):
-            counter.include(shard)
+        work = partial(count_parts_of_shard, run, names, new_counter)
+        receive_shards_from_ray(work, None, self._ray, counter.include)
         return counter
 
     def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:

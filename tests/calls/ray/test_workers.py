@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -23,7 +24,13 @@ from tests.calls.ray.cluster_work import RUN, Asking, drive, run_shard, write_se
 from tests.store.postgres import fresh_database
 from tests.world.serving import registry
 
-from eclose.calls.ray.workers import RaySettings, RecordShard, ShardStopSignal, run_shards_on_ray
+from eclose.calls.ray.workers import (
+    RaySettings,
+    RecordShard,
+    ShardStopSignal,
+    receive_shards_from_ray,
+    run_shards_on_ray,
+)
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.ledger import Ledger
 from eclose.world.server.app import ModelServerThread
@@ -212,6 +219,37 @@ def test_ray_on_one_machine_listens_on_loopback_alone(cluster):
     }
     assert listening
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+
+
+async def wait_for_signal(signals: str, shard: RecordShard, stop: ShardStopSignal) -> int:
+    """Return the number of the shard; the first and the last wait until a file with their number is there."""
+    end = time.monotonic() + 30
+    while shard.index in (0, shard.of - 1) and not Path(signals, str(shard.index)).exists():
+        assert time.monotonic() < end, f"{shard} waits for ever"
+        await asyncio.sleep(0.01)
+    return shard.index
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+def test_results_are_passed_on_in_order_as_soon_as_possible(tmp_path):
+    """Results of later shards wait for the first, and none waits for the end of the run."""
+    received: list[int] = []
+    finished: list[str] = []
+
+    def tell(line: str) -> None:
+        finished.append(line)
+        if len(finished) == 4:
+            assert not received
+            (tmp_path / "0").touch()
+
+    def receive(number: int) -> None:
+        received.append(number)
+        (tmp_path / "5").touch()
+
+    work = partial(wait_for_signal, str(tmp_path))
+    receive_shards_from_ray(work, None, RaySettings(workers=2, shards_per_worker=3), receive, tell=tell)
+    assert received == list(range(6))
 
 
 @pytest.mark.slow

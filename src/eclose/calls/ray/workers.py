@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -68,6 +68,8 @@ class RaySettings:
     address: str | None = None
     """Address of a running cluster, ``auto`` for the one of this machine; None starts Ray on this machine."""
     cpus_per_worker: float = 1.0
+    gpus_per_worker: float = 0.0
+    """GPUs of each worker, for work that loads weights; without one a worker sees no GPU of its machine."""
 
     def __post_init__(self) -> None:
         """Report all invalid settings at once."""
@@ -78,6 +80,8 @@ class RaySettings:
             problems.append("restarts must not be negative.")
         if self.cpus_per_worker <= 0:
             problems.append("cpus_per_worker must be positive.")
+        if self.gpus_per_worker < 0:
+            problems.append("gpus_per_worker must not be negative.")
         if problems:
             raise SettingError(" ".join(problems))
 
@@ -101,10 +105,28 @@ def run_shards_on_ray(
     ledger itself; work that writes nothing needs none. An error in one shard stops the others after their records in
     progress.
     """
+    results: list[T] = []
+    receive_shards_from_ray(work, ledger, settings, results.append, tell=tell)
+    return results
+
+
+def receive_shards_from_ray(
+    work: ShardWork[T],
+    ledger: Path | str | None,
+    settings: RaySettings,
+    receive: Callable[[T], None],
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run the work on every shard, and pass each result on as soon as those of all earlier shards were passed on.
+
+    For large results that are joined: only those of shards that ended before an earlier one are held. The conditions
+    are those of ``run_shards_on_ray``; where the run ends with an error, a part of the results was passed on.
+    """
     if ledger is not None:
         require_shared_ledger(ledger)
     with connect_to_ray(settings) as ray:
-        return _WorkerPool(ray, work, settings, tell, _AGAIN if ledger is None else _CONTINUE).run()
+        _WorkerPool(ray, work, settings, receive, tell, _AGAIN if ledger is None else _CONTINUE).run()
 
 
 # What becomes of a run that ended early, for messages.
@@ -151,8 +173,11 @@ ShardWork: TypeAlias = "Callable[[RecordShard, ShardStopSignal], Awaitable[T]]"
 class _Worker:
     """A worker process. Its methods are asynchronous, so that ``stop`` is received while ``run`` is in progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
         self._stop = ShardStopSignal()
+        # Relative paths of the command mean the same here, where this machine has its folder.
+        with suppress(OSError):
+            os.chdir(folder)
 
     async def run(self, work: ShardWork[T], shard: RecordShard) -> T:
         self._stop.clear_listeners()  # those of the shard before
@@ -166,21 +191,30 @@ class _WorkerPool(Generic[T]):
     """The workers of one run and their shards."""
 
     def __init__(
-        self, ray: Any, work: ShardWork[T], settings: RaySettings, tell: Callable[[str], None], remedy: str
+        self,
+        ray: Any,
+        work: ShardWork[T],
+        settings: RaySettings,
+        receive: Callable[[T], None],
+        tell: Callable[[str], None],
+        remedy: str,
     ) -> None:
         self._ray = ray
         self._remedy = remedy
         self._work = work
         self._settings = settings
+        self._receive = receive
         self._tell = tell
         self._waiting = deque(settings.shards)
         self._running: dict[Any, tuple[Any, RecordShard]] = {}
+        # Results that wait for one of an earlier shard, and the shard whose result is passed on next.
         self._results: dict[int, T] = {}
+        self._next = 0
         self._deaths: Counter[RecordShard] = Counter()
         self._abandoned: list[RecordShard] = []
         self._error: Exception | None = None
 
-    def run(self) -> list[T]:
+    def run(self) -> None:
         try:
             for _ in range(self._settings.workers):
                 self._assign(self._start_worker())
@@ -200,13 +234,13 @@ class _WorkerPool(Generic[T]):
                 f"{', '.join(map(str, self._abandoned))}: the worker died {self._settings.restarts + 1} times. "
                 f"The reason is often too little memory. {self._remedy}"
             )
-        return [self._results[shard.index] for shard in self._settings.shards]
 
     def _start_worker(self) -> Any:
         # Ray's own restarts are off, so that every death is seen and counted against its shard.
         # Two concurrent calls per worker: ``run``, and ``stop`` beside it.
-        options = {"num_cpus": self._settings.cpus_per_worker, "max_restarts": 0, "max_concurrency": 2}
-        return self._ray.remote(_Worker).options(**options).remote()
+        settings = self._settings
+        placement = {"num_cpus": settings.cpus_per_worker, "num_gpus": settings.gpus_per_worker}
+        return self._ray.remote(_Worker).options(**placement, max_restarts=0, max_concurrency=2).remote(os.getcwd())
 
     def _assign(self, worker: Any) -> None:
         """Give a worker the next shard, or end it where there is none."""
@@ -238,6 +272,10 @@ class _WorkerPool(Generic[T]):
         except errors.RayError as failed:
             self._stop(Resumable(f"Ray: {failed} {self._remedy}"))
         self._assign(worker)
+        # After the worker has its next shard: joining a large result takes a while.
+        while self._next in self._results:
+            self._receive(self._results.pop(self._next))
+            self._next += 1
 
     def _record_death(self, shard: RecordShard, death: Exception) -> None:
         """Queue the shard of a dead worker again, unless it has caused too many deaths."""

@@ -144,6 +144,12 @@ def detect(
     engine: EngineName = CallEngine.PROCESS,
     workers: Workers = 2,
     ray_address: RayAddress = None,
+    gpus_per_worker: Annotated[
+        float,
+        typer.Option(
+            min=0, help="GPUs of each Ray worker (closure and alignscore with --engine ray, which load the model)."
+        ),
+    ] = 0.0,
     options: ModelOptions,
 ) -> None:
     """Score every response of a run between 0 and 1; a low score means failure. No detector sees the reference answer.
@@ -159,6 +165,7 @@ def detect(
     from functools import partial
 
     from eclose.api.detection import detect as score_run
+    from eclose.detection.local_run import build_local_detector_run, limit_responses
     from eclose.detection.run import build_detector_run
     from eclose.detection.scores import DetectorKind
     from eclose.detection.settings import LOCAL_DETECTORS, ChatDetectorSettings, LocalDetectorSettings
@@ -167,8 +174,8 @@ def detect(
     kind = DetectorKind(detector)
     if kind is not DetectorKind.VERIFIER and model is None:
         raise typer.BadParameter("Missing option '--model'.")
-    if engine is CallEngine.RAY and kind in (DetectorKind.VERIFIER, *LOCAL_DETECTORS):
-        raise SettingError(f"--engine ray calls served models, and {kind} runs in this process. Leave it out.")
+    if engine is CallEngine.RAY and kind is DetectorKind.VERIFIER:
+        raise SettingError("--engine ray: a verifier runs in this process. Leave it out.")
     if kind is DetectorKind.VERIFIER or verifier is not None or model is None:
         if options.dry_run:
             print_line("A verifier runs in this process, so there are no calls and no cost.")
@@ -202,6 +209,10 @@ def detect(
         where = (run, model, options.base_url, settings, options.calls.deadline, scores)
         make_run = partial(build_detector_run, *where)
         result = run_on_ray_workers(make_run, options.calls, options, workers, ray_address)
+        _end_run(result, max_unscored_share)
+    if engine is CallEngine.RAY and isinstance(settings, LocalDetectorSettings):
+        make = partial(build_local_detector_run, run, model, settings, scores, judgments, allow_stale=allow_stale)
+        result = run_on_ray_workers(make, limit_responses(), options, workers, ray_address, gpus=gpus_per_worker)
         _end_run(result, max_unscored_share)
     result = score_run(
         run,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -262,19 +263,37 @@ def make_ray_settings(engine: CallEngine, workers: int, address: str | None) -> 
 
 
 def run_on_ray_workers(
-    make: RunFactory, calls: CallSettings, options: ModelOptions, workers: int, address: str | None
+    make: RunFactory,
+    calls: CallSettings,
+    options: ModelOptions,
+    workers: int,
+    address: str | None,
+    *,
+    gpus: float | None = None,
 ) -> RunResult:
-    """Run on Ray workers and print a line whenever one starts, stops or is lost."""
+    """Run on Ray workers and print a line whenever one starts, stops or is lost.
+
+    Args:
+        make: Function that builds the run in each worker.
+        calls: Settings of the calls.
+        options: Options of the command.
+        workers: Number of workers.
+        address: Address of the cluster; None for one on this machine.
+        gpus: GPUs of each worker, for runs whose workers load weights; None for runs that call served models.
+    """
     from eclose.errors import SettingError
 
     if options.replay:
-        raise SettingError("--engine ray calls served models: leave --replay out.")
+        raise SettingError("--engine ray sends calls: leave --replay out.")
     if options.batch is not None:
         raise SettingError("--batch and --engine ray: batches are sent from one process. Leave one of them out.")
     from eclose.calls.ray.run import run_models_on_ray
     from eclose.calls.ray.workers import RaySettings
 
     ray = RaySettings(workers=workers, address=address)
+    if gpus is not None:
+        # Every shard loads the weights, so each worker has one.
+        ray = replace(ray, shards_per_worker=1, gpus_per_worker=gpus)
     return run_models_on_ray(make, calls, options.run_options, ray, tell=print_line)
 
 
