@@ -74,6 +74,9 @@ def test_every_decision_has_rules_and_examples_of_its_own(kind: AnnotationTaskKi
         ("complete", "is missing, even if a passage has it"),
         ("correct", "a fuller name"),
         ("code", "Choose the **first** reason"),
+        ("locally_sound", "A part is substantive if deleting it would remove a claim of fact"),
+        ("locally_sound", "tautologies and repetitions of the question are not"),
+        ("locally_sound", "from sound parts before it"),
     ],
 )
 def test_rules_of_the_protocol_are_told_to_people(field, rule):
