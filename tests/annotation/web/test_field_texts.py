@@ -83,6 +83,11 @@ def test_rules_of_the_protocol_are_told_to_people(field, rule):
     assert rule in sections()[field].rules
 
 
+@pytest.mark.parametrize("name", ["B", "C", "D"])
+def test_passes_after_the_first_say_above_their_form_that_passages_fill_no_gap(name):
+    assert "The passages fill no gap." in field_texts.PASS_TEXTS[AnnotationTaskKind.RESPONSE, name].counts
+
+
 def test_rules_that_the_protocol_does_not_have_are_not_told():
     assert "exact" not in sections()["correct"].rules
     assert "shorter" not in sections()["correct"].rules
