@@ -152,6 +152,7 @@ def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
     # Asked again, from a page that was open before: the list says that the request waits.
     assert ann.post(f"{address}/A/reopen", reason="twice").headers["location"] == "/finished"
     assert ann.post(f"{address}/B/reopen", reason="not yet").status_code == 404
+    assert enter("bob").post(f"{address}/A/reopen", reason="of another").status_code == 404
     board = lead.get("/dashboard").text
     assert (board.count("/grant"), "twice" in board) == (1, False)
     request = board.split("/dashboard/requests/")[1].split("/")[0]
