@@ -170,6 +170,12 @@ def request_reopening(
     )
 
 
+def has_open_request(connection: Connection, person: Person, task: str, name: str) -> bool:
+    """Return whether the lead has not decided yet on a person's request to change a pass."""
+    values = {"task": task, "pass": name, "person": person.id}
+    return connection.execute(_UNDECIDED, values).scalar_one_or_none() is not None
+
+
 def list_reopen_requests(connection: Connection) -> tuple[ReopenRequest, ...]:
     """Return the open requests, oldest first."""
     return tuple(
@@ -294,6 +300,11 @@ _SUBMITTED = text(
 )
 _ASK = text(
     "INSERT INTO annotate_reopenings (id, task, number, reason, asked) VALUES (:id, :task, :number, :reason, :asked)"
+)
+_UNDECIDED = text(
+    "SELECT r.id FROM annotate_reopenings r JOIN annotate_submissions s ON s.task = r.task AND s.number = r.number"
+    " JOIN annotate_tasks t ON t.id = r.task WHERE r.task = :task AND s.pass = :pass AND t.person = :person"
+    " AND t.withdrawn IS NULL AND r.decision IS NULL"
 )
 _REQUESTS = text(
     "SELECT r.id, p.name, s.pass AS pass_name, r.reason, r.asked FROM annotate_reopenings r"

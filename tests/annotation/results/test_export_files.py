@@ -11,7 +11,7 @@ import pytest
 from tests.annotation.results.records import L1, SOUND, annotation, grouped, grouped_questions, screening
 from tests.annotation.results.studies import study
 
-from eclose.annotation.annotation_records import Annotation, AnnotationSet
+from eclose.annotation.annotation_records import Annotation, AnnotationSet, PassTime
 from eclose.annotation.forms import AnnotationTaskKind
 from eclose.annotation.material_store import read_stored_material
 from eclose.annotation.read_annotations import read_annotations
@@ -97,6 +97,13 @@ def test_everybody_s_own_word_is_there(out):
         "asked": 2,
     }
     assert len(lines(out / "screening-annotations.jsonl")) == 4
+
+
+def test_times_of_passes_are_there_with_a_mark_on_fast_ones(out):
+    opened, submitted = "2026-03-01T08:00:00.000+00:00", "2026-03-01T08:00:01.500+00:00"
+    times = (PassTime("q1", "r1", "A1", False, "B", opened, submitted, 1.5, 1, True),)
+    write(out, ANNOTATED._replace(times=times))
+    assert tuple(read_records(out / "times.jsonl", PassTime)) == times
 
 
 def test_screening_is_in_the_layout_of_screen(out):

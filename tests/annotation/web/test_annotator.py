@@ -146,18 +146,23 @@ def test_adjudicator_takes_what_waits(project, enter):
 def test_submitted_pass_is_changed_by_request_and_leave(project, enter):
     ann, lead = enter("ann"), enter("lead")
     address = ann.task()
+    question = ann.sheet(address).material.question
     ann.submit(address)
     assert ann.post(f"{address}/A/reopen", reason="my cat").status_code == 303
-    assert ann.post(f"{address}/A/reopen", reason="twice").status_code == 404
+    # Asked again, from a page that was open before: the list says that the request waits.
+    assert ann.post(f"{address}/A/reopen", reason="twice").headers["location"] == "/finished"
     assert ann.post(f"{address}/B/reopen", reason="not yet").status_code == 404
+    assert enter("bob").post(f"{address}/A/reopen", reason="of another").status_code == 404
     board = lead.get("/dashboard").text
+    assert (board.count("/grant"), "twice" in board) == (1, False)
     request = board.split("/dashboard/requests/")[1].split("/")[0]
     assert "my cat" in board
     assert ann.get(f"/amend/{request}").status_code == 404
     assert ann.post(f"/dashboard/requests/{request}/grant").status_code == 404
     assert lead.post(f"/dashboard/requests/{request}/grant").status_code == 303
-    assert f"/amend/{request}" in ann.get("/").text
     action = f"/amend/{request}"
+    reopened = f'<a href="{action}">Pass A of task 1</a>: <span class="words">{question}</span>'
+    assert reopened in html.unescape(ann.get("/").text)
     with project.reading() as connection:
         sheet = reopening.open_pass_amendment(connection, project, ann.person, request)
     assert ticked(ann.get(action)) == 2 * sheet.steps

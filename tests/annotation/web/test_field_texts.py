@@ -74,10 +74,18 @@ def test_every_decision_has_rules_and_examples_of_its_own(kind: AnnotationTaskKi
         ("complete", "is missing, even if a passage has it"),
         ("correct", "a fuller name"),
         ("code", "Choose the **first** reason"),
+        ("locally_sound", "A part is substantive if deleting it would remove a claim of fact"),
+        ("locally_sound", "tautologies and repetitions of the question are not"),
+        ("locally_sound", "from sound parts before it"),
     ],
 )
 def test_rules_of_the_protocol_are_told_to_people(field, rule):
     assert rule in sections()[field].rules
+
+
+@pytest.mark.parametrize("name", ["B", "C", "D"])
+def test_passes_after_the_first_say_above_their_form_that_passages_fill_no_gap(name):
+    assert "The passages fill no gap." in field_texts.PASS_TEXTS[AnnotationTaskKind.RESPONSE, name].counts
 
 
 def test_rules_that_the_protocol_does_not_have_are_not_told():

@@ -17,8 +17,10 @@ from eclose.annotation.labelling.sample import (
     draw_label_sample,
     read_labelled_verdicts,
 )
+from eclose.annotation.web import serve
 from eclose.annotation.web.app import build_annotation_app
 from eclose.annotation.web.dependencies import AnnotationServerState
+from eclose.cli import label
 
 
 @pytest.fixture
@@ -125,6 +127,18 @@ def test_steps_are_numbered_as_in_the_report(project, me):
         lengths.append(len(numbers))
         submit(project, person, sheet)
     assert max(lengths) > 1
+
+
+def test_the_browser_is_opened_without_the_token_on_its_command_line(project, monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr(serve.webbrowser, "open", opened.append)
+    monkeypatch.setattr(serve, "serve_annotation", lambda _state, *, ready, **_: ready(ORIGIN))
+    label._serve(project, 0, browser=True)
+    page = project.folder / serve.BROWSER_FILE
+    assert opened == [page.resolve().as_uri()]
+    # The link that is printed is another one: each works once.
+    tokens = [re.search(r"/open/([\w-]{43})", shown)[1] for shown in (page.read_text(), capsys.readouterr().out)]
+    assert len(set(tokens)) == 2
 
 
 def test_servers_with_accounts_have_no_such_pages(project):

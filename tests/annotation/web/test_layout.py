@@ -290,6 +290,40 @@ def test_the_list_of_steps_keeps_its_height_on_a_small_laptop(browser):
             assert columns == 2
 
 
+@pytest.mark.parametrize(("width", "height"), [(933, 600), (1024, 700), (1280, 800)])
+def test_passages_progress_and_pace_are_in_sight_on_laptops_and_enlarged_pages(browser, width, height):
+    # The first one is 1400 x 900 at 150 %.
+    with opened(browser, work(sheet()), size={"width": width, "height": height}) as (tab, _):
+        ready(tab)
+        evidence, form = tab.locator(".evidence").bounding_box(), tab.locator("#form").bounding_box()
+        assert evidence["x"] + evidence["width"] <= form["x"]
+        assert evidence["y"] == form["y"]
+        assert evidence["y"] + evidence["height"] <= height
+        assert tab.locator(".progress b").is_visible()
+        assert tab.locator(".progress .pace").is_visible()
+        assert tab.evaluate("() => document.documentElement.scrollHeight <= innerHeight")
+        number, words = tab.locator("#s-1 .number").bounding_box(), tab.locator("#s-1 .words").bounding_box()
+        assert words["x"] - number["x"] < 40
+
+
+def test_codes_of_screening_stand_below_one_another_in_their_order(browser):
+    with opened(browser, work(sheet(AnnotationTaskKind.SCREENING, "S")), size=DESKTOP) as (tab, _):
+        ready(tab)
+        places = tab.evaluate(
+            "() => [...document.querySelectorAll('.many .choice')].map((c) => [c.offsetLeft, c.offsetTop])"
+        )
+        assert len({left for left, _ in places}) == 1
+        assert places == sorted(places)
+
+
+def test_times_are_shown_in_the_zone_of_the_reader(browser):
+    local = """() => new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" })
+      .format(new Date(document.querySelector("time").dateTime))"""
+    with opened(browser, plain_pages()["finished"]) as (tab, _):
+        assert tab.locator("time").first.inner_text() == tab.evaluate(local)
+        assert "UTC" in tab.locator("time").first.get_attribute("title")
+
+
 @pytest.mark.parametrize("name", ["A", "B", "D"])
 def test_the_question_stays_in_sight_on_an_enlarged_page(browser, name):
     # 1280 x 800 at 175 %: one column, which scrolls as a whole.

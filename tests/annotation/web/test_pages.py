@@ -25,6 +25,7 @@ from tests.annotation.web.making import (
 )
 from tests.diagnosis.report.hostile import PAYLOADS
 
+from eclose.annotation.accounts import passwords
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind, FormProblem
 from eclose.annotation.queues import TaskProgress
 from eclose.annotation.web import field_texts, pages
@@ -291,6 +292,11 @@ def test_the_dashboard_has_every_form_and_export():
     assert "undefined, unanimous" in agreement()
     assert "Two people have not finished the same task yet." in agreement(pairs=(), decisions=(), persons=(), times=())
     assert "Waiting for your answer" not in dashboard(board=a_board(people=(), queues=(), cases=(), requests=()))
+
+
+def test_people_are_told_the_least_length_of_a_password_before_they_choose_one():
+    for name in ("invitation", "account"):
+        assert f"At least {passwords.SHORTEST} characters" in plain_pages()[name]
 
 
 def test_home_says_what_is_next():

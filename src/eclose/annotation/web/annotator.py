@@ -213,9 +213,11 @@ def post_reopen_request(visit: Worker, task: str, name: str, fields: Fields) -> 
     (reason,) = take_form_fields(check_csrf_token(visit, fields), "reason")
     with visit.project.writing() as connection:
         event = reopening.request_reopening(connection, visit.person, task, name, reason)
-    if event is None:
-        raise not_found_error()
-    visit.project.head.advance(event)
+        # Asked again from a page that was open before: the list says that the request waits.
+        if event is None and not reopening.has_open_request(connection, visit.person, task, name):
+            raise not_found_error()
+    if event is not None:
+        visit.project.head.advance(event)
     return RedirectResponse("/finished", status_code=303)
 
 
