@@ -15,6 +15,7 @@ from eclose.cli.main import app
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.diagnosis.report.number_format import format_signed_percent
+from eclose.diagnosis.results import diagnose
 from eclose.errors import UserError
 from eclose.judging.validate_judges import validate_judges
 from eclose.store.records import jsonl
@@ -203,15 +204,15 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
     assert others[str(run)]["largest_failure_difference"] > 0
 
 
-def unreadable_judge():
-    """The world's judge, but every reply about steps has a property that was not asked for."""
+def unreadable_judge(question="judge_soundness"):
+    """The world's judge, but every reply to one question has a property that was not asked for."""
     registry, world = HandlerRegistry(), build_world_handlers()
 
     def spoiled(request):
-        return ScriptedReply({**world.handler("judge_soundness")(request).content, "comment": "hm"})
+        return ScriptedReply({**world.handler(question)(request).content, "comment": "hm"})
 
     for name in world.schema_names:
-        registry.register(name, spoiled if name == "judge_soundness" else world.handler(name))
+        registry.register(name, spoiled if name == question else world.handler(name))
     return registry
 
 
@@ -236,6 +237,21 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
         row.unjudged[Criterion.LOCAL_SOUNDNESS] for row in jsonl.read_records(tmp_path / "judgments.jsonl", Judgment)
     }
     assert all(reason.startswith("invalid: ") for reason in reasons)
+
+
+def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_path):
+    run, verdicts = judged
+    with ModelServerThread(unreadable_judge("judge_sufficiency")) as server:
+        printed = command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
+    assert f"evidence  the reply does not have the requested form  {len(verdicts)}  100.0 %" in printed
+    assert "no usable reply" not in printed
+    rows = list(jsonl.read_records(tmp_path / "judgments.jsonl", Judgment))
+    assert all(row.evidence_unjudged.startswith("invalid: ") for row in rows)
+    shown = command("judge", "show", tmp_path, rows[0].response_id, "--brief")
+    assert re.search(r"^evidence .*not judged +the reply does not have the requested form: .*unexpected", shown, re.M)
+    for run_file in ("instances.jsonl", "responses.jsonl"):
+        (tmp_path / run_file).write_bytes((run / run_file).read_bytes())
+    assert diagnose(tmp_path).to_dicts()[0]["unjudged"].startswith("evidence: invalid: ")
 
 
 def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_path):

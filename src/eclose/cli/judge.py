@@ -325,7 +325,7 @@ def show(
 
 def _print_labels(trail: JudgmentTrail) -> None:
     """Print the response and its labels, with the reason of each missing one."""
-    from eclose.core.judgment import Criterion, missing_reason_kind
+    from eclose.core.judgment import missing_reason_kind
     from eclose.diagnosis.report.wording import LABEL_WORDS, explain_missing_label
 
     judgment = trail.judgment
@@ -337,13 +337,12 @@ def _print_labels(trail: JudgmentTrail) -> None:
     rows = []
     for name, label in trail.labels.items():
         reason = ""
-        if judgment is not None and name in list(Criterion):
-            criterion = Criterion(name)
-            missing = judgment.unjudged.get(criterion, "")
+        if judgment is not None:
+            missing = judgment.missing_reasons.get(name, "")
             explanation = explain_missing_label(missing_reason_kind(missing))
             detail = missing.removeprefix(missing_reason_kind(missing)).lstrip(": ")
             reason = f"{explanation}: {detail}" if missing and detail else explanation
-            reason = reason or judgment.reasons.get(criterion, "")
+            reason = reason or {str(criterion): text for criterion, text in judgment.reasons.items()}.get(name, "")
         words = {True: "yes", False: "no", None: "not judged"}[label]
         rows.append((name, LABEL_WORDS[name], words, reason))
     print_table("Labels", ("label", "meaning", "judged", "why"), rows)

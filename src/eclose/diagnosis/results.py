@@ -210,7 +210,7 @@ def _row(case: JudgedCase) -> dict[str, Any]:
         "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
         "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
         "reason": describe_response_failure(case),
-        "unjudged": ", ".join(f"{criterion}: {reason}" for criterion, reason in case.judgment.unjudged.items()) or None,
+        "unjudged": ", ".join(f"{label}: {reason}" for label, reason in case.judgment.missing_reasons.items()) or None,
     }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 NO_USABLE_REPLY = "no usable reply"
-"""Reason for a missing label on the evidence; judgments record none for it."""
+"""Reason for a missing label on the evidence in files that record none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,9 @@ def count_unjudged_labels(judgments: Iterable[Judgment]) -> UnjudgedLabels:
     reasons: Counter[tuple[str, str]] = Counter()
     for judgment in judgments:
         responses += 1
-        reasons.update((str(criterion), reason) for criterion, reason in judgment.unjudged.items())
-        if judgment.evidence_sufficient is None:
+        missing = judgment.missing_reasons
+        reasons.update(missing.items())
+        if judgment.evidence_sufficient is None and EVIDENCE not in missing:
             reasons[EVIDENCE, NO_USABLE_REPLY] += 1
     return UnjudgedLabels(responses, tuple(_build_rows(reasons)))
 
