@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from eclose.calls.retry import ServiceDown
 from eclose.cli.main import app
+from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.diagnosis.report.number_format import format_signed_percent
@@ -68,13 +69,19 @@ def test_a_judge_is_held_against_people(judged):
     lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
     assert {"L", "A", "C", "K", "Acc", "G", "TRR", "LGG"} <= lines.keys()
     told = json.loads((run / "validation.json").read_text())
-    # Label, n, n0, then agreement, F1 of failures, balanced accuracy, kappa and the difference of failure rates.
+    # Label, n, n0, then agreement, F1 of failures, balanced accuracy, kappa and the difference of rates.
     failures = sum(row.verdict.locally_sound is False for row in verdicts)
     estimate, difference = r" +\d+\.\d % \[\d+\.\d, \d+\.\d\]", r" +[+−]?\d+\.\d \[[+−]?\d+\.\d, [+−]?\d+\.\d\]$"
     assert re.match(rf"L +{len(verdicts)} +{failures}{4 * estimate}{difference}", lines["L"])
     scores = told["overall"]["rows"]["L"]["scores"]
     assert f"{100 * scores['failure_f1'][0]:.1f} %" in lines["L"]
-    assert f"{format_signed_percent(scores['failure_difference'][0])} [" in lines["L"]
+    # Of sound traces, not of failures: the sign is that of the rates in every table.
+    assert f"{format_signed_percent(-scores['failure_difference'][0])} [" in lines["L"]
+    reliability = re.search(r"\S+ \[\S+ \S+\]$", lines["TRR"])[0]
+    assert points(reliability.split()[0])
+    assert output.count(f"  {reliability}") == 2
+    assert "differences: rate to the judge minus rate to people" in output
+    assert "difference of failure rates" not in output
     whole = output[output.index("The judge as a whole") :].splitlines()[2]
     differences = [abs(told["overall"]["rows"][label]["scores"]["failure_difference"][0]) for label in "LACK"]
     differences.append(abs(told["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
@@ -276,6 +283,27 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     told = json.loads((tmp_path / "v.json").read_text())["datasets"]["part-0"]["rows"]["TRR"]["scores"]
     # The rate of reliable responses: the other way round than that of failures.
     assert re.split(r"  +", table[2])[-2].startswith(f"{format_signed_percent(-told['failure_difference'][0])} [")
+
+
+def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
+    run, verdicts = judged
+    for path in (run / "responses.jsonl", *run.glob("judgments*")):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    instances = list(jsonl.read_records(run / "instances.jsonl", Instance))
+    words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 100, "--allow-stale")
+    jsonl.write_records(tmp_path / "people.jsonl", [replace(row, benchmark=None) for row in verdicts])
+
+    def validate(benchmarks):
+        rows = [replace(row, benchmark=benchmarks[number % 2]) for number, row in enumerate(instances)]
+        jsonl.write_records(tmp_path / "instances.jsonl", rows)
+        return command("judge", "validate", tmp_path, *words)
+
+    table = validate(("part-0", "part-1"))
+    assert [line.split()[0] for line in table[table.index("By dataset") :].splitlines()[2:4]] == ["part-0", "part-1"]
+    unnamed = validate((None, None))
+    assert "By dataset;" not in unnamed
+    assert "By dataset: no table, since neither the verdicts nor the questions of the run name a benchmark." in unnamed
+    assert "By dataset: all labelled responses are of part-0, so the table above is theirs." in validate(("part-0",) * 2)
 
 
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):

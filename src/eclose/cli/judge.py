@@ -423,7 +423,7 @@ def print_validation(validation: ValidationRecord) -> None:
     print_line(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
     print_table(
-        "Agreement of the judge with people; n0: failures by people's labels; differences: judge minus people",
+        "Agreement of the judge with people; n0: failures by people's labels; differences: rate to the judge minus rate to people",
         (
             "label",
             "n",
@@ -432,7 +432,7 @@ def print_validation(validation: ValidationRecord) -> None:
             "F1 of failures",
             "balanced accuracy",
             "kappa",
-            "difference of failure rates, points",
+            "difference of rates, points",
         ),
         [_agreement_row(row) for row in rows],
     )
@@ -461,8 +461,22 @@ def print_validation(validation: ValidationRecord) -> None:
     groups = {validation.judge: validation.overall, **validation.others}
     # With --against, the other judges are rows of the same table.
     _print_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
+    _print_datasets(validation)
+
+
+def _print_datasets(validation: ValidationRecord) -> None:
+    """Print the agreement by dataset, or why there is no such table."""
+    from eclose.metrics.summary import UNKNOWN_GROUP
+
     if len(validation.datasets) > 1:
         _print_groups("By dataset", "dataset", validation.datasets)
+        return
+    print_line("")
+    if set(validation.datasets) == {UNKNOWN_GROUP}:
+        print_line("By dataset: no table, since neither the verdicts nor the questions of the run name a benchmark.")
+    else:
+        name = next(iter(validation.datasets))
+        print_line(f"By dataset: all labelled responses are of {name}, so the table above is theirs.")
 
 
 def _agreement_row(row: LabelAgreementRow) -> tuple[str, ...]:
@@ -475,7 +489,8 @@ def _agreement_row(row: LabelAgreementRow) -> tuple[str, ...]:
         # This interval keeps its width where the two hardly ever disagree; a bootstrap would shrink to a point.
         _format_estimate(row.agreement),
         *map(_format_estimate, (scores.failure_f1, scores.balanced_accuracy, scores.kappa)),
-        _format_points(scores.failure_difference),
+        # Of the rates that the other tables name: a stricter judge gives a lower TRR and a higher LGG.
+        _format_points(row.rate_difference),
     )
 
 
@@ -496,8 +511,8 @@ def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) 
         for key, group in groups.items()
     ]
     print_line("")
-    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of failure rates")
-    print_table(f"{title}; differences are judge minus people, in points", (*heads, "TRR", "LGG"), rows)
+    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of rates, either way")
+    print_table(f"{title}; differences: rate to the judge minus rate to people, in points", (*heads, "TRR", "LGG"), rows)
 
 
 def _print_comparison(name: str, comparison: JudgeComparison) -> None:
