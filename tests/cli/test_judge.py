@@ -246,6 +246,23 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
     assert all(reason.startswith("invalid: ") for reason in reasons)
 
 
+def test_nothing_is_called_accepted_where_no_label_exists(judged, tmp_path):
+    """A judgment without a label is written with its reasons; it is no response that was accepted."""
+    run, verdicts = judged
+    registry = HandlerRegistry()
+    for name in build_world_handlers().schema_names:
+        registry.register(name, lambda _request: ScriptedReply({"comment": "hm"}))
+    with ModelServerThread(registry) as server:
+        words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path]
+        outputs = [command(*words, code=3), command(*words, code=3)]
+    for printed in outputs:
+        assert f"{len(verdicts)} received = {len(verdicts)} written + 0 rejected + 0 quarantined" in printed
+        assert f"{len(verdicts)} of {len(verdicts)} responses are without any label" in printed
+        # Questions and responses that could be read are accepted.
+        lines = [line.strip() for line in printed.splitlines() if "accepted" in line]
+        assert all(line.startswith(("questions of", "read: ")) for line in lines), lines
+
+
 def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_path):
     run, verdicts = judged
     with ModelServerThread(unreadable_judge("judge_sufficiency")) as server:
@@ -303,7 +320,9 @@ def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
     unnamed = validate((None, None))
     assert "By dataset;" not in unnamed
     assert "By dataset: no table, since neither the verdicts nor the questions of the run name a benchmark." in unnamed
-    assert "By dataset: all labelled responses are of part-0, so the table above is theirs." in validate(("part-0",) * 2)
+    assert "By dataset: all labelled responses are of part-0, so the table above is theirs." in validate(
+        ("part-0",) * 2
+    )
 
 
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Estimate
 
 
+RECORDED = "written"
+"""Word for a response with a judgment, which may lack labels: it is not accepted in any sense."""
+
 # Judging is the usual command and validating the rare one, so `run` may be left out.
 app = typer.Typer(
     cls=RunByDefault,
@@ -156,8 +159,10 @@ def judge(
     is requested or paid for twice.
     """
     import asyncio
+    from dataclasses import replace
     from functools import partial
 
+    from eclose.cli.shared.progress import show_run_progress
     from eclose.judging.find_inputs import find_judge_inputs
     from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings
@@ -189,9 +194,9 @@ def judge(
         where = (sources, judge_model, options.base_url, folder, settings, options.calls.deadline, bands)
         result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, workers, ray_address)
     else:
-        running = judge_responses(sources, model, folder, settings, options.calls, options.run_options, only=bands)
-        result = asyncio.run(running)
-    print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
+        watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
+        result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=bands))
+    print_run_summary(result, _describe_flips(result) if repeat > 1 else None, accepted=RECORDED)
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
     # The funnel counts the records of another tool's file from which questions and responses were taken.
     quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
@@ -232,6 +237,10 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     labels = count_unjudged_labels(read_records(judgments, Judgment))
     if not labels.missing:
         return False
+    if labels.without_any:
+        judged = format_count(labels.responses, "response")
+        verb = "is" if labels.without_any == 1 else "are"
+        print_line(f"{labels.without_any:,} of {judged} {verb} without any label: no rate rests on them.")
     for sentence in describe_missing_traces(labels.without_trace, labels.responses):
         print_line(sentence)
     rows = [
@@ -423,7 +432,8 @@ def print_validation(validation: ValidationRecord) -> None:
     print_line(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
     rows = validation.overall.rows.values()
     print_table(
-        "Agreement of the judge with people; n0: failures by people's labels; differences: rate to the judge minus rate to people",
+        "Agreement of the judge with people; n0: failures by people's labels; "
+        "differences: rate to the judge minus rate to people",
         (
             "label",
             "n",
@@ -512,7 +522,9 @@ def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) 
     ]
     print_line("")
     heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of rates, either way")
-    print_table(f"{title}; differences: rate to the judge minus rate to people, in points", (*heads, "TRR", "LGG"), rows)
+    print_table(
+        f"{title}; differences: rate to the judge minus rate to people, in points", (*heads, "TRR", "LGG"), rows
+    )
 
 
 def _print_comparison(name: str, comparison: JudgeComparison) -> None:
