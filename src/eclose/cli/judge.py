@@ -429,7 +429,8 @@ def print_validation(validation: ValidationRecord) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
     from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS, explain_unusable_rate
 
-    print_line(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
+    judged, verb = format_count(validation.judged, "response"), "is" if validation.labelled == 1 else "are"
+    print_line(f"{validation.judge}: {validation.labelled:,} of {judged} {verb} labelled")
     rows = validation.overall.rows.values()
     print_table(
         "Agreement of the judge with people; n0: failures by people's labels; "

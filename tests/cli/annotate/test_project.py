@@ -81,7 +81,7 @@ def test_a_failed_init_removes_its_own_files_only(tmp_path, source):
     used.mkdir()
     (used / "notes.txt").write_text("mine")
     for folder in (deep, used):
-        with pytest.raises(SettingError, match="1 annotator"):
+        with pytest.raises(SettingError, match="with 1 annotator\\."):
             run("init", folder, table, "--annotators", "ann")
     assert not deep.parents[1].exists()
     assert [path.name for path in used.iterdir()] == ["notes.txt"]

@@ -487,7 +487,8 @@ def _print_start(start: ProjectStaffing, folder: Path, url: str) -> None:
         )
         # With one annotator for each response there are no groups, and with all of them there is a single one.
         if 1 < assignment.per_response < len(assignment.annotators):
-            print_line(f"  each group of {assignment.per_response} has {shared} responses in common")
+            noun = "response" if shared == "1" else "responses"
+            print_line(f"  each group of {assignment.per_response} has {shared} {noun} in common")
     if start.invitees:
         print_line("Links to choose a password, each valid once within 7 days:")
     for invitee in start.invitees:
