@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from eclose.core.preference_comparisons import Edge
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from eclose.calls.ray.workers import RaySettings
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
+    from eclose.training.forecast import TrainingForecast
     from eclose.training.run import TrainingResult
     from eclose.training.select import AdaptableModel, CheckpointResponder, Selection, TrainingOrigin
 
@@ -90,13 +92,58 @@ def train(
 
     folder = Path(out)
     checked = read_recipe(None if recipe is None else Path(recipe), settings)
+    training, held_out = _write_training_families(families, development, folder, hub=hub)
+    return run_training(training, checked, folder, held_out, tick)
+
+
+def forecast_training(
+    families: FamilyInput,
+    *,
+    out: Path | str,
+    recipe: Path | str | None = None,
+    development: FamilyInput | None = None,
+    hub: bool = False,
+    tick: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> TrainingForecast:
+    """Return what ``train`` would do with the same arguments; load no weights and write nothing in ``out``.
+
+    Args:
+        families: As for ``train``.
+        out: Folder of the run; it is read, so that a finished or another run in it is noticed.
+        recipe: As for ``train``.
+        development: As for ``train``.
+        hub: As for ``train``.
+        tick: Called for every family that is read.
+        **settings: As for ``train``.
+
+    Returns:
+        Families in and out with reasons, updates, tokens of an epoch, and trained parameters.
+
+    Raises:
+        UserError: The families cannot be read, or the folder holds another run.
+        SettingError: A setting is unknown or wrong.
+    """
+    from eclose.training.recipe import read_recipe  # noqa: PLC0415 - needs PyYAML
+    from eclose.training.run import forecast_run  # noqa: PLC0415 - imports torch
+
+    checked = read_recipe(None if recipe is None else Path(recipe), settings)
+    # Families of tables are written as lines, under the name that they have in a run, which its identity depends on.
+    with TemporaryDirectory() as folder:
+        training, held_out = _write_training_families(families, development, Path(folder), hub=hub)
+        return forecast_run(training, checked, Path(out), held_out, tick)
+
+
+def _write_training_families(
+    families: FamilyInput, development: FamilyInput | None, folder: Path, *, hub: bool
+) -> tuple[Path, Path | None]:
+    """Return the files of training and held-out families, written to the folder where they are no JSON Lines."""
     # A run is identified by the hash of its files, and its workers read families from them by offset.
     training = write_family_lines(open_families(families, FamilySplit.TRAIN, hub=hub), folder / FAMILIES_FILE)
-    held_out = None
-    if development is not None:
-        source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
-        held_out = write_family_lines(source, folder / DEVELOPMENT)
-    return run_training(training, checked, folder, held_out, tick)
+    if development is None:
+        return training, None
+    source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
+    return training, write_family_lines(source, folder / DEVELOPMENT)
 
 
 def read_families(families: FamilyInput, *, hub: bool = False) -> tuple[list[Family], RecordCounts]:

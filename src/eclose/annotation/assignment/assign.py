@@ -285,8 +285,8 @@ def _check_questions(items: Sequence[AssignmentItem], people: int, per_response:
     )
     raise SettingError(
         f"question {question!r} has {format_count(size, 'response')} and needs {size} x {per_response} different "
-        f"annotators, but there are only {people}.{more} Name more annotators, lower --per-response, or let an annotator "
-        "see several responses to one question with --share-questions."
+        f"annotators, but there are only {people}.{more} Name more annotators, lower --per-response, or let an "
+        "annotator see several responses to one question with --share-questions."
     )
 
 
