@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.training.forecast import TrainingForecast
+    from eclose.training.forecast import TrainingRunForecast
     from eclose.training.run import TrainingResult
 
 # Every field of TrainingArguments is a flag of this command, so unknown options are passed on instead of refused.
@@ -98,7 +98,7 @@ def train(
     _print_result(train_families(families, out=out, recipe=recipe, development=development, hub=hub, **settings))
 
 
-def _print_forecast(forecast: TrainingForecast) -> None:
+def _print_forecast(forecast: TrainingRunForecast) -> None:
     """Print what a run would do, line by line; one process of several does."""
     from eclose.training.run import is_first_process
 
@@ -128,7 +128,7 @@ def _print_forecast(forecast: TrainingForecast) -> None:
     print_line(f"  folder: {forecast.out}{_describe_folder(forecast)}")
 
 
-def _describe_folder(forecast: TrainingForecast) -> str:
+def _describe_folder(forecast: TrainingRunForecast) -> str:
     if forecast.finished:
         return " (done before, nothing to do)"
     return f" (continues from {forecast.resumes_from.name})" if forecast.resumes_from else " (new)"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from eclose.calls.ray.workers import RaySettings
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
-    from eclose.training.forecast import TrainingForecast
+    from eclose.training.forecast import TrainingRunForecast
     from eclose.training.run import TrainingResult
     from eclose.training.select import AdaptableModel, CheckpointResponder, Selection, TrainingOrigin
 
@@ -105,7 +105,7 @@ def forecast_training(
     hub: bool = False,
     tick: Callable[[], None] = lambda: None,
     **settings: Any,
-) -> TrainingForecast:
+) -> TrainingRunForecast:
     """Return what ``train`` would do with the same arguments; load no weights and write nothing in ``out``.
 
     Args:

@@ -43,7 +43,7 @@ class TrainingTokens:
 
 
 @dataclass(frozen=True)
-class TrainingForecast:
+class TrainingRunForecast:
     """What a training run would do.
 
     Attributes:

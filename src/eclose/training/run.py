@@ -24,7 +24,7 @@ from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity,
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
 from eclose.training.config import describe_baseline, is_baseline
-from eclose.training.forecast import TrainingForecast, count_epoch_tokens, count_parameters, count_updates
+from eclose.training.forecast import TrainingRunForecast, count_epoch_tokens, count_parameters, count_updates
 from eclose.training.log import TrainingMetricsWriter
 from eclose.training.recipe import (
     TrainingRecipe,
@@ -132,7 +132,7 @@ def forecast_run(
     out: Path,
     development: Path | None = None,
     tick: Callable[[], None] = lambda: None,
-) -> TrainingForecast:
+) -> TrainingRunForecast:
     """Return what ``run_training`` would do with the same arguments; write nothing and load no weights.
 
     Raises:
@@ -149,7 +149,7 @@ def forecast_run(
     held_out = None if development is None else admit_families(development, renderer, tick)
     trained, parameters = count_parameters(recipe.model, _lora(recipe.model))
     updates, epochs = count_updates(config, len(admission.families))
-    return TrainingForecast(
+    return TrainingRunForecast(
         out=out,
         model=recipe.model.model,
         method=config.method,
