@@ -131,7 +131,7 @@ class JudgedCaseSet:
     stale: tuple[str, ...] = ()
     """One sentence for each file that changed since it was judged; only with ``allow_stale``."""
     checked: bool = True
-    """Whether manifests tell which files were judged."""
+    """Whether manifests name the files that were judged."""
     selected: tuple[str, ...] = ()
     """A sentence for each run of which only chosen responses were judged: its rates are not those of the run."""
 
@@ -182,7 +182,7 @@ def read_run_records(run: Path, *, first_response: bool = False) -> RunRecords:
 def _read_unique(
     path: Path, kind: type[T], id_of: Callable[[T], str], *, first: bool = False
 ) -> tuple[dict[str, T], Counter[str], list[LeftOutResponse]]:
-    """Read records by id; return them, the counts of unused records, and the lost ones with the reason.
+    """Read records by id; return them, the counts of unused records, and those left out with the reason.
 
     A repeated record counts as a duplicate. Different records under one id raise RecordError unless ``first``, and so
     does a file without a readable record.
@@ -191,13 +191,13 @@ def _read_unique(
     values: dict[str, T] = {}
     locations: dict[str, str] = {}
     rejected: Counter[str] = Counter()
-    lost: list[LeftOutResponse] = []
+    left_out: list[LeftOutResponse] = []
     first_error: RecordError | None = None
     for record in scan_records(path, kind):
         if record.value is None:
             first_error = first_error or record.error
             rejected[record.error_kind] += 1
-            lost.append((f"{path.name} {record.where}", describe_unreadable(record.error_kind)))
+            left_out.append((f"{path.name} {record.where}", describe_unreadable(record.error_kind)))
             continue
         id_ = id_of(record.value)
         # By identity: an equal record that was read before is another object, and counts as a duplicate.
@@ -207,12 +207,12 @@ def _read_unique(
             rejected[DUPLICATE] += 1
         elif first:
             rejected[ID_REUSED] += 1
-            lost.append((id_, REPEATED_ID))
+            left_out.append((id_, REPEATED_ID))
         else:
             raise describe_reused_id(path, kind, id_, locations[id_], record.where)
     if first_error is not None and not values:
         raise first_error
-    return values, rejected, lost
+    return values, rejected, left_out
 
 
 def describe_unreadable(kind: str) -> str:
@@ -248,13 +248,11 @@ def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
 
 def read_conversion_losses(run: Path) -> list[LeftOutResponse]:
     """Return the records of another tool's file that could not be converted into responses."""
-    manifest, unread = (
-        find_file_manifest(run / RESPONSES_FILE),
-        companion_file_path(run / RESPONSES_FILE, "quarantined.jsonl"),
-    )
-    if manifest is None or manifest.stage not in _CONVERSIONS or unread.name not in manifest.outputs:
+    manifest = find_file_manifest(run / RESPONSES_FILE)
+    quarantine = companion_file_path(run / RESPONSES_FILE, "quarantined.jsonl")
+    if manifest is None or manifest.stage not in _CONVERSIONS or quarantine.name not in manifest.outputs:
         return []
-    rows = (raw.value or {} for raw in read_json_objects(unread)) if unread.is_file() else ()
+    rows = (raw.value or {} for raw in read_json_objects(quarantine)) if quarantine.is_file() else ()
     return [(f"{', '.join(manifest.inputs)} {row.get('where')}", "it cannot be read") for row in rows]
 
 
@@ -343,12 +341,12 @@ def _require_run_folder(run: Path) -> None:
 
 
 def _describe_selection(judgments: Path) -> tuple[str, ...]:
-    """Return a sentence where a filter chose the responses that were judged, as the manifest tells."""
+    """Return a sentence where the manifest names a filter that chose the responses to judge; empty otherwise."""
     manifest = find_file_manifest(judgments)
-    only = manifest.settings.get("only") if manifest is not None else None
-    if not isinstance(only, Mapping):
+    band_filter = manifest.settings.get("only") if manifest is not None else None
+    if not isinstance(band_filter, Mapping):
         return ()
-    bands = ", ".join(map(str, only.get("bands", ())))
+    bands = ", ".join(map(str, band_filter.get("bands", ())))
     return (f"A detector chose the responses that were judged ({bands}): the rates describe these alone.",)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eclose.core.judgment import NEVER_ASKED_REASONS
 from eclose.diagnosis.diagnose import Diagnosis, JudgedCase, describe_response_failure
 from eclose.diagnosis.gate import GateLimits, GateOutcome, UndecidedPolicy
-from eclose.diagnosis.report.number_format import format_percent_with_interval
+from eclose.diagnosis.report.number_format import format_count, format_percent_with_interval
 from eclose.diagnosis.results import count_false_labels
 from eclose.diagnosis.run_gate import GateResult, gate
 from eclose.metrics.rates import Metric
@@ -158,4 +158,5 @@ def _line(result: GateResult) -> str:
 
 
 def _counted(diagnosis: Diagnosis) -> str:
-    return f"{diagnosis.overall.responses:,} responses to {diagnosis.overall.questions:,} questions"
+    overall = diagnosis.overall
+    return f"{format_count(overall.responses, 'response')} to {format_count(overall.questions, 'question')}"

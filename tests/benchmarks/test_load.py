@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
+from eclose.benchmarks import hotpot, musique, two_wiki
+from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
 from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
+from eclose.benchmarks.rag_eval_formats import TOOL_LAYOUTS
 from eclose.core.instance import Instance, Passage
 from eclose.errors import RecordError
 from eclose.store.records.jsonl import unwrap_records, write_records
@@ -152,3 +154,15 @@ def test_another_tools_context_is_not_taken_for_hotpotqa(tmp_path, record, seen)
         detect_file_layout(path)
     assert f"line 1: context: is {seen}, and no known layout has that" in str(refused.value)
     assert "retrieved_contexts" in str(refused.value)
+
+
+def test_one_table_holds_every_benchmark():
+    """A layout that is no tool's, no trace and not our own is a benchmark, and its row is all that reading needs."""
+    others = {RecordLayout.AUTO, RecordLayout.MAPPED, RecordLayout.ECLOSE, *TOOL_LAYOUTS}
+    assert set(BENCHMARK_LOADERS) == {
+        layout for layout in RecordLayout if layout not in others and layout.trace_dialect is None
+    }
+    converters = (hotpot.convert_hotpot_record, two_wiki.convert_two_wiki_record, musique.convert_musique_record)
+    assert tuple(loader.load_converter() for loader in BENCHMARK_LOADERS.values()) == converters
+    names = (hotpot.HOTPOT_BENCHMARK, two_wiki.TWO_WIKI_BENCHMARK, musique.MUSIQUE_BENCHMARK)
+    assert tuple(loader.name for loader in BENCHMARK_LOADERS.values()) == names

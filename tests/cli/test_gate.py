@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from eclose import testing
 from eclose.cli.main import app
 from eclose.core.response import Response, Trace
+from eclose.diagnosis.results import diagnose
 from eclose.store.records import jsonl
 
 
@@ -119,3 +120,40 @@ def test_a_base_run_without_a_limit_is_refused(tmp_path):
     run = make_run(tmp_path / "run", cases(9, closed=1))
     result = CliRunner().invoke(app, ["gate", str(run), "--against", str(run), "--min-trr", "0.5"])
     assert "--max-trr-drop" in str(result.exception)
+
+
+_NOUNS, _VERBS = "responses|questions|labels|traces|cases|answers", "are|have|hold|pursue"
+ONE_OF_MANY = re.compile(
+    rf"(?<![\d.,])1 (?:more |judged )?(?:{_NOUNS})\b"
+    rf"|(?<![\d.,])(?<!of )1 (?:of [\d,]+ )?(?:response |question )?(?:without a label )?(?:{_VERBS})\b"
+)
+"""A plural noun or verb behind a single one."""
+
+
+def find_wrong_plurals(text):
+    return [text[max(0, match.start() - 60) : match.end() + 40] for match in ONE_OF_MANY.finditer(text)]
+
+
+@pytest.mark.parametrize("kind", ["reliable", "closed", "refused"])
+def test_a_single_response_is_written_in_the_singular(tmp_path, kind):
+    """In the gate, the report in every format, the comparison and the tests: "1 responses" was printed."""
+    single = cases(0, closed=1) if kind == "closed" else cases(1)
+    run = make_run(tmp_path / "run", [unjudged(single[0], "refusal")] if kind == "refused" else single)
+    base = make_run(tmp_path / "base", cases(1))
+    printed = gate(run, "--min-trr", 0.85, "--max-lgg", 0.1, "--max-unjudged-share", 0.5)[1]
+    printed += gate(run, "--against", base, "--max-drop", 0.1)[1]
+    result = CliRunner().invoke(app, ["diagnose", str(run), "--against", str(base)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    texts = {"printed": printed + result.output, "repr": repr(diagnose(run))}
+    try:
+        testing.assert_reliable(run, min_trr=0.9)
+    except AssertionError as error:
+        texts["assertion"] = str(error)
+    texts["lines"] = "\n".join(map(str, testing.gate_lines))
+    files = [path for path in (run / "report").iterdir() if path.suffix in {".md", ".xml", ".tex"}]
+    texts |= {path.name: path.read_text() for path in files}
+    html = (run / "report" / "report.html").read_text()
+    texts["report.html"] = re.sub(r"<[^>]+>", "", re.sub(r"<(script|style)[^>]*>.*?</\1>", "", html, flags=re.S))
+    assert len(texts) >= 6
+    wrong = [f"{name}: {passage!r}" for name, text in texts.items() for passage in find_wrong_plurals(text)]
+    assert not wrong, "\n".join(wrong)

@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 from eclose.calls.retry import ServiceDown
 from eclose.cli.main import app
+from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
 from eclose.diagnosis.report.number_format import format_signed_percent
+from eclose.diagnosis.results import diagnose
 from eclose.errors import UserError
 from eclose.judging.validate_judges import validate_judges
 from eclose.store.records import jsonl
@@ -67,13 +69,19 @@ def test_a_judge_is_held_against_people(judged):
     lines = {line.split()[0]: line for line in table.splitlines() if line.strip()}
     assert {"L", "A", "C", "K", "Acc", "G", "TRR", "LGG"} <= lines.keys()
     told = json.loads((run / "validation.json").read_text())
-    # Label, n, n0, then agreement, F1 of failures, balanced accuracy, kappa and the difference of failure rates.
+    # Label, n, n0, then agreement, F1 of failures, balanced accuracy, kappa and the difference of rates.
     failures = sum(row.verdict.locally_sound is False for row in verdicts)
     estimate, difference = r" +\d+\.\d % \[\d+\.\d, \d+\.\d\]", r" +[+−]?\d+\.\d \[[+−]?\d+\.\d, [+−]?\d+\.\d\]$"
     assert re.match(rf"L +{len(verdicts)} +{failures}{4 * estimate}{difference}", lines["L"])
     scores = told["overall"]["rows"]["L"]["scores"]
     assert f"{100 * scores['failure_f1'][0]:.1f} %" in lines["L"]
-    assert f"{format_signed_percent(scores['failure_difference'][0])} [" in lines["L"]
+    # Of sound traces, not of failures: the sign is that of the rates in every table.
+    assert f"{format_signed_percent(-scores['failure_difference'][0])} [" in lines["L"]
+    reliability = re.search(r"\S+ \[\S+ \S+\]$", lines["TRR"])[0]
+    assert points(reliability.split()[0])
+    assert output.count(f"  {reliability}") == 2
+    assert "differences: rate to the judge minus rate to people" in output
+    assert "difference of failure rates" not in output
     whole = output[output.index("The judge as a whole") :].splitlines()[2]
     differences = [abs(told["overall"]["rows"][label]["scores"]["failure_difference"][0]) for label in "LACK"]
     differences.append(abs(told["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
@@ -203,15 +211,15 @@ def test_two_judges_are_held_against_each_other_on_what_people_said(judged, tmp_
     assert others[str(run)]["largest_failure_difference"] > 0
 
 
-def unreadable_judge():
-    """The world's judge, but every reply about steps has a property that was not asked for."""
+def unreadable_judge(question="judge_soundness"):
+    """The world's judge, but every reply to one question has a property that was not asked for."""
     registry, world = HandlerRegistry(), build_world_handlers()
 
     def spoiled(request):
-        return ScriptedReply({**world.handler("judge_soundness")(request).content, "comment": "hm"})
+        return ScriptedReply({**world.handler(question)(request).content, "comment": "hm"})
 
     for name in world.schema_names:
-        registry.register(name, spoiled if name == "judge_soundness" else world.handler(name))
+        registry.register(name, spoiled if name == question else world.handler(name))
     return registry
 
 
@@ -238,6 +246,38 @@ def test_labels_that_are_missing_are_counted_by_reason_and_too_many_exit_with_3(
     assert all(reason.startswith("invalid: ") for reason in reasons)
 
 
+def test_nothing_is_called_accepted_where_no_label_exists(judged, tmp_path):
+    """A judgment without a label is written with its reasons; it is no response that was accepted."""
+    run, verdicts = judged
+    registry = HandlerRegistry()
+    for name in build_world_handlers().schema_names:
+        registry.register(name, lambda _request: ScriptedReply({"comment": "hm"}))
+    with ModelServerThread(registry) as server:
+        words = ["judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path]
+        outputs = [command(*words, code=3), command(*words, code=3)]
+    for printed in outputs:
+        assert f"{len(verdicts)} received = {len(verdicts)} written + 0 rejected + 0 quarantined" in printed
+        assert f"{len(verdicts)} of {len(verdicts)} responses are without any label" in printed
+        # Questions and responses that could be read are accepted.
+        lines = [line.strip() for line in printed.splitlines() if "accepted" in line]
+        assert all(line.startswith(("questions of", "read: ")) for line in lines), lines
+
+
+def test_a_missing_label_on_the_evidence_is_explained_everywhere(judged, tmp_path):
+    run, verdicts = judged
+    with ModelServerThread(unreadable_judge("judge_sufficiency")) as server:
+        printed = command("judge", run, "--judge", server.base_url, "--no-price", "--out", tmp_path)
+    assert f"evidence  the reply does not have the requested form  {len(verdicts)}  100.0 %" in printed
+    assert "no usable reply" not in printed
+    rows = list(jsonl.read_records(tmp_path / "judgments.jsonl", Judgment))
+    assert all(row.evidence_unjudged.startswith("invalid: ") for row in rows)
+    shown = command("judge", "show", tmp_path, rows[0].response_id, "--brief")
+    assert re.search(r"^evidence .*not judged +the reply does not have the requested form: .*unexpected", shown, re.M)
+    for run_file in ("instances.jsonl", "responses.jsonl"):
+        (tmp_path / run_file).write_bytes((run / run_file).read_bytes())
+    assert diagnose(tmp_path).to_dicts()[0]["unjudged"].startswith("evidence: invalid: ")
+
+
 def test_a_run_with_every_label_prints_no_table_of_what_is_missing(judged, tmp_path):
     run, _ = judged
     with ModelServerThread(build_world_handlers()) as server:
@@ -260,6 +300,29 @@ def test_each_dataset_is_told_on_its_own(judged, tmp_path):
     told = json.loads((tmp_path / "v.json").read_text())["datasets"]["part-0"]["rows"]["TRR"]["scores"]
     # The rate of reliable responses: the other way round than that of failures.
     assert re.split(r"  +", table[2])[-2].startswith(f"{format_signed_percent(-told['failure_difference'][0])} [")
+
+
+def test_verdicts_without_a_dataset_take_that_of_the_run(judged, tmp_path):
+    run, verdicts = judged
+    for path in (run / "responses.jsonl", *run.glob("judgments*")):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    instances = list(jsonl.read_records(run / "instances.jsonl", Instance))
+    words = ("--verdicts", tmp_path / "people.jsonl", "--resamples", 100, "--allow-stale")
+    jsonl.write_records(tmp_path / "people.jsonl", [replace(row, benchmark=None) for row in verdicts])
+
+    def validate(benchmarks):
+        rows = [replace(row, benchmark=benchmarks[number % 2]) for number, row in enumerate(instances)]
+        jsonl.write_records(tmp_path / "instances.jsonl", rows)
+        return command("judge", "validate", tmp_path, *words)
+
+    table = validate(("part-0", "part-1"))
+    assert [line.split()[0] for line in table[table.index("By dataset") :].splitlines()[2:4]] == ["part-0", "part-1"]
+    unnamed = validate((None, None))
+    assert "By dataset;" not in unnamed
+    assert "By dataset: no table, since neither the verdicts nor the questions of the run name a benchmark." in unnamed
+    assert "By dataset: all labelled responses are of part-0, so the table above is theirs." in validate(
+        ("part-0",) * 2
+    )
 
 
 def test_too_few_labels_correct_no_rate_on_the_terminal_either(judged, tmp_path):

@@ -1,6 +1,7 @@
 """``eclose train`` as a user meets it: flags by name, one line of result, mistakes as sentences."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,12 +10,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
+from safetensors import safe_open
 from tests.training.small import short_families, small_model, small_tokenizer
 from typer.testing import CliRunner
 
+import eclose
 from eclose.cli.main import app
 from eclose.errors import UserError
 from eclose.store.records.jsonl import encode_json_line
+from eclose.training import run as training_run
+from eclose.training import trainer
+from eclose.training.api import forecast_training
 
 runner = CliRunner()
 QUICK = {
@@ -111,3 +117,49 @@ def test_a_mistake_is_a_sentence_and_exit_code_two(place, tmp_path):
     assert result.stderr.splitlines()[-1].startswith("eclose: ")
     assert "no such model here or on the hub" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_dry_run_says_what_would_be_trained_and_leaves_no_trace(place, tmp_path, monkeypatch):
+    """Families in and out, updates, tokens, trained parameters and folder, as the run then has them."""
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(training_run, "load_causal_model", None)
+        result = train(place, "--out", str(out), "--dry-run")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert not out.exists()
+    printed = result.stdout
+    assert "  families: 6 received = 2 accepted + 3 rejected (duplicate 3) + 1 quarantined" in printed
+    assert "  line 3: duplicate" in printed
+    assert "  1 update of 2 families, 1 epoch\n" in printed
+    assert f"  folder: {out} (new)" in printed
+    assert train(place, "--out", str(out)).exit_code == 0
+    with safe_open(out / "adapter" / "adapter_model.safetensors", "pt") as weights:
+        trained = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118
+    assert re.search(r"trained parameters: ([\d,]+) of", printed)[1] == f"{trained:,}"
+    state = json.loads((out / "checkpoint-1" / "trainer_state.json").read_text())
+    assert state["max_steps"] == 1
+    assert "(done before, nothing to do)" in train(place, "--out", str(out), "--dry-run").stdout
+    refused = train(place, "--out", str(out), "--dry-run", "--seed", "9")
+    assert isinstance(refused.exception, UserError)
+    assert "holds a finished run with other settings" in str(refused.exception)
+
+
+def test_the_tokens_of_a_dry_run_are_those_of_training(place, tmp_path, monkeypatch):
+    settings = {"model": str(place / "model"), "use_cpu": True, "families_per_update": 2, "demonstrations": 0}
+    settings |= {"report_to": "none", "lora_rank": 2, "num_train_epochs": 1, "strategy": "tree", "backend": "sdpa"}
+    counted = []
+    original = trainer.EClosureTrainer._weighted_loss
+
+    def count(self, model, forest):
+        counted.append((forest.tokens, forest.plain_tokens))
+        return original(self, model, forest)
+
+    monkeypatch.setattr(trainer.EClosureTrainer, "_weighted_loss", count)
+    families = short_families(3)
+    forecast = forecast_training(families, out=tmp_path / "run", **settings)
+    assert not counted
+    eclose.train(families, out=tmp_path / "run", **settings)
+    assert (forecast.tokens.computed, forecast.tokens.plain) == tuple(map(sum, zip(*counted, strict=True)))
+    assert (forecast.updates, forecast.counts.accepted, forecast.tokens.counted) == (2, 3, 3)
+    again = forecast_training(families, out=tmp_path / "run", **settings)
+    assert again.finished

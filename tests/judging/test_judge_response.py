@@ -18,6 +18,7 @@ from eclose.core.judgment import (
     NO_TRACE_REASON,
     REFERENCE_FREE_REASON,
     Criterion,
+    Judgment,
     missing_reason_kind,
 )
 from eclose.core.response import Response, Trace
@@ -28,6 +29,7 @@ from eclose.models.interface import Decoding, FinishReason, Reply, Request, Toke
 from eclose.models.openai.failures import CallFailure, CallFailureKind
 from eclose.protocol.judging import JOINT_JUDGE_QUESTIONS, JudgeQuestion
 from eclose.store.ledger.ledger import Ledger
+from eclose.store.records.jsonl import encode_json_line, read_records, write_records
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
 from eclose.world.oracle.judge import judge_by_oracle
@@ -244,7 +246,19 @@ def test_a_part_of_a_joint_reply_that_is_none_is_asked_for_again_and_left_open_a
 def test_a_joint_judge_that_refuses_leaves_all_open():
     judgment = judged(Script(JOINT=[REFUSED, REFUSED]), joint=True)
     assert judgment.unjudged == dict.fromkeys(Criterion, "refusal: no")
-    assert judgment.evidence_sufficient is None
+    assert (judgment.evidence_sufficient, judgment.evidence_unjudged) == (None, "refusal: no")
+
+
+def test_a_missing_label_on_the_evidence_has_its_reason_like_those_of_criteria(tmp_path):
+    refused = judged(Script(SUFFICIENCY=[REFUSED, REFUSED]))
+    assert (refused.evidence_sufficient, refused.evidence_unjudged, refused.unjudged) == (None, "refusal: no", {})
+    assert refused.missing_reasons == {"evidence": "refusal: no"}
+    write_records(tmp_path / "judgments.jsonl", [refused])
+    assert list(read_records(tmp_path / "judgments.jsonl", Judgment)) == [refused]
+    # Files of earlier versions have no reason, and a label needs none.
+    old = replace(refused, evidence_unjudged=None)
+    assert b"evidence_unjudged" not in encode_json_line(old)
+    assert (old.missing_reasons, judged(Script()).missing_reasons) == ({}, {})
 
 
 def test_what_cannot_be_judged_is_not_asked_in_one_call_either():

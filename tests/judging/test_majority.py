@@ -52,6 +52,22 @@ def test_who_does_not_say_anything_does_not_vote_and_a_tie_is_left_open(labels, 
     assert found.votes["Acc"] == labels
 
 
+@pytest.mark.parametrize(
+    ("labels", "settled", "reason"),
+    [
+        ((True, False), None, REPETITIONS_DISAGREE_REASON),
+        ((None, None), None, "refusal"),
+        ((True, None), True, None),
+    ],
+)
+def test_a_missing_majority_on_the_evidence_has_a_reason(labels, settled, reason):
+    judgments = [
+        said(evidence_sufficient=label, evidence_unjudged="refusal" if label is None else None) for label in labels
+    ]
+    majority = take_majority_labels(judgments)
+    assert (majority.evidence_sufficient, majority.evidence_unjudged) == (settled, reason)
+
+
 def test_steps_are_left_out_where_repetitions_disagree_about_them():
     found = take_majority_labels([said(), said(BROKEN)])
     assert (found.steps, found.locally_sound) == ((), None)

@@ -68,7 +68,8 @@ def test_a_runs_folder_is_all_it_needs_and_the_second_time_nobody_is_asked(run, 
         bill = server.bill(keys=False)["totals"]["paid"]
         again = command(run, "--judge", server.base_url, "--no-price")
         assert server.bill(keys=False)["totals"]["paid"] == bill
-    assert f"{len(planted)} received = {len(planted)} accepted" in first.output
+    assert f"{len(planted)} received = {len(planted)} written" in first.output
+    assert "without any label" not in first.output
     assert "done before" in again.output
     by_id = {judgment.response_id: judgment for judgment in judgments(run)}
     assert all(by_id[made.response.id].verdict == made.verdict for _, made in planted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from eclose.core.judgment import NO_TRACE_REASON, REFERENCE_FREE_REASON, Criterion, Judgment
@@ -25,7 +27,7 @@ def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
             judgment(4, K=REFERENCE_FREE_REASON),
         ]
     )
-    assert (found.responses, found.without_trace) == (5, 1)
+    assert (found.responses, found.without_trace, found.without_any) == (5, 1, 1)
     assert found.missing == (
         MissingLabelCount("evidence", "no usable reply", 1, ""),
         MissingLabelCount("L", "invalid", 3, "two"),
@@ -34,6 +36,15 @@ def test_missing_labels_are_counted_by_kind_with_the_commonest_details():
     )
     # K was not to be judged: nothing is missing.
     assert found.shares == {L: pytest.approx(0.8), **dict.fromkeys(list(Criterion)[1:], 0)}
+
+
+def test_the_reason_of_a_missing_label_on_the_evidence_is_counted():
+    refused = replace(judgment(0, evidence=None), evidence_unjudged="refusal: no")
+    rows = count_unjudged_labels([refused, judgment(1, evidence=None)]).missing
+    assert rows == (
+        MissingLabelCount("evidence", "no usable reply", 1, ""),
+        MissingLabelCount("evidence", "refusal", 1, "no"),
+    )
 
 
 def test_a_run_without_responses_has_no_share():

@@ -8,9 +8,10 @@ many simultaneous users.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shutil import rmtree
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 SETTINGS_FILE = "project.json"
 DATABASE_FILE = "project.sqlite"
 AUDIT_HEAD_FILE = "audit-head.txt"
+MATERIAL_FOLDER = "material"
+"""Folder in the project's for the questions and responses that were split from the file of another tool."""
 LEAD_NAME = audit_log.LEAD_NAME
 """The actor of events that the command line causes, as the audit log names it."""
 MAX_CONNECTIONS = 20
@@ -120,17 +123,34 @@ def create_annotation_project(
     database: str | None = None,
     begin: Callable[[Connection], None] = lambda _connection: None,
 ) -> AnnotationProject:
-    """Create a project, filled by ``begin`` in the same transaction: an error leaves no project behind."""
+    """Create a project, filled by ``begin`` in the same transaction: an error leaves no project and no new folder."""
     if (folder / SETTINGS_FILE).exists():
         raise UserError(
             f"{folder}: holds a project already. Choose another folder, or run: eclose annotate serve {folder}"
         )
     location = _database_location(folder, database)
-    make_private_folder(folder)
-    if isinstance(location, Path):
+    with remove_new_folder_on_error(folder):
+        make_private_folder(folder)
         # Before the first connection: SQLite gives its -wal and -shm files the mode of the database.
-        make_private_file(location)
-    project = AnnotationProject(folder, settings, make_database_engine(location, connections=MAX_CONNECTIONS))
+        is_new = isinstance(location, Path) and make_private_file(location)
+        project = AnnotationProject(folder, settings, make_database_engine(location, connections=MAX_CONNECTIONS))
+        try:
+            _store_new_project(project, location, begin)
+            # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
+            with owner_only(), AtomicFile(folder / SETTINGS_FILE) as file:
+                file.write(json.dumps({**asdict(settings), "database": database}, indent=1).encode() + b"\n")
+        except BaseException:
+            project.engine.dispose()
+            # A database that another process created is being filled there.
+            if is_new:
+                for suffix in ("", "-wal", "-shm"):
+                    Path(f"{location}{suffix}").unlink(missing_ok=True)
+            raise
+    return project
+
+
+def _store_new_project(project: AnnotationProject, location: Path | str, begin: Callable[[Connection], None]) -> None:
+    """Write the settings, the guidelines and what ``begin`` adds in one transaction, and start the audit log."""
     with project.writing() as connection:
         apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
         # An SQLite file is new here; a PostgreSQL URL may name the database of another project.
@@ -139,7 +159,7 @@ def create_annotation_project(
                 f"{describe_database_location(location)}: is the database of another project. "
                 "Name an empty one with --database."
             )
-        stored = {"settings": asdict(settings), "guidelines": guideline_hashes()}
+        stored = {"settings": asdict(project.settings), "guidelines": guideline_hashes()}
         for name, value in stored.items():
             row = {"name": name, "value": json.dumps(value)}
             connection.execute(text("INSERT INTO annotate_settings (name, value) VALUES (:name, :value)"), row)
@@ -149,10 +169,23 @@ def create_annotation_project(
         begin(connection)
     with project.reading() as connection:
         project.head.start(audit_log.last_audit_event(connection))
-    # Last: a folder without this file holds no project, so an interrupted creation can be repeated.
-    with owner_only(), AtomicFile(folder / SETTINGS_FILE) as file:
-        file.write(json.dumps({**asdict(settings), "database": database}, indent=1).encode() + b"\n")
-    return project
+
+
+@contextmanager
+def remove_new_folder_on_error(folder: Path, *parts: Path) -> Iterator[None]:
+    """Remove after an error the parts that did not exist before, and the folder and its parents where new and empty."""
+    new_parts = [part for part in parts if not part.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for part in new_parts:
+            rmtree(part, ignore_errors=True)
+        for path in new_folders:
+            # A folder that is not empty holds files of others.
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def _database_location(folder: Path, database: str | None) -> Path | str:

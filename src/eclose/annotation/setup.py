@@ -13,6 +13,7 @@ from eclose.annotation.accounts.people import AnnotatorPool, Person, PersonRole
 from eclose.annotation.assignment.assign import AssignmentPlan
 from eclose.annotation.family_audit import FormIds, add_audit_families
 from eclose.annotation.forms import AnnotationTaskKind
+from eclose.annotation.labelling.sample import LabelSample, draw_label_sample
 from eclose.annotation.material_store import add_gold_labels, add_questions, add_responses, list_material_ids
 from eclose.annotation.project import LEAD_NAME
 from eclose.core.instance import Instance
@@ -63,14 +64,37 @@ class ProjectStaffing:
 
 
 def add_project_material(
-    connection: Connection, instances: Iterable[Instance], responses: Iterable[Response]
+    connection: Connection,
+    instances: Iterable[Instance],
+    responses: Iterable[Response],
+    sample: LabelSample | None = None,
 ) -> tuple[int, int]:
-    """Add questions and responses; return the number of each."""
+    """Add questions and responses; return the number of each.
+
+    With a sample, only its responses and their questions are added, and the audit log says how many it was drawn of.
+    """
+    detail = {}
+    if sample is not None:
+        chosen = set(sample.chosen)
+        # Responses first: they name the questions of the sample.
+        responses = [response for response in responses if response.id in chosen]
+        question_ids = {response.instance_id for response in responses}
+        instances = (instance for instance in instances if instance.id in question_ids)
+        detail = {"drawn_of": len(sample.strata)}
     counts = add_questions(connection, instances), add_responses(connection, responses)
     audit_log.append_audit_event(
-        connection, LEAD_NAME, "filled", detail={"questions": counts[0], "responses": counts[1]}
+        connection, LEAD_NAME, "filled", detail={"questions": counts[0], "responses": counts[1], **detail}
     )
     return counts
+
+
+def draw_project_sample(responses: Path, n: int, seed: int) -> LabelSample:
+    """Draw ``n`` responses of a file with equal probability, or all where it has fewer.
+
+    The judge's labels play no part, as they do in ``eclose label``: the labels of a project carry no weights.
+    """
+    ids = [response.id for response in read_records(responses, Response)]
+    return draw_label_sample(ids, (), n=min(n, len(ids)), seed=seed)
 
 
 def add_gold_items(connection: Connection, path: Path) -> int:

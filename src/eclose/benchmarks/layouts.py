@@ -1,8 +1,14 @@
-"""Record layouts of question files, and their detection by keys and shapes."""
+"""Record layouts of question files, their detection by keys and shapes, and the table of benchmarks.
+
+A benchmark is added by a member of ``RecordLayout`` and a row of ``BENCHMARK_LOADERS``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.frameworks import holds_conversation, holds_pipeline_output
@@ -11,7 +17,7 @@ from eclose.traces.detection import TraceDialect, detect_trace_dialect
 from eclose.traces.documents import find_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from eclose.benchmarks.conversion import ConvertedRecord
 
 
 class RecordLayout(StrEnum):
@@ -48,11 +54,72 @@ class RecordLayout(StrEnum):
         return TraceDialect(self.value) if self.value in set(TraceDialect) else None
 
 
+# Keys and question types of 2WikiMultiHopQA that HotpotQA lacks.
+_TWO_WIKI_KEYS = frozenset({"evidences", "evidences_id", "entity_ids", "answer_id"})
+_TWO_WIKI_TYPES = frozenset({"compositional", "inference", "bridge_comparison"})
+
+
+def _is_surely_two_wiki(record: Mapping[str, Any]) -> bool:
+    kind = record.get("type")
+    return bool(_TWO_WIKI_KEYS & record.keys()) or (isinstance(kind, str) and kind in _TWO_WIKI_TYPES)
+
+
+def _may_be_two_wiki(record: Mapping[str, Any]) -> bool:
+    # Comparison questions exist in both; only HotpotQA grades them by a "level".
+    return _is_surely_two_wiki(record) or (record.get("type") == "comparison" and "level" not in record)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkLoader:
+    """How the records of a benchmark are recognised and converted."""
+
+    name: str
+    evidence_key: str
+    """Key of a record that holds its passages."""
+    converter: str
+    """Module in ``eclose.benchmarks`` and function that converts a record: imported at use, since it is slow to."""
+    takes_aliases: bool = False
+    """Whether the converter takes a table of answer aliases as a second argument."""
+    fits: Callable[[Mapping[str, Any]], bool] = lambda _record: True
+    """Whether a record may be of this benchmark, where several share the evidence key."""
+
+    def load_converter(self) -> Callable[..., ConvertedRecord]:
+        """Import the function that converts a record."""
+        module, function = self.converter.split(".")
+        converter: Callable[..., ConvertedRecord] = getattr(import_module(f"eclose.benchmarks.{module}"), function)
+        return converter
+
+
+_PARAGRAPHS_KEY = "context"
+"""Evidence key of HotpotQA and 2WikiMultiHopQA."""
+
+BENCHMARK_LOADERS = {
+    RecordLayout.HOTPOT: BenchmarkLoader(
+        "HotpotQA",
+        _PARAGRAPHS_KEY,
+        "hotpot.convert_hotpot_record",
+        fits=lambda record: not _is_surely_two_wiki(record),
+    ),
+    RecordLayout.TWO_WIKI: BenchmarkLoader(
+        "2WikiMultiHopQA",
+        _PARAGRAPHS_KEY,
+        "two_wiki.convert_two_wiki_record",
+        takes_aliases=True,
+        fits=_may_be_two_wiki,
+    ),
+    RecordLayout.MUSIQUE: BenchmarkLoader("MuSiQue", "paragraphs", "musique.convert_musique_record"),
+}
+"""The benchmarks that can be read: detection, conversion and refusals of settings follow from this table."""
+
 # No two layouts name their evidence alike, except HotpotQA and 2WikiMultiHopQA. DeepEval may have a "context" of
 # its own beside what was retrieved, so "context" is looked at last.
 _EVIDENCE_KEYS = {
     "evidence": RecordLayout.ECLOSE,
-    "paragraphs": RecordLayout.MUSIQUE,
+    **{
+        loader.evidence_key: layout
+        for layout, loader in BENCHMARK_LOADERS.items()
+        if loader.evidence_key != _PARAGRAPHS_KEY
+    },
     "retrieved_contexts": RecordLayout.RAGAS,
     "contexts": RecordLayout.RAGAS,
     "retrieval_context": RecordLayout.DEEPEVAL,
@@ -60,9 +127,6 @@ _EVIDENCE_KEYS = {
     "retrieved_context": RecordLayout.RAGCHECKER,
 }
 _QUESTION_KEYS = ("user_input", "question", "input", "query")
-# Keys and question types of 2WikiMultiHopQA that HotpotQA lacks.
-_TWO_WIKI_KEYS = frozenset({"evidences", "evidences_id", "entity_ids", "answer_id"})
-_TWO_WIKI_TYPES = frozenset({"compositional", "inference", "bridge_comparison"})
 
 
 def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
@@ -82,10 +146,10 @@ def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
             return layout
     if (agent_layout := _detect_agent_layout(record) or _detect_framework(record)) is not None:
         return agent_layout
-    if "context" in record:
-        if not _has_paragraphs(record["context"]):
-            raise RecordError(_describe_unknown_context(record["context"]))
-        return _hotpot_or_two_wiki(record)
+    if _PARAGRAPHS_KEY in record:
+        if not _has_paragraphs(record[_PARAGRAPHS_KEY]):
+            raise RecordError(_describe_unknown_context(record[_PARAGRAPHS_KEY]))
+        return _choose_benchmark(record, _PARAGRAPHS_KEY)
     keys = ", ".join(repr(key) for key in sorted(record)[:20]) or "none"
     evidence_keys = ", ".join(repr(key) for key in (*_EVIDENCE_KEYS, "context"))
     formats = ", ".join(name for name in RecordLayout if name is not RecordLayout.AUTO)
@@ -165,14 +229,16 @@ def _is_document_list(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and bool(find_documents(value[:1]))
 
 
-def _hotpot_or_two_wiki(record: Mapping[str, Any]) -> RecordLayout:
-    # Comparison questions exist in both; only HotpotQA grades them by a "level".
-    kind = record.get("type")
-    if _TWO_WIKI_KEYS & record.keys() or (isinstance(kind, str) and kind in _TWO_WIKI_TYPES):
-        return RecordLayout.TWO_WIKI
-    if kind == "comparison" and "level" not in record:
+def _choose_benchmark(record: Mapping[str, Any], evidence_key: str) -> RecordLayout:
+    """Return the benchmark of a record among those with its evidence key; raise where several fit."""
+    fitting = {
+        layout: loader.name
+        for layout, loader in BENCHMARK_LOADERS.items()
+        if loader.evidence_key == evidence_key and loader.fits(record)
+    }
+    if len(fitting) > 1:
+        formats = " or ".join(f"--format {layout}" for layout in fitting)
         raise RecordError(
-            "could be HotpotQA or 2WikiMultiHopQA, which join their sentences differently. "
-            "Say --format hotpot or --format 2wiki."
+            f"could be {' or '.join(fitting.values())}, which join their sentences differently. Say {formats}."
         )
-    return RecordLayout.HOTPOT
+    return next(iter(fitting))

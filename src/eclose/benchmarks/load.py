@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
-from eclose.benchmarks import hotpot, musique, rag_eval_formats, two_wiki
+from eclose.benchmarks import rag_eval_formats
 from eclose.benchmarks.conversion import ConvertedRecord, apply_import_settings
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
-from eclose.benchmarks.layouts import RecordLayout, detect_record_layout
+from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
 from eclose.benchmarks.mapping import check_field_map, map_record
 from eclose.benchmarks.trace_cases import scan_trace_cases
 from eclose.core.instance import Instance
@@ -149,9 +149,6 @@ def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettin
     return layout
 
 
-_BENCHMARK_LAYOUTS = frozenset({RecordLayout.HOTPOT, RecordLayout.TWO_WIKI, RecordLayout.MUSIQUE})
-
-
 def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSettings) -> None:
     """Raise where a setting has no effect on files of this layout: it would be ignored in silence."""
     if settings.cases != CaseSelection() and layout.trace_dialect is None:
@@ -159,9 +156,9 @@ def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSett
             "--case, --question-at, --documents-at and --answer-at choose from the spans of traces, and "
             f"{path} is read as {layout}. Leave them out; --map names the fields of records."
         )
-    if settings.dataset is not None and layout in _BENCHMARK_LAYOUTS:
+    if settings.dataset is not None and layout in BENCHMARK_LOADERS:
         raise SettingError(f"--dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
-    has_responses = layout is not RecordLayout.ECLOSE and layout not in _BENCHMARK_LAYOUTS
+    has_responses = layout is not RecordLayout.ECLOSE and layout not in BENCHMARK_LOADERS
     for option, is_set in (("--model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
         if is_set and not has_responses:
             raise SettingError(f"{option}: {path} is read as {layout}, which holds no responses. Leave it out.")
@@ -190,13 +187,11 @@ def _get_record_converter(
         return lambda record: rag_eval_formats.convert_columns(*map_record(record, settings.columns), layout)
     if layout in rag_eval_formats.TOOL_LAYOUTS:
         return partial(rag_eval_formats.convert_tool_record, layout=layout)
-    converters: dict[RecordLayout, RecordConverter] = {
-        RecordLayout.HOTPOT: hotpot.convert_hotpot_record,
-        RecordLayout.TWO_WIKI: partial(two_wiki.convert_two_wiki_record, aliases=aliases),
-        RecordLayout.MUSIQUE: musique.convert_musique_record,
-        RecordLayout.ECLOSE: lambda record: ConvertedRecord(parse_dataclass(Instance, record)),
-    }
-    return converters[layout]
+    if layout is RecordLayout.ECLOSE:
+        return lambda record: ConvertedRecord(parse_dataclass(Instance, record))
+    loader = BENCHMARK_LOADERS[layout]
+    convert = loader.load_converter()
+    return partial(convert, aliases=aliases) if loader.takes_aliases else convert
 
 
 def _scan(

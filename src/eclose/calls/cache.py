@@ -57,7 +57,7 @@ def _key_call(name: str, request: Request) -> CallKey:
 
 
 def _find_call_key(name: str, request: Request) -> CallKey:
-    """Return the key that the cache has put into the request's context; compute it where there is none."""
+    """Return the key in the request's context, which the cache sets; compute it where there is none for this model."""
     call_key = request.context.call_key
     return call_key if call_key is not None and call_key.identity["model"] == name else _key_call(name, request)
 
@@ -103,7 +103,7 @@ class CachedModel(ModelWrapper):
 
     @asynccontextmanager
     async def _hold_key(self, key: str) -> AsyncIterator[None]:
-        """Hold the lock of a key. If the first caller fails, the next one sends."""
+        """Hold the lock of a key; where the first caller fails, the next one sends the request."""
         lock, users = self._locks.get(key, (asyncio.Lock(), 0))
         self._locks[key] = lock, users + 1
         try:
@@ -243,7 +243,7 @@ class NotRecordedError(UserError):
 
 
 class _MissingModel:
-    """Innermost model of a replay: a call reaches it only where the ledger has no reply, and raises."""
+    """The innermost model of a replay, which raises: a call reaches it only where the ledger has no reply."""
 
     def __init__(self, name: str) -> None:
         self.name = name

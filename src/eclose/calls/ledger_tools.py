@@ -72,6 +72,7 @@ class CallDetails:
         """Missing labels of the judged records of this call, with the reasons."""
         bodies = [purpose.body for purpose in self.stored.purposes if isinstance(purpose.body, dict)]
         missing = [body["unjudged"] for body in bodies if isinstance(body.get("unjudged"), dict)]
+        missing += [{"evidence": body["evidence_unjudged"]} for body in bodies if body.get("evidence_unjudged")]
         return {name: reason for labels in missing for name, reason in labels.items()}
 
     def as_json(self) -> dict[str, Any]:

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Estimate
 
 
+RECORDED = "written"
+"""Word for a response with a judgment, which may lack labels: it is not accepted in any sense."""
+
 # Judging is the usual command and validating the rare one, so `run` may be left out.
 app = typer.Typer(
     cls=RunByDefault,
@@ -156,8 +159,10 @@ def judge(
     is requested or paid for twice.
     """
     import asyncio
+    from dataclasses import replace
     from functools import partial
 
+    from eclose.cli.shared.progress import show_run_progress
     from eclose.judging.find_inputs import find_judge_inputs
     from eclose.judging.run import build_judge_run, find_same_family_models, judge_responses
     from eclose.judging.settings import JudgeSettings
@@ -189,9 +194,9 @@ def judge(
         where = (sources, judge_model, options.base_url, folder, settings, options.calls.deadline, bands)
         result = run_on_ray_workers(partial(build_judge_run, *where), options.calls, options, workers, ray_address)
     else:
-        running = judge_responses(sources, model, folder, settings, options.calls, options.run_options, only=bands)
-        result = asyncio.run(running)
-    print_run_summary(result, _describe_flips(result) if repeat > 1 else None)
+        watched = replace(options.run_options, watch=partial(show_run_progress, accepted=RECORDED))
+        result = asyncio.run(judge_responses(sources, model, folder, settings, options.calls, watched, only=bands))
+    print_run_summary(result, _describe_flips(result) if repeat > 1 else None, accepted=RECORDED)
     too_many_unjudged = _print_unjudged(result.stage.out, max_unjudged_share)
     # The funnel counts the records of another tool's file from which questions and responses were taken.
     quarantined = any(counts.quarantined for counts in (result.manifest.counts, *result.manifest.funnel.values()))
@@ -232,6 +237,10 @@ def _print_unjudged(judgments: Path, limit: float) -> bool:
     labels = count_unjudged_labels(read_records(judgments, Judgment))
     if not labels.missing:
         return False
+    if labels.without_any:
+        judged = format_count(labels.responses, "response")
+        verb = "is" if labels.without_any == 1 else "are"
+        print_line(f"{labels.without_any:,} of {judged} {verb} without any label: no rate rests on them.")
     for sentence in describe_missing_traces(labels.without_trace, labels.responses):
         print_line(sentence)
     rows = [
@@ -325,7 +334,7 @@ def show(
 
 def _print_labels(trail: JudgmentTrail) -> None:
     """Print the response and its labels, with the reason of each missing one."""
-    from eclose.core.judgment import Criterion, missing_reason_kind
+    from eclose.core.judgment import missing_reason_kind
     from eclose.diagnosis.report.wording import LABEL_WORDS, explain_missing_label
 
     judgment = trail.judgment
@@ -337,13 +346,12 @@ def _print_labels(trail: JudgmentTrail) -> None:
     rows = []
     for name, label in trail.labels.items():
         reason = ""
-        if judgment is not None and name in list(Criterion):
-            criterion = Criterion(name)
-            missing = judgment.unjudged.get(criterion, "")
+        if judgment is not None:
+            missing = judgment.missing_reasons.get(name, "")
             explanation = explain_missing_label(missing_reason_kind(missing))
             detail = missing.removeprefix(missing_reason_kind(missing)).lstrip(": ")
             reason = f"{explanation}: {detail}" if missing and detail else explanation
-            reason = reason or judgment.reasons.get(criterion, "")
+            reason = reason or {str(criterion): text for criterion, text in judgment.reasons.items()}.get(name, "")
         words = {True: "yes", False: "no", None: "not judged"}[label]
         rows.append((name, LABEL_WORDS[name], words, reason))
     print_table("Labels", ("label", "meaning", "judged", "why"), rows)
@@ -421,10 +429,12 @@ def print_validation(validation: ValidationRecord) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
     from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS, explain_unusable_rate
 
-    print_line(f"{validation.judge}: {validation.labelled:,} of {validation.judged:,} responses are labelled")
+    judged, verb = format_count(validation.judged, "response"), "is" if validation.labelled == 1 else "are"
+    print_line(f"{validation.judge}: {validation.labelled:,} of {judged} {verb} labelled")
     rows = validation.overall.rows.values()
     print_table(
-        "Agreement of the judge with people; n0: failures by people's labels; differences: judge minus people",
+        "Agreement of the judge with people; n0: failures by people's labels; "
+        "differences: rate to the judge minus rate to people",
         (
             "label",
             "n",
@@ -433,7 +443,7 @@ def print_validation(validation: ValidationRecord) -> None:
             "F1 of failures",
             "balanced accuracy",
             "kappa",
-            "difference of failure rates, points",
+            "difference of rates, points",
         ),
         [_agreement_row(row) for row in rows],
     )
@@ -462,8 +472,22 @@ def print_validation(validation: ValidationRecord) -> None:
     groups = {validation.judge: validation.overall, **validation.others}
     # With --against, the other judges are rows of the same table.
     _print_groups("The judge as a whole" if len(groups) == 1 else "The judges as a whole", "judge", groups)
+    _print_datasets(validation)
+
+
+def _print_datasets(validation: ValidationRecord) -> None:
+    """Print the agreement by dataset, or why there is no such table."""
+    from eclose.metrics.summary import UNKNOWN_GROUP
+
     if len(validation.datasets) > 1:
         _print_groups("By dataset", "dataset", validation.datasets)
+        return
+    print_line("")
+    if set(validation.datasets) == {UNKNOWN_GROUP}:
+        print_line("By dataset: no table, since neither the verdicts nor the questions of the run name a benchmark.")
+    else:
+        name = next(iter(validation.datasets))
+        print_line(f"By dataset: all labelled responses are of {name}, so the table above is theirs.")
 
 
 def _agreement_row(row: LabelAgreementRow) -> tuple[str, ...]:
@@ -476,7 +500,8 @@ def _agreement_row(row: LabelAgreementRow) -> tuple[str, ...]:
         # This interval keeps its width where the two hardly ever disagree; a bootstrap would shrink to a point.
         _format_estimate(row.agreement),
         *map(_format_estimate, (scores.failure_f1, scores.balanced_accuracy, scores.kappa)),
-        _format_points(scores.failure_difference),
+        # Of the rates that the other tables name: a stricter judge gives a lower TRR and a higher LGG.
+        _format_points(row.rate_difference),
     )
 
 
@@ -497,8 +522,10 @@ def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) 
         for key, group in groups.items()
     ]
     print_line("")
-    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of failure rates")
-    print_table(f"{title}; differences are judge minus people, in points", (*heads, "TRR", "LGG"), rows)
+    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of rates, either way")
+    print_table(
+        f"{title}; differences: rate to the judge minus rate to people, in points", (*heads, "TRR", "LGG"), rows
+    )
 
 
 def _print_comparison(name: str, comparison: JudgeComparison) -> None:

@@ -87,9 +87,8 @@ def _print_trained(trained: TrainedVerifier) -> None:
         for control in card.controls
         if control.edit == "all"
     ]
-    print_line(
-        f"{card.name}: {format_count(card.families, 'family', 'families')}, {sum(r.rows for r in card.rows):,} rows"
-    )
+    rows_read = format_count(sum(group.rows for group in card.rows), "row")
+    print_line(f"{card.name}: {format_count(card.families, 'family', 'families')}, {rows_read}")
     title = "On held-out families" if card.kind == "linear" else "Lexical controls on held-out families"
     print_table(title, ("head", "scored by", "AUROC", "R@95"), rows)
     print_line(f"{trained.folder}: written")

@@ -1,6 +1,6 @@
 """Counterfactual families: a source question, its three supported views, and the edits between them.
 
-The module holds values only; the relations that must hold between the views are checked in ``gates``.
+The module holds values only; the relations that must hold between the views are checked in ``family_gates``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PassageIntervention:
     """The original sentence that was changed."""
     replacements: tuple[TextReplacement, ...]
     keep: tuple[str, ...] = ()
-    """Texts that contain the same words in another sense and were left as they are."""
+    """Texts that contain the same words in another sense and are not edited."""
 
 
 @dataclass(frozen=True, slots=True)

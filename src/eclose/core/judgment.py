@@ -169,6 +169,8 @@ class Judgment:
     """Whether the passages settle the question, independently of the response."""
     missing_evidence: str | None = None
     """Information that the passages lack, in the judge's words."""
+    evidence_unjudged: str | None = None
+    """Why there is no label on the evidence; None where there is one, and in files that record no reason."""
     votes: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
     """Labels of a judge that was asked several times, in order, by criterion and ``evidence``."""
 
@@ -176,6 +178,12 @@ class Judgment:
         """Return the label of a criterion, or of ``evidence``."""
         # L is derived from the steps, so labels are read from the verdict.
         return self.evidence_sufficient if name == EVIDENCE else getattr(self.verdict, _FIELDS[Criterion(name)])
+
+    @property
+    def missing_reasons(self) -> dict[str, str]:
+        """Recorded reason for every missing label, by criterion and ``evidence``."""
+        evidence = {} if self.evidence_unjudged is None else {EVIDENCE: self.evidence_unjudged}
+        return evidence | {criterion.value: reason for criterion, reason in self.unjudged.items()}
 
     @property
     def stepwise(self) -> bool:

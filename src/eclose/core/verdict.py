@@ -69,7 +69,7 @@ class Verdict:
 
     @property
     def globally_sufficient(self) -> Label:
-        """G: the trace pursues the question and establishes the answer."""
+        """Whether the trace pursues the question and establishes the answer (G in the paper)."""
         return three_valued_and((self.aligned, self.closed))
 
     @property

@@ -249,7 +249,8 @@ class _Rates(NamedTuple):
         message = f"{aim}: {self._figure(metric)}"
         if missing:
             unlabelled = format_count(missing, "response")
-            message += f"; {format_percent_interval(widest)} whatever the {unlabelled} without a label are"
+            verb = "is" if missing == 1 else "are"
+            message += f"; {format_percent_interval(widest)} whatever the {unlabelled} without a label {verb}"
         if outcome is GateOutcome.UNDECIDED:
             message += f". {self._plan(metric, limit, least=least)}"
         return GateLimitCheck(outcome, f"{message}.")

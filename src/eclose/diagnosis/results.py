@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.diagnosis.diagnose import Diagnosis, describe_response_failure, diagnose_counts
 from eclose.diagnosis.report.context import BaseComparison, ReportContext, SystemPair, add_corrected_rates
 from eclose.diagnosis.report.file_formats import ReportFormat
-from eclose.diagnosis.report.number_format import format_percent_with_interval
+from eclose.diagnosis.report.number_format import format_count, format_percent_with_interval
 from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
 from eclose.errors import SettingError
 from eclose.judged_cases import JudgedCase, name_run_folders
@@ -160,7 +160,8 @@ class Results:
     def __repr__(self) -> str:
         """Return the numbers of responses and questions, and the rates."""
         overall = self.diagnosis.overall
-        return f"{overall.responses:,} responses to {overall.questions:,} questions\n{self.rates!r}"
+        counts = f"{format_count(overall.responses, 'response')} to {format_count(overall.questions, 'question')}"
+        return f"{counts}\n{self.rates!r}"
 
     def _repr_html_(self) -> str:
         """Return the verdict, the rates and the worst responses for a notebook."""
@@ -210,7 +211,7 @@ def _row(case: JudgedCase) -> dict[str, Any]:
         "trace_group": None if verdict.trace_group is None else str(verdict.trace_group),
         "failure_class": None if verdict.failure_class is None else str(verdict.failure_class),
         "reason": describe_response_failure(case),
-        "unjudged": ", ".join(f"{criterion}: {reason}" for criterion, reason in case.judgment.unjudged.items()) or None,
+        "unjudged": ", ".join(f"{label}: {reason}" for label, reason in case.judgment.missing_reasons.items()) or None,
     }
 
 

@@ -56,7 +56,6 @@ def take_majority_labels(judgments: Sequence[Judgment]) -> Judgment:
     winners = {name: _find_winner(judgments, name) for name in (*Criterion, EVIDENCE)}
     sound, aligned = winners[Criterion.LOCAL_SOUNDNESS], winners[Criterion.ALIGNMENT]
     closed, evidence = winners[Criterion.CLOSURE], winners[EVIDENCE]
-    # The evidence is no criterion, so a tie about it needs no reason.
     decided = {criterion: winner for criterion in Criterion if (winner := winners[criterion]) is not None}
     return replace(
         judgments[0],
@@ -73,6 +72,7 @@ def take_majority_labels(judgments: Sequence[Judgment]) -> Judgment:
         established=None if closed is None else closed.established,
         evidence_sufficient=_label(evidence, EVIDENCE),
         missing_evidence=None if evidence is None else evidence.missing_evidence,
+        evidence_unjudged=_explain_missing(judgments, EVIDENCE) if evidence is None else None,
         votes={name: tuple(judgment.label(name) for judgment in judgments) for name in winners},
     )
 
@@ -91,9 +91,9 @@ def _label(judgment: Judgment | None, name: str) -> Label:
     return None if judgment is None else judgment.label(name)
 
 
-def _explain_missing(judgments: Sequence[Judgment], criterion: Criterion) -> str:
+def _explain_missing(judgments: Sequence[Judgment], name: str) -> str:
     """Return the reason of the judge where no repetition gave a label, else that the repetitions disagree."""
-    reasons = [judgment.unjudged[criterion] for judgment in judgments if criterion in judgment.unjudged]
+    reasons = [judgment.missing_reasons[name] for judgment in judgments if name in judgment.missing_reasons]
     return reasons[0] if len(reasons) == len(judgments) else REPETITIONS_DISAGREE_REASON
 
 
@@ -308,10 +308,11 @@ def _format_reason(answer: StructuredAnswer) -> str:
 
 def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQuestion, StructuredAnswer]) -> Judgment:
     values = {question: answer.value for question, answer in answers.items() if answer.reason is None}
-    # Sufficiency of the evidence is asked as well but is no criterion, so it has no entry here.
     by_criterion = {name: answers[question] for name, question in CRITERION_QUESTIONS.items() if question in answers}
     failed = {name: _format_reason(answer) for name, answer in by_criterion.items() if answer.reason is not None}
     unjudged = subject.unasked | failed
+    # Sufficiency of the evidence is asked of every response but is no criterion, so its reason has a field of its own.
+    sufficiency = answers[JudgeQuestion.SUFFICIENCY]
 
     def value(question: JudgeQuestion, name: str) -> Any:
         return values[question][name] if question in values else None
@@ -334,4 +335,5 @@ def _build_judgment(subject: _Subject, judge_name: str, answers: Mapping[JudgeQu
         established=value(JudgeQuestion.CLOSURE, "established") or None,
         evidence_sufficient=value(JudgeQuestion.SUFFICIENCY, "sufficient"),
         missing_evidence=value(JudgeQuestion.SUFFICIENCY, "missing"),
+        evidence_unjudged=None if sufficiency.reason is None else _format_reason(sufficiency),
     )

@@ -109,7 +109,7 @@ class JudgmentTrail:
             "instance_id": self.instance.id,
             "judge": None if judgment is None else judgment.judge,
             "labels": self.labels,
-            "unjudged": {} if judgment is None else {str(name): text for name, text in judgment.unjudged.items()},
+            "unjudged": {} if judgment is None else judgment.missing_reasons,
             "recorded": self.recorded,
             "calls": [
                 {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 NO_USABLE_REPLY = "no usable reply"
-"""Reason for a missing label on the evidence; judgments record none for it."""
+"""Reason for a missing label on the evidence in files that record none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class UnjudgedLabels:
     responses: int
     """Number of judged responses."""
     missing: tuple[MissingLabelCount, ...]
+    without_any: int = 0
+    """Number of responses without any label, also on the evidence."""
 
     @property
     def without_trace(self) -> int:
@@ -69,14 +71,16 @@ class UnjudgedLabels:
 
 def count_unjudged_labels(judgments: Iterable[Judgment]) -> UnjudgedLabels:
     """Count the missing labels of judgments by criterion and reason, with the most frequent details of each."""
-    responses = 0
+    responses = without_any = 0
     reasons: Counter[tuple[str, str]] = Counter()
     for judgment in judgments:
         responses += 1
-        reasons.update((str(criterion), reason) for criterion, reason in judgment.unjudged.items())
-        if judgment.evidence_sufficient is None:
+        without_any += all(judgment.label(name) is None for name in (EVIDENCE, *Criterion))
+        missing = judgment.missing_reasons
+        reasons.update(missing.items())
+        if judgment.evidence_sufficient is None and EVIDENCE not in missing:
             reasons[EVIDENCE, NO_USABLE_REPLY] += 1
-    return UnjudgedLabels(responses, tuple(_build_rows(reasons)))
+    return UnjudgedLabels(responses, tuple(_build_rows(reasons)), without_any)
 
 
 def _build_rows(reasons: Counter[tuple[str, str]]) -> list[MissingLabelCount]:

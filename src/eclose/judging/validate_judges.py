@@ -12,6 +12,7 @@ from eclose.judged_cases import name_run_folders
 from eclose.judging.validation_file import (
     ValidationRecord,
     compare_judge_runs,
+    name_verdict_benchmarks,
     read_judgments,
     read_people_verdicts,
     read_validation,
@@ -71,7 +72,7 @@ def validate_judges(
     """
     rng = np.random.default_rng(seed)
     labels = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
-    people = read_people_verdicts(verdicts)
+    people = name_verdict_benchmarks(run, read_people_verdicts(verdicts))
     others = dict(zip(name_run_folders([run, *against])[1:], against, strict=True))
     # All refusals come before the bootstrap, which takes the longest.
     stale = [sentence for folder in against for sentence in _check_same_responses(run, folder, allow_stale=allow_stale)]

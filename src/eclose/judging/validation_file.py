@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from eclose.core.identity import content_hash
+from eclose.core.instance import Instance
 from eclose.core.judgment import Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
@@ -42,7 +43,7 @@ from eclose.stats.rate_correction import (
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
-from eclose.store.runs.folder import JUDGMENTS_FILE, RESPONSES_FILE
+from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
 from eclose.store.runs.manifest import read_manifest
 from eclose.store.runs.step import companion_file_path
 
@@ -181,8 +182,22 @@ def validate_run(
     require_regular_file(run / JUDGMENTS_FILE)
     provenance = check_judged_inputs(run, allow_stale=allow_stale)
     responses = read_records(run / RESPONSES_FILE, Response)
-    validation = validate_judgments_file(run, verdicts, responses, rng=rng, strata=strata, resamples=resamples)
+    named = name_verdict_benchmarks(run, verdicts)
+    validation = validate_judgments_file(run, named, responses, rng=rng, strata=strata, resamples=resamples)
     return replace(validation, stale=provenance.stale)
+
+
+def name_verdict_benchmarks(run: Path, verdicts: Iterable[SettledVerdict]) -> list[SettledVerdict]:
+    """Return the verdicts, each that names no benchmark with that of its question in the run."""
+    rows = list(verdicts)
+    unnamed = {row.instance_id for row in rows if row.benchmark is None}
+    if not unnamed:
+        return rows
+    instances = read_records(run / INSTANCES_FILE, Instance)
+    benchmarks = {instance.id: instance.benchmark for instance in instances if instance.id in unnamed}
+    return [
+        row if row.benchmark is not None else replace(row, benchmark=benchmarks.get(row.instance_id)) for row in rows
+    ]
 
 
 def validate_judgments_file(

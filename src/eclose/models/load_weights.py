@@ -208,6 +208,19 @@ def load_causal_model(
     return model if device is None else model.to(device)
 
 
+def build_empty_model(name: str, revision: str | None = None) -> Any:
+    """Build the model of a configuration without its weights, which take no memory; for counts of parameters."""
+    import torch  # noqa: PLC0415
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText  # noqa: PLC0415
+
+    config = load_model_config(name, revision)
+    kind: Any = AutoModelForCausalLM
+    if type(config) not in AutoModelForCausalLM._model_mapping:
+        kind = AutoModelForImageTextToText  # as load_causal_model
+    with torch.device("meta"):
+        return kind.from_config(config, trust_remote_code=False)
+
+
 def resolve_load_dtype(name: str, revision: str | None, dtype: str, device: str) -> Any:
     """Return the precision to name where several processes load the same weights, so that all have the same."""
     if dtype != "auto" or not _runs_on_cpu(device) or name.endswith(".gguf"):

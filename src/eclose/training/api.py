@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from eclose.core.preference_comparisons import Edge
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from eclose.calls.ray.workers import RaySettings
     from eclose.core.family import Family
     from eclose.store.records.jsonl import ReadRecord
+    from eclose.training.forecast import TrainingRunForecast
     from eclose.training.run import TrainingResult
     from eclose.training.select import AdaptableModel, CheckpointResponder, Selection, TrainingOrigin
 
@@ -89,14 +91,59 @@ def train(
     from eclose.training.run import run_training  # noqa: PLC0415 - imports torch
 
     folder = Path(out)
-    checked = read_recipe(None if recipe is None else Path(recipe), settings)
+    training_recipe = read_recipe(None if recipe is None else Path(recipe), settings)
+    training, held_out = _write_training_families(families, development, folder, hub=hub)
+    return run_training(training, training_recipe, folder, held_out, tick)
+
+
+def forecast_training(
+    families: FamilyInput,
+    *,
+    out: Path | str,
+    recipe: Path | str | None = None,
+    development: FamilyInput | None = None,
+    hub: bool = False,
+    tick: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> TrainingRunForecast:
+    """Return what ``train`` would do with the same arguments; load no weights and write nothing in ``out``.
+
+    Args:
+        families: As for ``train``.
+        out: Folder of the run; it is read, so that a finished or another run in it is noticed.
+        recipe: As for ``train``.
+        development: As for ``train``.
+        hub: As for ``train``.
+        tick: Called for every family that is read.
+        **settings: As for ``train``.
+
+    Returns:
+        Families in and out with reasons, updates, tokens of an epoch, and trained parameters.
+
+    Raises:
+        UserError: The families cannot be read, or the folder holds another run.
+        SettingError: A setting is unknown or wrong.
+    """
+    from eclose.training.recipe import read_recipe  # noqa: PLC0415 - needs PyYAML
+    from eclose.training.run import forecast_run  # noqa: PLC0415 - imports torch
+
+    training_recipe = read_recipe(None if recipe is None else Path(recipe), settings)
+    # Families of tables are written as lines, under the name that they have in a run, which its identity depends on.
+    with TemporaryDirectory() as folder:
+        training, held_out = _write_training_families(families, development, Path(folder), hub=hub)
+        return forecast_run(training, training_recipe, Path(out), held_out, tick)
+
+
+def _write_training_families(
+    families: FamilyInput, development: FamilyInput | None, folder: Path, *, hub: bool
+) -> tuple[Path, Path | None]:
+    """Return the files of training and held-out families, written to the folder where they are no JSON Lines."""
     # A run is identified by the hash of its files, and its workers read families from them by offset.
     training = write_family_lines(open_families(families, FamilySplit.TRAIN, hub=hub), folder / FAMILIES_FILE)
-    held_out = None
-    if development is not None:
-        source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
-        held_out = write_family_lines(source, folder / DEVELOPMENT)
-    return run_training(training, checked, folder, held_out, tick)
+    if development is None:
+        return training, None
+    source = open_families(development, FamilySplit.HELD_OUT, hub=hub)
+    return training, write_family_lines(source, folder / DEVELOPMENT)
 
 
 def read_families(families: FamilyInput, *, hub: bool = False) -> tuple[list[Family], RecordCounts]:
@@ -260,7 +307,7 @@ class SwitchResult:
         pooled: SW of each method over its backbones and seeds, with its gain over the first one; None where no method
             has several models, or where they cannot be pooled.
         not_pooled: Why they cannot be pooled.
-        settings: What the scores depend on.
+        settings: Settings that the scores depend on.
         step: The step that wrote the rows; None where none were written.
         again: Whether the step had been finished before this call.
     """
@@ -345,7 +392,7 @@ def switch_test(
 
 def _compare(rows: Sequence[FamilySwitchScores], seed: int, resamples: int) -> dict[str, Any]:
     """Return the comparisons of a result: model by model, and methods over their backbones and seeds."""
-    import numpy as np  # noqa: PLC0415 - not before there is something to draw
+    import numpy as np  # noqa: PLC0415 - slow, and not needed without rows
 
     if not rows:
         return {"contrasts": {}}
@@ -380,7 +427,7 @@ class _Systems:
 
     @classmethod
     def of(cls, settings: SwitchSettings) -> _Systems:
-        """Take settings first, then the adapters' recipes; raise where two of them differ."""
+        """Resolve the models and the prompt from the settings and the adapters' recipes; raise where these differ."""
         from eclose.models.load_weights import require_adapter_weights  # noqa: PLC0415
 
         for folder in settings.adapters:
@@ -417,7 +464,7 @@ class _Systems:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What determines the scores, for the manifest."""
+        """Settings that determine the scores, for the manifest."""
         models = [backbone.model for backbone in self.backbones]
         revisions = [backbone.revision for backbone in self.backbones]
         systems = {
@@ -437,15 +484,19 @@ class _Systems:
 
 def _group_by_backbone(settings: SwitchSettings, folders: Mapping[Path, dict[str, Any]]) -> Iterator[_Backbone]:
     """Yield the backbones in order of appearance; one for all adapters where a setting names the weights."""
-    named = [recipe["model"] for recipe in folders.values() if recipe.get("model") is not None]
-    models = list(dict.fromkeys(named)) if settings.model is None else [settings.model]
+    recipe_models = [recipe["model"] for recipe in folders.values() if recipe.get("model") is not None]
+    models = list(dict.fromkeys(recipe_models)) if settings.model is None else [settings.model]
     # A copy of the weights in another folder is the same backbone.
-    models = [model for at, model in enumerate(models) if not any(same_weights(model, other) for other in models[:at])]
+    models = [
+        model for index, model in enumerate(models) if not any(same_weights(model, other) for other in models[:index])
+    ]
     if not models:
         raise SettingError("--model: is missing, and no adapter's recipe names one. Say which weights to test.")
-    if len(models) > 1 and len(named) < len(folders):
-        bare = next(folder for folder, recipe in folders.items() if recipe.get("model") is None)
-        raise SettingError(f"--adapter {bare}: its recipe names no model, and the others name several. Test it alone.")
+    if len(models) > 1 and len(recipe_models) < len(folders):
+        adapter = next(folder for folder, recipe in folders.items() if recipe.get("model") is None)
+        raise SettingError(
+            f"--adapter {adapter}: its recipe names no model, and the others name several. Test it alone."
+        )
     for model in models:
         members = {
             folder: recipe

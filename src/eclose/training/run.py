@@ -24,6 +24,7 @@ from eclose.store.runs.manifest import Manifest, hash_files, hash_work_identity,
 from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
 from eclose.training.config import describe_baseline, is_baseline
+from eclose.training.forecast import TrainingRunForecast, count_epoch_tokens, count_parameters, count_updates
 from eclose.training.log import TrainingMetricsWriter
 from eclose.training.recipe import (
     TrainingRecipe,
@@ -101,9 +102,7 @@ def run_training(
     # One process decides and the others read its record. local=False: one over all machines, which share the folder.
     with config.main_process_first(local=False, desc="admission"):
         admission, held_out = run.admit(renderer, tick)
-    left_out = list(admission.left_out)
-    if development and held_out:
-        left_out += [replace(record, where=f"{development.name} {record.where}") for record in held_out.left_out]
+    left_out = [*admission.left_out, *_name_held_out(development, held_out)]
     trainer = _trainer_builder(config.method)(
         _model(recipe.model),
         config,
@@ -125,6 +124,54 @@ def run_training(
         run.write_end(trainer, admission.tally.counts(), sessions)
     metrics = {name: value for line in trainer.state.log_history for name, value in line.items()}
     return TrainingResult(out / "adapter", admission.tally.counts(), False, checkpoint, left_out, metrics)
+
+
+def forecast_run(
+    families: Path,
+    recipe: TrainingRecipe,
+    out: Path,
+    development: Path | None = None,
+    tick: Callable[[], None] = lambda: None,
+) -> TrainingRunForecast:
+    """Return what ``run_training`` would do with the same arguments; write nothing and load no weights.
+
+    Raises:
+        UserError: As ``run_training`` before its first update: no family, another run in the folder, a missing library.
+    """
+    config = _config(recipe, out, development)
+    run = _RunFolder(families, resolve_training_settings(recipe.model, config), out, development)
+    finished = run.read_finished() is not None
+    _require_extras(recipe.model, config.method)
+    prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
+    renderer = TokenPathRenderer(load_tokenizer(recipe.model.model, recipe.model.revision), prompt, config.max_length)
+    # Without a record of the decision: it would be a file in the folder of the run.
+    admission = admit_families(families, renderer, tick)
+    held_out = None if development is None else admit_families(development, renderer, tick)
+    trained, parameters = count_parameters(recipe.model, _lora(recipe.model))
+    updates, epochs = count_updates(config, len(admission.families))
+    return TrainingRunForecast(
+        out=out,
+        model=recipe.model.model,
+        method=config.method,
+        finished=finished,
+        resumes_from=find_last_checkpoint(out),
+        counts=admission.tally.counts(),
+        held_out=None if held_out is None else held_out.tally.counts(),
+        left_out=(*admission.left_out, *_name_held_out(development, held_out)),
+        epochs=epochs,
+        updates=updates,
+        families_per_update=config.families_per_update,
+        tokens=count_epoch_tokens(admission.families, renderer, config),
+        trained_parameters=trained,
+        parameters=parameters,
+    )
+
+
+def _name_held_out(development: Path | None, held_out: FamilyAdmission | None) -> list[ReadRecord[Family]]:
+    """Return the held-out families that are left out, with the name of their file."""
+    if development is None or held_out is None:
+        return []
+    return [replace(record, where=f"{development.name} {record.where}") for record in held_out.left_out]
 
 
 def _require_extras(model: TrainedModelSettings, method: str) -> None:

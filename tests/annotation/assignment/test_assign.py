@@ -127,7 +127,7 @@ def test_an_order_is_a_fair_shuffle():
         ([], SIX, 2, "no responses"),
         (grid(1, 1) * 2, SIX, 2, "response 'q0/m0' occurs twice"),
         (grid(1, 1), ("A1", "A2", "A1"), 2, "annotator 'A1' is named twice"),
-        (grid(1, 1), ("A1",), 2, "--per-response 2: is not possible with 1 annotators"),
+        (grid(1, 1), ("A1",), 2, "--per-response 2: is not possible with 1 annotator"),
         (grid(1, 1), SIX, 0, "--per-response 0"),
         (grid(1, 1), map(str, range(60)), 3, "60 annotators form 34,220 groups of 3"),
         (

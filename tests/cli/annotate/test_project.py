@@ -67,10 +67,64 @@ def test_what_fails_leaves_nothing(tmp_path, source):
     folder = tmp_path / "study"
     with pytest.raises(SettingError, match="there are only 2"):
         run("init", folder, source, "--annotators", "ann,bob")
-    assert not (folder / "project.json").exists()
+    assert not folder.exists()
     assert run("init", folder, source, "--annotators", "ann,bob", "--share-questions")[0] == 0
     with pytest.raises(UserError, match="holds a project already"):
         run("init", folder, source)
+
+
+def test_a_failed_init_removes_its_own_files_only(tmp_path, source):
+    """Also the files of an import, and parents that it created; what was there before stays."""
+    table, deep, used = tmp_path / "log.jsonl", tmp_path / "studies" / "2026" / "first", tmp_path / "used"
+    row = {"question": "Who?", "contexts": ["It was Ann."], "answer": "Ann"}
+    table.write_text(json.dumps(row) + "\n")
+    used.mkdir()
+    (used / "notes.txt").write_text("mine")
+    for folder in (deep, used):
+        with pytest.raises(SettingError, match="with 1 annotator\\."):
+            run("init", folder, table, "--annotators", "ann")
+    assert not deep.parents[1].exists()
+    assert [path.name for path in used.iterdir()] == ["notes.txt"]
+    unreadable = tmp_path / "unreadable.csv"
+    unreadable.write_text("foo,bar\n1,2\n")
+    with pytest.raises(UserError):
+        run("init", deep, unreadable)
+    assert not deep.parents[1].exists()
+
+
+def material_of(folder):
+    with closing(sqlite3.connect(folder / "project.sqlite")) as connection:
+        return [
+            {json.loads(key) for (key,) in connection.execute(f"SELECT key FROM annotate_{table}")}
+            for table in ("questions", "responses")
+        ]
+
+
+def test_init_draws_a_sample_of_the_run(tmp_path, source):
+    def draw(n, *options):
+        folder = tmp_path / f"study-{n}{''.join(options)}"
+        code, printed = run("init", folder, source, "--n", n, *options)
+        assert code == 0
+        return folder, printed, *material_of(folder)
+
+    folder, printed, questions, small = draw(5)
+    answered = {row["id"]: row["instance_id"] for row in lines(source / RESPONSES_FILE)}
+    assert (len(small), questions) == (5, {answered[key] for key in small})
+    assert f"{len(questions)} questions, 5 responses, drawn of 12 with equal probability" in printed
+    assert run("verify-audit", folder)[0] == 0
+    with closing(sqlite3.connect(folder / "project.sqlite")) as connection:
+        events = [json.loads(detail) for (detail,) in connection.execute("SELECT detail FROM annotate_events")]
+    assert {"questions": len(questions), "responses": 5, "drawn_of": 12} in events
+    # A larger sample with the same seed contains the smaller one; another seed draws others.
+    assert small < draw(8)[3]
+    assert small != draw(5, "--seed", "7")[3]
+    printed, everything = draw(50)[1], draw(50, "--short")[3]
+    assert ("6 questions, 12 responses, drawn of 12" in printed, everything) == (True, set(answered))
+
+
+def test_a_sample_of_families_is_refused(tmp_path):
+    with pytest.raises(SettingError, match="--n does nothing"):
+        run("init", tmp_path / "study", "--audit", tmp_path, "--n", "3")
 
 
 def test_a_closed_pipe_takes_no_project_back(tmp_path, source, monkeypatch):

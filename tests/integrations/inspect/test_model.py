@@ -262,7 +262,7 @@ def test_the_command_judges_through_inspect(tmp_path, monkeypatch):
         words = ["judge", str(tmp_path), "--judge", f"inspect/{WORLD}", "--base-url", server.base_url, "--no-price"]
         result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, (result.output, result.exception)
-    assert f"{len(cases)} received = {len(cases)} accepted" in result.output
+    assert f"{len(cases)} received = {len(cases)} written" in result.output
     prices = CliRunner().invoke(app, [*words[:-1], "--budget", "1", "--force"])
     assert "price" in str(prices.exception)
 

@@ -22,6 +22,7 @@ from eclose.annotation.assignment.balance import (
     deal_items_to_groups,
 )
 from eclose.core.identity import hash_sort_key
+from eclose.diagnosis.report.number_format import format_count
 from eclose.errors import SettingError
 
 if TYPE_CHECKING:
@@ -259,7 +260,8 @@ def _check(items: Sequence[AssignmentItem], names: Sequence[str], per_response: 
         raise SettingError(f"annotator {twice!r} is named twice. Give every annotator a unique name.")
     if not 1 <= per_response <= people:
         raise SettingError(
-            f"--per-response {per_response}: is not possible with {people} annotators. Name more, or lower it."
+            f"--per-response {per_response}: is not possible with {format_count(people, 'annotator')}. Name more, or"
+            " lower it."
         )
     if comb(people, per_response) > MOST_GROUPS:
         raise SettingError(
@@ -278,11 +280,13 @@ def _check_questions(items: Sequence[AssignmentItem], people: int, per_response:
     if not crowded:
         return
     size, question = -crowded[0][0], crowded[0][1]
-    more = f" {len(crowded) - 1:,} more questions have too many responses as well." if len(crowded) > 1 else ""
+    more = {1: "", 2: " 1 more question has too many responses as well."}.get(
+        len(crowded), f" {len(crowded) - 1:,} more questions have too many responses as well."
+    )
     raise SettingError(
-        f"question {question!r} has {size} responses and needs {size} x {per_response} different annotators, but there "
-        f"are only {people}.{more} Name more annotators, lower --per-response, or let an annotator see several "
-        "responses to one question with --share-questions."
+        f"question {question!r} has {format_count(size, 'response')} and needs {size} x {per_response} different "
+        f"annotators, but there are only {people}.{more} Name more annotators, lower --per-response, or let an "
+        "annotator see several responses to one question with --share-questions."
     )
 
 

@@ -29,6 +29,7 @@ from eclose.annotation.project import (
 from eclose.annotation.read_annotations import read_annotations
 from eclose.annotation.results.final_labels import collect_final_verdicts
 from eclose.core.identity import content_hash, hash_sort_key
+from eclose.diagnosis.report.number_format import format_count
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.jsonl import encode_json_line, parse_dataclass
@@ -91,7 +92,7 @@ def draw_label_sample(
     for response, stratum in strata.items():
         members[stratum].append(response)
     if not 1 <= n <= len(strata):
-        raise SettingError(f"n: cannot draw {n} of {len(strata):,} responses.")
+        raise SettingError(f"n: cannot draw {n} of {format_count(len(strata), 'response')}.")
     if n < len(members):
         raise SettingError(
             f"n: must be at least {len(members)}, one for each group of the judge ({', '.join(sorted(members))})."

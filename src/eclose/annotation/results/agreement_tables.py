@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from eclose.annotation.results.agreement_report import DERIVED_ROWS, UNINFORMATIVE_ALPHA_SHARE, why_alpha_undefined
 from eclose.diagnosis.report import latex as tex
 from eclose.diagnosis.report import markdown as md
+from eclose.diagnosis.report.number_format import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,13 +78,15 @@ def _response_tables(agreement: AgreementOnResponses) -> Iterator[AgreementTable
         )
         for row in agreement.rows
     )
-    counted = f"{agreement.compared:,} of {agreement.responses:,} responses, to {agreement.questions:,} questions"
+    responses, questions = format_count(agreement.responses, "response"), format_count(agreement.questions, "question")
+    counted = f"{agreement.compared:,} of {responses}, to {questions}"
     notes = [*_more_than_two(agreement.people)]
     if agreement.ineligible:
-        notes.append(f"{agreement.ineligible:,} responses to ineligible questions are left out.")
+        notes.append(f"Left out: {format_count(agreement.ineligible, 'response')} to ineligible questions.")
     if agreement.knew_reference:
         notes.append(
-            f"{agreement.knew_reference:,} annotations are by a person who knew the reference from another response to"
+            f"{format_count(agreement.knew_reference, 'annotation')} {'is' if agreement.knew_reference == 1 else 'are'}"
+            " by a person who knew the reference from another response to"
             " the question."
         )
     if near:
@@ -106,7 +109,8 @@ def _screening_tables(agreement: EligibilityAgreement) -> Iterator[AgreementTabl
     heads = ("judgment", "n", "raw % [95 %]", "alpha [95 %]")
     both = (agreement.overall.eligibility, agreement.overall.reason)
     rows = tuple((row.judgment, f"{row.n:,}", _raw(row), _alpha(row)) for row in both)
-    title = f"Agreement on eligibility before adjudication: {agreement.compared:,} of {agreement.questions:,} questions"
+    questions = format_count(agreement.questions, "question")
+    title = f"Agreement on eligibility before adjudication: {agreement.compared:,} of {questions}"
     notes = ("Reasons are compared only where both screeners say no.", *_more_than_two(agreement.people))
     yield AgreementTable(title, heads, rows, notes)
     datasets = tuple(_dataset_row(name, screening) for name, screening in agreement.datasets.items())
@@ -124,7 +128,7 @@ def _outcome_table(outcomes: ScreeningOutcomes) -> AgreementTable:
     counts += [(f"  {code}", count, outcomes.ineligible) for code, count in outcomes.reasons.items()]
     rows = [(name, f"{count:,}", _percent(count / of if of else None)) for name, count, of in counts]
     rows.append(("not settled", f"{outcomes.open:,}", DASH))
-    title = f"Outcomes of screening: {outcomes.questions:,} questions"
+    title = f"Outcomes of screening: {format_count(outcomes.questions, 'question')}"
     return AgreementTable(title, ("outcome", "questions", "%"), tuple(rows))
 
 

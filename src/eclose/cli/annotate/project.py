@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eclose.annotation.assignment.assign import AssignmentCountRange
     from eclose.annotation.dashboard import DashboardPerson
     from eclose.annotation.setup import AnnotationCrew, ProjectStaffing
+    from eclose.judging.find_inputs import JudgeInputFiles
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,6 +75,15 @@ def init(
     ] = None,
     *,
     instances: Annotated[Path | None, typer.Option(help="File of the questions, where it is not in the run.")] = None,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "--n",
+            min=1,
+            help="Number of responses to draw of the run, with equal probability.  [default: all]",
+            show_default=False,
+        ),
+    ] = None,
     audit: Annotated[
         Path | None,
         typer.Option(help="Folder of eclose families audit sample, to audit families instead of responses."),
@@ -97,7 +107,9 @@ def init(
     name: Annotated[
         str | None, typer.Option(help="Name of the project on its pages.  [default: that of the folder]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the assignment and of the order of tasks.")] = 42,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the sample of --n, the assignment and the order of tasks.")
+    ] = 42,
     share_questions: Annotated[
         bool, typer.Option("--share-questions", help="Let an annotator label several responses to one question.")
     ] = False,
@@ -143,24 +155,20 @@ def init(
     Prints one link for each person, to choose a password. Then run: eclose annotate serve
     """
     from eclose.annotation import setup
-    from eclose.annotation.project import AnnotationProjectSettings, create_annotation_project
+    from eclose.annotation.project import (
+        MATERIAL_FOLDER,
+        AnnotationProjectSettings,
+        create_annotation_project,
+        remove_new_folder_on_error,
+    )
     from eclose.annotation.web.serve import DEFAULT_PORT, AnnotationAddress, save_server_address
-    from eclose.errors import SettingError
     from eclose.store.records.private import owner_only
 
     address = AnnotationAddress(DEFAULT_PORT if port is None else port, public_url, insecure_http)
     url = address.url
     crew = _crew(annotators, adjudicators, screeners, screening_adjudicators, lead, per_response, short=short)
-    if audit is None:
-        with owner_only():
-            add_material = _response_importer(responses, folder, instances, layout, imported, gold)
-    else:
-        # The same options name the people, but in an audit their tasks are families.
-        if imported.identity:
-            raise SettingError("--audit: no file of another tool is read, so --map, --model and the like do nothing.")
-        if gold is not None:
-            raise SettingError("--audit: a project of families has no responses, so --gold does nothing. Leave it out.")
-        add_material, crew = _family_importer(audit, responses, crew)
+    if audit is not None:
+        _refuse_options_of_responses(imported, gold, n)
     settings = AnnotationProjectSettings(
         name or folder.resolve().name,
         seed,
@@ -171,48 +179,72 @@ def init(
         practice=practice,
         audit_head=None if audit_head is None else str(audit_head.resolve()),
     )
-
     material, start = "", setup.ProjectStaffing((), ())
+    with remove_new_folder_on_error(folder, folder / MATERIAL_FOLDER):
+        if audit is None:
+            with owner_only():
+                sources = _find_responses(responses, folder / MATERIAL_FOLDER, instances, layout, imported)
+            add_material = _response_importer(sources, gold, n, seed)
+        else:
+            # The same options name the people, but in an audit their tasks are families.
+            add_material, crew = _family_importer(audit, responses, crew)
 
-    # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
-    def begin(connection: Connection) -> None:
-        nonlocal material, start
-        save_server_address(connection, address)
-        material = add_material(connection)
-        start = setup.invite_and_assign_crew(connection, settings, crew)
+        # Runs in the transaction that creates the project: where a response or a person is refused, no project is left.
+        def begin(connection: Connection) -> None:
+            nonlocal material, start
+            save_server_address(connection, address)
+            material = add_material(connection)
+            start = setup.invite_and_assign_crew(connection, settings, crew)
 
-    create_annotation_project(folder, settings, database, begin).close()
+        create_annotation_project(folder, settings, database, begin).close()
     # After the commit: a closed pipe (init | head) must not take back a project whose links were printed.
     print_line(f"{folder}: {material}")
     _print_start(start, folder, url)
 
 
-def _response_importer(
-    responses: Path | None,
-    folder: Path,
-    instances: Path | None,
-    layout: RecordLayout,
-    imported: ImportSettings,
-    gold: Path | None,
-) -> Callable[[Connection], str]:
-    """Return a function that adds the responses to a database and describes them."""
-    from eclose.annotation.setup import add_gold_items, add_project_material
-    from eclose.core.instance import Instance
-    from eclose.core.response import Response
+def _refuse_options_of_responses(imported: ImportSettings, gold: Path | None, n: int | None) -> None:
+    """Raise where an audit of families is given options that need responses."""
+    from eclose.errors import SettingError
+
+    if imported.identity:
+        raise SettingError("--audit: no file of another tool is read, so --map, --model and the like do nothing.")
+    for option, value in (("--gold", gold), ("--n", n)):
+        if value is not None:
+            raise SettingError(
+                f"--audit: a project of families has no responses, so {option} does nothing. Leave it out."
+            )
+
+
+def _find_responses(
+    responses: Path | None, out: Path, instances: Path | None, layout: RecordLayout, imported: ImportSettings
+) -> JudgeInputFiles:
     from eclose.errors import SettingError
     from eclose.judging.find_inputs import find_judge_inputs
-    from eclose.store.records.jsonl import read_records
 
     if responses is None:
         raise SettingError("name the responses to label (the folder of a run, or a file), or an audit with --audit.")
     # A file of another tool is split into questions and responses; the two files stay in the project's folder.
-    sources = find_judge_inputs(responses, folder / "material", instances, layout, imported)
+    return find_judge_inputs(responses, out, instances, layout, imported)
+
+
+def _response_importer(
+    sources: JudgeInputFiles, gold: Path | None, n: int | None, seed: int
+) -> Callable[[Connection], str]:
+    """Return a function that adds the responses, or a sample of them, to a database and describes them."""
+    from eclose.annotation.setup import add_gold_items, add_project_material, draw_project_sample
+    from eclose.core.instance import Instance
+    from eclose.core.response import Response
+    from eclose.store.records.jsonl import read_records
+
+    sample = None if n is None else draw_project_sample(sources.responses, n, seed)
 
     def add(connection: Connection) -> str:
         counts = add_project_material(
-            connection, read_records(sources.instances, Instance), read_records(sources.responses, Response)
+            connection, read_records(sources.instances, Instance), read_records(sources.responses, Response), sample
         )
         material = f"{format_count(counts[0], 'question')}, {format_count(counts[1], 'response')}"
+        if sample is not None:
+            material += f", drawn of {len(sample.strata):,} with equal probability (seed {seed})"
         if gold is None:
             return material
         return f"{material}; {format_count(add_gold_items(connection, gold), 'gold item')} for every annotator"
@@ -455,7 +487,8 @@ def _print_start(start: ProjectStaffing, folder: Path, url: str) -> None:
         )
         # With one annotator for each response there are no groups, and with all of them there is a single one.
         if 1 < assignment.per_response < len(assignment.annotators):
-            print_line(f"  each group of {assignment.per_response} has {shared} responses in common")
+            noun = "response" if shared == "1" else "responses"
+            print_line(f"  each group of {assignment.per_response} has {shared} {noun} in common")
     if start.invitees:
         print_line("Links to choose a password, each valid once within 7 days:")
     for invitee in start.invitees:

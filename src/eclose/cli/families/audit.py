@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eclose.cli.shared.output import (
+    format_count,
     format_percent,
     format_percent_span,
     format_percent_with_interval,
@@ -191,12 +192,11 @@ def _print_open(files: AuditReportFiles) -> None:
     report, disagreements = files.report, files.disagreements
     if disagreements is not None:
         settled = len(report.disputed) - len(report.unresolved)
-        print_line(
-            f"people disagree on {len(report.disputed):,} of {len(files.key.items):,} families; {settled:,} settled"
-        )
+        families = format_count(len(files.key.items), "family", "families")
+        print_line(f"people disagree on {len(report.disputed):,} of {families}; {settled:,} settled")
         lacking = f"; it lacks {disagreements.lacking:,} of them" if disagreements.lacking else ""
         state = "blank forms for a third person" if disagreements.written else f"has answers, left as it is{lacking}"
         print_line(f"{disagreements.path}: {state}")
     # Open families are disputed ones without a third answer, which are counted above, and those with missing answers.
     if unanswered := len(set(report.open) - set(report.unresolved)):
-        print_line(f"answers are missing for {unanswered:,} families; their rates stay open")
+        print_line(f"answers are missing for {format_count(unanswered, 'family', 'families')}; the rates stay open")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from eclose.cli.shared.option_group import add_option_group
-from eclose.cli.shared.output import escape_invisible, print_line
+from eclose.cli.shared.output import escape_invisible, format_count, print_line
 
 if TYPE_CHECKING:
     from eclose.calls.batch.run import BatchSettings
@@ -300,7 +300,7 @@ def run_on_ray_workers(
 def describe_estimate(estimate: CostEstimate, currency: str) -> str:
     """Return ``40 calls, about 61,000 tokens read and at most 40,960 written, at most about 0.12 USD``."""
     return (
-        f"{estimate.calls:,} calls, about {estimate.prompt_tokens:,} tokens read and "
+        f"{format_count(estimate.calls, 'call')}, about {estimate.prompt_tokens:,} tokens read and "
         f"at most {estimate.completion_tokens:,} written, {_describe_cost('at most about', estimate.cost, currency)}"
     )
 
@@ -323,7 +323,7 @@ def describe_forecast(forecast: UsageForecast, currency: str) -> str:
             f"{forecast.cached_tokens:,} tokens that prompts share from its cache"
         )
     return (
-        f"{forecast.calls:,} calls, about {forecast.prompt_tokens:,} tokens read and "
+        f"{format_count(forecast.calls, 'call')}, about {forecast.prompt_tokens:,} tokens read and "
         f"{forecast.completion_tokens:,} written, {_describe_cost('about', forecast.cost, currency)} (at most {most})"
         f"{cached}"
     )

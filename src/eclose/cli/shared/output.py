@@ -110,15 +110,20 @@ def print_step_result(
             print_line(f"  no record could be read: {doubt}?")
 
 
-def print_run_summary(result: RunResult, remark: str | None = None) -> None:
-    """Print the counts of a model run, its rejected and quarantined files, and its calls, tokens and cost."""
+def print_run_summary(result: RunResult, remark: str | None = None, *, accepted: str = "accepted") -> None:
+    """Print the counts of a model run, its rejected and quarantined files, and its calls, tokens and cost.
+
+    ``accepted`` is the word for the records with a result.
+    """
     from eclose.calls.prices import USD, format_money
 
     # From the manifest, also for a run that was done before: the summary is the same both times.
     manifest, stage = result.manifest, result.stage
-    print_line(f"{stage.out}: {manifest.counts}" + (" (done before, nothing to do)" if result.again else ""))
+    equation = manifest.counts.format_equation(accepted)
+    print_line(f"{stage.out}: {equation}" + (" (done before, nothing to do)" if result.again else ""))
     for name, counts in manifest.funnel.items():
-        print_line(f"  {name}: {counts}")
+        # Other stages read or screen records, and those that pass are accepted.
+        print_line(f"  {name}: {counts.format_equation(accepted if name == stage.name else 'accepted')}")
     if remark is not None:
         print_line(f"  {remark}")
     if manifest.counts.rejected and stage.rejected_path.is_file():

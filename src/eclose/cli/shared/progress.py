@@ -31,9 +31,11 @@ _KINDS = ("accepted", "rejected", "quarantined")
 
 
 @contextmanager
-def show_run_progress(runner: JobRunner[Any], connections: Sequence[ModelConnection], total: int) -> Iterator[None]:
-    """Show progress and stop on signals while the block lasts."""
-    meter = ProgressLine(runner.progress, connections, total)
+def show_run_progress(
+    runner: JobRunner[Any], connections: Sequence[ModelConnection], total: int, *, accepted: str = "accepted"
+) -> Iterator[None]:
+    """Show progress and stop on signals while the block lasts; ``accepted`` is the word for records with a result."""
+    meter = ProgressLine(runner.progress, connections, total, accepted=accepted)
     with _stop_on_signals(runner), _refresh(meter.line):
         yield
 
@@ -47,11 +49,13 @@ class ProgressLine:
         connections: Sequence[ModelConnection],
         total: int,
         clock: Callable[[], float] = time.monotonic,
+        accepted: str = "accepted",
     ) -> None:
         self._progress = progress
         self._connections = connections
         self._total = total
         self._clock = clock
+        self._words = {"accepted": accepted}
         self._start = clock()
 
     def line(self) -> str:
@@ -79,7 +83,7 @@ class ProgressLine:
     def _records(self) -> Iterator[tuple[int, str]]:
         for kind in _KINDS:
             count = self._progress.finished[kind]  # type: ignore[index]
-            yield 3 if count else 6, f"{count:,} {kind}"
+            yield 3 if count else 6, f"{count:,} {self._words.get(kind, kind)}"
 
     def _calls(self) -> Iterator[tuple[int, str]]:
         if not self._connections:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from eclose.diagnosis.compare import ResponseClass, RunComparison
 from eclose.diagnosis.report.explorer.filters import NO_PARTNER, name_response_class
+from eclose.diagnosis.report.number_format import format_count
 from eclose.diagnosis.report.scores.columns import ScoreColumn
 from eclose.metrics.judge_against_people import LabelAgreementRow
 from eclose.metrics.rates import Metric
@@ -114,7 +115,7 @@ def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> R
     if validation is None:
         return context
     # The labelled responses carry the correction; their number says how far to trust it.
-    labelled = f"{validation.labelled:,} of {validation.judged:,} responses"
+    labelled = f"{validation.labelled:,} of {format_count(validation.judged, 'response')}"
     if not correction.enough:
         sentence = (
             f"People labelled {labelled}: too few to validate the judge or to correct its rates "

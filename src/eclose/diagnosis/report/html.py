@@ -236,7 +236,7 @@ def build_response_detail(case: JudgedCase) -> dict[str, Any]:
         "steps": [_step(text, step, case) for text, step in zip(response.trace.texts, judged, strict=False)],
         "labels": [_number(label) for label in (*labels, verdict.complete, verdict.correct)],
         "reasons": {criterion.value: reason for criterion, reason in judgment.reasons.items()},
-        "unjudged": {criterion.value: reason for criterion, reason in judgment.unjudged.items()},
+        "unjudged": judgment.missing_reasons,
         "pursued": judgment.pursued,
         "established": judgment.established,
         "missing": judgment.missing_evidence,

@@ -10,6 +10,7 @@ from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.report.comparison import tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.number_format import (
+    format_count,
     format_percent,
     format_percent_interval,
     format_percent_span,
@@ -227,7 +228,8 @@ def _differences(base: BaseComparison) -> Iterator[str]:
         interval = difference.estimate.interval
         ends = "" if interval is None else rf"{{[{_signed(interval.low)}, {_signed(interval.high)}]}}"
         yield _row([metric.value, *values, _signed(difference.estimate.value), ends])
-    summary = f"This run compared with {base.name}, on {overall.questions} questions that both answer. "
+    questions = format_count(overall.questions, "question")
+    summary = f"This run compared with {base.name}, on {questions} that both answer. "
     caption = (
         escape_latex(summary)
         + "Rates in percent, differences in points; questions are resampled in both runs together."

@@ -228,9 +228,9 @@ def build_response_flow(diagnosis: Diagnosis) -> tuple[ResponseFlowStage, ...]:
     reliable = count(True, True, True)
     # Failure classes of responses that pursue the question and do not establish their answer.
     closing = (FailureClass.INCOMPLETE_REASONING, FailureClass.ANSWER_DECOUPLING, FailureClass.CLOSURE_FAILURE)
-    hold = ResponseFlowPart("sound", "hold step by step", sound)
-    pursue = ResponseFlowPart("sound", "pursue it as well", aligned)
-    establish = ResponseFlowPart("reliable", "are reliable", reliable)
+    hold = ResponseFlowPart("sound", "holds step by step" if sound == 1 else "hold step by step", sound)
+    pursue = ResponseFlowPart("sound", "pursues it as well" if aligned == 1 else "pursue it as well", aligned)
+    establish = ResponseFlowPart("reliable", "is reliable" if reliable == 1 else "are reliable", reliable)
     unclear = count(True, None) - count(True, None, False)
     return (
         _stage("Does every step hold?", total, hold, [

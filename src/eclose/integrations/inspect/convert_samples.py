@@ -163,8 +163,8 @@ def build_empty_score(reason: str) -> Score:
 
 
 def _explain(case: JudgedCase) -> str:
-    """Return the broken link of a response, and the criteria without a label."""
-    unjudged = ", ".join(f"{criterion} ({reason})" for criterion, reason in case.judgment.unjudged.items())
+    """Return the broken link of a response, and the missing labels with their reasons."""
+    unjudged = ", ".join(f"{label} ({reason})" for label, reason in case.judgment.missing_reasons.items())
     return describe_response_failure(case) + (f" Not judged: {unjudged}." if unjudged else "")
 
 

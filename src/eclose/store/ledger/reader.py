@@ -1,6 +1,6 @@
-"""Read-only access to a ledger: its calls with requests, replies and the records they were made for.
+"""Reading of a ledger: its calls with requests, replies and the records they were made for.
 
-Nothing is written, so a ledger can be read while a run writes to it.
+No statement writes, so a ledger can be read while a run writes to it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StoredCall:
     """The reply; None where there is none, or where its row is damaged."""
     damaged: bool
     purposes: tuple[CallPurpose, ...]
-    """One for each send. Records that reused the reply from the ledger are not listed."""
+    """One entry for each time the request was sent. Records that reused the reply from the ledger are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def list_ledger_runs(location: Path | str) -> list[str]:
 
 
 def find_ledger_damage(location: Path | str) -> LedgerDamage:
-    """Check every row against its checksum; return the damaged ones."""
+    """Check every row against its checksum; return the calls and runs of the damaged rows."""
     calls, runs, lost = set(), set(), 0
     with _connect_read_only(location) as connection:
         for _, query, is_sound in ROW_CHECKS:
@@ -151,6 +151,7 @@ def find_ledger_damage(location: Path | str) -> LedgerDamage:
 
 
 def _read_rows(connection: Connection, query: PagedQuery) -> Iterator[Row[Any]]:
+    """Yield all rows of a query, page by page."""
     parameters = {"first": 0}
     while page := query.read_page(connection, parameters):
         yield from page
@@ -177,6 +178,7 @@ def _build_purpose(row: Row[Any]) -> CallPurpose:
 
 
 def _decompress(body: bytes | None) -> Any:
+    """Return the JSON value of a compressed body; None where there is none, or it is damaged."""
     if body is None:
         return None
     try:
@@ -186,6 +188,7 @@ def _decompress(body: bytes | None) -> Any:
 
 
 def _readable(value: bytes) -> str:
+    """Return stored bytes as text, with escapes for bytes that are not UTF-8."""
     return value.decode("utf-8", "backslashreplace")
 
 

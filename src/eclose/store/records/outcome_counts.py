@@ -32,7 +32,11 @@ class RecordCounts:
 
     def __str__(self) -> str:
         """Return the counts as an equation: ``5 received = 3 accepted + 1 rejected (duplicate 1) + 1 quarantined``."""
-        parts = [f"{self.received} received = {self.accepted} accepted"]
+        return self.format_equation()
+
+    def format_equation(self, accepted: str = "accepted") -> str:
+        """Return the counts as an equation, with another word for the accepted records."""
+        parts = [f"{self.received} received = {self.accepted} {accepted}"]
         for name in ("rejected", "quarantined"):
             reasons: Mapping[str, int] = getattr(self, name)
             listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))

@@ -34,7 +34,10 @@ def make_private_folder(folder: Path) -> None:
                 path.chmod(path.stat().st_mode & 0o700)
 
 
-def make_private_file(path: Path) -> None:
-    """Create an empty file with mode 0600 where there is none."""
-    with suppress(FileExistsError):
+def make_private_file(path: Path) -> bool:
+    """Create an empty file with mode 0600 where there is none; return whether it was created."""
+    try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+    except FileExistsError:
+        return False
+    return True

@@ -1,7 +1,7 @@
-"""Faults and noise of the scripted model, decided without clock or memory.
+"""Faults and noise of the scripted model, which depend on no clock and no state.
 
-Noise in a reply is a pure function of seed and request; a fault is one of seed, request and attempt. An interrupted run
-therefore meets the same model as an unbroken one, on every machine.
+Noise in a reply is a pure function of seed and request, and a fault of seed, request and attempt. A run that is
+interrupted and resumed therefore gets the same replies as one that is not, on every machine.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class ServerFault(StrEnum):
     TRUNCATED = "truncated"
     """The content stops in the middle, with finish_reason ``length``."""
     MALFORMED = "malformed"
-    """The content is no JSON, with finish_reason ``stop``; text loses its format."""
+    """The content is not JSON, with finish_reason ``stop``; a text reply does not have the requested format."""
     WRONG_SHAPE = "wrong_shape"
     """The content is JSON of another shape than the one asked for."""
     REFUSAL = "refusal"
     """A refusal instead of content."""
     EMPTY = "empty"
-    """Content without a character."""
+    """Empty content."""
     SLOW = "slow"
-    """A good reply whose body dribbles out over ``slow_seconds``."""
+    """A good reply whose body is sent in small parts over ``slow_seconds``."""
     CUT = "cut"
     """A good reply whose connection closes in the middle of the body."""
     GZIP_PAGE = "gzip_page"
@@ -145,7 +145,7 @@ class ServerBehaviour:
         return problems
 
     def draw_fault(self, key: str, attempt: int) -> ServerFault | None:
-        """Return the fault of an attempt (counted from 1), None for none."""
+        """Return the fault of an attempt, counted from 1; None where the attempt succeeds."""
         if not self.faults or attempt > self.max_faults_per_key:
             return None
         remaining = hash_to_unit_interval("fault", self.seed, key, attempt)
@@ -163,7 +163,7 @@ class ServerBehaviour:
         return self.latency + self.jitter * hash_to_unit_interval("delay", self.seed, key, attempt)
 
     def flip_labels(self, reply: ScriptedReply, key: str) -> ScriptedReply:
-        """Return the reply with noise, the same for every attempt."""
+        """Return the reply with some labels inverted; every attempt of a request gets the same reply."""
         if not self.flip_rate:
             return reply
         if not isinstance(reply.content, str):
@@ -173,7 +173,7 @@ class ServerBehaviour:
         return reply
 
     def _flip_leaves(self, value: Any, key: str, path: tuple[str | int, ...]) -> Any:
-        # Each label flips on its own, by its path in the reply.
+        # The path of a label is part of the hash, so labels are inverted independently of each other.
         if isinstance(value, bool):
             return value ^ self._flips(key, path)
         if isinstance(value, Mapping):
@@ -208,7 +208,7 @@ def _rate(value: float) -> bool:
 
 
 def _break_json(text: str, draw: float) -> str:
-    """Return JSON text broken as models break it: no variant is JSON, each tempts a lenient parser."""
+    """Return JSON text broken as models break it; no variant is JSON, and a lenient parser would accept each."""
     variants = (f"```json\n{text}\n```", f"Here is the result:\n{text}", f"{text}\n{text}", f"\ufeff{text}", text[:-1])
     return variants[int(draw * len(variants))]
 

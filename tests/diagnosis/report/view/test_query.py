@@ -125,6 +125,11 @@ def words_of(case, *, passages=False):
     return set(re.findall(r"[^\W_]+", "\n".join(texts).lower()))
 
 
+def test_a_page_says_why_the_evidence_has_no_label(cases):
+    judgment = replace(cases[0].judgment, evidence_sufficient=None, evidence_unjudged="refusal: no")
+    assert build_response_detail(replace(cases[0], judgment=judgment))["unjudged"]["evidence"] == "refusal: no"
+
+
 @pytest.mark.parametrize("passages", [False, True])
 def test_a_search_finds_the_beginnings_of_words_everywhere(index, cases, passages):
     words = [words_of(case, passages=passages) for case in cases]

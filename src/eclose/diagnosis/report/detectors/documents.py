@@ -88,8 +88,9 @@ def list_study_cautions(study: DetectorStudy, context: DetectorReportContext) ->
     undecided = sum(study.undecided.values())
     if undecided > MAX_UNJUDGED_SHARE * study.responses:
         # Missing labels favour some groups (decision 0030), so the decided responses may be unlike the others.
+        verb = "has" if undecided == 1 else "have"
         yield (
-            f"{undecided:,} of {format_count(study.responses, 'response')} have too few labels for a group. The"
+            f"{undecided:,} of {format_count(study.responses, 'response')} {verb} too few labels for a group. The"
             " statistics describe the others only, which may be unlike them."
         )
     if study.unknown_verdicts:
@@ -97,8 +98,9 @@ def list_study_cautions(study: DetectorStudy, context: DetectorReportContext) ->
     if study.common:
         percent = f"{100 * study.settings.tolerated_difference:g} %"
         yield (
-            f"The detectors scored different responses: {format_count(study.unshared, 'response')} have a score of some"
-            f" only, more than {percent}. Compare detectors in the tables of the common responses."
+            f"The detectors scored different responses: {format_count(study.unshared, 'response')}"
+            f" {'has' if study.unshared == 1 else 'have'} a score of some only, more than {percent}."
+            " Compare detectors in the tables of the common responses."
         )
     for model, source in study.same_family_pairs:
         yield f"{model} scored responses of {source}, a model of its own family, which it may favour."
