@@ -146,19 +146,21 @@ def install_cold(wheel: Path, python: str) -> float:
         return total
 
 
-def test_lowest(wheel: Path, python: str, tests: list[str]) -> int:
+def run_on_lowest(wheel: Path, python: str, tests: list[str]) -> int:
     """Run tests on the lowest versions that the requirements allow, and return their exit code."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = create_environment(folder, python) / "bin"
         install: list[str | Path] = ["uv", "pip", "install", "--quiet", "--python", programs / "python"]
-        run([*install, "--resolution", "lowest-direct", f"eclose[{','.join(LIGHT)}] @ {wheel.as_uri()}"], folder)
+        # Requirements of a wheel are not direct ones, and would be taken at their newest.
+        requirements = sorted({name for extra in (BASE, *LIGHT) for name in read_project()[extra]})
+        run([*install, "--resolution", "lowest-direct", *requirements], folder)
+        run([*install, "--no-deps", wheel], folder)
         # Tools of the tests come later: they are direct requirements too, and their lowest versions say nothing.
         run([*install, *TEST_TOOLS], folder)
         freeze = run(["uv", "pip", "freeze", "--python", programs / "python"], folder)
         installed = dict(line.split("==") for line in freeze.splitlines() if "==" in line)
-        requirements = read_project()
-        for requirement in sorted({name for extra in (BASE, *LIGHT) for name in requirements[extra]}):
+        for requirement in requirements:
             distribution = re.split(r"[<>=~!]", requirement)[0]
             print(f"  {requirement:<28} {installed[distribution.lower()]}", flush=True)
         # Old versions warn of what they no longer do; pyproject.toml would make errors of that.
@@ -201,7 +203,7 @@ def main() -> int:
         wheel = build_wheel(Path(folder))
         if not options.lowest:
             return print_matrix(options, wheel)
-        code = test_lowest(wheel, sys.executable, options.tests)
+        code = run_on_lowest(wheel, sys.executable, options.tests)
     return print_result(
         name="exit code of the tests on the lowest versions", value=code, unit="", goal="0", holds=code == 0
     )
