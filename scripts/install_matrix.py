@@ -51,8 +51,9 @@ CHECKS = {
 }
 """A command that works with the extra only, by extra; run where ``eclose demo`` has left its files."""
 NEEDS_TORCH = frozenset({"train", "trl"})
-LIGHT = ("annotate", "chat", "figures", "inspect", "otel", "parquet", "postgres", "prices", "world")
-"""Extras of the lowest versions: without PyTorch, Ray, Snakemake and native model servers."""
+LIGHT = ("annotate", "chat", "figures", "otel", "parquet", "postgres", "prices", "world")
+"""Extras of the lowest versions: without PyTorch, Ray, Snakemake, a native model server, and Inspect, which asks for newer
+versions of what the package itself needs."""
 TESTS = ("tests/core", "tests/stats", "tests/metrics", "tests/diagnosis")
 TEST_TOOLS = ("hypothesis", "krippendorff", "pytest", "pytest-xdist", "scikit-learn", "scipy")
 
