@@ -52,8 +52,8 @@ CHECKS = {
 """A command that works with the extra only, by extra; run where ``eclose demo`` has left its files."""
 NEEDS_TORCH = frozenset({"train", "trl"})
 LIGHT = ("annotate", "chat", "figures", "otel", "parquet", "postgres", "prices", "world")
-"""Extras of the lowest versions: without PyTorch, Ray, Snakemake, a native model server, and Inspect, which asks for newer
-versions of what the package itself needs."""
+"""Extras of the lowest versions: without PyTorch, Ray, Snakemake, a native model server, and Inspect, which asks for
+newer versions of what the package itself needs."""
 TESTS = ("tests/core", "tests/stats", "tests/metrics", "tests/diagnosis")
 TEST_TOOLS = ("hypothesis", "krippendorff", "pytest", "pytest-xdist", "scikit-learn", "scipy")
 
@@ -148,7 +148,7 @@ def install_cold(wheel: Path, python: str) -> float:
 
 
 def run_on_lowest(wheel: Path, python: str, tests: list[str]) -> int:
-    """Run tests on the lowest versions that the requirements allow, and return their exit code."""
+    """Run commands and tests on the lowest versions that the requirements allow, and return the first exit code."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         programs = create_environment(folder, python) / "bin"
@@ -164,6 +164,10 @@ def run_on_lowest(wheel: Path, python: str, tests: list[str]) -> int:
         for requirement in requirements:
             distribution = re.split(r"[<>=~!]", requirement)[0]
             print(f"  {requirement:<28} {installed[distribution.lower()]}", flush=True)
+        for command in ("eclose --version", DEMO, *(CHECKS[extra] for extra in (BASE, *LIGHT))):
+            if failure := call(shlex.split(command), folder, programs):
+                print(f"  {command}: {failure}")
+                return 1
         # Old versions warn of what they no longer do; pyproject.toml would make errors of that.
         pytest = [programs / "python", "-m", "pytest", "-W", "ignore", "-n", "2", "-p", "no:cacheprovider", *tests]
         return subprocess.run(list(map(str, pytest)), cwd=ROOT, env=new_user_environment(), check=False).returncode
@@ -206,7 +210,7 @@ def main() -> int:
             return print_matrix(options, wheel)
         code = run_on_lowest(wheel, sys.executable, options.tests)
     return print_result(
-        name="exit code of the tests on the lowest versions", value=code, unit="", goal="0", holds=code == 0
+        name="exit code of commands and tests on the lowest versions", value=code, unit="", goal="0", holds=code == 0
     )
 
 
