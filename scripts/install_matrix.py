@@ -55,7 +55,7 @@ LIGHT = ("annotate", "chat", "figures", "otel", "parquet", "postgres", "prices",
 """Extras of the lowest versions: without PyTorch, Ray, Snakemake, a native model server, and Inspect, which asks for
 newer versions of what the package itself needs."""
 TESTS = ("tests/core", "tests/stats", "tests/metrics", "tests/diagnosis")
-TEST_TOOLS = ("hypothesis", "krippendorff", "pytest", "pytest-xdist", "scikit-learn", "scipy")
+TEST_TOOLS = ("hypothesis", "krippendorff", "psutil", "pytest", "pytest-xdist", "scikit-learn", "scipy")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,19 @@ def run_on_lowest(wheel: Path, python: str, tests: list[str]) -> int:
                 print(f"  {command}: {failure}")
                 return 1
         # Old versions warn of what they no longer do; pyproject.toml would make errors of that.
-        pytest = [programs / "python", "-m", "pytest", "-W", "ignore", "-n", "2", "-p", "no:cacheprovider", *tests]
+        pytest = [
+            programs / "python",
+            "-m",
+            "pytest",
+            "-q",
+            "-W",
+            "ignore",
+            "-n",
+            "2",
+            "-p",
+            "no:cacheprovider",
+            *tests,
+        ]
         return subprocess.run(list(map(str, pytest)), cwd=ROOT, env=new_user_environment(), check=False).returncode
 
 
