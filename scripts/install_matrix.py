@@ -23,11 +23,15 @@ import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf
 
 from perf.first_minutes import build_wheel, new_user_environment, run
 from perf.result import print_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[1]
 BASE = "(base)"
@@ -86,7 +90,7 @@ def read_torch_pin() -> str:
     return re.findall(r"torch==[\d.]+", (ROOT / "Makefile").read_text("utf-8"))[0]
 
 
-def call(words: list[str | Path], folder: Path, programs: Path | None = None) -> str:
+def call(words: Sequence[str | Path], folder: Path, programs: Path | None = None) -> str:
     """Run a command and return the end of its output where it fails, else an empty string."""
     environment = new_user_environment()
     if programs is not None:
