@@ -87,7 +87,7 @@ def read_project() -> dict[str, list[str]]:
 
 def read_torch_pin() -> str:
     """Return the build of PyTorch that ``make setup`` installs."""
-    return re.findall(r"torch==[\d.]+", (ROOT / "Makefile").read_text("utf-8"))[0]
+    return str(re.findall(r"torch==[\d.]+", (ROOT / "Makefile").read_text("utf-8"))[0])
 
 
 def call(words: Sequence[str | Path], folder: Path, programs: Path | None = None) -> str:
