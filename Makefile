@@ -6,13 +6,15 @@ AT_ONCE ?= 3
 BIN := $(VENV)/bin
 # The site's tools have an environment of their own: they and the package need not agree on versions.
 SITE_VENV ?= build/site-venv
+RELEASE_VENV ?= build/release-venv
 SPELLED := $(wildcard *.md) docs skills src campaigns perf scripts examples recipes
 # -m replaces the filter of the fast lane. Tests that compare times run alone, after the others.
 PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test coverage figures campaigns docs benchmark pictures tutorials site demo lock
+.PHONY: setup setup-light check format fast test coverage figures campaigns docs benchmark pictures tutorials site demo dist \
+	install-matrix lock
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
 	python3 -m venv $(VENV)
@@ -77,10 +79,21 @@ site: ## the documentation as a site in build/site; a broken link or a misspelt 
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh
 
+dist: ## the source distribution, the wheel and the bill of materials of the installed wheel
+	rm -rf dist $(RELEASE_VENV) build/wheel-venv
+	python3 -m venv $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/release.lock
+	$(RELEASE_VENV)/bin/python -m build --no-isolation --outdir dist .
+	# Without pip, which is no part of the package.
+	python3 -m venv --without-pip build/wheel-venv
+	$(RELEASE_VENV)/bin/python -m pip --python build/wheel-venv/bin/python install --quiet dist/*.whl
+	$(RELEASE_VENV)/bin/cyclonedx-py environment --output-file build/eclose.cdx.json build/wheel-venv/bin/python
+
+install-matrix: ## every extra in a fresh environment, and the lowest versions; needs uv, takes minutes
+	$(BIN)/python scripts/install_matrix.py
+	$(BIN)/python scripts/install_matrix.py --lowest
+
 lock: ## pin the versions of everything, with hashes
-	$(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --resolver=backtracking \
-		--output-file=requirements/dev.lock requirements/dev.in
-	$(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --resolver=backtracking \
-		--output-file=requirements/docs.lock requirements/docs.in
+	for name in dev docs release; do $(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe \
+		--strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--resolver=backtracking --output-file=requirements/$$name.lock requirements/$$name.in || exit 1; done

@@ -222,7 +222,8 @@ def main() -> int:
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        measure(*options.measure, options.workers)
+        command, run = options.measure
+        measure(command, run, options.workers)
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__: str
+"""Version of the installed distribution, which the build takes from the tag of the release."""
 
 if TYPE_CHECKING:
     from eclose.api.data import aconstruct, agenerate, construct, generate
@@ -194,9 +195,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
+    if name == "__version__":
+        value: object = _read_version()
+    elif name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
     # From now on the name is an ordinary attribute, and this function is not called for it again.
     globals()[name] = value
     return value
@@ -204,4 +208,14 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     own = [name for name in globals() if name.startswith("__") and name.endswith("__")]
-    return sorted({*own, *__all__})
+    return sorted({*own, "__version__", *__all__})
+
+
+def _read_version() -> str:
+    # Reading metadata takes longer than importing this package.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:  # a source tree on the path, not installed
+        return "0+unknown"

@@ -125,17 +125,17 @@ def test_workers_construct_what_one_process_constructs(cluster, tmp_path, server
 
 
 @pytest.mark.parametrize(
-    ("command", "flags", "result"),
+    ("command", "flags", "result", "word"),
     [
-        ("judge", ("--judge",), "judgments.jsonl"),
-        ("detect", ("--detector", "alignment", "--model"), "scores-alignment.jsonl"),
+        ("judge", ("--judge",), "judgments.jsonl", "written"),
+        ("detect", ("--detector", "alignment", "--model"), "scores-alignment.jsonl", "accepted"),
     ],
 )
-def test_workers_judge_and_score_what_one_process_does(cluster, runs, server, command, flags, result):
+def test_workers_judge_and_score_what_one_process_does(cluster, runs, server, command, flags, result, word):
     options = (*flags, server.base_url, "--no-price")
     ray = on_ray()
     eclose(command, runs[0], *options)
-    assert f"{RECORDS} received = {RECORDS} accepted" in eclose(command, runs[1], *options, *ray)
+    assert f"{RECORDS} received = {RECORDS} {word}" in eclose(command, runs[1], *options, *ray)
     once = paid(server)
     assert "done before" in eclose(command, runs[1], *options, *ray)
     assert paid(server) == once

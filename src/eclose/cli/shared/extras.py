@@ -28,7 +28,7 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "ray": ("ray",),
     "safetensors": ("train",),  # comes with transformers
     "snakemake": ("experiment",),
-    "sqlalchemy": ("chat", "annotate"),
+    "sqlalchemy": ("chat", "annotate", "ray", "world"),
     "starlette": ("annotate",),  # comes with fastapi
     "torch": ("train",),
     "transformers": ("train",),
