@@ -560,6 +560,22 @@ def test_the_cap_is_held_against_everything_that_may_have_been_billed(where):
     assert using(where, work) == [(20, 40, 40)]
 
 
+def test_a_refused_call_adds_up_no_rows(where, monkeypatch):
+    """Every record in progress is refused when a budget is spent, and a run may have millions of calls."""
+    sums: list[object] = []
+    derive = accounts.WriterAccounting.derive
+    monkeypatch.setattr(accounts.WriterAccounting, "derive", lambda *given: sums.append(given) or derive(*given))
+
+    async def work(ledger):
+        await ledger.intend(intent(1, reserved=40), cap=50)
+        sums.clear()
+        with pytest.raises(CostCapExceededError) as refused:
+            await ledger.intend(intent(2, reserved=40), cap=50)
+        return refused.value.account, len(sums)
+
+    assert using(where, work) == [((0, 40, 0), 0)]
+
+
 def test_what_a_process_that_is_alive_has_under_way_is_not_sent_by_another(monkeypatch):
     for module in (accounts, ledger_module):
         monkeypatch.setattr(module, "LEASE_SECONDS", 1.5)

@@ -33,6 +33,7 @@ from eclose.core.judgment import MAX_UNJUDGED_SHARE
 
 if TYPE_CHECKING:
     from eclose.calls.client import CallSettings
+    from eclose.calls.ray.run import RunFactory
     from eclose.calls.run import RunResult
     from eclose.detection.settings import ChatDetectorSettings, LocalDetectorSettings
     from eclose.models.resolve import ModelRef
@@ -172,6 +173,7 @@ def detect(
     from eclose.errors import SettingError
 
     kind = DetectorKind(detector)
+    score = partial(score_run, run, out=scores, options=options.run_options)
     if kind is not DetectorKind.VERIFIER and model is None:
         raise typer.BadParameter("Missing option '--model'.")
     if engine is CallEngine.RAY and kind is DetectorKind.VERIFIER:
@@ -180,10 +182,7 @@ def detect(
         if options.dry_run:
             print_line("A verifier runs in this process, so there are no calls and no cost.")
             return
-        result = score_run(
-            run, detector=detector, model=model, verifier=verifier, out=scores, options=options.run_options
-        )
-        _end_run(result, max_unscored_share)
+        _end_run(score(detector=detector, model=model, verifier=verifier), max_unscored_share)
     settings: ChatDetectorSettings | LocalDetectorSettings
     if kind in LOCAL_DETECTORS:
         settings = LocalDetectorSettings(
@@ -205,25 +204,21 @@ def detect(
         _print_forecast(run, model_ref, settings, options.calls)
         return
     _print_related_models(run, model_ref)
-    if engine is CallEngine.RAY and isinstance(settings, ChatDetectorSettings):
-        where = (run, model, options.base_url, settings, options.calls.deadline, scores)
-        make_run = partial(build_detector_run, *where)
-        result = run_on_ray_workers(make_run, options.calls, options, workers, ray_address)
-        _end_run(result, max_unscored_share)
-    if engine is CallEngine.RAY and isinstance(settings, LocalDetectorSettings):
-        make = partial(build_local_detector_run, run, model, settings, scores, judgments, allow_stale=allow_stale)
-        result = run_on_ray_workers(make, limit_responses(), options, workers, ray_address, gpus=gpus_per_worker)
-        _end_run(result, max_unscored_share)
-    result = score_run(
-        run,
-        detector=settings,
-        model=model_ref,
-        out=scores,
-        judgments=judgments,
-        calls=options.calls,
-        options=options.run_options,
-        allow_stale=allow_stale,
-    )
+    if engine is CallEngine.RAY:
+        make_run: RunFactory
+        if isinstance(settings, LocalDetectorSettings):
+            make_run = partial(
+                build_local_detector_run, run, model, settings, scores, judgments, allow_stale=allow_stale
+            )
+            calls, gpus = limit_responses(), gpus_per_worker
+        else:
+            calls, gpus = options.calls, None
+            make_run = partial(build_detector_run, run, model, options.base_url, settings, calls.deadline, scores)
+        result = run_on_ray_workers(make_run, calls, options, workers, ray_address, gpus=gpus)
+    else:
+        result = score(
+            detector=settings, model=model_ref, calls=options.calls, judgments=judgments, allow_stale=allow_stale
+        )
     _end_run(result, max_unscored_share)
 
 

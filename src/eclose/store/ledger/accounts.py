@@ -223,9 +223,12 @@ class WriterAccounting:
         return RunAccount(*row)
 
     def _refuse(self, connection: Connection) -> CostCapExceededError:
-        # The totals in the message should include what dead writers left behind.
-        self.bury_dead(connection)
-        return CostCapExceededError(self.derive(connection))
+        # The totals in the message should include what dead writers left behind. Otherwise the row is right: adding up
+        # all calls of the run for each refused one would take minutes, since every record in progress is refused.
+        if self.bury_dead(connection):
+            return CostCapExceededError(self.derive(connection))
+        account = connection.execute(sql.ACCOUNT, {"run": self._run}).one_or_none()
+        return CostCapExceededError(RunAccount(0, 0, 0) if account is None else RunAccount(*account))
 
     def read_sends(self, connection: Connection, key: str) -> CallSendHistory:
         """Return all sends of a call."""
