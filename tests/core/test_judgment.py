@@ -50,6 +50,13 @@ def test_an_unjudged_trace_is_not_sound_by_being_empty():
     assert judged(unjudged={Criterion.LOCAL_SOUNDNESS: "the judge timed out"}).locally_sound is None
 
 
+def test_reasons_of_missing_labels_include_the_evidence():
+    missing = judged(unjudged={Criterion.CLOSURE: "refusal"}, evidence_unjudged="timeout")
+    assert missing.missing_reasons == {"evidence": "timeout", "C": "refusal"}
+    assert judged(unjudged={Criterion.CLOSURE: "refusal"}).missing_reasons == {"C": "refusal"}
+    assert judged(SOUND).missing_reasons == {}
+
+
 def test_a_judgment_gives_a_verdict():
     judgment = judged(SOUND, aligned=True, closed=False, complete=True, correct=None)
     assert judgment.verdict == Verdict(True, True, False, True, None)
