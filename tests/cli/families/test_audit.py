@@ -150,7 +150,7 @@ def test_what_was_not_answered_is_named(audit):
     first = json.loads((audit / "forms-2.jsonl").read_text().splitlines()[0])["id"]
     assert f"annotator 2, blank: {first}" in output
     assert "and 9 more" in output
-    assert "answers are missing for 19 families; their rates stay open" in output
+    assert "answers are missing for 19 families; the rates stay open" in output
     assert "1 and 2 Family 0 0 - -" in lines(output)
 
 
