@@ -281,11 +281,8 @@ class DiagnosisCounts:
 
     def question_keys(self) -> list[tuple[str | None, str]]:
         """Return dataset and id of every question, by number."""
-        keys: list[tuple[str | None, str]] = [(None, "")] * self.questions
-        for benchmark, numbers in self._questions.items():
-            for id_, number in numbers.items():
-                keys[number] = (benchmark, id_)
-        return keys
+        benchmarks = list(self._benchmarks)
+        return [(benchmarks[number], id_) for number, id_ in zip(self._benchmark_of, self._list_ids(), strict=True)]
 
     def question_hashes(self) -> list[tuple[int, int]]:
         """Return the hashes of the text and of the passages of every question, by number."""
@@ -322,13 +319,17 @@ class DiagnosisCounts:
             self._hashes.extend(hashes)
         return number
 
-    def _number_questions(self, other: DiagnosisCounts) -> Iterator[int]:
-        """Yield the number here of every question of another value, by its number there."""
-        ids = [""] * other.questions
-        for numbers in other._questions.values():
+    def _list_ids(self) -> list[str]:
+        """Return the id of every question, by number."""
+        ids = [""] * self.questions
+        for numbers in self._questions.values():
             for id_, number in numbers.items():
                 ids[number] = id_
-        benchmarks = list(other._benchmarks)
+        return ids
+
+    def _number_questions(self, other: DiagnosisCounts) -> Iterator[int]:
+        """Yield the number here of every question of another value, by its number there."""
+        ids, benchmarks = other._list_ids(), list(other._benchmarks)
         # One question at a time: a million tuples of keys and hashes would take 200 MB.
         for id_, benchmark, *hashes in zip(
             ids, other._benchmark_of, other._hashes[::2], other._hashes[1::2], strict=True
