@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from eclose.errors import UserError
 from eclose.experiments.cells import SWITCHES_FILE, Stage
 from eclose.experiments.plan import ImportedRun
-from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.atomic import AtomicFile, write_files
 from eclose.store.runs.folder import RESPONSES_FILE
 from eclose.store.runs.manifest import hash_file
 
@@ -77,11 +77,16 @@ def _list_files(tasks: dict[Stage, StageTask], root: Path) -> Iterator[Path]:
 def take_cells(archive: Path, folder: Path, backbones: Mapping[str, str]) -> list[ImportedRun]:
     """Unpack an archive and return its cells as runs made elsewhere.
 
+    Two processes may unpack into one folder, so each file appears whole.
+
     Raises:
         UserError: The cells were made from other weights than ``backbones``.
     """
     with tarfile.open(archive) as file:
-        file.extractall(folder, filter="data")
+        for member in file:
+            content = file.extractfile(tarfile.data_filter(member, str(folder)))
+            if content is not None:
+                write_files(folder, {member.name: content.read()})
     earlier = json.loads((folder / _BACKBONES_FILE).read_text("utf-8"))
     if earlier != dict(backbones):
         differing = sorted(name for name in earlier | dict(backbones) if earlier.get(name) != backbones.get(name))
