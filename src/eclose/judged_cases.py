@@ -25,6 +25,7 @@ from eclose.store.records.jsonl import DUPLICATE, ID_REUSED, scan_records
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, RUN_LEDGER_FILE
 from eclose.store.runs.step import companion_file_path
 from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provenance, find_file_manifest
+from eclose.traces import cases as traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -48,8 +49,10 @@ QUESTION_REMEDY = (
     "Responses refer to a question by its id alone: give every question a unique id, such as the dataset's name and a"
     " number, or use one folder per dataset."
 )
-# Steps that convert another tool's records into responses. A record that they could not read is a lost response.
-_CONVERSIONS = frozenset({"judge responses", "data from-inspect"})
+CONVERSION_STEPS = frozenset({"judge responses", "data convert responses", "data from-inspect"})
+"""Steps that convert another tool's records into responses. A response that they could not use is a lost one."""
+# Beginnings of the reasons why a rejected record is no lost response: it is there already, or asks nothing.
+_NO_LOSS_REASONS = (DUPLICATE, traces.NO_QUESTION, traces.NO_SPAN)
 
 
 class EvidenceSufficiency(StrEnum):
@@ -238,22 +241,39 @@ def _read_earlier_rejects(run: Path) -> dict[str, Mapping[str, int]]:
     """Return the records that earlier steps did not use when they wrote the files of a run, by file and step."""
     counts: dict[str, Mapping[str, int]] = {}
     for name in (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE):
-        if (
-            companion_file_path(run / name, "manifest.json").is_file()
-            and (manifest := find_file_manifest(run / name)) is not None
-        ):
+        if not companion_file_path(run / name, "manifest.json").is_file():
+            continue
+        manifest = find_file_manifest(run / name)
+        # A record with a question and its response counts once, with the responses.
+        if manifest is not None and manifest.stage != "judge instances":
             counts[f"{name} ({manifest.stage})"] = {**manifest.counts.rejected, **manifest.counts.quarantined}
     return counts
 
 
 def read_conversion_losses(run: Path) -> list[LeftOutResponse]:
-    """Return the records of another tool's file that could not be converted into responses."""
+    """Return the records of another tool's file that could not be converted into responses, with the reason.
+
+    A response that was lost on the way may be a failure, so it counts as one without a judgment.
+    """
     manifest = find_file_manifest(run / RESPONSES_FILE)
-    quarantine = companion_file_path(run / RESPONSES_FILE, "quarantined.jsonl")
-    if manifest is None or manifest.stage not in _CONVERSIONS or quarantine.name not in manifest.outputs:
+    if manifest is None or manifest.stage not in CONVERSION_STEPS:
         return []
-    rows = (raw.value or {} for raw in read_json_objects(quarantine)) if quarantine.is_file() else ()
-    return [(f"{', '.join(manifest.inputs)} {row.get('where')}", "it cannot be read") for row in rows]
+    source = ", ".join(manifest.inputs)
+
+    def read(kind: str) -> list[Mapping[str, str]] | None:
+        path = companion_file_path(run / RESPONSES_FILE, kind)
+        if path.name not in manifest.outputs or not path.is_file():
+            return None
+        return [raw.value or {} for raw in read_json_objects(path)]
+
+    unreadable = [(f"{source} {row['where']}", "it cannot be read") for row in read("quarantined.jsonl") or ()]
+    rejected = read("rejected.jsonl")
+    if rejected is None:
+        # Steps of earlier versions counted the rejected records and did not list them.
+        losses = [(source, reason) for reason, count in manifest.counts.rejected.items() for _ in range(count)]
+    else:
+        losses = [(f"{source} {row['where']}", row["reason"]) for row in rejected]
+    return [*unreadable, *(loss for loss in losses if not loss[1].startswith(_NO_LOSS_REASONS))]
 
 
 def check_judged_inputs(run: Path, *, allow_stale: bool = False) -> ProvenanceCheck:

@@ -42,7 +42,7 @@ def scan_trace_cases(
         if record.value is None:
             yield cast("ReadRecord[ConvertedRecord]", record)
         elif (converted := convert_trace_case(record.value, settings)) is None:
-            yield ReadRecord(record.where, rejected=NO_DOCUMENTS)
+            yield ReadRecord(f"{record.where}, trace {record.value.span.trace_id}", rejected=NO_DOCUMENTS)
         else:
             yield ReadRecord(record.where, value=converted, repairs=converted.repairs)
 

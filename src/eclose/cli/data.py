@@ -80,7 +80,7 @@ def convert(
         (PipelineStep("data convert", settings, inputs, out), _scan(file, layout, imported, aliases))
     ]
     if responses is not None:
-        stage = PipelineStep("data convert responses", settings, (file,), responses)
+        stage = PipelineStep("data convert responses", settings, (file,), responses, explains_rejected=True)
         work.append((stage, scan_recorded_responses(file, layout=layout, settings=imported)))
     # Both outputs are claimed before the first is written, so that a refusal costs no work.
     refuse_shared_files(stage for stage, _ in work)

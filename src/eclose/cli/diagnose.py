@@ -40,7 +40,11 @@ def diagnose(
     Writes report.html (one file, works from disk), report.md, diagnosis.json, junit.xml, tables.tex, and figures as PDF
     and SVG. With --against, every rate's difference from another run over the questions that both answer.
     """
-    from eclose.diagnosis.report.table import build_judge_flips_table, build_violations_table
+    from eclose.diagnosis.report.table import (
+        build_failures_table,
+        build_judge_flips_table,
+        build_violations_table,
+    )
     from eclose.diagnosis.results import default_report_folder
     from eclose.diagnosis.results import diagnose as diagnose_runs
 
@@ -58,7 +62,9 @@ def diagnose(
         notify=print_line,
     )
     _print_rates(results.diagnosis, results.context)
-    _print_cells(build_violations_table(results.diagnosis))
+    for table in (build_failures_table(results.diagnosis), build_violations_table(results.diagnosis)):
+        if table.rows:
+            _print_cells(table)
     if (consistency := build_judge_flips_table(results.diagnosis)).rows:
         _print_cells(consistency)
     if results.context.base is not None:

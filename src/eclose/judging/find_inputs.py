@@ -93,7 +93,7 @@ def _split_file(path: Path, out: Path, layout: RecordLayout, imported: ImportSet
     """Write the questions and the responses of one file into two, and count its records."""
     settings = {"format": layout.value, **imported.identity}
     questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES_FILE)
-    responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE)
+    responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE, explains_rejected=True)
     # ``claim`` returns the manifest of an earlier run over the same file, and the step is then skipped.
     manifest = questions.claim()
     question_counts = (

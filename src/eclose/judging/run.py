@@ -16,6 +16,7 @@ from eclose.calls.forecast import UsageForecast, drop_repeated_requests, find_wr
 from eclose.calls.run import ModelJob, ModelRun, RunOptions, RunResult, find_model_price, run_models_on_records
 from eclose.core.judgment import Judgment
 from eclose.errors import SettingError
+from eclose.judged_cases import CONVERSION_STEPS
 from eclose.judging.find_inputs import JudgeInputFiles
 from eclose.judging.judge_response import build_judge_requests, judge_response
 from eclose.judging.settings import JudgeSettings
@@ -23,7 +24,9 @@ from eclose.models.resolve import LocalModelRef, ModelRef, find_model_ref, resol
 from eclose.response_tasks import ResponseFilter, ResponseTask, ResponseTasks, find_related_models
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
-from eclose.store.runs.step import PipelineStep
+from eclose.store.runs.manifest import hash_file, hash_files
+from eclose.store.runs.step import PipelineStep, companion_file_path
+from eclose.store.runs.verify_files import find_file_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,8 +123,9 @@ class JudgeRun(ModelRun[ResponseTask]):
         for source, name in ((self.inputs.instances, INSTANCES_FILE), (self.inputs.responses, RESPONSES_FILE)):
             target = self.stage.out.with_name(name)
             if not target.exists():
-                with source.open("rb") as records, AtomicFile(target) as copy:
-                    copyfileobj(records, copy)
+                _copy_file(source, target)
+                if name == RESPONSES_FILE:
+                    _copy_conversion(source, target)
 
     @contextmanager
     def open_records(self) -> Iterator[ResponseTasks]:
@@ -130,6 +134,27 @@ class JudgeRun(ModelRun[ResponseTask]):
         # Known only once the files are indexed, which happens inside the run.
         self.source_counts.update({**self.inputs.counts, **tasks.counts})
         yield tasks
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    with source.open("rb") as content, AtomicFile(target) as copy:
+        copyfileobj(content, copy)
+
+
+def _copy_conversion(source: Path, target: Path) -> None:
+    """Copy what says which records of another tool's file were lost when the responses were converted from it."""
+    manifest = find_file_manifest(source)
+    if manifest is None or manifest.stage not in CONVERSION_STEPS:
+        return
+    if manifest.outputs.get(source.name) != hash_file(source):
+        return
+    copies = [target]
+    for kind in ("quarantined.jsonl", "rejected.jsonl"):
+        explanations = companion_file_path(source, kind)
+        if explanations.name in manifest.outputs and explanations.is_file():
+            copies.append(companion_file_path(target, kind))
+            _copy_file(explanations, copies[-1])
+    manifest.with_outputs(hash_files(copies)).write(companion_file_path(target, "manifest.json"))
 
 
 def find_same_family_models(inputs: JudgeInputFiles, judge_name: str) -> list[str]:

@@ -27,6 +27,7 @@ NO_QUESTION = "no question"
 SEVERAL_QUESTIONS = "several questions"
 NO_DOCUMENTS = "no documents with text"
 NO_ROOT = "root span not in the file"
+NO_SPAN = "no span matches"
 LOCAL_ROOT_NOTE = "top span taken as root, its parent is not in the file"
 # What happens below these is not the reasoning of the response: a query is rewritten, a tool has a model of its own.
 _OPAQUE = (SpanKind.RETRIEVER, SpanKind.RERANKER, SpanKind.TOOL)
@@ -75,7 +76,7 @@ class CaseReader:
         if self.selection.case != ROOT:
             chosen = [span for span in tree.spans if matches_selection(span, self.selection.case)]
             if not chosen:
-                yield TraceRejection(f"no span matches {self.selection.case!r}")
+                yield TraceRejection(f"{NO_SPAN} {self.selection.case!r}")
         else:
             chosen = tree.roots
             if not chosen:
@@ -239,7 +240,7 @@ class _CaseParts:
         return find_answer(self._calls[-1].output) if self._calls else None
 
     def find_documents(self) -> tuple[tuple[RetrievedChunk, ...], Span | None]:
-        """Return the documents of all retrievers, and a retriever whose documents have no text."""
+        """Return the documents of all retrievers, and a retriever whose documents were not recorded."""
         contents = [(span, self._tree.content[span.span_id]) for span in self._visible]
         # A reranker passes on what the model reads; without one, all that was retrieved counts.
         reranked = [pair for pair in contents if pair[1].kind is SpanKind.RERANKER and pair[1].documents]
@@ -248,7 +249,8 @@ class _CaseParts:
         for span, content in sources:
             texts = list(read_texts_of_documents(content.documents or []))
             documents += texts
-            if not texts and content.documents != []:
+            # A span with an input and no documents retrieved nothing; no setting hides them.
+            if not texts and (content.documents or not content.captured):
                 unread = span
         for tool_documents in self._tool_documents.values():
             documents += tool_documents

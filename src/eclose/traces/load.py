@@ -180,7 +180,9 @@ def _read_trace(
         return
     for result in results:
         if isinstance(result, TraceRejection):
-            yield ReadRecord(where, rejected=result.reason)
+            # The id of the trace, under which its store shows it.
+            trace_id = next(iter(by_id.values())).trace_id
+            yield ReadRecord(f"{where}, trace {trace_id}", rejected=result.reason)
         else:
             yield ReadRecord(where, value=result)
 

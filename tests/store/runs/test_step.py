@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,18 @@ def test_writes_the_accepted_the_refused_and_the_manifest(stage):
     manifest = stage.claim()
     assert manifest.counts == counts
     assert set(manifest.outputs) == {"out.jsonl", "out.jsonl.quarantined.jsonl"}
+
+
+def test_rejected_records_are_listed_where_the_step_explains_them(stage):
+    rejected = ReadRecord("line 3", rejected="not needed")
+    stage.write([GOOD, rejected])
+    assert not stage.rejected_path.exists()
+    explaining = replace(stage, explains_rejected=True)
+    explaining.write([GOOD, rejected])
+    assert json.loads(stage.rejected_path.read_text()) == {"where": "line 3", "reason": "not needed"}
+    assert explaining.claim().outputs.keys() == {"out.jsonl", "out.jsonl.rejected.jsonl"}
+    explaining.write([GOOD])
+    assert not stage.rejected_path.exists()
 
 
 def test_without_refused_records_there_is_no_quarantine(stage):

@@ -103,6 +103,8 @@ def print_step_result(
 ) -> None:
     """Print what a step wrote and its counts; ask ``doubt`` where no record could be read."""
     print_line(f"{stage.out}: {counts}" + (" (done before, nothing to do)" if again else ""))
+    if counts.rejected and stage.explains_rejected:
+        print_line(f"  rejected records, with reasons: {stage.rejected_path}")
     if counts.quarantined:
         print_line(f"  records that could not be read, with reasons: {stage.quarantine_path}")
         # All records unreadable: most likely the wrong file or layout, not a broken file.

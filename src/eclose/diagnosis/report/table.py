@@ -84,7 +84,7 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
     tables = (
         *build_metrics_tables(diagnosis, context),
         _build_evidence_table(diagnosis),
-        _failure_table(diagnosis),
+        build_failures_table(diagnosis),
         _joint_table(diagnosis),
         build_violations_table(diagnosis),
         _code_table(diagnosis),
@@ -202,7 +202,8 @@ def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
     return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
 
 
-def _failure_table(diagnosis: Diagnosis) -> ReportTable:
+def build_failures_table(diagnosis: Diagnosis) -> ReportTable:
+    """Return how many responses fail as a whole in each way, and how many of them are in the gap."""
     parts = diagnosis.overall.composition
     # Shares of two totals: all insufficient responses, and those in the gap.
     insufficient, gap = sum(parts.failures.values()), sum(parts.gap_failures.values())

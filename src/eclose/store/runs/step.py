@@ -40,6 +40,8 @@ class PipelineStep:
     settings: Mapping[str, Any]
     inputs: tuple[Path, ...]
     out: Path
+    explains_rejected: bool = False
+    """Whether a file beside the output lists the rejected records with their reasons."""
 
     @property
     def manifest_path(self) -> Path:
@@ -53,7 +55,7 @@ class PipelineStep:
 
     @property
     def rejected_path(self) -> Path:
-        """Path of the file with the records that jobs set aside on purpose."""
+        """Path of the file with the records that were set aside on purpose."""
         return companion_file_path(self.out, "rejected.jsonl")
 
     @property
@@ -120,15 +122,15 @@ class PipelineStep:
                 files.add(record)
         return files.counter.counts()
 
-    def owns_quarantine(self) -> bool:
-        """Return whether the existing quarantine file is the one that the manifest lists."""
-        if not self.manifest_path.is_file() or not self.quarantine_path.is_file():
+    def owns(self, path: Path) -> bool:
+        """Return whether an existing file beside the output is the one that the manifest lists."""
+        if not self.manifest_path.is_file() or not path.is_file():
             return False
         try:
             outputs = read_manifest(self.manifest_path).outputs
         except UserError:
             return False
-        return self.out.name in outputs and outputs.get(self.quarantine_path.name) == hash_file(self.quarantine_path)
+        return self.out.name in outputs and outputs.get(path.name) == hash_file(path)
 
     def note_start(self, *, force: bool = False) -> None:
         """Write a note with the settings of the started work; raise where other work was started, unless forced.
@@ -174,8 +176,9 @@ class PipelineStep:
         """Raise where files under the names beside a missing result belong to something else."""
         if self.manifest_path.exists() and self.out.name not in read_manifest(self.manifest_path).outputs:
             raise self._refusal(self.manifest_path, "is the manifest of another file")
-        if self.quarantine_path.exists() and not self.owns_quarantine():
-            raise self._refusal(self.quarantine_path, f"is not known to belong to {self.out.name}")
+        for path in (self.quarantine_path, *([self.rejected_path] if self.explains_rejected else [])):
+            if path.exists() and not self.owns(path):
+                raise self._refusal(path, f"is not known to belong to {self.out.name}")
 
     def _refusal(self, path: Path, reason: str) -> UserError:
         return UserError(f"{path}: exists and {reason}. Write to another file, or pass --force to replace it.")
@@ -190,18 +193,24 @@ class StepOutputFiles:
         self.counter = counter or RecordCounter()
         self._files = ExitStack()
         self._out = self._files.enter_context(AtomicFile(step.out))
-        self._quarantine: AtomicFile | None = None
+        self._explanations: dict[Path, AtomicFile] = {}
 
     def add(self, record: ReadRecord[Any]) -> None:
-        """Count the record, and write it to the output or to the quarantine file."""
+        """Count the record, and write it to the output or, with the reason, to a file beside it."""
         self.counter.add(record)
-        if record.error is not None:
-            # Created with the first quarantined record: until then a file of this name is left alone.
-            if self._quarantine is None:
-                self._quarantine = self._files.enter_context(AtomicFile(self.step.quarantine_path))
-            self._quarantine.write(_explain(record))
-        elif record.value is not None:
+        if record.value is not None:
             self._out.write(encode_json_line(record.value) + b"\n")
+        elif record.error is not None:
+            self._explain(self.step.quarantine_path, record.where, error=str(record.error))
+        elif self.step.explains_rejected:
+            self._explain(self.step.rejected_path, record.where, reason=str(record.rejected))
+
+    def _explain(self, path: Path, where: str, **explanation: str) -> None:
+        # Created with its first record: until then a file of this name is left alone.
+        if path not in self._explanations:
+            self._explanations[path] = self._files.enter_context(AtomicFile(path))
+        line = canonical_json({"where": where, **explanation})
+        self._explanations[path].write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def __enter__(self) -> Self:
         """Return the files, open for writing."""
@@ -219,13 +228,14 @@ class StepOutputFiles:
                 self._files.__exit__(type(changed), changed, changed.__traceback__)
                 raise
         # Asked before the new output is in place: the manifest of the earlier result still fits its files.
-        stale = kind is None and self._quarantine is None and step.owns_quarantine()
+        beside = {step.quarantine_path, step.rejected_path} - self._explanations.keys()
+        stale = [path for path in beside if kind is None and step.owns(path)]
         self._files.__exit__(kind, error, trace)
         if kind is not None:
             return
-        if stale:
-            step.quarantine_path.unlink()
-        outputs = [step.out] if self._quarantine is None else [step.out, step.quarantine_path]
+        for path in stale:
+            path.unlink()
+        outputs = [step.out, *self._explanations]
         # Written last: a manifest vouches for files that are complete.
         manifest = Manifest(step.name, step.settings, step.input_hashes, hash_files(outputs), self.counter.counts())
         manifest.write(step.manifest_path)
@@ -292,11 +302,6 @@ def companion_file_path(path: Path, ending: str) -> Path:
 def _is_same_file(first: Path, second: Path) -> bool:
     """Return whether two paths lead to one file, also through links."""
     return first.resolve() == second.resolve() or (first.exists() and second.exists() and first.samefile(second))
-
-
-def _explain(record: ReadRecord[Any]) -> bytes:
-    line = canonical_json({"where": record.where, "error": str(record.error)})
-    return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _read_start_note(path: Path) -> dict[str, Any]:
