@@ -235,7 +235,8 @@ def test_records_that_another_tools_file_loses_are_counted_and_told(tmp_path):
     assert f"responses in ragas.jsonl: {lost}" in result.output
     read = read_judged_cases(tmp_path / "run")
     assert read.checked
-    assert read.left_out == (("ragas.jsonl line 2", "it cannot be read"),)
+    # A system that gave no response has not given a reliable one.
+    assert read.left_out == (("ragas.jsonl line 2", "it cannot be read"), ("ragas.jsonl line 3", "no response"))
     assert read.rejected["responses.jsonl (judge responses)"] == {"no response": 1, "not JSON": 1}
 
 
