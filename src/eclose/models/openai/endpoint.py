@@ -200,7 +200,10 @@ def _add_key(route: ModelRoute, variable: str | None, environ: Mapping[str, str]
         return replace(route, key=SecretStr(token), key_header=BEARER_HEADER)
     if service is not None and key_variable and not key and not keyless:
         variables = [name for name in (key_variable, token_variable) if name]
-        raise SettingError(f"{route.name}: no API key. Set {' or '.join(variables)}.")
+        raise SettingError(
+            f"{route.name}: no API key. Set {' or '.join(variables)}. A server of your own is named by its address: "
+            "--base-url http://host:port/v1."
+        )
     # ECLOSE_API_KEY is for self-hosted servers: it never goes to a provider with its own variable.
     if not (service is not None and key_variable):
         key = key or environ.get("ECLOSE_API_KEY")
