@@ -61,8 +61,8 @@ RECORDED = "written"
 app = typer.Typer(
     cls=RunByDefault,
     no_args_is_help=True,
-    help="Judge responses with a model, and validate the judge against people. eclose judge RUN --judge MODEL is short for"
-    " eclose judge run RUN --judge MODEL; eclose judge run --help lists its options.",
+    help="Judge responses with a model, and validate the judge against people. eclose judge RUN --judge MODEL is short"
+    " for eclose judge run RUN --judge MODEL; eclose judge run --help lists its options.",
 )
 
 
