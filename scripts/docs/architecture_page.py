@@ -17,7 +17,7 @@ CONTRACT = "imports point downwards"
 HEAD = """\
 # Architecture
 
-Generated from the import contract and the docstrings of packages by `make docs`; do not edit.
+<!-- Generated from the import contract and the docstrings of packages by `make docs`; do not edit. -->
 
 Files are the interface between stages. A stage reads records, writes records, and leaves a manifest with the hashes of
 its inputs and settings, so a stage that is finished is not run again, and a result that does not belong to its inputs

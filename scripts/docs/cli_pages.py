@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FOLDER = DOCS / "reference" / "cli"
 WIDTH = "100"
-NOTE = "Generated from the help of the program by `make docs`; do not edit.\n"
+NOTE = "<!-- Generated from the help of the program by `make docs`; do not edit. -->\n"
 
 
 def read_help(words: list[str]) -> str:
