@@ -24,7 +24,8 @@ def _read_import_options(
             "--map",
             metavar="FIELD=PATH,...",
             help="Paths of the fields of a record, such as question=a.b,answer=c[0],documents=hits[*].text; repeatable."
-            " Fields: question, answer, documents, reference, trace, messages, id, model, dataset.",
+            " Fields: question, documents, reference, aliases, kind, hops, answer, trace, messages, id, model, dataset."
+            " Of a list of references, the first is the reference and the others are aliases.",
             show_default=False,
         ),
     ] = None,
