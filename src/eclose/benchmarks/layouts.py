@@ -1,6 +1,7 @@
 """Record layouts of question files, their detection by keys and shapes, and the table of benchmarks.
 
-A benchmark is added by a member of ``RecordLayout`` and a row of ``BENCHMARK_LOADERS``.
+A benchmark is added by a member of ``RecordLayout`` and a row of ``BENCHMARK_LOADERS``; users add theirs by
+``converter_function``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class RecordLayout(StrEnum):
     """Output of a Haystack pipeline, by component."""
     MAPPED = "mapped"
     """Any other record, by the field paths of ``--map``."""
+    CONVERTED = "converted"
+    """Any other record, by the user's own function of ``--converter``."""
     ECLOSE = "eclose"
     OTLP = "otlp"
     MLFLOW = "mlflow"

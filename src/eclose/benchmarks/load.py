@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from eclose.benchmarks import rag_eval_formats
 from eclose.benchmarks.conversion import ConvertedRecord, apply_import_settings
+from eclose.benchmarks.converter_function import ConverterFunction, load_converter_function
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
 from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
 from eclose.benchmarks.mapping import check_field_map, map_record
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from eclose.store.records.json_reader import JsonObject
 
 AnswerAliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
-RecordConverter: TypeAlias = "Callable[[JsonObject], ConvertedRecord]"
+RecordConverter: TypeAlias = "Callable[[JsonObject], ConvertedRecord | str]"
+"""Function that returns a converted record, or the reason why the record is left out."""
 Value = TypeVar("Value", Instance, Response)
 
 NO_RESPONSE = "no response"
@@ -131,10 +133,22 @@ def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettin
     """Return the layout to read a file in, and refuse settings that do nothing there.
 
     Raises:
-        SettingError: A setting has no effect on files of this layout.
+        SettingError: A setting has no effect on files of this layout, or the converter cannot be imported.
     """
     settings = settings or ImportSettings()
-    if settings.columns:
+    if settings.converter is not None:
+        if settings.columns:
+            raise SettingError("--converter and --map: each says how a record is read. Leave one of them out.")
+        if layout not in (RecordLayout.AUTO, RecordLayout.CONVERTED):
+            raise SettingError(f"--converter and --format {layout}: a converter reads any layout. Leave one out.")
+        load_converter_function(settings.converter)
+        layout = RecordLayout.CONVERTED
+    elif layout is RecordLayout.CONVERTED:
+        raise SettingError(
+            "--format converted needs --converter FILE.py:FUNCTION. Give both to eclose data convert, and read the "
+            "file that it writes."
+        )
+    elif settings.columns:
         if layout not in (RecordLayout.AUTO, RecordLayout.MAPPED):
             raise SettingError(f"--map and --format {layout}: a mapping reads any layout. Leave one of them out.")
         check_field_map(settings.columns)
@@ -158,7 +172,7 @@ def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSett
         )
     if settings.dataset is not None and layout in BENCHMARK_LOADERS:
         raise SettingError(f"--dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
-    has_responses = layout is not RecordLayout.ECLOSE and layout not in BENCHMARK_LOADERS
+    has_responses = layout not in (RecordLayout.ECLOSE, RecordLayout.CONVERTED, *BENCHMARK_LOADERS)
     for option, is_set in (("--model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
         if is_set and not has_responses:
             raise SettingError(f"{option}: {path} is read as {layout}, which holds no responses. Leave it out.")
@@ -183,6 +197,8 @@ def _get_record_converter(
     layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings
 ) -> RecordConverter:
     """Return the function that converts a raw record of this layout."""
+    if settings.converter is not None:
+        return partial(_call_converter, load_converter_function(settings.converter))
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_eval_formats.convert_columns(*map_record(record, settings.columns), layout)
     if layout in rag_eval_formats.TOOL_LAYOUTS:
@@ -192,6 +208,17 @@ def _get_record_converter(
     loader = BENCHMARK_LOADERS[layout]
     convert = loader.load_converter()
     return partial(convert, aliases=aliases) if loader.takes_aliases else convert
+
+
+def _call_converter(converter: ConverterFunction, record: JsonObject) -> ConvertedRecord | str:
+    value = converter.convert(record)
+    if isinstance(value, str):
+        return value
+    try:
+        return ConvertedRecord(parse_dataclass(Instance, value))
+    # A ValueError is that of a dict that contains itself, which no file can.
+    except (RecordError, ValueError) as error:
+        raise RecordError(f"{converter.name}: {error}") from error
 
 
 def _scan(
@@ -211,11 +238,15 @@ def _scan(
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
-            converted = apply_import_settings(convert(raw.value), settings)
+            converted = convert(raw.value)
+            if not isinstance(converted, str):
+                converted = apply_import_settings(converted, settings)
         except RecordError as error:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
             continue
-        if converted.rejected is not None:
+        if isinstance(converted, str):
+            yield ReadRecord(raw.where, rejected=converted)
+        elif converted.rejected is not None:
             yield ReadRecord(raw.where, rejected=converted.rejected)
         else:
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)
