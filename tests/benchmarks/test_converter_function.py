@@ -184,6 +184,14 @@ def test_objects_that_can_be_called_are_functions(tmp_path):
     assert record.value is not None
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_records_may_be_wrapped_under_any_name(indent, tmp_path):
+    file = tmp_path / "museum.json"
+    file.write_text(json.dumps({"version": 1, "items": [NATIVE, {**NATIVE, "id": "q2"}]}, indent=indent))
+    settings = ImportSettings(converter=write_converter(tmp_path / "museum.py", "def convert(record): return record\n"))
+    assert [record.value.id for record in scan_instances(file, settings=settings)] == ["q1", "q2"]
+
+
 def test_the_dataset_is_named_where_the_instance_has_none(tmp_path):
     text = f"def convert(record):\n    return {NATIVE!r} | record\n"
     file = write_lines(tmp_path / "a.jsonl", {}, {"id": "q2", "benchmark": "museum"})

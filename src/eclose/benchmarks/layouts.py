@@ -162,6 +162,15 @@ def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
     )
 
 
+def is_known_record(record: Mapping[str, Any]) -> bool:
+    """Return whether the keys of a record are those of a known layout, or of one that is refused by name."""
+    try:
+        detect_record_layout(record)
+    except RecordError:
+        return "turns" in record or _PARAGRAPHS_KEY in record
+    return True
+
+
 def _has_paragraphs(context: object) -> bool:
     """Return whether a context is HotpotQA's: a list of [title, [sentences]], or the same as a Hugging Face table."""
     if isinstance(context, dict):

@@ -14,13 +14,13 @@ from eclose.benchmarks import rag_eval_formats
 from eclose.benchmarks.conversion import ConvertedRecord, apply_import_settings
 from eclose.benchmarks.converter_function import ConverterFunction, load_converter_function
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
-from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
-from eclose.benchmarks.mapping import check_field_map, map_record
+from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
+from eclose.benchmarks.mapping import check_field_map, map_record, names_any_key
 from eclose.benchmarks.trace_cases import scan_trace_cases
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.store.records.json_reader import read_json_objects
+from eclose.store.records.json_reader import RawRecord, read_json_objects
 from eclose.store.records.jsonl import (
     DUPLICATE,
     ID_REUSED,
@@ -115,7 +115,7 @@ def detect_file_layout(path: Path) -> RecordLayout:
         return RecordLayout(dialect.value)
     empty = True
     # Unreadable records at the start of a file do not decide its layout.
-    for raw in read_json_objects(path):
+    for raw in _read_records(path, ImportSettings()):
         empty = False
         if raw.value is None:
             continue
@@ -193,6 +193,33 @@ def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) 
     return QuestionFileCheck(counter.counts(), tuple(problems), stopped)
 
 
+def _read_records(path: Path, settings: ImportSettings) -> Iterator[RawRecord]:
+    """Yield the records of a file; those of a wrapper in a single line, as ``json.dump`` writes it, as well."""
+    records = read_json_objects(path)
+    if (first := next(records, None)) is None:
+        return
+    wrapped = _find_wrapped_records(path, first.value, settings) if first.where == "line 1" else None
+    if wrapped is None:
+        yield first
+    elif (second := next(records, None)) is not None:
+        yield from (first, second)
+    else:
+        yield from (RawRecord(f"record {number}", value=value) for number, value in enumerate(wrapped, start=1))
+    yield from records
+
+
+def _find_wrapped_records(path: Path, value: JsonObject | None, settings: ImportSettings) -> list[JsonObject] | None:
+    """Return the items of the only list of an object; None where the object is a record itself."""
+    # A single line of JSON Lines may be a record with a list of documents, so its name and its keys decide.
+    if value is None or not path.name.removesuffix(".gz").endswith(".json"):
+        return None
+    lists = [items for items in value.values() if isinstance(items, list)]
+    if len(lists) != 1 or not lists[0] or not all(isinstance(item, dict) for item in lists[0]):
+        return None
+    is_record = names_any_key(settings.columns, value) if settings.columns else is_known_record(value)
+    return None if is_record else lists[0]
+
+
 def _get_record_converter(
     layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings
 ) -> RecordConverter:
@@ -233,7 +260,7 @@ def _scan(
             yield case if case.value is None else replace(case, value=apply_import_settings(case.value, settings))
         return
     convert = _get_record_converter(layout, aliases, settings)
-    for raw in read_json_objects(path):
+    for raw in _read_records(path, settings):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue

@@ -87,6 +87,11 @@ def check_field_map(paths: Mapping[str, str]) -> None:
         )
 
 
+def names_any_key(paths: Mapping[str, str], record: JsonObject) -> bool:
+    """Return whether a path begins with a key of the record."""
+    return any(_split_path(name, path)[0] in record for name, path in paths.items())
+
+
 def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject, ToolColumnNames]:
     """Return the values at the paths under the paths as keys, and which of them is which column.
 

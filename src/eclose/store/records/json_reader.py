@@ -1,8 +1,8 @@
 """Reading of JSON objects from JSON Lines, a JSON array, an object around an array, or Parquet, one at a time.
 
 An object around an array is ``{"results": [...]}`` and the like, or any object with a single array, if it is written
-over several lines: in one line it is a record of JSON Lines. Gzip is recognised by content. Memory does not grow
-with the file.
+over several lines: in one line it may be a record of JSON Lines, which is up to the caller. Gzip is recognised by
+content. Memory does not grow with the file.
 """
 
 from __future__ import annotations
