@@ -99,13 +99,14 @@ def test_a_wrapper_in_one_line_is_told_from_a_record_by_name_and_keys(tmp_path):
         list(scan_instances(tmp_path / "one.json"))
 
 
-def test_a_wrapper_in_one_line_is_mapped_by_its_items_unless_a_path_leads_into_it(tmp_path):
+def test_a_wrapper_in_one_line_is_mapped_by_its_items_unless_it_has_the_question(tmp_path):
     path = tmp_path / "a.json"
-    record = {"q": "Q?", "d": [{"text": "A."}]}
-    for value in (record, {"version": 1, "items": [record]}):
+    record = {"id": "q1", "q": "Q?", "d": [{"text": "A."}]}
+    settings = ImportSettings(columns={"id": "id", "question": "q", "documents": "d"})
+    for value in (record, {"id": "museum", "items": [record]}):
         path.write_text(json.dumps(value))
-        (read,) = scan_instances(path, settings=ImportSettings(columns={"question": "q", "documents": "d"}))
-        assert read.value.question == "Q?"
+        (read,) = scan_instances(path, settings=settings)
+        assert read.value.id == "q1"
 
 
 def test_a_parquet_table_reads_like_the_lines_it_holds(tmp_path, qa):

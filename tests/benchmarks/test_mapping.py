@@ -195,6 +195,8 @@ def test_documents_may_be_an_object_by_title(tmp_path):
     document = {"title": "Bridge", "text": "Ada Rowe built it."}
     assert passages(scan_one(tmp_path / "a.jsonl", {"docs": wrapper}))[0] == ("Bridge", "Ada Rowe built it.")
     assert passages(scan_one(tmp_path / "a.jsonl", {"docs": document})) == [("Bridge", "Ada Rowe built it.")]
+    texts = {"documents": ["Ada Rowe built it.", "It opened."]}
+    assert passages(scan_one(tmp_path / "a.jsonl", {"docs": texts})) == [("", "Ada Rowe built it."), ("", "It opened.")]
     assert "there are no documents" in str(scan_one(tmp_path / "a.jsonl", {"docs": {}}).error)
     assert "has no text" in str(scan_one(tmp_path / "a.jsonl", {"docs": {"Bridge": {"n": 1}}}).error)
     assert "has no text" in str(scan_one(tmp_path / "a.jsonl", {"docs": {"Bridge": ["a", 1]}}).error)

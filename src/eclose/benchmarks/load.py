@@ -15,7 +15,7 @@ from eclose.benchmarks.conversion import ConvertedRecord, apply_import_settings
 from eclose.benchmarks.converter_function import ConverterFunction, load_converter_function
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
 from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
-from eclose.benchmarks.mapping import check_field_map, map_record, names_any_key
+from eclose.benchmarks.mapping import check_field_map, has_mapped_question, map_record
 from eclose.benchmarks.trace_cases import scan_trace_cases
 from eclose.core.instance import Instance
 from eclose.core.response import Response
@@ -216,7 +216,7 @@ def _find_wrapped_records(path: Path, value: JsonObject | None, settings: Import
     lists = [items for items in value.values() if isinstance(items, list)]
     if len(lists) != 1 or not lists[0] or not all(isinstance(item, dict) for item in lists[0]):
         return None
-    is_record = names_any_key(settings.columns, value) if settings.columns else is_known_record(value)
+    is_record = has_mapped_question(value, settings.columns) if settings.columns else is_known_record(value)
     return None if is_record else lists[0]
 
 

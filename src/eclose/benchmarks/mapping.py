@@ -87,9 +87,9 @@ def check_field_map(paths: Mapping[str, str]) -> None:
         )
 
 
-def names_any_key(paths: Mapping[str, str], record: JsonObject) -> bool:
-    """Return whether a path begins with a key of the record."""
-    return any(_split_path(name, path)[0] in record for name, path in paths.items())
+def has_mapped_question(record: JsonObject, paths: Mapping[str, str]) -> bool:
+    """Return whether the path of the question, or of the messages that hold it, begins with a key of the record."""
+    return any(name in paths and _split_path(name, paths[name])[0] in record for name in ("question", "messages"))
 
 
 def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject, ToolColumnNames]:
