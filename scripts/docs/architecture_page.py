@@ -51,8 +51,7 @@ installed by extras.
 
 - [Decisions](decisions/README.md): what was chosen where there were alternatives, and why.
 - [File formats](reference/formats.md): every file that commands read and write.
-- [Contributing](https://github.com/eclose/eclose/blob/main/CONTRIBUTING.md): where to add a benchmark, a metric, a
-  command.
+- [Contributing](contributing.md): where to add a benchmark, a metric, a command.
 """
 
 

@@ -11,6 +11,7 @@ import api_pages
 import architecture_page
 import benchmark_page
 import cli_pages
+import contributing_page
 import decision_list
 import evidence_page
 import example_report
@@ -25,6 +26,7 @@ GENERATORS = (
     architecture_page,
     benchmark_page,
     cli_pages,
+    contributing_page,
     decision_list,
     evidence_page,
     schema_pages,

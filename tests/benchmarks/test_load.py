@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
 
 from eclose.benchmarks import hotpot, musique, two_wiki
+from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
 from eclose.benchmarks.load import detect_file_layout, scan_instances, scan_recorded_responses
 from eclose.benchmarks.rag_eval_formats import TOOL_LAYOUTS
@@ -72,6 +74,39 @@ def test_a_wrapped_array_may_have_company(tmp_path):
     assert [instance.question for instance in unwrap_records(scan_instances(path))] == ["Q?", "R?"]
     path.write_text(json.dumps({"results": [ROW], "metrics": {}}))
     assert len(list(unwrap_records(scan_instances(path)))) == 1
+
+
+def test_a_wrapper_in_one_line_is_told_from_a_record_by_name_and_keys(tmp_path):
+    rows = [{**ROW, "question": question} for question in ("Q?", "R?")]
+    text = json.dumps({"version": "2.0", "meta": {}, "items": rows})
+    for name, packed in (("a.json", text.encode()), ("a.json.gz", gzip.compress(text.encode()))):
+        (tmp_path / name).write_bytes(packed)
+        records = list(scan_instances(tmp_path / name))
+        assert [(record.where, record.value.question) for record in records] == [("record 1", "Q?"), ("record 2", "R?")]
+    # Several lines are several records, whatever the name.
+    (tmp_path / "two.json").write_text(f"{text}\n{text}\n")
+    with pytest.raises(RecordError, match="Keys seen: 'items', 'meta', 'version'"):
+        list(scan_instances(tmp_path / "two.json"))
+    # A line of JSON Lines is one record, as is an object with the keys of one.
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(RecordError, match="Keys seen: 'items', 'meta', 'version'"):
+        list(scan_instances(tmp_path / "a.jsonl"))
+    native = {"id": "q", "question": "Q?", "evidence": [{"id": "0", "title": "T", "text": "A."}]}
+    (tmp_path / "one.json").write_text(json.dumps(native))
+    assert [record.value.id for record in scan_instances(tmp_path / "one.json")] == ["q"]
+    (tmp_path / "one.json").write_text(json.dumps({"turns": [{"input": "Q?"}]}))
+    with pytest.raises(RecordError, match="is a conversation of several turns"):
+        list(scan_instances(tmp_path / "one.json"))
+
+
+def test_a_wrapper_in_one_line_is_mapped_by_its_items_unless_it_has_the_question(tmp_path):
+    path = tmp_path / "a.json"
+    record = {"id": "q1", "q": "Q?", "d": [{"text": "A."}]}
+    settings = ImportSettings(columns={"id": "id", "question": "q", "documents": "d"})
+    for value in (record, {"id": "museum", "items": [record]}):
+        path.write_text(json.dumps(value))
+        (read,) = scan_instances(path, settings=settings)
+        assert read.value.id == "q1"
 
 
 def test_a_parquet_table_reads_like_the_lines_it_holds(tmp_path, qa):
@@ -157,8 +192,8 @@ def test_another_tools_context_is_not_taken_for_hotpotqa(tmp_path, record, seen)
 
 
 def test_one_table_holds_every_benchmark():
-    """A layout that is no tool's, no trace and not our own is a benchmark, and its row is all that reading needs."""
-    others = {RecordLayout.AUTO, RecordLayout.MAPPED, RecordLayout.ECLOSE, *TOOL_LAYOUTS}
+    """A layout that is no tool's, no trace and neither ours nor a user's is a benchmark: its row is all it needs."""
+    others = {RecordLayout.AUTO, RecordLayout.MAPPED, RecordLayout.CONVERTED, RecordLayout.ECLOSE, *TOOL_LAYOUTS}
     assert set(BENCHMARK_LOADERS) == {
         layout for layout in RecordLayout if layout not in others and layout.trace_dialect is None
     }

@@ -19,6 +19,7 @@ RECORD = {
     "a.b": {"c d": "dotted"},
     "blob": '{"docs": ["j1", "j2"]}',
     "gold": None,
+    "holes": [{"x": 1, "n": [2]}, None],
     "meta": {"model": "m0", "set": "tickets", "id": 9},
 }
 PATHS = {"question": "in.q", "answer": "out[0].text", "documents": "ctx[*].t"}
@@ -36,6 +37,10 @@ PATHS = {"question": "in.q", "answer": "out[0].text", "documents": "ctx[*].t"}
         ("['a.b']['c d']", "dotted"),
         ("blob.docs[1]", "j2"),
         ("gold", None),
+        ("gold[0]", None),
+        ("gold.x[*].y", None),
+        ("holes[*].x", [1, None]),
+        ("holes[*].n[*]", [2, None]),
     ],
 )
 def test_a_path_leads_to_its_value(path, value):
@@ -46,12 +51,14 @@ def test_a_path_leads_to_its_value(path, value):
     ("path", "problem"),
     [
         ("in.text", r"--map answer=in\.text: in has no key 'text'\. Keys there: 'q'"),
-        ("nope", r"the record has no key 'nope'\. Keys there: 'a\.b', 'blob', 'ctx', 'gold', 'in', 'meta', 'out'"),
+        (
+            "nope",
+            r"the record has no key 'nope'\. Keys there: 'a\.b', 'blob', 'ctx', 'gold', 'holes', 'in', 'meta', 'out'",
+        ),
         ("out[5]", r"out has no item 5; it has 2"),
         ("in[0]", r"in is an object, not a list"),
         ("in.q.x", r"in\.q is a text, so it has no key 'x'"),
         ("ctx[*].z", r"ctx\[0\] has no key 'z'\. Keys there: 'n', 't'"),
-        ("gold.x", r"gold is nothing \(null\), so it has no key 'x'"),
     ],
 )
 def test_a_missing_path_names_what_is_there(path, problem):
@@ -82,6 +89,7 @@ def test_commas_in_quoted_keys_belong_to_the_path():
         ({**PATHS, "score": "x"}, "there is no field 'score'. The fields are question, answer, documents"),
         ({"question": "in.q"}, "documents missing"),
         ({"messages": "m", "answer": "a"}, "messages hold question, trace and answer; leave answer out"),
+        ({**PATHS, "aliases": "out"}, "aliases are further texts of a reference. Name it with reference=PATH"),
         ({**PATHS, "answer": "out[x]"}, r"--map answer=out\[x\]: cannot be read at '\[x\]'"),
     ],
 )
@@ -112,6 +120,86 @@ def test_mapped_records_become_instances_and_responses(log):
     assert response.source.model == "m0"
     assert response.trace.texts == ("Ada built it.", "She was from Lund.")
     assert response.answer == "Ada built it. She was from Lund."
+
+
+def scan_one(path, record, **paths):
+    """The only record of a file, read by field paths."""
+    path.write_text(json.dumps({"q": "Who?", "docs": ["Ada built it."], **record}) + "\n")
+    (read,) = scan_instances(path, settings=ImportSettings(columns={"question": "q", "documents": "docs"} | paths))
+    return read
+
+
+@pytest.mark.parametrize(
+    ("gold", "reference", "aliases"),
+    [
+        ("Ada", "Ada", ()),
+        (["Ada"], "Ada", ()),
+        (["Ada", "A. Rowe", "Ada", "Rowe"], "Ada", ("A. Rowe", "Rowe")),
+        ([" ", "Ada"], "Ada", ()),
+        ([], None, ()),
+        (None, None, ()),
+    ],
+)
+def test_the_first_of_several_references_counts_and_the_others_are_aliases(gold, reference, aliases, tmp_path):
+    read = scan_one(tmp_path / "a.jsonl", {"gold": gold}, reference="gold")
+    assert (read.value.reference_answer, read.value.aliases) == (reference, aliases)
+
+
+def test_aliases_type_and_hops_are_read(tmp_path):
+    record = {"gold": ["Ada", "Rowe"], "also": ["A. Rowe", "Ada"], "type": "bridge", "n": {"hops": 2}}
+    paths = {"reference": "gold", "aliases": "also", "kind": "type", "hops": "n.hops"}
+    instance = scan_one(tmp_path / "a.jsonl", record, **paths).value
+    assert (instance.reference_answer, instance.aliases) == ("Ada", ("Rowe", "A. Rowe"))
+    assert (instance.kind, instance.hops) == ("bridge", 2)
+    # One list may be named twice, and a value may be null.
+    instance = scan_one(tmp_path / "a.jsonl", record, reference="gold", aliases="gold").value
+    assert (instance.reference_answer, instance.aliases) == ("Ada", ("Rowe",))
+    nulls = dict.fromkeys(("gold", "also", "type", "n"))
+    instance = scan_one(tmp_path / "a.jsonl", nulls, **paths).value
+    assert (instance.reference_answer, instance.aliases, instance.kind, instance.hops) == (None, (), None, None)
+    # Tables with gaps have whole numbers as 2.0.
+    assert scan_one(tmp_path / "a.jsonl", {"n": 2.0}, hops="n").value.hops == 2
+
+
+@pytest.mark.parametrize(
+    ("paths", "record", "problem"),
+    [
+        ({"reference": "gold"}, {"gold": ["Ada", 7]}, "--map reference=gold: should be a text or a list of texts"),
+        ({"reference": "gold"}, {"gold": {"a": 1}}, "--map reference=gold: should be a text or a list of texts"),
+        ({"reference": "gold", "aliases": "b"}, {"gold": "Ada", "b": "Rowe"}, "--map aliases=b: should be a list of"),
+        ({"reference": "gold", "aliases": "b"}, {"gold": "Ada", "b": [None]}, "--map aliases=b: should be a list of"),
+        ({"reference": "gold", "aliases": "b"}, {"gold": None, "b": ["Ada"]}, "are aliases of no reference"),
+        ({"kind": "k"}, {"k": 3}, "k: should be a text"),
+        ({"hops": "n"}, {"n": "2"}, "n: should be a whole number"),
+        ({"hops": "n"}, {"n": True}, "n: should be a whole number"),
+        ({"hops": "n"}, {"n": 1e999}, "not JSON"),
+        ({"hops": "n"}, {"n": 2.5}, "n: should be a whole number"),
+        ({"hops": "n"}, {"n": 0}, "hops: 0 is less than one"),
+    ],
+)
+def test_a_value_of_another_type_is_an_error_of_its_record(paths, record, problem, tmp_path):
+    read = scan_one(tmp_path / "a.jsonl", record, **paths)
+    assert problem in str(read.error)
+
+
+def passages(read):
+    return [(passage.title, passage.text) for passage in read.value.evidence]
+
+
+def test_documents_may_be_an_object_by_title(tmp_path):
+    documents = {"Bridge": ["Ada Rowe built it.", "It opened."], "Ada Rowe": "Ada Rowe was born in Lund."}
+    by_title = [("Bridge", "Ada Rowe built it. It opened."), ("Ada Rowe", "Ada Rowe was born in Lund.")]
+    assert passages(scan_one(tmp_path / "a.jsonl", {"docs": documents})) == by_title
+    assert passages(scan_one(tmp_path / "a.jsonl", {"docs": json.dumps(documents)})) == by_title
+    wrapper = {"results": [{"title": "Bridge", "text": "Ada Rowe built it."}], "summary": "none"}
+    document = {"title": "Bridge", "text": "Ada Rowe built it."}
+    assert passages(scan_one(tmp_path / "a.jsonl", {"docs": wrapper}))[0] == ("Bridge", "Ada Rowe built it.")
+    assert passages(scan_one(tmp_path / "a.jsonl", {"docs": document})) == [("Bridge", "Ada Rowe built it.")]
+    texts = {"documents": ["Ada Rowe built it.", "It opened."]}
+    assert passages(scan_one(tmp_path / "a.jsonl", {"docs": texts})) == [("", "Ada Rowe built it."), ("", "It opened.")]
+    assert "there are no documents" in str(scan_one(tmp_path / "a.jsonl", {"docs": {}}).error)
+    assert "has no text" in str(scan_one(tmp_path / "a.jsonl", {"docs": {"Bridge": {"n": 1}}}).error)
+    assert "has no text" in str(scan_one(tmp_path / "a.jsonl", {"docs": {"Bridge": ["a", 1]}}).error)
 
 
 def test_messages_can_be_mapped_with_documents_beside(tmp_path):

@@ -39,6 +39,7 @@ def commands(page):
 @pytest.mark.parametrize("page", ["docs/get-started.md", "docs/guides/data.md"])
 def test_a_console_shows_what_is_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # the converter's folder is added
     ran = 0
     for (program, *arguments), shown in commands(page):
         if program == "cat":
@@ -130,6 +131,7 @@ def code_blocks(page):
 
 RUN_HERE = {
     "README.md": 1,
+    "docs/guides/data.md": 1,
     "docs/guides/diagnose.md": 2,
     "docs/guides/generate.md": 2,
     "docs/guides/train.md": 5,
@@ -180,6 +182,21 @@ def test_the_lines_that_train_on_a_dataset_run(tmp_path, monkeypatch):
     exec(compile(code.replace("model=MODEL", f"model='model', {quick}"), "train.md", "exec"), {})
     for name, part in (("families", families[:3]), ("development", families[3:])):
         assert list(jsonl.read_records(tmp_path / "runs" / "mine" / f"{name}.jsonl", Family)) == list(part)
+
+
+def test_the_lines_that_read_a_benchmark_of_ones_own_run(tmp_path, monkeypatch):
+    (code,) = code_blocks("docs/guides/data.md")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # the converter's folder is added
+    for (program, *arguments), shown in commands("docs/guides/data.md"):
+        if program == "cat":
+            Path(arguments[0]).write_text("\n".join(shown) + "\n")
+    names: dict[str, object] = {}
+    exec(compile(code, "data.md", "exec"), names)
+    (question,) = names["questions"]
+    assert (question.reference_answer, question.aliases, question.benchmark) == ("Lund", ("Lund, Sweden",), "museumqa")
+    assert names["left_out"] == ["no reference answer"]
+    assert [error.problem for error in names["errors"]] == ["museum.py:convert: KeyError: 'ctx'"]
 
 
 def test_the_lines_that_assert_run(tmp_path, monkeypatch):

@@ -37,6 +37,16 @@ def test_the_navigation_reaches_every_page():
     assert set(listed) == pages - decisions
 
 
+def test_links_of_the_contributing_page_lead_to_pages():
+    """The site's build finds links that lead to no page; these lead to one page each, as in the repository."""
+    links = re.compile(r"\]\(([^)#\s]+)")
+    source = links.findall((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    page = links.findall((DOCS / "contributing.md").read_text("utf-8"))
+    assert source
+    assert [ROOT / target for target in source] == [DOCS / target for target in page]
+    assert all((DOCS / target).is_file() for target in page)
+
+
 def test_the_front_page_quotes_the_table_of_the_paper():
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= LONGEST_README

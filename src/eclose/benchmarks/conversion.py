@@ -47,6 +47,10 @@ class ToolColumnNames:
     """The columns with pairs of action and observation."""
     model: tuple[str, ...] = ()
     dataset: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """The columns with a list of further accepted answers."""
+    kind: tuple[str, ...] = ()
+    hops: tuple[str, ...] = ()
     trace: tuple[str, ...] | None = None
     """The columns with the trace; None for the usual names."""
     documents: bool = False

@@ -1,6 +1,7 @@
 """Record layouts of question files, their detection by keys and shapes, and the table of benchmarks.
 
-A benchmark is added by a member of ``RecordLayout`` and a row of ``BENCHMARK_LOADERS``.
+A benchmark is added by a member of ``RecordLayout`` and a row of ``BENCHMARK_LOADERS``; users add theirs by
+``converter_function``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class RecordLayout(StrEnum):
     """Output of a Haystack pipeline, by component."""
     MAPPED = "mapped"
     """Any other record, by the field paths of ``--map``."""
+    CONVERTED = "converted"
+    """Any other record, by the user's own function of ``--converter``."""
     ECLOSE = "eclose"
     OTLP = "otlp"
     MLFLOW = "mlflow"
@@ -157,6 +160,15 @@ def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
         f"has no key that holds evidence. Keys seen: {keys}. Keys known: {evidence_keys}. "
         f"Name the format with --format ({formats}), or the fields with --map question=PATH,answer=PATH,documents=PATH."
     )
+
+
+def is_known_record(record: Mapping[str, Any]) -> bool:
+    """Return whether the keys of a record are those of a known layout, or of one that is refused by name."""
+    try:
+        detect_record_layout(record)
+    except RecordError:
+        return "turns" in record or _PARAGRAPHS_KEY in record
+    return True
 
 
 def _has_paragraphs(context: object) -> bool:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from eclose.benchmarks import rag_eval_formats
 from eclose.benchmarks.conversion import ConvertedRecord, apply_import_settings
+from eclose.benchmarks.converter_function import ConverterFunction, load_converter_function
 from eclose.benchmarks.import_settings import CaseSelection, ImportSettings, TraceMode
-from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout
-from eclose.benchmarks.mapping import check_field_map, map_record
+from eclose.benchmarks.layouts import BENCHMARK_LOADERS, RecordLayout, detect_record_layout, is_known_record
+from eclose.benchmarks.mapping import check_field_map, has_mapped_question, map_record
 from eclose.benchmarks.trace_cases import scan_trace_cases
 from eclose.core.instance import Instance
 from eclose.core.response import Response
 from eclose.errors import RecordError, SettingError, UserError
-from eclose.store.records.json_reader import read_json_objects
+from eclose.store.records.json_reader import RawRecord, read_json_objects
 from eclose.store.records.jsonl import (
     DUPLICATE,
     ID_REUSED,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from eclose.store.records.json_reader import JsonObject
 
 AnswerAliases: TypeAlias = "Mapping[str, tuple[str, ...]]"
-RecordConverter: TypeAlias = "Callable[[JsonObject], ConvertedRecord]"
+RecordConverter: TypeAlias = "Callable[[JsonObject], ConvertedRecord | str]"
+"""Function that returns a converted record, or the reason why the record is left out."""
 Value = TypeVar("Value", Instance, Response)
 
 NO_RESPONSE = "no response"
@@ -113,7 +115,7 @@ def detect_file_layout(path: Path) -> RecordLayout:
         return RecordLayout(dialect.value)
     empty = True
     # Unreadable records at the start of a file do not decide its layout.
-    for raw in read_json_objects(path):
+    for raw in _read_records(path, ImportSettings()):
         empty = False
         if raw.value is None:
             continue
@@ -131,10 +133,22 @@ def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettin
     """Return the layout to read a file in, and refuse settings that do nothing there.
 
     Raises:
-        SettingError: A setting has no effect on files of this layout.
+        SettingError: A setting has no effect on files of this layout, or the converter cannot be imported.
     """
     settings = settings or ImportSettings()
-    if settings.columns:
+    if settings.converter is not None:
+        if settings.columns:
+            raise SettingError("--converter and --map: each says how a record is read. Leave one of them out.")
+        if layout not in (RecordLayout.AUTO, RecordLayout.CONVERTED):
+            raise SettingError(f"--converter and --format {layout}: a converter reads any layout. Leave one out.")
+        load_converter_function(settings.converter)
+        layout = RecordLayout.CONVERTED
+    elif layout is RecordLayout.CONVERTED:
+        raise SettingError(
+            "--format converted needs --converter FILE.py:FUNCTION. Give both to eclose data convert, and read the "
+            "file that it writes."
+        )
+    elif settings.columns:
         if layout not in (RecordLayout.AUTO, RecordLayout.MAPPED):
             raise SettingError(f"--map and --format {layout}: a mapping reads any layout. Leave one of them out.")
         check_field_map(settings.columns)
@@ -158,7 +172,7 @@ def _refuse_idle_settings(path: Path, layout: RecordLayout, settings: ImportSett
         )
     if settings.dataset is not None and layout in BENCHMARK_LOADERS:
         raise SettingError(f"--dataset: {path} is read as {layout}, which names the dataset already. Leave it out.")
-    has_responses = layout is not RecordLayout.ECLOSE and layout not in BENCHMARK_LOADERS
+    has_responses = layout not in (RecordLayout.ECLOSE, RecordLayout.CONVERTED, *BENCHMARK_LOADERS)
     for option, is_set in (("--model", settings.model is not None), ("--trace", settings.trace is TraceMode.PROSE)):
         if is_set and not has_responses:
             raise SettingError(f"{option}: {path} is read as {layout}, which holds no responses. Leave it out.")
@@ -179,10 +193,39 @@ def check_question_file(records: Iterable[ReadRecord[Instance]], *, limit: int) 
     return QuestionFileCheck(counter.counts(), tuple(problems), stopped)
 
 
+def _read_records(path: Path, settings: ImportSettings) -> Iterator[RawRecord]:
+    """Yield the records of a file; those of a wrapper in a single line, as ``json.dump`` writes it, as well."""
+    records = read_json_objects(path)
+    if (first := next(records, None)) is None:
+        return
+    wrapped = _find_wrapped_records(path, first.value, settings) if first.where == "line 1" else None
+    if wrapped is None:
+        yield first
+    elif (second := next(records, None)) is not None:
+        yield from (first, second)
+    else:
+        yield from (RawRecord(f"record {number}", value=value) for number, value in enumerate(wrapped, start=1))
+    yield from records
+
+
+def _find_wrapped_records(path: Path, value: JsonObject | None, settings: ImportSettings) -> list[JsonObject] | None:
+    """Return the items of the only list of an object; None where the object is a record itself."""
+    # A single line of JSON Lines may be a record with a list of documents, so its name and its keys decide.
+    if value is None or not path.name.removesuffix(".gz").endswith(".json"):
+        return None
+    lists = [items for items in value.values() if isinstance(items, list)]
+    if len(lists) != 1 or not lists[0] or not all(isinstance(item, dict) for item in lists[0]):
+        return None
+    is_record = has_mapped_question(value, settings.columns) if settings.columns else is_known_record(value)
+    return None if is_record else lists[0]
+
+
 def _get_record_converter(
     layout: RecordLayout, aliases: AnswerAliases | None, settings: ImportSettings
 ) -> RecordConverter:
     """Return the function that converts a raw record of this layout."""
+    if settings.converter is not None:
+        return partial(_call_converter, load_converter_function(settings.converter))
     if layout is RecordLayout.MAPPED:
         return lambda record: rag_eval_formats.convert_columns(*map_record(record, settings.columns), layout)
     if layout in rag_eval_formats.TOOL_LAYOUTS:
@@ -192,6 +235,17 @@ def _get_record_converter(
     loader = BENCHMARK_LOADERS[layout]
     convert = loader.load_converter()
     return partial(convert, aliases=aliases) if loader.takes_aliases else convert
+
+
+def _call_converter(converter: ConverterFunction, record: JsonObject) -> ConvertedRecord | str:
+    value = converter.convert(record)
+    if isinstance(value, str):
+        return value
+    try:
+        return ConvertedRecord(parse_dataclass(Instance, value))
+    # A ValueError is that of a dict that contains itself, which no file can.
+    except (RecordError, ValueError) as error:
+        raise RecordError(f"{converter.name}: {error}") from error
 
 
 def _scan(
@@ -206,16 +260,20 @@ def _scan(
             yield case if case.value is None else replace(case, value=apply_import_settings(case.value, settings))
         return
     convert = _get_record_converter(layout, aliases, settings)
-    for raw in read_json_objects(path):
+    for raw in _read_records(path, settings):
         if raw.value is None:
             yield ReadRecord(raw.where, error=raw.error, error_kind=NOT_JSON)
             continue
         try:
-            converted = apply_import_settings(convert(raw.value), settings)
+            converted = convert(raw.value)
+            if not isinstance(converted, str):
+                converted = apply_import_settings(converted, settings)
         except RecordError as error:
             yield ReadRecord(raw.where, error=error.at(path, raw.where), error_kind=WRONG_RECORD)
             continue
-        if converted.rejected is not None:
+        if isinstance(converted, str):
+            yield ReadRecord(raw.where, rejected=converted)
+        elif converted.rejected is not None:
             yield ReadRecord(raw.where, rejected=converted.rejected)
         else:
             yield ReadRecord(raw.where, value=converted, repairs=converted.repairs)

@@ -2,17 +2,19 @@
 
 A path is keys and indexes: ``input.text``, ``outputs[0].answer``, ``hits[*].page_content``. ``[*]`` takes all items, a
 negative index counts from the end, and a key with dots or brackets is quoted: ``attributes["gen_ai.prompt"]``. Texts
-that hold JSON are opened where a path leads into them.
+that hold JSON are opened where a path leads into them. A null on the way makes the value null.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.conversion import ToolColumnNames
 from eclose.benchmarks.layouts import describe_json_type
 from eclose.errors import RecordError, SettingError
+from eclose.traces.documents import read_titled_documents
 from eclose.traces.selection import parse_json_text
 
 if TYPE_CHECKING:
@@ -20,7 +22,20 @@ if TYPE_CHECKING:
 
     from eclose.store.records.json_reader import JsonObject
 
-MAPPED_FIELDS = ("question", "answer", "documents", "reference", "trace", "messages", "id", "model", "dataset")
+MAPPED_FIELDS = (
+    "question",
+    "answer",
+    "documents",
+    "reference",
+    "aliases",
+    "kind",
+    "hops",
+    "trace",
+    "messages",
+    "id",
+    "model",
+    "dataset",
+)
 """Fields that a mapping may name."""
 
 _PART = re.compile(r"""\.?(?P<key>[^.\[\]"']+)|\[(?P<index>-?\d+|\*)\]|\[(?P<quote>["'])(?P<quoted>.+?)(?P=quote)\]""")
@@ -58,6 +73,8 @@ def check_field_map(paths: Mapping[str, str]) -> None:
         if name not in MAPPED_FIELDS:
             raise SettingError(f"--map: there is no field {name!r}. The fields are {', '.join(MAPPED_FIELDS)}.")
         _split_path(name, path)
+    if "aliases" in paths and "reference" not in paths:
+        raise SettingError("--map: aliases are further texts of a reference. Name it with reference=PATH.")
     if "messages" in paths:
         doubled = [name for name in ("question", "answer", "trace") if name in paths]
         if doubled:
@@ -68,6 +85,11 @@ def check_field_map(paths: Mapping[str, str]) -> None:
         raise SettingError(
             f"--map: {' and '.join(missing)} missing. Name at least question=PATH,documents=PATH, or messages=PATH."
         )
+
+
+def has_mapped_question(record: JsonObject, paths: Mapping[str, str]) -> bool:
+    """Return whether the path of the question, or of the messages that hold it, begins with a key of the record."""
+    return any(name in paths and _split_path(name, paths[name])[0] in record for name in ("question", "messages"))
 
 
 def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject, ToolColumnNames]:
@@ -85,6 +107,9 @@ def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject
         question=column("question", "messages"),
         passages=column("documents"),
         reference=column("reference"),
+        aliases=column("aliases"),
+        kind=column("kind"),
+        hops=column("hops"),
         response=column("answer"),
         id=column("id"),
         model=column("model"),
@@ -92,16 +117,43 @@ def map_record(record: JsonObject, paths: Mapping[str, str]) -> tuple[JsonObject
         trace=column("trace"),
         documents=True,
     )
-    for name in ("question", "answer", "reference"):
+    for name in ("question", "answer"):
         # A path with [*], or a list of texts, is joined: parts of a message are one text.
         value = values.get(paths.get(name, ""))
-        if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
+        if value and _is_list_of_texts(value):
             values[paths[name]] = "\n".join(value)
-    return values, columns
+    if (path := paths.get("documents")) is not None and (chunks := read_titled_documents(values[path])) is not None:
+        values[path] = [asdict(chunk) for chunk in chunks]
+    return _split_references(values, paths, columns)
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _split_references(
+    values: JsonObject, paths: Mapping[str, str], columns: ToolColumnNames
+) -> tuple[JsonObject, ToolColumnNames]:
+    """Return the values and columns with one reference: the first text of a list; the other texts are aliases."""
+    reference, aliases = (values.get(paths.get(name, "")) for name in ("reference", "aliases"))
+    if not isinstance(reference, str | None) and not _is_list_of_texts(reference):
+        raise RecordError(f"--map reference={paths['reference']}: should be a text or a list of texts")
+    if aliases is not None and not _is_list_of_texts(aliases):
+        raise RecordError(f"--map aliases={paths['aliases']}: should be a list of texts")
+    texts = [text for text in reference if text.strip()] if isinstance(reference, list) else [reference]
+    aliases = [alias for alias in (*texts[1:], *(aliases or ())) if alias.strip()]
+    if aliases and not (texts and texts[0] and texts[0].strip()):
+        raise RecordError(f"--map aliases={paths['aliases']}: are aliases of no reference, which is empty here")
+    if isinstance(reference, list):
+        # Under keys of their own, since two fields may have the same path.
+        columns = replace(columns, reference=(f"{paths['reference']}[0]",))
+        values = {**values, columns.reference[0]: next(iter(texts), None)}
+    columns = replace(columns, aliases=("aliases of the reference",))
+    return {**values, columns.aliases[0]: aliases}, columns
 
 
 def get_at_path(record: JsonObject, name: str, path: str) -> Any:
-    """Return the value of a field at its path.
+    """Return the value of a field at its path; None where a value on the way is null.
 
     Raises:
         RecordError: There is no such key or item; the message names what is there.
@@ -134,7 +186,7 @@ _ALL = "[*]"
 
 
 def _descend(value: Any, parts: list[str | int], option: str, walked: str) -> Any:
-    if not parts:
+    if not parts or value is None:
         return value
     part, *rest = parts
     value, here = parse_json_text(value), walked or "the record"
@@ -144,7 +196,8 @@ def _descend(value: Any, parts: list[str | int], option: str, walked: str) -> An
         raise RecordError(f"{option}: {here} is {describe_json_type(value)}, not a list")
     if isinstance(part, str):
         items = [_descend(item, rest, option, f"{walked}[{number}]") for number, item in enumerate(value)]
-        return [deep for item in items for deep in item] if _ALL in rest else items
+        # A null in place of an inner list stays, so that it is not passed over in silence.
+        return [deep for item in items for deep in ([None] if item is None else item)] if _ALL in rest else items
     if not -len(value) <= part < len(value):
         raise RecordError(f"{option}: {here} has no item {part}; it has {len(value)}")
     return _descend(value[part], rest, option, f"{walked}[{part}]")

@@ -126,12 +126,17 @@ def convert_columns(record: JsonObject, columns: ToolColumnNames, prefix: str) -
     record, output = _extract_output(record, columns)
     row = _parse_row(record, columns)
     parsed = _parse_output(replace(output, response=row.response))
+    reference = conversion.read_reference_answer(row.reference, repairs)
+    aliases = conversion.first_present_column(record, columns.aliases) or ()
     instance = Instance(
         id=conversion.read_record_id(conversion.first_present_column(record, columns.id), repairs),
         question=row.question,
         evidence=conversion.drop_blank_passages(conversion.build_passages(row.passages, repairs), None, repairs),
-        reference_answer=conversion.read_reference_answer(row.reference, repairs),
+        reference_answer=reference,
+        aliases=conversion.clean_answer_aliases(reference, aliases),
         benchmark=_read_name(record, columns.dataset),
+        kind=_read_name(record, columns.kind),
+        hops=_read_whole_number(record, columns.hops),
     )
     if parsed is not None:
         titles = {item["observation"].strip(): item["title"] for item in output.items or () if item.get("title")}
@@ -164,11 +169,22 @@ def convert_columns(record: JsonObject, columns: ToolColumnNames, prefix: str) -
 
 
 def _read_name(record: JsonObject, names: tuple[str, ...]) -> str | None:
-    """Return the name of a model or dataset; None where the record has none."""
+    """Return the name of a model, dataset or type of question; None where the record has none."""
     value = conversion.first_present_column(record, names)
     if not isinstance(value, str | None):
         raise RecordError(f"{names[0]}: should be a text")
     return value or None
+
+
+def _read_whole_number(record: JsonObject, names: tuple[str, ...]) -> int | None:
+    """Return the whole number of a column, such as 2 or 2.0; None where the record has none."""
+    value = conversion.first_present_column(record, names)
+    if value is None or type(value) is int:
+        return value
+    # Tables with gaps store whole numbers as 2.0.
+    if not (isinstance(value, float) and value.is_integer()):
+        raise RecordError(f"{names[0]}: should be a whole number")
+    return int(value)
 
 
 def _extract_output(record: JsonObject, columns: ToolColumnNames) -> tuple[JsonObject, SystemOutput]:

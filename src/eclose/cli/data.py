@@ -82,13 +82,14 @@ def convert(
     if responses is not None:
         stage = PipelineStep("data convert responses", settings, (file,), responses, explains_rejected=True)
         work.append((stage, scan_recorded_responses(file, layout=layout, settings=imported)))
+    option = {RecordLayout.MAPPED: "--map", RecordLayout.CONVERTED: "--converter"}.get(layout, f"--format {layout}")
     # Both outputs are claimed before the first is written, so that a refusal costs no work.
     refuse_shared_files(stage for stage, _ in work)
     finished = [stage.claim(force=force) for stage, _ in work]
     quarantined = False
     for (stage, records), manifest in zip(work, finished, strict=True):
         counts = manifest.counts if manifest else stage.write(show_record_count(records, f"reading {file.name}"))
-        print_step_result(stage, counts, again=manifest is not None, doubt=f"is --format {layout} right")
+        print_step_result(stage, counts, again=manifest is not None, doubt=f"is {option} right")
         quarantined |= bool(counts.quarantined)
     raise typer.Exit(QUARANTINED_EXIT_CODE if quarantined else 0)
 

@@ -115,6 +115,21 @@ def read_documents(value: Any, column: str) -> list[RetrievedChunk]:
     return [chunk for chunk in chunks if chunk is not None]
 
 
+def read_titled_documents(value: Any) -> list[RetrievedChunk] | None:
+    """Return the documents of ``{title: text}`` or ``{title: [sentences]}``; None where the value is none of these.
+
+    Sentences are joined by one space. An object that is a document itself, or that wraps a list of them, is none.
+    """
+    value = unwrap_serialized(parse_json_text(value))
+    if not isinstance(value, dict) or read_chunk(value) is not None or find_documents(value) is not None:
+        return None
+    texts = {title: [text] if isinstance(text, str) else text for title, text in value.items()}
+    for sentences in texts.values():
+        if not (isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences)):
+            return None
+    return [RetrievedChunk(" ".join(sentences), title=title) for title, sentences in texts.items()]
+
+
 def read_chunk(document: Any) -> RetrievedChunk | None:
     """Return a document as a passage; None where it has no text."""
     document = unwrap_serialized(document)

@@ -103,6 +103,48 @@ def test_other_files_get_a_sentence_of_their_own(tmp_path, name, content, messag
         list(read_json_objects(tmp_path / name))
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_only_list_of_an_object_holds_the_records(tmp_path, packed):
+    values = [{"qid": str(number), "ctx": {"T": ["a", "b"]}, "more": [1]} for number in range(5)]
+    path = tmp_path / "file.json"
+    for wrapper in ({"version": "0.3", "meta": {"tags": ["a"]}, "items": values}, {"items": values, "n": 5}):
+        text = json.dumps(wrapper, indent=1).encode()
+        path.write_bytes(gzip.compress(text) if packed else text)
+        records = list(read_json_objects(path))
+        assert [record.value for record in records] == values
+        assert records[1].where == "record 2"
+
+
+def test_a_list_called_results_comes_before_other_lists(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps({"notes": [{"a": 1}], "results": [{"b": 2}], "more": []}, indent=1))
+    assert [record.value for record in read_json_objects(path)] == [{"b": 2}]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{\n "items": [], "n": 1, "notes": []}', r"lists called 'items', 'notes', so it is open which holds the rec"),
+        ('{\n "items": [], "items": []}', r"lists called 'items', 'items', so"),
+        (
+            '{\n "version": "1", "a": {}}',
+            r"a\.json: is one object without a list of records\. Its keys: 'version', 'a'",
+        ),
+        ("{\n}", r"without a list of records\. Its keys: none"),
+        ('{\n "items": [{}', r"is one object that is broken or cut off"),
+        ('{\n "items": [{}], "n": 1', r"is one object that is broken or cut off"),
+        ('{\n "items": [{}] }{', r"or something follows it"),
+        ('{\n "items": [{"a": }]}', r"is not JSON \(Expecting value"),
+        ('{\n "items": [{},]}', r"breaks off after record 1"),
+    ],
+)
+def test_an_object_without_one_list_names_its_keys(tmp_path, text, message):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        list(read_json_objects(path))
+
+
 def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.touch()
@@ -122,12 +164,12 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
         list(read_json_objects(tmp_path / "a.parquet"))
 
 
-@pytest.mark.parametrize("wrapping", [("", "\n"), ("[", ",")])
+@pytest.mark.parametrize("wrapping", [("", "\n", ""), ("[", ",", "]"), ('{\n"version": 1, "items": [', ",", "]}")])
 def test_memory_does_not_grow_with_the_file(tmp_path, wrapping):
-    opening, separator = wrapping
+    opening, separator, end = wrapping
     path = tmp_path / "big.json"
     record = json.dumps({"text": "word " * 200})
-    path.write_text(opening + separator.join([record] * 8_000) + ("]" if opening else ""))
+    path.write_text(opening + separator.join([record] * 8_000) + end)
     assert path.stat().st_size > 8_000_000
     tracemalloc.start()
     assert sum(1 for _ in read_json_objects(path)) == 8_000

@@ -24,7 +24,19 @@ def _read_import_options(
             "--map",
             metavar="FIELD=PATH,...",
             help="Paths of the fields of a record, such as question=a.b,answer=c[0],documents=hits[*].text; repeatable."
-            " Fields: question, answer, documents, reference, trace, messages, id, model, dataset.",
+            " Fields: question, documents, reference, aliases, kind, hops, answer, trace, messages, id, model, dataset."
+            " Of a list of references, the first is the reference and the others are aliases.",
+            show_default=False,
+        ),
+    ] = None,
+    converter: Annotated[
+        str | None,
+        typer.Option(
+            "--converter",
+            metavar="FILE.py:FUNCTION",
+            help="Function of your own that converts a record of a benchmark, also as MODULE:FUNCTION. It takes a dict"
+            " and returns an eclose.Instance, a dict in the native layout, or the reason why the record is left out."
+            " The file is run as your own code: name only files that you trust.",
             show_default=False,
         ),
     ] = None,
@@ -64,4 +76,5 @@ def _read_import_options(
         dataset=dataset,
         trace=trace,
         cases=CaseSelection(case, question_at, documents_at, answer_at),
+        converter=converter,
     )

@@ -1,7 +1,8 @@
 """Reading of JSON objects from JSON Lines, a JSON array, an object around an array, or Parquet, one at a time.
 
-An object around an array is ``{"results": [...]}`` and the like. Gzip is recognised by content. Memory does not grow
-with the file.
+An object around an array is ``{"results": [...]}`` and the like, or any object with a single array, if it is written
+over several lines: in one line it may be a record of JSON Lines, which is up to the caller. Gzip is recognised by
+content. Memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def is_plain_json_lines(path: Path) -> bool:
     return not _ARRAY.match(head) and not _WRAPPED.match(head)
 
 
-def _json_objects(path: Path) -> Iterator[RawRecord]:
+def _json_objects(path: Path, wrappers: Sequence[str] = _WRAPPERS) -> Iterator[RawRecord]:
     try:
         with open_bytes(path) as file:
             stream: io.BufferedReader = io.BufferedReader(file, 2**16)
@@ -129,7 +130,7 @@ def _json_objects(path: Path) -> Iterator[RawRecord]:
             if _ARRAY.match(head):
                 yield from _array_items(JsonStreamWindow(stream), path)
             elif _WRAPPED.match(head):
-                yield from _wrapped_items(JsonStreamWindow(stream), path)
+                yield from _wrapped_items(JsonStreamWindow(stream), path, wrappers)
             else:
                 yield from _lines(stream, path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as broken:
@@ -174,30 +175,64 @@ def _array_items(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
         raise UserError(f"{path}: something follows the end of the JSON array. Put all records into one array.")
 
 
-def _wrapped_items(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
-    """Yield the items of the array under the wrapping key; other keys, such as overall scores, are skipped."""
-    has_array = False
+def _wrapped_items(window: JsonStreamWindow, path: Path, names: Sequence[str]) -> Iterator[RawRecord]:
+    """Yield the items of the arrays under the wrapping keys, or of the only array where there are none.
+
+    Other keys, such as overall scores, are skipped.
+    """
+    keys: list[str] = []
+    lists: list[str] = []
     window.skip("{")
     try:
         while window.peek() == '"':
             key = window.read_value()
             if not window.skip(":"):
                 break
-            if key in _WRAPPERS and window.peek() == "[":
-                has_array = True
+            (lists if window.peek() == "[" else keys).append(key)
+            if key in names and window.peek() == "[":
                 yield from _bracketed(window, path)
             else:
-                window.skip_value()
+                _skip_by_item(window)
             if not window.skip(","):
                 break
     except (json.JSONDecodeError, RecordError, RecursionError) as error:
         raise UserError(f"{path}: is not JSON ({_reason(error)}). Fetch or write the file again.") from error
-    if not has_array or not window.skip("}") or window.peek():
+    if not window.skip("}") or window.peek():
         raise UserError(
-            f"{path}: is one object without a list called {', '.join(_WRAPPERS)}, or is cut off, or something follows "
-            "it. Put one record on each line, or all of them into one array. "
-            f"Is it a table written column by column? {_BY_ROWS}"
+            f"{path}: is one object that is broken or cut off, or something follows it. Put one record on each line, "
+            "or all of them into one array."
         )
+    if not set(names).intersection(lists):
+        # The name is known only now, and what was read is gone: the file is read a second time.
+        yield from _json_objects(path, (_choose_list(path, keys, lists),))
+
+
+def _skip_by_item(window: JsonStreamWindow) -> None:
+    """Skip a value; an array item by item, since it may be too large for memory."""
+    if not window.skip("["):
+        window.skip_value()
+        return
+    while window.peek() not in {"]", ""}:
+        window.skip_value()
+        if not window.skip(","):
+            break
+    # Where the bracket is missing, the next key is, too, and the caller says so.
+    window.skip("]")
+
+
+def _choose_list(path: Path, keys: Sequence[str], lists: Sequence[str]) -> str:
+    """Return the key of the only array of an object; raise where there is none, or more than one."""
+    if len(lists) == 1:
+        return lists[0]
+    listed = ", ".join(repr(key) for key in (lists or keys)[:20]) or "none"
+    problem = (
+        f"is one object with lists called {listed}, so it is open which holds the records. Call that one data"
+        if lists
+        else f"is one object without a list of records. Its keys: {listed}. Put all records into one array"
+    )
+    raise UserError(
+        f"{path}: {problem}, or put one record on each line. Is it a table written column by column? {_BY_ROWS}"
+    )
 
 
 def _bracketed(window: JsonStreamWindow, path: Path) -> Iterator[RawRecord]:
