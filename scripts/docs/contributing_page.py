@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PAGE = DOCS / "contributing.md"
 SOURCE = ROOT / "CONTRIBUTING.md"
-NOTE = "Generated from CONTRIBUTING.md by `make docs`; do not edit."
+NOTE = "<!-- Generated from CONTRIBUTING.md by `make docs`; do not edit. -->"
 _LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)\s]+)\)")
 
 
