@@ -291,6 +291,18 @@ def trajectory_of(out):
     ]
 
 
+def test_the_phases_before_the_first_update_are_told(family_file, model_folder, tmp_path, capsys):
+    run_training(family_file, recipe_of(model_folder, max_steps=1), tmp_path / "run")
+    phases = capsys.readouterr().err.splitlines()
+    assert phases[0] == f"reading {family_file}"
+    assert phases[1].startswith("families: 6 received = 6 accepted")
+    assert phases[2] == f"loading {model_folder}, and checking how it can be scored"
+    last = phases.index(
+        f"training from the start; a line every update here and in {tmp_path / 'run' / 'metrics.jsonl'}"
+    )
+    assert phases[last + 1].startswith("update 1/1")
+
+
 def test_the_newest_checkpoint_is_by_number_not_by_name(tmp_path):
     for step in (9, 10, 100, 20):
         (tmp_path / f"checkpoint-{step}").mkdir()

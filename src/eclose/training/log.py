@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import Tensor
-    from transformers import Trainer
+    from transformers import Trainer, TrainingArguments
 
     from eclose.training.batching import FamilyForest
     from eclose.training.objective import FamilyLoss
@@ -132,6 +132,13 @@ def _format_training_log(logs: dict[str, Any], step: int, last_step: int) -> str
     if not prefix and "grad_norm" in logs:
         parts.append(f"gradient {logs['grad_norm']:.3g}")
     return "  ".join(parts)
+
+
+def report_phase(config: TrainingArguments, phase: str) -> None:
+    """Write what begins now to standard error, once for all processes: there are minutes before the first update."""
+    if config.process_index == 0:
+        sys.stderr.write(f"{phase}\n")
+        sys.stderr.flush()
 
 
 class TrainingProgressBar(ProgressCallback):

@@ -25,7 +25,7 @@ from eclose.training.admission import FamilyAdmission, admit_families
 from eclose.training.complete_checkpoints import CHECKPOINT_RECIPE_FILE, COMPLETE_MARKER_FILE, list_checkpoints
 from eclose.training.config import describe_baseline, is_baseline
 from eclose.training.forecast import TrainingRunForecast, count_epoch_tokens, count_parameters, count_updates
-from eclose.training.log import TrainingMetricsWriter
+from eclose.training.log import TrainingMetricsWriter, report_phase
 from eclose.training.recipe import (
     TrainingRecipe,
     describe_setting_differences,
@@ -96,6 +96,7 @@ def run_training(
         return TrainingResult(out / "adapter", manifest.counts, True, None, [], {})
     _require_extras(recipe.model, config.method)  # before the families are read, which may take minutes
     sessions = TrainingSessionRecorder(out, config)
+    report_phase(config, f"reading {families}")
     tokenizer = load_tokenizer(recipe.model.model, recipe.model.revision)
     prompt = ResponsePrompt(config.demonstrations, PromptOrder(config.order))
     renderer = TokenPathRenderer(tokenizer, prompt, config.max_length)
@@ -103,6 +104,8 @@ def run_training(
     with config.main_process_first(local=False, desc="admission"):
         admission, held_out = run.admit(renderer, tick)
     left_out = [*admission.left_out, *_name_held_out(development, held_out)]
+    report_phase(config, f"families: {admission.tally.counts()}")
+    report_phase(config, f"loading {recipe.model.model}, and checking how it can be scored")
     trainer = _trainer_builder(config.method)(
         _model(recipe.model),
         config,
@@ -118,6 +121,9 @@ def run_training(
     if config.should_save:
         run.write_begin(left_out)
     checkpoint = find_last_checkpoint(out)
+    begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
+    every = "update" if config.logging_steps == 1 else f"{config.logging_steps:g} updates"
+    report_phase(config, f"{begin}; a line every {every} here and in {out / METRICS_FILE}")
     _train(trainer, termination, checkpoint, out)
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
