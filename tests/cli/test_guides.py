@@ -134,7 +134,7 @@ RUN_HERE = {
     "docs/guides/data.md": 1,
     "docs/guides/diagnose.md": 2,
     "docs/guides/generate.md": 2,
-    "docs/guides/train.md": 5,
+    "docs/guides/train.md": 6,
     "docs/guides/world.md": 1,
     "docs/python.md": 1,  # by tests/cli/test_engine_ray.py
 }
@@ -161,6 +161,24 @@ def test_the_lines_that_mount_the_loss_run():
     assert all(weight.grad is not None for weight in model.parameters() if weight.requires_grad)
     exec(compile(trainer, "train.md", "exec"), names)
     assert names["EClosureSFTTrainer"].compute_loss is eclose.EClosureLossMixin.compute_loss
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of Transformers
+def test_the_lines_that_load_an_adapter_elsewhere_run(tmp_path, monkeypatch, capsys):
+    peft = pytest.importorskip("peft")
+    small = importlib.import_module("tests.training.small")
+    model, tokenizer = small.small_model(), small.small_tokenizer()
+    model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    peft.get_peft_model(model, settings).save_pretrained(tmp_path / "runs" / "first" / "adapter")
+    (code,) = (block for block in code_blocks("docs/guides/train.md") if "PeftModel" in block)
+    monkeypatch.chdir(tmp_path)
+    names = {"MODEL": str(tmp_path / "base")}
+    exec(compile(code.replace("max_new_tokens=200", "max_new_tokens=3"), "train.md", "exec"), names)
+    assert names["reply"].shape[1] - names["inputs"]["input_ids"].shape[1] <= 3
+    assert "Ada Rowe" in tokenizer.decode(names["inputs"]["input_ids"][0])
 
 
 @pytest.mark.slow
@@ -224,7 +242,7 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
 def test_the_lines_that_train_run(tmp_path, monkeypatch):
     pytest.importorskip("peft")
     small = importlib.import_module("tests.training.small")
-    _, page, code, _, _ = code_blocks("docs/guides/train.md")
+    _, page, code, *_ = code_blocks("docs/guides/train.md")
     families = small.short_families(4)
     monkeypatch.chdir(tmp_path)
     settings = "families_per_update=8)"
