@@ -73,7 +73,10 @@ def test_flags_without_an_adjudicator_are_named(tmp_path, source):
     assert "3 responses with inconsistent labels and no adjudicator: eclose annotate add-people" in run(
         "status", folder
     )[1].replace("\n", " ")
-    assert "3 flagged responses in the queue" in run("add-people", folder, "gus", "--role", "adjudicator")[1]
+    assert (
+        "3 responses with inconsistent labels in the queue"
+        in run("add-people", folder, "gus", "--role", "adjudicator")[1]
+    )
 
 
 @pytest.mark.parametrize("mode, tasks", [("required", 0), ("advisory", 6)])

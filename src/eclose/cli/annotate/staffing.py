@@ -105,7 +105,7 @@ def add_people(
         share = f", {format_count(tasks, 'task')} of others" if tasks else ""
         print_line(f"{invitee.person.name} ({role}{share}): {url}/invitation/{invitee.token}")
     if added.queued:
-        print_line(f"{format_count(added.queued, 'flagged response')} in the queue of adjudication")
+        print_line(f"{format_count(added.queued, 'response')} with inconsistent labels in the queue of adjudication")
 
 
 def _split(text: str) -> list[str]:
