@@ -85,7 +85,7 @@ class AddedPeople:
     tasks: Mapping[str, int]
     """Number of tasks that each new person took over from others; 0 for adjudicators and screeners."""
     queued: int = 0
-    """Flagged responses that had no adjudicator and are now in the queue of adjudication."""
+    """Responses with inconsistent labels that had no adjudicator and are now in the queue of adjudication."""
 
 
 def list_taken_cases(connection: Connection) -> tuple[TakenCase, ...]:
@@ -143,10 +143,10 @@ def reassign_tasks(
         if leaver.role is PersonRole.LEAD:
             raise UserError(f"{person}: is a lead, who has no tasks.")
         if leaver.role is PersonRole.ADJUDICATOR:
-            cases = [taken.case for taken in list_taken_cases(connection) if taken.adjudicator == person]
+            cases = [taken.case for taken in list_taken_cases(connection) if taken.adjudicator == leaver.name]
             for case in cases:
                 _release(connection, case, actor, reason)
-            result = Reassignment(person, {}, 0, len(cases))
+            result = Reassignment(leaver.name, {}, 0, len(cases))
         else:
             result = _reassign(connection, project, leaver, to, actor, reason)
     return result
@@ -185,6 +185,22 @@ def add_people(project: AnnotationProject, names: Sequence[str], role: CrewRole 
         queued = queues.queue_flagged_responses(connection, project) if pool is AnnotatorPool.RESPONSES else 0
     loads = Counter(successor.name for _, successor in moves)
     return AddedPeople(tuple(invitees), {person.name: loads[person.name] for person in added_people}, queued)
+
+
+def describe_idle_people(added: AddedPeople) -> str:
+    """Return that there is nothing to label for new annotators, and what to do; empty where each has a task."""
+    idle = [
+        invitee.person.name
+        for invitee in added.invitees
+        if invitee.person.role is PersonRole.ANNOTATOR and not added.tasks[invitee.person.name]
+    ]
+    if not idle:
+        return ""
+    return (
+        f"{', '.join(idle)}: there is nothing to label, all tasks are finished or started. Hand over the unfinished"
+        " tasks of a person (eclose annotate reassign FOLDER NAME --to NAMES --reason TEXT), or give more responses to"
+        " the new people in a project of their own (eclose annotate init)."
+    )
 
 
 def _reassign(

@@ -127,7 +127,11 @@ def test_adjudicator_takes_what_waits(project, enter):
     eve = enter("eve")
     assert eve.post("/take").headers["location"] == "/"
     work_off(project, who(project, "dan"), closed="no")
-    assert 'action="/take"' in eve.get("/").text
+    overview = eve.get("/").text
+    assert 'action="/take"' in overview
+    assert "annotators differed or whose labels contradict each other" in overview
+    assert "Your label is final" in overview
+    assert "annotators differed" not in enter("ann").get("/").text
     address = eve.task()
     assert eve.get(address).status_code == 200
     assert eve.post("/take").headers["location"] == address

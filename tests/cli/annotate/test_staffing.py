@@ -40,10 +40,22 @@ def test_people_come_and_go(tmp_path, source):
         r"^(\w+) \(annotator, 4 tasks of others\): https://labels.example.org/invitation/\S{43}$", output, re.M
     )
     assert links == ["zoe", "yan"]
-    code, output = run("reassign", folder, "ann", "--reason", "left")
+    code, output = run("reassign", folder, "Ann", "--reason", "left")
     assert (code, "4 tasks of ann handed over" in output) == (0, True)
     assert run("verify-audit", folder)[0] == 0
     assert re.search(r"ann +annotator +invited +0 +0", run("status", folder)[1])
+
+
+def test_people_who_come_too_late_get_no_task_and_are_named(tmp_path, source):
+    folder = begin(tmp_path, source)
+    project = open_annotation_project(folder)
+    for name in ("ann", "bob", "cyd", "dan"):
+        work_off(project, who(project, name))
+    project.close()
+    output = " ".join(run("add-people", folder, "zoe,yan")[1].split())
+    assert "zoe, yan: there is nothing to label, all tasks are finished or started." in output
+    assert "eclose annotate init" in output
+    assert "nothing to label" not in run("add-people", folder, "gus", "--role", "adjudicator")[1]
 
 
 def test_a_case_of_an_inactive_adjudicator_is_named_and_released(tmp_path, source):
@@ -59,7 +71,7 @@ def test_a_case_of_an_inactive_adjudicator_is_named_and_released(tmp_path, sourc
     assert "A case waits for eve, who is inactive: eclose annotate release" in run("status", folder)[1]
     with pytest.raises(UserError, match="fay: has taken no case"):
         run("release", folder, "fay", "--reason", "left")
-    assert run("release", folder, "eve", "--reason", "left") == (0, "1 case of eve back in the queue\n")
+    assert run("release", folder, "Eve", "--reason", "left") == (0, "1 case of eve back in the queue\n")
     assert "A case waits" not in run("status", folder)[1]
     code, output = run("add-people", folder, "gus", "--role", "adjudicator")
     assert (code, "gus (adjudicator): http://127.0.0.1:8300/invitation/" in output) == (0, True)
