@@ -298,7 +298,7 @@ def diagnose(
     note(context.score_notices)
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, counted.labelled, validation, seed)
-    # A validation treats the labels as those of a judge, whoever gave them.
+    # A validation treats the labels as those of a judge.
     if context.validation is None:
         context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
