@@ -201,9 +201,9 @@ def describe_idle_people(added: AddedPeople) -> str:
         return ""
     beside = " but gold items" if added.gold else ""
     return (
-        f"{', '.join(idle)}: there is nothing to label{beside}, all tasks are finished or started. Hand over the unfinished"
-        " tasks of a person (eclose annotate reassign FOLDER NAME --to NAMES --reason TEXT), or give more responses to"
-        " the new people in a project of their own (eclose annotate init)."
+        f"{', '.join(idle)}: there is nothing to label{beside}, all tasks are finished or started. Hand over the"
+        " unfinished tasks of a person (eclose annotate reassign FOLDER NAME --to NAMES --reason TEXT), or give more"
+        " responses to the new people in a project of their own (eclose annotate init)."
     )
 
 
