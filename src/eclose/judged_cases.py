@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from eclose.core.answers import match_answer, match_any_answer
 from eclose.core.instance import Instance
-from eclose.core.judgment import Judgment
+from eclose.core.judgment import PEOPLE_JUDGE, Judgment
 from eclose.core.response import Response
 from eclose.core.verdict import SettledVerdict, Verdict
 from eclose.errors import RecordError, SettingError, UserError
@@ -28,7 +28,7 @@ from eclose.store.runs.verify_files import ProvenanceCheck, check_result_provena
 from eclose.traces import cases as traces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
     from eclose.core.three_valued import Label
@@ -51,6 +51,8 @@ QUESTION_REMEDY = (
 )
 CONVERSION_STEPS = frozenset({"judge responses", "data convert responses", "data from-inspect"})
 """Steps that convert another tool's records into responses. A response that they could not use is a lost one."""
+PEOPLE_STEPS = frozenset({"annotate export", "annotate import"})
+"""Steps that write labels settled by people as judgments."""
 # Beginnings of the reasons why a rejected record is no lost response: it is there already, or asks nothing.
 _NO_LOSS_REASONS = (DUPLICATE, traces.NO_QUESTION, traces.NO_SPAN)
 
@@ -288,6 +290,19 @@ def check_judged_inputs(run: Path, *, allow_stale: bool = False) -> ProvenanceCh
     provenance = check_result_provenance(run / JUDGMENTS_FILE, inputs)
     remedy = f"Judge these responses (eclose judge {run} --judge MODEL)"
     return provenance.refuse_stale(run, remedy, allow_stale=allow_stale)
+
+
+def is_settled_by_people(runs: Iterable[Path], judges: Collection[str]) -> bool:
+    """Return whether people settled every judgment of the runs: by the name of the judge, or by a manifest.
+
+    Args:
+        runs: Folders of the runs.
+        judges: Judges named in their judgments.
+    """
+    manifests = (find_file_manifest(run / JUDGMENTS_FILE) for run in runs)
+    # The lead of a study may name the judge of an export as they like; its manifest says which name that is.
+    names = {manifest.settings.get("judge") for manifest in manifests if manifest and manifest.stage in PEOPLE_STEPS}
+    return bool(judges) and names.union([PEOPLE_JUDGE]).issuperset(judges)
 
 
 def read_judged_cases(run: Path, *, allow_stale: bool = False) -> JudgedCaseSet:

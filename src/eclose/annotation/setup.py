@@ -165,6 +165,8 @@ def _invite_crew(connection: Connection, crew: AnnotationCrew) -> Iterable[Invit
         raise SettingError(
             f"{', '.join(sorted(twice))}: is named for two roles. Screeners know the reference answers, so name others."
         )
+    if alike := {name for name in names if [other.lower() for other in names].count(name.lower()) > 1}:
+        raise SettingError(f"{', '.join(sorted(alike))}: differ in case only, which a login ignores. Name them apart.")
     for members, role, role_pool in groups:
         for name in members:
             person = people.add_person(connection, name, role, role_pool, people.NO_PASSWORD, now)
@@ -186,9 +188,10 @@ def issue_or_renew_invitation(
     if person is None:
         if role not in (PersonRole.LEAD, PersonRole.ADJUDICATOR):
             raise SettingError(
-                f"{name}: is not in the project. Add --role lead or --role adjudicator; assign adds annotators."
+                f"{name}: is not in the project. Add an annotator, adjudicator or screener with: eclose annotate"
+                " add-people FOLDER NAME; another lead with --role lead."
             )
         person = people.add_person(connection, name, PersonRole(role), pool, people.NO_PASSWORD, now)
     token = people.invite_to_reset_password(connection, person, now=now)
-    audit_log.append_audit_event(connection, by, "invited", detail={"name": name, "role": person.role})
+    audit_log.append_audit_event(connection, by, "invited", detail={"name": person.name, "role": person.role})
     return InvitedPerson(person, token)

@@ -85,7 +85,9 @@ class AddedPeople:
     tasks: Mapping[str, int]
     """Number of tasks that each new person took over from others; 0 for adjudicators and screeners."""
     queued: int = 0
-    """Flagged responses that had no adjudicator and are now in the queue of adjudication."""
+    """Responses with inconsistent labels that had no adjudicator and are now in the queue of adjudication."""
+    gold: int = 0
+    """Gold items that each new annotator got."""
 
 
 def list_taken_cases(connection: Connection) -> tuple[TakenCase, ...]:
@@ -143,10 +145,10 @@ def reassign_tasks(
         if leaver.role is PersonRole.LEAD:
             raise UserError(f"{person}: is a lead, who has no tasks.")
         if leaver.role is PersonRole.ADJUDICATOR:
-            cases = [taken.case for taken in list_taken_cases(connection) if taken.adjudicator == person]
+            cases = [taken.case for taken in list_taken_cases(connection) if taken.adjudicator == leaver.name]
             for case in cases:
                 _release(connection, case, actor, reason)
-            result = Reassignment(person, {}, 0, len(cases))
+            result = Reassignment(leaver.name, {}, 0, len(cases))
         else:
             result = _reassign(connection, project, leaver, to, actor, reason)
     return result
@@ -175,16 +177,34 @@ def add_people(project: AnnotationProject, names: Sequence[str], role: CrewRole 
             added = people.add_person(connection, name, person_role, pool, people.NO_PASSWORD, now, by=actor)
             invitees.append(InvitedPerson(added, people.invite_to_reset_password(connection, added, now=now)))
         added_people = [invitee.person for invitee in invitees]
-        moves = []
+        moves, gold = [], 0
         if person_role is PersonRole.ANNOTATOR:
             moves = plan_equal_shares(connection, added_people, project.settings.seed)
             if pool is AnnotatorPool.RESPONSES:
-                append_gold_tasks(connection, added_people, project.settings)
+                gold = append_gold_tasks(connection, added_people, project.settings)
         detail = {"people": {person.name: person.role for person in added_people}, "pool": pool}
         _move_tasks(connection, project, moves, actor, "added people", detail)
         queued = queues.queue_flagged_responses(connection, project) if pool is AnnotatorPool.RESPONSES else 0
     loads = Counter(successor.name for _, successor in moves)
-    return AddedPeople(tuple(invitees), {person.name: loads[person.name] for person in added_people}, queued)
+    tasks = {person.name: loads[person.name] for person in added_people}
+    return AddedPeople(tuple(invitees), tasks, queued, gold)
+
+
+def describe_idle_people(added: AddedPeople) -> str:
+    """Return that there is nothing to label for new annotators, and what to do; empty where each has a task."""
+    idle = [
+        invitee.person.name
+        for invitee in added.invitees
+        if invitee.person.role is PersonRole.ANNOTATOR and not added.tasks[invitee.person.name]
+    ]
+    if not idle:
+        return ""
+    beside = " but gold items" if added.gold else ""
+    return (
+        f"{', '.join(idle)}: there is nothing to label{beside}, all tasks are finished or started. Hand over the"
+        " unfinished tasks of a person (eclose annotate reassign FOLDER NAME --to NAMES --reason TEXT), or give more"
+        " responses to the new people in a project of their own (eclose annotate init)."
+    )
 
 
 def _reassign(
@@ -215,7 +235,7 @@ def _find_successors(
 ) -> list[Person]:
     if to is None:
         return [person for person in workload.people.values() if person.active and person.id != leaver.id]
-    successors = [_find_person(connection, name) for name in dict.fromkeys(to)]
+    successors = [_find_person(connection, name) for name in {name.lower(): name for name in to}.values()]
     for person in successors:
         if person.id not in workload.people or person.id == leaver.id or not person.active:
             raise UserError(

@@ -75,7 +75,7 @@ def diagnose(
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
     from eclose.core.judgment import MAX_UNJUDGED_SHARE
-    from eclose.diagnosis.report.headline import format_corrected_rate
+    from eclose.diagnosis.report.headline import PEOPLE_FIGURE, format_corrected_rate
     from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate_status
     from eclose.diagnosis.report.summary import list_report_cautions
 
@@ -95,7 +95,8 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
         row += ["" if corrected is None else str(corrected)] if notes.corrected else []
         rows.append(row)
     title = f"{format_count(overall.responses, 'response')} to {format_count(overall.questions, 'question')}"
-    heads = ["rate", "to the judge", "n", *(["not judged", "bounds, %"] if missing else [])]
+    origin = PEOPLE_FIGURE if notes.settled_by_people else "to the judge"
+    heads = ["rate", origin, "n", *(["not judged", "bounds, %"] if missing else [])]
     print_table(title, [*heads, *(["corrected"] if notes.corrected else [])], rows)
     if missing:
         limit = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."

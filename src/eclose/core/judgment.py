@@ -105,6 +105,8 @@ class StepJudgment:
     """Reason in the judge's words."""
 
 
+PEOPLE_JUDGE = "people"
+"""Judge name of labels that people settled."""
 WHOLE_TRACE_REASON = "one decision for the whole trace"
 """Reason of every step where one label was given for all steps together."""
 NO_TRACE_REASON = "there is no trace"

@@ -50,6 +50,7 @@ class CommentFacts:
     corrected: Mapping[Metric, CorrectedRate]
     stale: Sequence[str]
     base: GateBaseRun | None
+    settled_by_people: bool = False
 
 
 def render_gate_comment(facts: CommentFacts, *, report_url: str | None = None) -> str:
@@ -66,7 +67,12 @@ def _lines(facts: CommentFacts, report_url: str | None) -> Iterator[str]:
     """Yield the lines of the comment."""
     overall = facts.diagnosis.overall
     corrected = {metric: Estimate(rate.value, rate.interval) for metric, rate in facts.corrected.items()}
-    context = ReportContext(corrected=corrected or None, validated=bool(corrected), left_out=facts.left_out)
+    context = ReportContext(
+        corrected=corrected or None,
+        validated=bool(corrected),
+        settled_by_people=facts.settled_by_people,
+        left_out=facts.left_out,
+    )
     headline = {statement.kind: statement for statement in build_report_headline(facts.diagnosis, context)}
     gap = headline["gap"]
     yield COMMENT_MARK

@@ -184,6 +184,7 @@ def check_gate_limits(
     *,
     corrected: Mapping[Metric, CorrectedRate] | None = None,
     base: GateBaseRun | None = None,
+    settled_by_people: bool = False,
 ) -> GateReport:
     """Check every limit against the interval of its rate.
 
@@ -194,6 +195,7 @@ def check_gate_limits(
         left_out: Responses without any judgment, with the reason.
         corrected: Rates corrected by labels of people; they replace the judge's own.
         base: The run that ``max_drop`` and ``max_rise`` are relative to.
+        settled_by_people: Whether people settled every label of the run.
 
     Raises:
         SettingError: A limit is relative to a base run and there is none, or the other way round.
@@ -205,7 +207,7 @@ def check_gate_limits(
             " --max-lgg-rise are limits of that comparison. Give --against and at least one of them, or neither."
         )
     # Responses without a judgment count as unjudged for every rate.
-    rates = _Rates(summary, len(left_out), corrected or {})
+    rates = _Rates(summary, len(left_out), corrected or {}, settled_by_people)
     checks = [rates.check(metric, limit, least=True) for metric, limit in limits.at_least.items()]
     checks += [rates.check(metric, limit, least=False) for metric, limit in limits.at_most.items()]
     if base is not None:
@@ -236,6 +238,7 @@ class _Rates(NamedTuple):
     summary: GroupRates
     left_out: int
     corrected: Mapping[Metric, CorrectedRate]
+    settled_by_people: bool = False
 
     def check(self, metric: Metric, limit: float, *, least: bool) -> GateLimitCheck:
         """Check one rate against a lower (``least``) or upper limit."""
@@ -270,7 +273,8 @@ class _Rates(NamedTuple):
         rate = self.corrected.get(metric)
         judge_rate = format_percent_with_interval(*self.summary.estimates[metric][:2])
         if rate is None or rate.interval is None:
-            return f"{judge_rate}, n = {self.summary.rates[metric].n:,}, the judge's own rate"
+            origin = "settled by people" if self.settled_by_people else "the judge's own rate"
+            return f"{judge_rate}, n = {self.summary.rates[metric].n:,}, {origin}"
         corrected = format_percent_with_interval(rate.value, rate.interval)
         labels = f"corrected by {rate.labelled:,} labels of people"
         return f"{corrected}, {labels} (the judge's own rate: {judge_rate})"

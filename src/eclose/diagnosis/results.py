@@ -16,7 +16,7 @@ from eclose.diagnosis.report.file_formats import ReportFormat
 from eclose.diagnosis.report.number_format import format_count, format_percent_with_interval
 from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
 from eclose.errors import SettingError
-from eclose.judged_cases import JudgedCase, name_run_folders
+from eclose.judged_cases import JudgedCase, is_settled_by_people, name_run_folders
 from eclose.metrics.summary import VERDICT_GROUPINGS
 from eclose.stats.intervals import Estimate, Interval
 from eclose.store.runs.folder import REPORT_FOLDER, VALIDATION_FILE, list_paths
@@ -298,6 +298,9 @@ def diagnose(
     note(context.score_notices)
     # Each part has its own generator from the same seed, so a comparison does not change the corrected rates.
     context = _corrected(context, folders, counted.labelled, validation, seed)
+    # A validation treats the labels as those of a judge.
+    if context.validation is None:
+        context = replace(context, settled_by_people=is_settled_by_people(folders, diagnosis.judges))
     return Results(diagnosis, tuple(case_set.cases), context, tuple(notices), folders[0])
 
 

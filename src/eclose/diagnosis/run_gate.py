@@ -22,7 +22,7 @@ from eclose.diagnosis.gate import (
 )
 from eclose.diagnosis.results import list_run_caveats
 from eclose.diagnosis.run_counts import RunCounts, compare_questions, count_runs, is_large_run
-from eclose.judged_cases import JudgedCase, JudgedCaseSet, refuse_reused_question_ids
+from eclose.judged_cases import JudgedCase, JudgedCaseSet, is_settled_by_people, refuse_reused_question_ids
 from eclose.metrics.rates import Metric
 from eclose.stats.rate_correction import CorrectedRate
 from eclose.store.runs.folder import VALIDATION_FILE
@@ -48,6 +48,7 @@ class GateResult:
         stale: A sentence for each file of the run and of its base that changed after it was judged.
         folder: Folder of the run; None for cases.
         base: Rates of the base run on the questions that both answer; None without a base run.
+        settled_by_people: Whether people settled every label, so that there is no judge.
     """
 
     limits: GateLimits
@@ -60,6 +61,7 @@ class GateResult:
     stale: tuple[str, ...]
     folder: Path | None = None
     base: GateBaseRun | None = None
+    settled_by_people: bool = False
 
     def __repr__(self) -> str:
         """Return one line a limit. The fields hold every response, too much to print."""
@@ -105,6 +107,7 @@ class GateResult:
             corrected=self.corrected,
             stale=self.stale,
             base=self.base,
+            settled_by_people=self.settled_by_people,
         )
         return render_gate_comment(facts, report_url=report_url)
 
@@ -203,13 +206,21 @@ def _check_run(
     # Cases without a folder have no validation.json; limits apply to the judge's own rates.
     corrected = {} if folder is None else _corrected_rates(folder, counted.labelled, validation, seed)
     baseline = None if base is None else _baseline(counted, base, str(against), seed)
+    by_people = not corrected and is_settled_by_people([] if folder is None else [folder], diagnosis.judges)
     report = check_gate_limits(
-        diagnosis.overall, diagnosis.unjudged, limits, case_set.left_out, corrected=corrected, base=baseline
+        diagnosis.overall,
+        diagnosis.unjudged,
+        limits,
+        case_set.left_out,
+        corrected=corrected,
+        base=baseline,
+        settled_by_people=by_people,
     )
     stale = (*case_set.stale, *(() if base is None else base.case_set.stale))
     left_out = tuple(case_set.left_out)
+    shown = tuple(case_set.cases)
     return GateResult(
-        limits, report, diagnosis, tuple(case_set.cases), left_out, corrected, notices, stale, folder, baseline
+        limits, report, diagnosis, shown, left_out, corrected, notices, stale, folder, baseline, by_people
     )
 
 

@@ -31,6 +31,7 @@ def test_a_table_has_the_rows_of_the_paper_and_says_what_is_undefined():
     assert cells(agreement, "Local-failure reason")["alpha [95 %]"] == "undefined, nothing to compare"
     assert cells(agreement, "Local-failure reason")["specific"] == "-"
     assert adjudication.rows[0] == ("all", "1", "50.0")
+    assert adjudication.rows[2][0] == "inconsistent only"
 
 
 def test_ac1_is_shown_where_nearly_all_labels_are_alike():
@@ -45,6 +46,34 @@ def test_ac1_is_shown_where_nearly_all_labels_are_alike():
     assert any(note.startswith("AC1 where 95%") for note in agreement.notes)
     even = [annotation(f"r{n}", who, [], "0101" if n % 2 else "1010") for n in range(4) for who in ("A1", "A2")]
     assert cells(made(even)[0], "Alignment A").get("AC1", "-") == "-"
+
+
+def test_few_questions_have_a_caution():
+    caution = "Fewer than 20 questions: take the intervals as a rough hint, not as 95 %."
+    for number, expected in ((19, True), (20, False)):
+        rows = [annotation(f"r{n}", who) for n in range(number) for who in ("A1", "A2")]
+        questions = [screening(f"q{n}", who) for n in range(number) for who in ("S1", "S2")]
+        eligibility, *_, agreement, _ = made(rows, questions)
+        assert (caution in agreement.notes) is expected
+        assert (caution in eligibility.notes) is expected
+
+
+def test_an_interval_that_ends_at_its_estimate_is_explained():
+    # One difference in 12 responses: alpha is 0, and below 0 in resamples with several of them. Without the difference
+    # all labels are alike, and alpha is undefined.
+    rows = [
+        annotation(f"r{n}", who, labels="0111" if n == 0 and who == "A1" else "1111")
+        for n in range(12)
+        for who in ("A1", "A2")
+    ]
+    agreement = made(rows)[0]
+    assert cells(agreement, "Alignment A")["alpha [95 %]"].endswith(", 0.000]")
+    (note,) = [note for note in agreement.notes if "resamples" in note]
+    assert "Alignment A (" in note
+    assert "of 100 resamples" in note
+    assert "Closure C" not in note
+    even = [annotation(f"r{n}", who, [], "0101" if n % 2 else "1010") for n in range(4) for who in ("A1", "A2")]
+    assert not any("resamples" in note for note in made(even)[0].notes)
 
 
 def test_more_than_two_people_are_said_to_be_more():

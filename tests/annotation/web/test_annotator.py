@@ -54,7 +54,9 @@ def test_one_task_from_login_to_receipt(project, enter):
     where, _, receipt = answer.headers["location"].partition("?receipt=")
     # No page between two tasks: the next one is shown, with the receipt of this one in a corner.
     assert where == ann.task() != address
-    assert receipt in ann.get(answer.headers["location"]).text
+    following = ann.get(answer.headers["location"]).text
+    assert receipt in following
+    assert "last pass of the previous task recorded" in following
     assert ann.get(address).status_code == 404
     assert receipt in ann.get("/finished").text
     with project.reading() as connection:
@@ -127,7 +129,11 @@ def test_adjudicator_takes_what_waits(project, enter):
     eve = enter("eve")
     assert eve.post("/take").headers["location"] == "/"
     work_off(project, who(project, "dan"), closed="no")
-    assert 'action="/take"' in eve.get("/").text
+    overview = eve.get("/").text
+    assert 'action="/take"' in overview
+    assert "annotators differed or whose labels contradict each other" in overview
+    assert "Your label is final" in overview
+    assert "annotators differed" not in enter("ann").get("/").text
     address = eve.task()
     assert eve.get(address).status_code == 200
     assert eve.post("/take").headers["location"] == address

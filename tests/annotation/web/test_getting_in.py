@@ -111,8 +111,10 @@ def test_an_invitation_is_used_once(one, everybody):
     assert everybody.post(NOBODY, path, {"password": "short", "again": "short"}, csrf=None).status_code == 422
     assert everybody.post(NOBODY, path, {"password": PASSWORD, "again": "other"}, csrf=None).status_code == 422
     assert everybody.post(NOBODY, path, form, csrf=None).status_code == 303
-    assert everybody.get(NOBODY, path).status_code == 404
-    assert everybody.post(NOBODY, path, form, csrf=None).status_code == 404
+    for used in (everybody.get(NOBODY, path), everybody.post(NOBODY, path, form, csrf=None)):
+        assert used.status_code == 404
+        assert re.search(r'href="/login"[^>]*>Already joined\? Log in', used.text)
+        assert "Ask the lead of the study" in used.text
 
 
 def test_who_was_kept_out_after_an_invitation_does_not_get_in(one, everybody):

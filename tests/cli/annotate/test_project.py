@@ -186,8 +186,14 @@ def test_who_lost_a_password_gets_a_new_link_and_strangers_none(study):
     folder, _ = study
     assert re.search(r"^ann \(annotator\): http\S+/invitation/\S{43}$", run("invite", folder, "ann")[1])
     assert "max (adjudicator)" in run("invite", folder, "max", "--role", "adjudicator")[1]
-    with pytest.raises(SettingError, match="is not in the project"):
+    assert re.search(r"^ann \(annotator\): http", run("invite", folder, "ANN")[1])
+    with pytest.raises(SettingError, match=r"zoe: is not in the project.*eclose annotate add-people"):
         run("invite", folder, "zoe")
+
+
+def test_names_that_differ_in_case_only_are_refused(tmp_path, source):
+    with pytest.raises(SettingError, match=r"Ann, ann: .*case"):
+        run("init", tmp_path / "study", source, "--annotators", "Ann,bob,cyd,dan", "--adjudicators", "ann")
 
 
 def test_links_name_the_address_of_init(tmp_path, source):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import typer
@@ -139,6 +140,44 @@ def test_labels_go_to_metrics_diagnose_and_validate_as_they_are(exported, tmp_pa
     companion_file_path(judged / "judgments.jsonl", "manifest.json").write_text(json.dumps(manifest))
     output = run("judge", "validate", judged, "--verdicts", exported / "verdicts.jsonl", "--resamples", 100, of=whole)
     assert "people: 5 of 5 responses are labelled" in output
+
+
+@pytest.mark.parametrize("judge", ["people", "panel"])
+def test_labels_of_people_are_not_called_a_judge(project, tmp_path, judge):
+    out = tmp_path / "out"
+    run("export", project, "--out", out, "--judge", judge)
+    told = lines(run("diagnose", out, "--resamples", 100, of=whole))
+    assert any(line.startswith("rate settled by people n") for line in told)
+    assert any(line.startswith("The labels were settled by people.") for line in told)
+    texts = {name: (out / "report" / name).read_text() for name in ("report.md", "report.html", "tables.tex")}
+    texts["terminal"] = "\n".join(told)
+    gated = CliRunner().invoke(whole, ["gate", str(out), "--min-trr", "0.5", "--comment", str(tmp_path / "comment.md")])
+    texts["gate"], texts["comment"] = gated.output, (tmp_path / "comment.md").read_text()
+    for name, written in texts.items():
+        text = " ".join(written.replace("\xa0", " ").replace("&#39;", "'").split())
+        assert "ettled by people" in text, name
+        for wrong in (
+            "has not been validated",
+            "to the judge",
+            "abel a hundred",
+            "not validated",
+            "judge's own",
+            "The judge ",
+        ):
+            assert wrong not in text.split("<script")[0], (name, wrong)
+    assert json.loads((out / "report" / "diagnosis.json").read_text())["settled_by_people"] is True
+
+
+def test_a_run_of_people_and_a_judge_is_reported_as_before(exported, tmp_path):
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for name in ("instances.jsonl", "responses.jsonl"):
+        (mixed / name).write_bytes((exported / name).read_bytes())
+    first, *others = read_records(exported / "judgments.jsonl", Judgment)
+    write_records(mixed / "judgments.jsonl", [replace(first, judge="model"), *others])
+    output = run("diagnose", mixed, "--resamples", 100, of=whole)
+    assert "to the judge" in output
+    assert "has not been validated against people" in output
 
 
 def test_screening_goes_to_intersect_as_it_is(exported, tmp_path):

@@ -11,8 +11,9 @@ from tests.cli.annotate.test_project import run
 
 from eclose.annotation.accounts import people
 from eclose.annotation.project import open_annotation_project
+from eclose.annotation.results.final_labels import SettledLabel
 from eclose.errors import SettingError, UserError
-from eclose.store.records.jsonl import write_records
+from eclose.store.records.jsonl import read_records, write_records
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 
 
@@ -40,10 +41,44 @@ def test_people_come_and_go(tmp_path, source):
         r"^(\w+) \(annotator, 4 tasks of others\): https://labels.example.org/invitation/\S{43}$", output, re.M
     )
     assert links == ["zoe", "yan"]
-    code, output = run("reassign", folder, "ann", "--reason", "left")
+    code, output = run("reassign", folder, "Ann", "--reason", "left")
     assert (code, "4 tasks of ann handed over" in output) == (0, True)
     assert run("verify-audit", folder)[0] == 0
     assert re.search(r"ann +annotator +invited +0 +0", run("status", folder)[1])
+
+
+def test_a_third_label_on_half_of_the_responses_comes_from_a_second_project(tmp_path, source):
+    """The commands of the guide; ``sed`` sets the number of people of each response to 0."""
+    study = begin(tmp_path, source)
+    third = tmp_path / "third"
+    assert run("init", third, source, "--n", "6", "--per-response", "1", "--annotators", "fay,gus")[0] == 0
+    rows = []
+    for folder, names in ((study, ("ann", "bob", "cyd", "dan")), (third, ("fay", "gus"))):
+        project = open_annotation_project(folder)
+        for name in names:
+            work_off(project, who(project, name))
+        project.close()
+        out = tmp_path / f"{folder.name}-labels"
+        assert run("export", folder, "--out", out, "--names")[0] == 0
+        rows.append((out / "annotations.jsonl").read_text())
+    labels = tmp_path / "all.jsonl"
+    labels.write_text(re.sub(r'"asked":\d*', '"asked":0', "".join(rows)))
+    code, output = run("import", labels, "--run", source, "--per-response", "2", "--out", tmp_path / "both")
+    assert (code, "12 responses = 12 settled" in output) == (0, True)
+    annotators = [len(label.annotators) for label in read_records(tmp_path / "both" / "labels.jsonl", SettledLabel)]
+    assert sorted(annotators) == [2] * 6 + [3] * 6
+
+
+def test_people_who_come_too_late_get_no_task_and_are_named(tmp_path, source):
+    folder = begin(tmp_path, source)
+    project = open_annotation_project(folder)
+    for name in ("ann", "bob", "cyd", "dan"):
+        work_off(project, who(project, name))
+    project.close()
+    output = " ".join(run("add-people", folder, "zoe,yan")[1].split())
+    assert "zoe, yan: there is nothing to label, all tasks are finished or started." in output
+    assert "eclose annotate init" in output
+    assert "nothing to label" not in run("add-people", folder, "gus", "--role", "adjudicator")[1]
 
 
 def test_a_case_of_an_inactive_adjudicator_is_named_and_released(tmp_path, source):
@@ -59,7 +94,7 @@ def test_a_case_of_an_inactive_adjudicator_is_named_and_released(tmp_path, sourc
     assert "A case waits for eve, who is inactive: eclose annotate release" in run("status", folder)[1]
     with pytest.raises(UserError, match="fay: has taken no case"):
         run("release", folder, "fay", "--reason", "left")
-    assert run("release", folder, "eve", "--reason", "left") == (0, "1 case of eve back in the queue\n")
+    assert run("release", folder, "Eve", "--reason", "left") == (0, "1 case of eve back in the queue\n")
     assert "A case waits" not in run("status", folder)[1]
     code, output = run("add-people", folder, "gus", "--role", "adjudicator")
     assert (code, "gus (adjudicator): http://127.0.0.1:8300/invitation/" in output) == (0, True)
@@ -73,7 +108,10 @@ def test_flags_without_an_adjudicator_are_named(tmp_path, source):
     assert "3 responses with inconsistent labels and no adjudicator: eclose annotate add-people" in run(
         "status", folder
     )[1].replace("\n", " ")
-    assert "3 flagged responses in the queue" in run("add-people", folder, "gus", "--role", "adjudicator")[1]
+    assert (
+        "3 responses with inconsistent labels in the queue"
+        in run("add-people", folder, "gus", "--role", "adjudicator")[1]
+    )
 
 
 @pytest.mark.parametrize("mode, tasks", [("required", 0), ("advisory", 6)])

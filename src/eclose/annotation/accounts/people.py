@@ -209,7 +209,7 @@ def add_person(
 
 
 def find_person(connection: Connection, name: str) -> Person | None:
-    """Return the person of a name, which is case-sensitive here; None where there is none."""
+    """Return the person of a name, in capitals or not; None where there is none."""
     credentials = find_login_credentials(connection, name)
     return None if credentials is None else credentials[0]
 
@@ -307,7 +307,7 @@ _ADD = text("""
     WHERE NOT EXISTS (SELECT 1 FROM annotate_people WHERE lower(name) = :like)
     RETURNING id
 """)
-_BY_NAME = text("SELECT id, name, role, pool, active, password FROM annotate_people WHERE name = :name")
+_BY_NAME = text("SELECT id, name, role, pool, active, password FROM annotate_people WHERE lower(name) = lower(:name)")
 _ALL_PEOPLE = text("SELECT id, name, role, pool, active FROM annotate_people ORDER BY id")
 # Locks the row in both databases; SELECT ... FOR UPDATE does not exist in SQLite.
 _HOLD = text("UPDATE annotate_people SET active = active WHERE id = :id RETURNING name, password, active")

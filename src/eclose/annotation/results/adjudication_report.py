@@ -41,7 +41,7 @@ class AdjudicationCounts:
     asked: int
     """Responses, or questions, assigned to people."""
     complete: int
-    """Those finished by all assigned people; by one person alone only where its flags go to an adjudicator."""
+    """Those finished by all assigned people; by one person only where inconsistent labels go to an adjudicator."""
     to_adjudicate: int
     """Those that need adjudication, by the labels as first submitted or because one was amended."""
     disagreements: int

@@ -12,9 +12,10 @@ from eclose.annotation.results.agreement_report import DERIVED_ROWS, UNINFORMATI
 from eclose.diagnosis.report import latex as tex
 from eclose.diagnosis.report import markdown as md
 from eclose.diagnosis.report.number_format import format_count
+from eclose.diagnosis.report.summary import FEW_QUESTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eclose.annotation.results.adjudication_report import AdjudicationCounts
     from eclose.annotation.results.agreement_report import (
@@ -45,9 +46,9 @@ def build_agreement_tables(report: AgreementReport) -> list[AgreementTable]:
     """Return the tables of a report: screening first, then responses."""
     tables: list[AgreementTable] = []
     if report.screening is not None:
-        tables += _screening_tables(report.screening)
+        tables += _screening_tables(report.screening, report.resamples)
     if report.responses is not None:
-        tables += _response_tables(report.responses)
+        tables += _response_tables(report.responses, report.resamples)
     return tables
 
 
@@ -62,7 +63,7 @@ def format_agreement_latex(tables: Sequence[AgreementTable]) -> str:
     return "\n".join([tex.NEEDED_PACKAGES, *lines]) + "\n"
 
 
-def _response_tables(agreement: AgreementOnResponses) -> Iterator[AgreementTable]:
+def _response_tables(agreement: AgreementOnResponses, resamples: int) -> Iterator[AgreementTable]:
     # The column AC1 appears only where a row is near the ceiling.
     near = any(_near_ceiling(row) for row in agreement.rows)
     heads = ("judgment", "n", "maj. %", "raw %", "alpha [95 %]", "specific", *(("AC1",) if near else ()))
@@ -93,6 +94,8 @@ def _response_tables(agreement: AgreementOnResponses) -> Iterator[AgreementTable
         notes.append(
             f"AC1 where {UNINFORMATIVE_ALPHA_SHARE:.0%} of the labels are alike: there alpha is uninformative."
         )
+    notes += _few_questions(agreement.questions)
+    notes += _one_sided_intervals({row.judgment: row for row in agreement.rows}, resamples)
     # A rule separates direct annotations from derived labels, as in the paper's table of A.3.3.
     yield AgreementTable(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED_ROWS[0])
     yield from _adjudication_table(agreement.adjudication, "responses")
@@ -105,18 +108,21 @@ def _response_tables(agreement: AgreementOnResponses) -> Iterator[AgreementTable
         yield AgreementTable("Labels that adjudication changed", heads, changed)
 
 
-def _screening_tables(agreement: EligibilityAgreement) -> Iterator[AgreementTable]:
-    heads = ("judgment", "n", "raw % [95 %]", "alpha [95 %]")
+def _screening_tables(agreement: EligibilityAgreement, resamples: int) -> Iterator[AgreementTable]:
+    heads: tuple[str, ...] = ("judgment", "n", "raw % [95 %]", "alpha [95 %]")
     both = (agreement.overall.eligibility, agreement.overall.reason)
     rows = tuple((row.judgment, f"{row.n:,}", _raw(row), _alpha(row)) for row in both)
     questions = format_count(agreement.questions, "question")
     title = f"Agreement on eligibility before adjudication: {agreement.compared:,} of {questions}"
-    notes = ("Reasons are compared only where both screeners say no.", *_more_than_two(agreement.people))
-    yield AgreementTable(title, heads, rows, notes)
+    notes = ["Reasons are compared only where both screeners say no.", *_more_than_two(agreement.people)]
+    notes += _few_questions(agreement.compared)
+    notes += _one_sided_intervals({row.judgment: row for row in both}, resamples)
+    yield AgreementTable(title, heads, rows, tuple(notes))
     datasets = tuple(_dataset_row(name, screening) for name, screening in agreement.datasets.items())
-    yield AgreementTable(
-        "Eligibility by dataset", ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no"), datasets
-    )
+    heads = ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no")
+    eligibility = {name: screening.eligibility for name, screening in agreement.datasets.items()}
+    notes = [*_one_sided_intervals(eligibility, resamples)]
+    yield AgreementTable("Eligibility by dataset", heads, datasets, tuple(notes))
     yield from _adjudication_table(agreement.adjudication, "questions")
     yield _outcome_table(agreement.outcomes)
 
@@ -140,7 +146,11 @@ def _dataset_row(name: str, screening: ScreeningAgreement) -> tuple[str, ...]:
 def _adjudication_table(counts: AdjudicationCounts, noun: str) -> Iterator[AgreementTable]:
     if not counts.complete:
         return
-    share = [("all", counts.to_adjudicate), ("people differ", counts.disagreements), ("flag only", counts.flag_only)]
+    share = [
+        ("all", counts.to_adjudicate),
+        ("people differ", counts.disagreements),
+        ("inconsistent only", counts.flag_only),
+    ]
     if counts.amended_only:
         share.append(("amended only", counts.amended_only))
     share += [(f"  {trigger}", count) for trigger, count in counts.triggers.items()]
@@ -161,6 +171,34 @@ def _more_than_two(people: int) -> Iterator[str]:
             f"Up to {people} people judged each: raw is the share of agreeing pairs, alpha is Krippendorff's over all "
             "of them, and a case with m labels has weight m."
         )
+
+
+def _few_questions(questions: int) -> Iterator[str]:
+    if questions < FEW_QUESTIONS:
+        yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
+
+
+def _one_sided_intervals(rows: Mapping[str, AnnotatorAgreementRow], resamples: int) -> Iterator[str]:
+    """Yield why an interval of alpha ends at its estimate, with the number of resamples left out by name."""
+    one_sided = [f"{name} ({row.alpha.undefined:,})" for name, row in rows.items() if _ends_at_estimate(row)]
+    if one_sided:
+        yield (
+            f"Resamples in which all labels are alike have no alpha and are left out (of {resamples:,} resamples):"
+            f" {', '.join(one_sided)}. An interval may end at its estimate for that reason."
+        )
+
+
+def _ends_at_estimate(row: AnnotatorAgreementRow) -> bool:
+    """Return whether alpha is printed as an end of its interval because resamples were left out."""
+    value, interval, undefined = row.alpha
+    return (
+        value is not None
+        and interval is not None
+        and undefined > 0
+        # With perfect agreement every resample that has an alpha has 1.
+        and value < 1
+        and f"{value:.3f}" in (f"{interval.low:.3f}", f"{interval.high:.3f}")
+    )
 
 
 def _near_ceiling(row: AnnotatorAgreementRow) -> bool:

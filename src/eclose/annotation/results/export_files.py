@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from eclose.annotation.results import label_studio
 from eclose.annotation.results.agreement_pairs import LabelMatch, measure_gold_agreement
 from eclose.annotation.results.final_labels import (
-    PEOPLE_JUDGE,
     collect_final_judgments,
     collect_final_labels,
     collect_final_verdicts,
@@ -38,7 +37,7 @@ from eclose.annotation.results.formats import (
     VERDICTS,
     LabelExportFormat,
 )
-from eclose.core.judgment import Criterion
+from eclose.core.judgment import PEOPLE_JUDGE, Criterion
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile, sync_folder
 from eclose.store.records.csv_table import encode_csv

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eclose.annotation.adjudication import AdjudicationTrigger, LabelOrigin
 from eclose.annotation.annotation_records import rename_judge
-from eclose.core.judgment import Criterion
+from eclose.core.judgment import PEOPLE_JUDGE, Criterion
 from eclose.core.response import ResponseSource
 from eclose.core.three_valued import Label
 from eclose.core.verdict import FailureClass, SettledVerdict, TraceGroup, Verdict
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from eclose.annotation.adjudication import FinalJudgment
     from eclose.annotation.annotation_records import AnnotationSet, ResponseAnnotations
     from eclose.core.judgment import Judgment, QuestionScreening
-
-PEOPLE_JUDGE = "people"
-"""Judge name of final labels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,12 @@ State = Annotated[AnnotationServerState, Depends(get_server_state)]
 Visitor = Annotated[LoggedInVisit, Depends(require_login)]
 
 _WRONG = "Name or password is wrong."
+_USED_INVITATION = {
+    "message": "This invitation is not valid: it was used, replaced or has expired.",
+    "back": "/login",
+    "action": "Already joined? Log in",
+    "note": "Ask the lead of the study for a new link.",
+}
 _DIFFERENT = "The two passwords differ."
 
 
@@ -201,7 +207,8 @@ def _invitation_page(state: AnnotationServerState, token: str, problems: tuple[s
     with state.project.reading() as connection:
         invitation = people.find_invitation(connection, token, now=current_time())
     if invitation is None:
-        raise HTTPException(404, "This invitation is not valid: it was used, replaced or has expired.")
+        html = render_annotation_page("error.html", **_anonymous_context(state), status=404, **_USED_INVITATION)
+        return HTMLResponse(html, 404)
     action = f"/invitation/{token}"
     html = render_annotation_page(
         "invitation.html",

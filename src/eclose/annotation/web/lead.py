@@ -109,7 +109,7 @@ def post_invitation_form(visit: Lead, fields: Fields) -> HTMLResponse:
     entered, role = take_form_fields(check_csrf_token(visit, fields), "names", "role")
     names = [name for name in re.split(r"[,\s]+", entered) if name]
     with visit.project.reading() as connection:
-        known = [name for name in names if people.find_person(connection, name) is not None]
+        known = [person.name for name in names if (person := people.find_person(connection, name)) is not None]
     if known and len(names) == 1:
         return show_confirmation(visit, known[0], "renew")
     try:
@@ -126,7 +126,8 @@ def _add_people(visit: LoggedInVisit, names: Sequence[str], role: str) -> tuple[
     if role != people.PersonRole.LEAD:
         added = staffing.add_people(visit.project, names, role, actor=visit.person.name)
         tasks = ", ".join(f"{name} has taken over {count:,} tasks" for name, count in added.tasks.items() if count)
-        return {invitee.person.name: invitee.token for invitee in added.invitees}, tasks and f"{tasks}."
+        sentences = [tasks and f"{tasks}.", staffing.describe_idle_people(added)]
+        return {invitee.person.name: invitee.token for invitee in added.invitees}, " ".join(filter(None, sentences))
     with visit.project.writing() as connection:
         invitees = [setup.issue_or_renew_invitation(connection, name, role, by=visit.person.name) for name in names]
     return {invitee.person.name: invitee.token for invitee in invitees}, ""
@@ -158,7 +159,7 @@ def post_renewed_invitation(visit: Lead, name: str, fields: Fields) -> HTMLRespo
         if person is None or person.id == visit.person.id:
             raise not_found_error()
         invitee = setup.issue_or_renew_invitation(connection, name, by=visit.person.name)
-    return _dashboard(visit, links={name: invitee.token})
+    return _dashboard(visit, links={invitee.person.name: invitee.token})
 
 
 @router.post("/people/{name}/reassign")
@@ -191,7 +192,9 @@ def change_person_access(visit: Lead, name: str, change: str, fields: Fields) ->
             raise not_found_error()
         _CHANGES[change](connection, person.id)
         rows = {audit_log.AuditedKind.PEOPLE: [person.id]}
-        event = audit_log.append_audit_event(connection, visit.person.name, change, detail={"name": name}, rows=rows)
+        event = audit_log.append_audit_event(
+            connection, visit.person.name, change, detail={"name": person.name}, rows=rows
+        )
     visit.project.head.advance(event)
     return RedirectResponse("/dashboard", status_code=303)
 

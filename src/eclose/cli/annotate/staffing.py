@@ -31,14 +31,14 @@ def release(
     project = open_annotation_project(folder)
     try:
         with project.reading() as connection:
-            cases = [taken.case for taken in list_taken_cases(connection) if taken.adjudicator == name]
-        if not cases:
+            taken = [taken for taken in list_taken_cases(connection) if taken.adjudicator.lower() == name.lower()]
+        if not taken:
             raise UserError(f"{name}: has taken no case. See the names with: eclose annotate status {folder}")
-        for case in cases:
-            release_case(project, case, actor=LEAD_NAME, reason=reason)
+        for case in taken:
+            release_case(project, case.case, actor=LEAD_NAME, reason=reason)
     finally:
         project.close()
-    print_line(f"{format_count(len(cases), 'case')} of {name} back in the queue")
+    print_line(f"{format_count(len(taken), 'case')} of {taken[0].adjudicator} back in the queue")
 
 
 def reassign(
@@ -65,9 +65,9 @@ def reassign(
     finally:
         project.close()
     if result.released:
-        print_line(f"{format_count(result.released, 'case')} of {name} back in the queue")
+        print_line(f"{format_count(result.released, 'case')} of {result.person} back in the queue")
     started = f", {result.started:,} of them started" if result.started else ""
-    print_line(f"{format_count(result.total, 'task')} of {name} handed over{started}")
+    print_line(f"{format_count(result.total, 'task')} of {result.person} handed over{started}")
     for successor, count in sorted(result.tasks.items()):
         print_line(f"  {successor}: {count:,}")
 
@@ -104,8 +104,10 @@ def add_people(
         tasks = added.tasks[invitee.person.name]
         share = f", {format_count(tasks, 'task')} of others" if tasks else ""
         print_line(f"{invitee.person.name} ({role}{share}): {url}/invitation/{invitee.token}")
+    if idle := staffing.describe_idle_people(added):
+        print_line(idle)
     if added.queued:
-        print_line(f"{format_count(added.queued, 'flagged response')} in the queue of adjudication")
+        print_line(f"{format_count(added.queued, 'response')} with inconsistent labels in the queue of adjudication")
 
 
 def _split(text: str) -> list[str]:

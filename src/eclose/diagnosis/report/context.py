@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import JudgedCase
     from eclose.judging.correct_run_rates import RateCorrection
 
+PEOPLE_LABELS = (
+    "The labels were settled by people. How far the annotators agreed before that: eclose annotate agree FOLDER."
+)
 NOT_VALIDATED = "This judge has not been validated against people on your data"
 
 
@@ -66,6 +69,8 @@ class ReportContext:
     """How the judge was validated, in a sentence."""
     validated: bool = False
     """Whether people labelled enough responses to call the judge validated."""
+    settled_by_people: bool = False
+    """Whether people settled every label, so that there is no judge to validate."""
     agreement: Sequence[LabelAgreementRow] = ()
     """Agreement of the judge with people, by label."""
     left_out: Sequence[tuple[str, str]] = ()
@@ -91,7 +96,9 @@ class ReportContext:
 
     @property
     def trust(self) -> str:
-        """The sentence on how far the judge can be trusted."""
+        """The sentence on how far the judge can be trusted, or that people settled the labels."""
+        if self.settled_by_people:
+            return PEOPLE_LABELS
         return self.validation or f"{NOT_VALIDATED}: label a hundred responses to learn how far it can be trusted."
 
     @property

@@ -66,7 +66,7 @@ class HeadlineStatement:
     detail: str = ""
     """The basis of the figure where labels are missing."""
     whose: str = ""
-    """Whether the figure is corrected or the judge's own."""
+    """Whether the figure is settled by people, corrected, or the judge's own."""
     show: str = ""
     """Filter of the explorer that selects these responses."""
     least: bool = False
@@ -82,6 +82,7 @@ class HeadlineStatement:
 
 
 CORRECTED_FIGURE = "corrected by people's labels"
+PEOPLE_FIGURE = "settled by people"
 JUDGE_FIGURE = "the judge's own figure"
 HEADLINE_METRICS = (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE, Metric.LOCAL_SOUNDNESS_RATE)
 """Rates of the headline. They are parts of one total, so all of them are corrected or none."""
@@ -164,7 +165,9 @@ def _opposite(estimate: Estimate) -> Estimate:
 
 
 def _whose(context: ReportContext, *, corrected: bool) -> str:
-    """Return whether a figure is corrected, not corrected or not validated."""
+    """Return whether a figure is settled by people, corrected, not corrected or not validated."""
+    if context.settled_by_people:
+        return PEOPLE_FIGURE
     if corrected:
         return CORRECTED_FIGURE
     return f"{JUDGE_FIGURE}, {'not corrected' if context.validated else 'not validated'}"

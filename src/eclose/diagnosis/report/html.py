@@ -23,7 +23,7 @@ from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer import filters as explorer_filters
 from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
 from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
-from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
     layout_composition_charts,
@@ -368,6 +368,7 @@ def render_page(diagnosis: Diagnosis, page: ReportPage, context: ReportContext, 
         context=context,
         validated=context.validated,
         not_validated=NOT_VALIDATED,
+        people=PEOPLE_FIGURE if context.settled_by_people else "",
         headline=build_report_headline(diagnosis, context),
         evidence=summary.describe_evidence_sufficiency(diagnosis),
         evidence_rates=summary.list_rates_by_evidence(diagnosis),

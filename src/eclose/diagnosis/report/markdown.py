@@ -15,7 +15,7 @@ from eclose.diagnosis.report import summary
 from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate_run_comparison
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_response_facts
-from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.number_format import add_no_break_spaces, format_count, to_one_line
 from eclose.diagnosis.report.table import ReportTable, ReportTableCell, build_report_tables, list_metric_glossary
 
@@ -60,17 +60,19 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportCon
     """Yield the lines of the report."""
     overall = diagnosis.overall
     judges = ", ".join(map(escape_markdown, diagnosis.judges))
+    origin = PEOPLE_FIGURE if context.settled_by_people else f"judged by {judges}"
     yield f"# {escape_markdown(context.title)}"
     yield ""
     for warning in filter(None, (" ".join(context.stale_warnings), " ".join(context.selected))):
         yield f"> **{escape_markdown(warning)}**"
         yield ""
     responses, questions = format_count(overall.responses, "response"), format_count(overall.questions, "question")
-    yield f"{responses} to {questions}, judged by {judges}."
+    yield f"{responses} to {questions}, {origin}."
     yield ""
     # Trust in the judge and cautions come before any figure.
     trust = map(escape_markdown, (context.trust, *summary.describe_judge_agreement(context)))
-    yield f"> **Validation.** {' '.join(trust)}"
+    heading = "Labels" if context.settled_by_people else "Validation"
+    yield f"> **{heading}.** {' '.join(trust)}"
     for sentence in summary.describe_judge_flips(diagnosis):
         yield f">\n> {escape_markdown(sentence)}"
     for sentence in summary.list_report_cautions(diagnosis, context):
@@ -119,7 +121,8 @@ def _comparison(base: BaseComparison) -> Iterator[str]:
 def _statement(statement: HeadlineStatement) -> Iterator[str]:
     whose = f" ({statement.whose})" if statement.whose else ""
     yield f"- **{statement.figure} {statement.lead}**{whose}. {statement.meaning}"
-    judged = f"{statement.beside}: " if statement.beside else "To the judge " if statement.whose else ""
+    named = statement.whose and statement.whose != PEOPLE_FIGURE
+    judged = f"{statement.beside}: " if statement.beside else "To the judge " if named else ""
     yield f"  - {judged}{statement.counted}"
     for part in statement.parts:
         yield f"  - {part.count:,} {part.lead}: {part.meaning}"

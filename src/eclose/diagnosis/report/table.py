@@ -88,7 +88,7 @@ def build_report_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[R
         _joint_table(diagnosis),
         build_violations_table(diagnosis),
         _code_table(diagnosis),
-        _answer_table(diagnosis),
+        _answer_table(diagnosis, context),
         _unjudged_table(diagnosis),
         build_judge_agreement_table(context),
         build_judge_flips_table(diagnosis),
@@ -272,12 +272,13 @@ def _code_table(diagnosis: Diagnosis) -> ReportTable:
     return ReportTable("codes", "Why steps are unsound", heads, rows)
 
 
-def _answer_table(diagnosis: Diagnosis) -> ReportTable:
+def _answer_table(diagnosis: Diagnosis, context: ReportContext) -> ReportTable:
+    judge = "people" if context.settled_by_people else "the judge"
     matching, aliases = diagnosis.matching, diagnosis.alias_matching
     counts = {
-        "correct to the judge, and a match of the reference": matching.both,
-        "correct to the judge, no match: another wording, or a lenient judge": matching.judge_only,
-        "a match, wrong to the judge: worth a look": matching.matching_only,
+        f"correct to {judge}, and a match of the reference": matching.both,
+        f"correct to {judge}, no match: another wording, or a lenient label": matching.judge_only,
+        f"a match, wrong to {judge}: worth a look": matching.matching_only,
         "wrong to both": matching.neither,
         "not known: no reference, no answer or no judgement": matching.unknown,
         "a match of the reference": matching.both + matching.matching_only,
@@ -288,7 +289,12 @@ def _answer_table(diagnosis: Diagnosis) -> ReportTable:
     }
     total = diagnosis.overall.responses
     rows = tuple((ReportTableCell(name), _share(count, total)) for name, count in counts.items())
-    return ReportTable("answers", "Answers: judge, matching and reasoning", ("the answer is …", "responses"), rows)
+    return ReportTable(
+        "answers",
+        f"Answers: {judge.removeprefix('the ')}, matching and reasoning",
+        ("the answer is …", "responses"),
+        rows,
+    )
 
 
 def _unjudged_table(diagnosis: Diagnosis) -> ReportTable:

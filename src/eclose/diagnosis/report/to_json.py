@@ -48,6 +48,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "headline": [_headline(statement) for statement in build_report_headline(diagnosis, context)],
         "validation": context.validation,
         "validated": context.validated,
+        "settled_by_people": context.settled_by_people,
         "corrected": None
         if context.corrected is None
         else {metric.value: estimate_to_dict(estimate) for metric, estimate in context.corrected.items()},

@@ -108,11 +108,11 @@
     function mark(step, own) {
       const open = own.some((field) => applies(field) && value(field) === null);
       const last = own.filter((field) => value(field) !== null).at(-1);
-      const label = open ? (last ? "…" : "") : chosen(last).dataset.short.replace("not substantive", "aside");
+      const label = open ? (last ? "…" : "") : chosen(last).dataset.short;
       step.querySelector("[data-mark]").textContent = label;
       step.classList.toggle("holds", label === "sound");
       step.classList.toggle("fails", /^L\d/.test(label));
-      step.classList.toggle("aside", label === "aside");
+      step.classList.toggle("aside", label === "not substantive");
     }
     return {
       fields,

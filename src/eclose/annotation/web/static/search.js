@@ -50,10 +50,12 @@
     }
     return all;
   }
+  // As _CITATION of pages.py: the number of a passage is no number of its text.
+  const CITATION = /\[\d{1,3}(?:\s*[,;]\s*\d{1,3})*\]|\bpassages? \d{1,3}\b/gi;
   /** Return names, numbers and longer words of a text, searched for where the whole text has no match. */
   function keywords(text) {
     // A comma or point between digits belongs to the number: 327,464 is one word.
-    const all = text.match(/[\p{L}\p{N}](?:[\p{L}\p{N}'’-]|[.,](?=\p{N}))*/gu) ?? [];
+    const all = text.replace(CITATION, " ").match(/[\p{L}\p{N}](?:[\p{L}\p{N}'’-]|[.,](?=\p{N}))*/gu) ?? [];
     const names = all.filter((word, at) => /\d/.test(word) || (at > 0 && /^\p{Lu}/u.test(word)));
     const chosen = names.length ? names : all;
     return [...new Set(chosen.map((word) => fold(word).folded))].filter((word) => /\d/.test(word) || (word.length > 2 && !COMMON.has(word)));
