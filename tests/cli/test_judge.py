@@ -353,6 +353,26 @@ def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_p
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 6
 
 
+def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_request(judged, tmp_path):
+    run, verdicts = judged
+    without = [replace(row, verdict=replace(row.verdict, correct=None)) for row in verdicts]
+    jsonl.write_records(tmp_path / "all.jsonl", verdicts[:9])
+    jsonl.write_records(tmp_path / "without.jsonl", without[:9])
+    jsonl.write_records(tmp_path / "larger.jsonl", without[:12])
+    place = ("--resamples", 100, "--out", tmp_path / "v.json")
+    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *place)
+    stored = (tmp_path / "v.json").read_bytes()
+    # As many responses, and also more of them: the labels of correctness would be lost.
+    for name in ("without.jsonl", "larger.jsonl"):
+        with pytest.raises(UserError, match=r"has 9 labels of Acc, these verdicts 0.*--replace-validation"):
+            validate_judges(run, tmp_path / name, out=tmp_path / "v.json", resamples=100)
+        assert (tmp_path / "v.json").read_bytes() == stored
+    command("judge", "validate", run, "--verdicts", tmp_path / "without.jsonl", "--replace-validation", *place)
+    assert json.loads((tmp_path / "v.json").read_text())["overall"]["rows"]["Acc"]["labelled"] == 0
+    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *place)
+    assert (tmp_path / "v.json").read_bytes() == stored
+
+
 def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_path):
     run, _ = judged
     output = command("diagnose", run, "--out", tmp_path, "--resamples", 200, "--validation", _validated(run))

@@ -163,13 +163,15 @@ def _print_result(session: LabelSession, result: LabelSessionResult) -> None:
 
 
 def _print_validation_file(session: LabelSession, result: LabelSessionResult) -> None:
+    from eclose.judging.validate_judges import describe_larger_validation
+
     kept = result.kept_validation
     print_line(f"{result.validation_path}: written")
-    if kept is not None:
+    if kept is not None and result.validation is not None:
         print_line(
-            f"{session.run / 'validation.json'} rests on {kept.labelled:,} labels and is kept; reports use it. Use the"
-            f" new one with: eclose diagnose {session.run} --validation {result.validation_path}. Replace the old one"
-            f" with: eclose label {session.run} --replace-validation"
+            f"{session.run / 'validation.json'} {describe_larger_validation(kept, result.validation, 'this sample')};"
+            f" it is kept, and reports use it. Use the new one with: eclose diagnose {session.run} --validation"
+            f" {result.validation_path}. Replace the old one with: eclose label {session.run} --replace-validation"
         )
 
 
