@@ -382,3 +382,10 @@ def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_pa
     assert line.endswith(f"{100 * corrected['value']:.1f} % [{low}, {high}]")
     assert line.count(" % [") == 2
     assert "How many labels are violated" in output
+    # Rates that labels do not correct say so in their cells, and the reason stands below the table.
+    for rate in ("LggShare", "LggRisk", "LggSound"):
+        assert next(line for line in output.splitlines() if line.startswith(rate)).endswith("not corrected")
+    note = "Not corrected: LggShare, LggRisk, LggSound (rates among some of the responses"
+    assert note in " ".join(output.split())
+    # The table of the report has no column of LggSound.
+    assert note.replace(", LggSound", "") in (tmp_path / "report.md").read_text().replace("\N{NO-BREAK SPACE}", " ")

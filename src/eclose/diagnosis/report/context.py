@@ -16,6 +16,8 @@ from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from eclose.diagnosis.diagnose import JudgedCase
     from eclose.judging.correct_run_rates import RateCorrection
 
@@ -62,6 +64,8 @@ class ReportContext:
     title: str = "Which responses are unreliable, and why"
     corrected: Mapping[Metric, Estimate] | None = None
     """Rates of all responses, corrected by labels of people."""
+    uncorrected: Mapping[Metric, str] = field(default_factory=dict)
+    """Why a rate has no correction, for each rate without one where others are corrected."""
     validation: str | None = None
     """How the judge was validated, in a sentence."""
     validated: bool = False
@@ -107,6 +111,18 @@ class ReportContext:
         return dict(sorted(Counter(reason for _, reason in self.left_out).items()))
 
 
+def describe_uncorrected_rates(context: ReportContext, metrics: Iterable[Metric]) -> tuple[str, ...]:
+    """Return which of the rates have no correction, and why; empty where all have one or none has."""
+    by_reason: dict[str, list[str]] = {}
+    for metric in metrics:
+        if metric in context.uncorrected:
+            by_reason.setdefault(context.uncorrected[metric], []).append(str(metric))
+    if not by_reason:
+        return ()
+    parts = (f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
+    return (f"Not corrected: {'; '.join(parts)}.", "These are the judge's own figures, with its errors.")
+
+
 def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> ReportContext:
     """Return the context with corrected rates and a sentence on the labels behind them."""
     from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
@@ -132,6 +148,7 @@ def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> R
     return replace(
         context,
         corrected={metric: Estimate(rate.value, rate.interval) for metric, rate in correction.rates.items()} or None,
+        uncorrected=correction.reasons if correction.rates else {},
         validation=sentence,
         validated=correction.enough,
         agreement=tuple(validation.overall.rows.values()),

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
+from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report import wording
+from eclose.diagnosis.report.context import ReportContext, describe_uncorrected_rates
 from eclose.diagnosis.report.number_format import (
     DASH,
     format_binary_label,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import ReportContext
     from eclose.metrics.summary import GroupRates
     from eclose.stats.rates import Rate
 
@@ -151,7 +152,7 @@ def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[
     # There is always at least one kind: the pairs of dataset and model.
     (first, groups), *others = list_group_kinds(diagnosis)
     rows = (*_overall_rows(diagnosis, context), *map(_group_row, groups))
-    note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if context.corrected else _RATE_NOTE
+    note = " ".join((_RATE_NOTE, *describe_corrections(context)))
     tables = [ReportTable("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
     for name, groups in others:
         key = f"metrics-{name.replace(' ', '-')}"
@@ -160,7 +161,14 @@ def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[
     return tuple(tables)
 
 
-CORRECTED_NOTE = "Corrected: by labels of people, for all responses together; the rates of groups are the judge's own."
+_CORRECTED_NOTE = "Corrected: by labels of people, for all responses together; the rates of groups are the judge's own."
+
+
+def describe_corrections(context: ReportContext) -> tuple[str, ...]:
+    """Return what the row of corrected rates holds, and why it lacks some; empty without such a row."""
+    if not context.corrected:
+        return ()
+    return _CORRECTED_NOTE, *describe_uncorrected_rates(context, TABLE_METRICS)
 
 
 def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tuple[ReportTableCell, ...]]:
@@ -199,7 +207,10 @@ def _corrected_cell(rate: Rate, corrected: Estimate | None) -> ReportTableCell:
 def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
     """Return the metrics separately for sufficient and insufficient evidence."""
     rows = tuple(_summary_row(wording.EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
-    return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
+    # Without a label on the evidence there is no decision to be compared.
+    judged = set(diagnosis.by_evidence) - {EvidenceSufficiency.UNJUDGED}
+    note = f"{_SAME_NOTE} {wording.EVIDENCE_UNCHECKED}" if judged else _SAME_NOTE
+    return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, note)
 
 
 def build_failures_table(diagnosis: Diagnosis) -> ReportTable:
