@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 from dataclasses import replace
 from functools import partial
 
@@ -53,6 +54,13 @@ def replace_answers(run):
         replace(response, answer="WRONG") for response in jsonl.read_records(run / "responses.jsonl", Response)
     ]
     jsonl.write_records(run / "responses.jsonl", responses)
+
+
+def test_a_port_in_use_is_named_before_a_sample_is_drawn(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port}: cannot be used" in command("label", run, "--port", port, "--no-browser", code=2)
+    assert not (run / "labels").exists()
 
 
 def test_labels_name_the_files_they_are_of(run):

@@ -64,7 +64,10 @@ def label(
     are printed.
     """
     from eclose.annotation.labelling.session import open_label_session, save_session_labels
+    from eclose.annotation.web.serve import require_free_port
 
+    # A sample is drawn once and kept: no command that cannot serve it should draw one.
+    require_free_port(port)
     session = open_label_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=print_line)
     try:
         _print_sample(session)

@@ -302,6 +302,13 @@ def test_a_mapped_column_of_a_table_without_rows_is_there(tmp_path):
         read_label_files([empty], columns={"correct": "corr"})
 
 
+def test_a_workbook_is_to_be_saved_as_csv(tmp_path):
+    path = tmp_path / "labels.xlsx"
+    path.write_bytes(b"PK\x03\x04")
+    with pytest.raises(UserError, match=r"labels\.xlsx: is a workbook\. Save the sheet as CSV UTF-8"):
+        read_label_files([path])
+
+
 def test_a_missing_column_is_reported_once_for_all_rows(tmp_path):
     rows = [row(f"r{number}") for number in range(100)]
     for cells in rows:

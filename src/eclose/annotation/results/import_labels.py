@@ -25,7 +25,7 @@ from eclose.core.judgment import WHOLE_TRACE_REASON, Criterion, Ineligibility, J
 from eclose.core.response import ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_run_records
-from eclose.store.records.csv_table import LABEL_WORDS, read_csv, unescape_formula
+from eclose.store.records.csv_table import LABEL_WORDS, TABLE_SUFFIXES, WORKBOOK_SUFFIXES, read_csv, unescape_formula
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import check_core_rules, decode_core_value
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 NOT_LABELLED = "no label was given"
 """Reason of a criterion whose cell is empty."""
-_TABLES = (".csv", ".tsv")
 # Problems in one message; a file in a wrong layout has one in every row.
 _MOST_PROBLEMS = 20
 _LETTERS = {
@@ -157,7 +156,9 @@ def read_label_files(
 def _read_rows(path: Path) -> tuple[list[str], list[tuple[str, JsonObject | RecordError]]]:
     """Return the columns of a file, and its rows with their locations."""
     rows: list[tuple[str, JsonObject | RecordError]] = []
-    if path.suffix.lower() in _TABLES:
+    if path.suffix.lower() in WORKBOOK_SUFFIXES:
+        raise UserError(f"{path}: is a workbook. Save the sheet as CSV UTF-8, and import that file.")
+    if path.suffix.lower() in TABLE_SUFFIXES:
         header, table = read_csv(path)
         rows += ((where, {name: unescape_formula(cell) for name, cell in cells.items()}) for where, cells in table)
         return header, rows

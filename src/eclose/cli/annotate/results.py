@@ -155,7 +155,8 @@ def _print_export(out: Path, result: AnnotationExport) -> None:
             parts.append(f"{sum(unsettled.values()):,} open ({reasons})")
         parts += [f"{count:,} {reason}" for reason, count in sorted(excluded.items())]
         print_line(f"{counts.received:,} {noun} = {', '.join(parts)}")
-    files = format_count(len(result.manifest.outputs), "file")
+    # The manifest does not list itself.
+    files = format_count(len(result.manifest.outputs) + 1, "file")
     print_line(f"{out}: {'done before, nothing to do' if result.again else files}")
 
 
