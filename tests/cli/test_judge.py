@@ -15,10 +15,12 @@ from eclose.cli.main import app
 from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
-from eclose.diagnosis.report.number_format import format_signed_percent
+from eclose.diagnosis.report.number_format import format_percent_with_interval, format_signed_percent
 from eclose.diagnosis.results import diagnose
 from eclose.errors import UserError
 from eclose.judging.validate_judges import validate_judges
+from eclose.judging.validation_file import read_validation
+from eclose.metrics.judge_against_people import JudgedLabel
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
@@ -87,6 +89,13 @@ def test_a_judge_is_held_against_people(judged):
     differences.append(abs(told["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
     assert told["overall"]["largest_failure_difference"] == max(differences)
     assert f"  {100 * max(differences):.1f}  " in whole
+    # The difference of TRR may be larger: the column is of the five labels that a judge gives.
+    assert "largest of L, A, C, K, Acc, without sign" in output
+    row = told["overall"]["rows"]["L"]
+    missed = next(line for line in output[output.index("Missed failures") :].splitlines() if line.startswith("L "))
+    assert f"  {row['misses']} of {row['misses'] + row['found']}  " in missed
+    share = read_validation(run / "validation.json").overall.rows[JudgedLabel.LOCAL_SOUNDNESS].missed
+    assert f"  {format_percent_with_interval(*share[:2])}  " in missed
     assert (told["judge"], told["labelled"]) == ("127.0.0.1/world", len(verdicts))
     disagreement = told["overall"]["rows"]["A"]["misses"] + told["overall"]["rows"]["A"]["false_alarms"]
     assert 0 < disagreement < 0.3 * len(verdicts)

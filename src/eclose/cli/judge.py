@@ -450,12 +450,14 @@ def print_validation(validation: ValidationRecord) -> None:
     print_line("")
     rates = {row.label: validation.corrected[row.label] for row in rows}
     print_table(
-        "Missed failures, false alarms, and the rates of all responses",
-        ("label", "misses", "false alarms", "to the judge", "corrected"),
+        "Missed failures, false alarms, and the rates of all responses; "
+        "share missed: of people's failures, with the exact 95 % interval over responses",
+        ("label", "misses", "share missed", "false alarms", "to the judge", "corrected"),
         [
             (
                 str(row.label),
-                f"{row.misses:,}",
+                f"{row.misses:,} of {row.failures:,}",
+                _format_estimate(row.missed),
                 f"{row.false_alarms:,}",
                 format_percent_with_interval(rates[row.label].judge, None),
                 explain_unusable_rate(rates[row.label])
@@ -522,7 +524,7 @@ def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) 
         for key, group in groups.items()
     ]
     print_line("")
-    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of rates, either way")
+    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest of L, A, C, K, Acc, without sign")
     print_table(
         f"{title}; differences: rate to the judge minus rate to people, in points", (*heads, "TRR", "LGG"), rows
     )

@@ -16,6 +16,7 @@ from eclose.diagnosis.report.number_format import (
     format_percent,
     format_percent_interval,
     format_percent_span,
+    format_percent_with_interval,
 )
 from eclose.diagnosis.report.rate_status import (
     TOO_LITTLE_TEXT,
@@ -23,7 +24,7 @@ from eclose.diagnosis.report.rate_status import (
     classify_rate_status,
     widen_interval_by_unjudged,
 )
-from eclose.metrics.judge_against_people import LABEL_METRICS
+from eclose.metrics.judge_against_people import LABEL_METRICS, LabelAgreementRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
@@ -323,7 +324,7 @@ def build_judge_agreement_table(context: ReportContext) -> ReportTable:
             ReportTableCell(wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0]),
             ReportTableCell(f"{row.n:,}"),
             _estimate_cell(row.agreement),
-            ReportTableCell(f"{row.misses:,}"),
+            ReportTableCell(f"{row.misses:,}", (f"of {row.failures:,}", *_missed_details(row))),
             ReportTableCell(f"{row.false_alarms:,}"),
             _estimate_cell(row.scores.kappa),
         )
@@ -331,10 +332,16 @@ def build_judge_agreement_table(context: ReportContext) -> ReportTable:
     )
     heads = ("label", "what it says", "compared", "agreement, %", "misses", "false alarms", "kappa, %")
     note = (
-        "Misses: failures that people alone see; false alarms: those the judge alone sees. Brackets are 95 % intervals "
-        "over questions. Kappa is agreement beyond chance."
+        "Misses: failures that people alone see, of all that people see, with the exact 95 % interval of their share "
+        "over responses; false alarms: failures that the judge alone sees. Other brackets are 95 % intervals over "
+        "questions. Kappa is agreement beyond chance."
     )
     return ReportTable("agreement", "How far the judge agrees with people", heads, rows, note)
+
+
+def _missed_details(row: LabelAgreementRow) -> tuple[str, ...]:
+    """Return the share of missed failures; empty where people see no failure."""
+    return () if row.missed.value is None else (format_percent_with_interval(*row.missed[:2]),)
 
 
 def _estimate_cell(estimate: Estimate) -> ReportTableCell:

@@ -103,6 +103,7 @@ def _agreement(row: LabelAgreementRow) -> dict[str, Any]:
         "n": row.n,
         **estimate_to_dict(row.agreement),
         "misses": row.misses,
+        "missed": estimate_to_dict(row.missed),
         "false_alarms": row.false_alarms,
         "kappa": estimate_to_dict(row.scores.kappa),
     }
