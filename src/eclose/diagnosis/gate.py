@@ -349,9 +349,9 @@ def _scaled(count: int, value: float, interval: Interval, limit: float) -> float
 
 def _round_up(count: float) -> int:
     """Return the count rounded up to two significant digits."""
-    digits = max(len(str(int(count))) - 2, 0)
+    unit: int = 10 ** max(len(str(int(count))) - 2, 0)
     # 1e-9 keeps an exact multiple from being rounded up by floating point error.
-    return ceil(count / 10**digits - 1e-9) * 10**digits
+    return ceil(count / unit - 1e-9) * unit
 
 
 def _needed(count: float | None, noun: str) -> str:
