@@ -171,6 +171,8 @@ def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkey
     monkeypatch.setattr(diagnose, "write_and_print_report", lambda *_: None)
     output = command("label", larger_run, "--n", "36", "--no-browser")
     assert "corrected by your 36 labels rate to the judge corrected" in output
+    assert "misses are those of the sample, which was drawn by the judge's labels" in output
+    assert "exact 95 % interval" not in output
     rate = output.split("corrected by your 36 labels")[1].split("TRR ")[1]
     judged, corrected = re.findall(r"([\d.]+) %", rate)[:2]
     assert judged != corrected

@@ -29,6 +29,7 @@ from eclose.diagnosis.report.summary import (
 )
 from eclose.diagnosis.report.table import (
     ReportTableCell,
+    build_judge_agreement_table,
     build_judge_flips_table,
     build_metrics_tables,
     build_report_tables,
@@ -269,6 +270,11 @@ def test_how_far_the_judge_agrees_with_people_is_told_by_label():
     rows = {row[0].text: [cell.text for cell in row] for row in table["agreement"].rows}
     assert rows["A"][1:6] == ["pursues the question", "40", "90.0", "4", "0"]
     assert rows["TRR"][1] == "reliability"
+    missed = next(row for row in table["agreement"].rows if row[0].text == "A")[4]
+    assert missed.details == ("of 4", "100.0 % [39.8, 100.0]")
+    # A sample drawn by the judge's labels holds fewer misses than the run: its share has no interval for the run.
+    (sampled,) = build_judge_agreement_table(ReportContext(agreement=agreeing(4), stratified=True)).rows[1:2]
+    assert sampled[4].details == ("of 4", "100.0 % of the sample")
     assert describe_judge_agreement(ReportContext()) == ()
     assert "agreement" not in {table.key for table in build_report_tables(make_diagnosis([case()]), ReportContext())}
 

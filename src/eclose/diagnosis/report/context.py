@@ -72,6 +72,8 @@ class ReportContext:
     """Whether people labelled enough responses to call the judge validated."""
     agreement: Sequence[LabelAgreementRow] = ()
     """Agreement of the judge with people, by label."""
+    stratified: bool = False
+    """Whether the compared responses were sampled by the judge's labels, so that misses are those of the sample."""
     left_out: Sequence[tuple[str, str]] = ()
     """Ids of responses that could not be diagnosed, with the reason."""
     stale: Sequence[str] = ()
@@ -144,7 +146,7 @@ def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> R
     else:
         sentence = f"Validated against people on {labelled}."
     if validation.stratified:
-        sentence += " These were sampled by the judge's labels; the agreement is that of the sample."
+        sentence += " These were sampled by the judge's labels; agreement and misses are those of the sample."
     return replace(
         context,
         corrected={metric: Estimate(rate.value, rate.interval) for metric, rate in correction.rates.items()} or None,
@@ -152,4 +154,5 @@ def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> R
         validation=sentence,
         validated=correction.enough,
         agreement=tuple(validation.overall.rows.values()),
+        stratified=validation.stratified,
     )

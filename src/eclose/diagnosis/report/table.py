@@ -324,7 +324,7 @@ def build_judge_agreement_table(context: ReportContext) -> ReportTable:
             ReportTableCell(wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0]),
             ReportTableCell(f"{row.n:,}"),
             _estimate_cell(row.agreement),
-            ReportTableCell(f"{row.misses:,}", (f"of {row.failures:,}", *_missed_details(row))),
+            ReportTableCell(f"{row.misses:,}", (f"of {row.failures:,}", *_missed_details(row, context))),
             ReportTableCell(f"{row.false_alarms:,}"),
             _estimate_cell(row.scores.kappa),
         )
@@ -339,9 +339,13 @@ def build_judge_agreement_table(context: ReportContext) -> ReportTable:
     return ReportTable("agreement", "How far the judge agrees with people", heads, rows, note)
 
 
-def _missed_details(row: LabelAgreementRow) -> tuple[str, ...]:
+def _missed_details(row: LabelAgreementRow, context: ReportContext) -> tuple[str, ...]:
     """Return the share of missed failures; empty where people see no failure."""
-    return () if row.missed.value is None else (format_percent_with_interval(*row.missed[:2]),)
+    if row.missed.value is None:
+        return ()
+    if context.stratified:
+        return (f"{format_percent(row.missed.value)} % of the sample",)
+    return (format_percent_with_interval(*row.missed[:2]),)
 
 
 def _estimate_cell(estimate: Estimate) -> ReportTableCell:
