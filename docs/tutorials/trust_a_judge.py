@@ -9,6 +9,8 @@
 # pip install 'eclose[figures]'
 # ```
 #
+# The commands for labels of your own, `eclose label` and `eclose annotate import`, also need `eclose[annotate]`.
+#
 # ## A judged run
 #
 # `eclose demo` makes a run of 600 responses of two systems to 300 made-up questions. Its judge errs in 3 of 100 cases, and a
@@ -90,6 +92,8 @@ figure
 eclose.gate("demo", min_trr=0.5)
 
 # %% [markdown]
-# On the command line: `eclose label RUN`, or `eclose judge validate RUN --verdicts people.jsonl` for labels from elsewhere.
+# On the command line: `eclose label RUN`. For labels from elsewhere, such as a spreadsheet with a row for each response,
+# `eclose annotate import labels.csv --run RUN --out people`, then
+# `eclose judge validate RUN --verdicts people/verdicts.jsonl`.
 # [Validate the judge](../guides/diagnose.md#validate-the-judge) has the details, and [decision
 # 0021](../decisions/0021-corrected-rates.md) the statistics. Next: [gate a pull request](gate_a_pull_request.md).

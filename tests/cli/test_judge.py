@@ -15,10 +15,12 @@ from eclose.cli.main import app
 from eclose.core.instance import Instance
 from eclose.core.judgment import Criterion, Judgment
 from eclose.core.verdict import SettledVerdict
-from eclose.diagnosis.report.number_format import format_signed_percent
+from eclose.diagnosis.report.number_format import format_percent_with_interval, format_signed_percent
 from eclose.diagnosis.results import diagnose
 from eclose.errors import UserError
 from eclose.judging.validate_judges import validate_judges
+from eclose.judging.validation_file import read_validation
+from eclose.metrics.judge_against_people import JudgedLabel
 from eclose.store.records import jsonl
 from eclose.world.faulty.broken_responses import FAILURE_PLANS, FailurePlan, break_response
 from eclose.world.make.instances import make_world_items
@@ -87,6 +89,13 @@ def test_a_judge_is_held_against_people(judged):
     differences.append(abs(told["overall"]["rows"]["Acc"]["scores"]["failure_difference"][0]))
     assert told["overall"]["largest_failure_difference"] == max(differences)
     assert f"  {100 * max(differences):.1f}  " in whole
+    # The difference of TRR may be larger: the column is of the five labels that a judge gives.
+    assert "largest of L, A, C, K, Acc, without sign" in output
+    row = told["overall"]["rows"]["L"]
+    missed = next(line for line in output[output.index("Missed failures") :].splitlines() if line.startswith("L "))
+    assert f"  {row['misses']} of {row['misses'] + row['found']}  " in missed
+    share = read_validation(run / "validation.json").overall.rows[JudgedLabel.LOCAL_SOUNDNESS].missed
+    assert f"  {format_percent_with_interval(*share[:2])}  " in missed
     assert (told["judge"], told["labelled"]) == ("127.0.0.1/world", len(verdicts))
     disagreement = told["overall"]["rows"]["A"]["misses"] + told["overall"]["rows"]["A"]["false_alarms"]
     assert 0 < disagreement < 0.3 * len(verdicts)
@@ -353,6 +362,26 @@ def test_a_validation_from_more_labels_is_replaced_only_on_request(judged, tmp_p
     assert json.loads((tmp_path / "v.json").read_text())["labelled"] == 6
 
 
+def test_a_validation_with_more_labels_of_one_criterion_is_replaced_only_on_request(judged, tmp_path):
+    run, verdicts = judged
+    without = [replace(row, verdict=replace(row.verdict, correct=None)) for row in verdicts]
+    jsonl.write_records(tmp_path / "all.jsonl", verdicts[:9])
+    jsonl.write_records(tmp_path / "without.jsonl", without[:9])
+    jsonl.write_records(tmp_path / "larger.jsonl", without[:12])
+    place = ("--resamples", 100, "--out", tmp_path / "v.json")
+    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *place)
+    stored = (tmp_path / "v.json").read_bytes()
+    # As many responses, and also more of them: the labels of correctness would be lost.
+    for name in ("without.jsonl", "larger.jsonl"):
+        with pytest.raises(UserError, match=r"has 9 labels of Acc, these verdicts 0.*--replace-validation"):
+            validate_judges(run, tmp_path / name, out=tmp_path / "v.json", resamples=100)
+        assert (tmp_path / "v.json").read_bytes() == stored
+    command("judge", "validate", run, "--verdicts", tmp_path / "without.jsonl", "--replace-validation", *place)
+    assert json.loads((tmp_path / "v.json").read_text())["overall"]["rows"]["Acc"]["labelled"] == 0
+    command("judge", "validate", run, "--verdicts", tmp_path / "all.jsonl", *place)
+    assert (tmp_path / "v.json").read_bytes() == stored
+
+
 def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_path):
     run, _ = judged
     output = command("diagnose", run, "--out", tmp_path, "--resamples", 200, "--validation", _validated(run))
@@ -362,3 +391,10 @@ def test_a_diagnosis_prints_corrected_rates_beside_the_judges_own(judged, tmp_pa
     assert line.endswith(f"{100 * corrected['value']:.1f} % [{low}, {high}]")
     assert line.count(" % [") == 2
     assert "How many labels are violated" in output
+    # Rates that labels do not correct say so in their cells, and the reason stands below the table.
+    for rate in ("LggShare", "LggRisk", "LggSound"):
+        assert next(line for line in output.splitlines() if line.startswith(rate)).endswith("not corrected")
+    note = "Not corrected: LggShare, LggRisk, LggSound (rates among some of the responses"
+    assert note in " ".join(output.split())
+    # The table of the report has no column of LggSound.
+    assert note.replace(", LggSound", "") in (tmp_path / "report.md").read_text().replace("\N{NO-BREAK SPACE}", " ")

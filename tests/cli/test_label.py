@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 from dataclasses import replace
 from functools import partial
 
@@ -53,6 +54,13 @@ def replace_answers(run):
         replace(response, answer="WRONG") for response in jsonl.read_records(run / "responses.jsonl", Response)
     ]
     jsonl.write_records(run / "responses.jsonl", responses)
+
+
+def test_a_port_in_use_is_named_before_a_sample_is_drawn(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"port {port}: cannot be used" in command("label", run, "--port", port, "--no-browser", code=2)
+    assert not (run / "labels").exists()
 
 
 def test_labels_name_the_files_they_are_of(run):
@@ -163,6 +171,8 @@ def test_corrected_rates_are_printed_by_label_and_by_diagnose(larger_run, monkey
     monkeypatch.setattr(diagnose, "write_and_print_report", lambda *_: None)
     output = command("label", larger_run, "--n", "36", "--no-browser")
     assert "corrected by your 36 labels rate to the judge corrected" in output
+    assert "misses are those of the sample, which was drawn by the judge's labels" in output
+    assert "exact 95 % interval" not in output
     rate = output.split("corrected by your 36 labels")[1].split("TRR ")[1]
     judged, corrected = re.findall(r"([\d.]+) %", rate)[:2]
     assert judged != corrected

@@ -213,6 +213,18 @@ def test_files_are_read_as_records(tmp_path):
     assert validating.read_people_verdicts(tmp_path / "v.jsonl") == TRUTH
 
 
+@pytest.mark.parametrize("name", ["labels.csv", "labels.TSV", "labels.xlsx"])
+def test_a_spreadsheet_in_place_of_verdicts_names_the_command_that_imports_it(tmp_path, name):
+    path = tmp_path / name
+    with pytest.raises(UserError, match="there is no such file"):
+        validating.read_people_verdicts(path)
+    path.write_bytes(b"PK" if name.endswith("xlsx") else b"response_id,annotator,L\nr1,A,1\n")
+    with pytest.raises(UserError, match="eclose annotate import") as refused:
+        validating.read_people_verdicts(path)
+    assert "verdicts.jsonl" in str(refused.value)
+    assert ("as CSV" in str(refused.value)) is name.endswith("xlsx")
+
+
 # The world, without HTTP.
 
 

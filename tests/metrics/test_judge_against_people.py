@@ -108,6 +108,15 @@ def test_the_largest_difference_of_failure_rates_is_over_the_same_five():
     assert report([case("q1", "111-1", "11111")]).overall.largest_failure_difference is None
 
 
+def test_the_share_of_missed_failures_has_the_exact_interval():
+    """No miss among 8 failures leaves up to 1 - 0.025^(1/8) = 36.9 %."""
+    rows = report([case(f"q{number}", "01111", "01111") for number in range(8)]).overall.rows
+    assert (rows[L].misses, rows[L].missed.value, rows[L].missed.interval.low) == (0, 0, 0)
+    assert rows[L].missed.interval.high == pytest.approx(1 - 0.025 ** (1 / 8), abs=1e-9)
+    # Without a failure there is no share.
+    assert rows[A].missed == Estimate(None, None)
+
+
 def test_rates_differ_in_their_own_direction():
     rows = report(SMALL).overall.rows
     # TRR: one of four by the judge, three of four by people. LGG: two of four, and one.

@@ -75,6 +75,7 @@ def diagnose(
 def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     """Print every rate: the judge's own, its bounds where labels are missing, and the corrected one where there is."""
     from eclose.core.judgment import MAX_UNJUDGED_SHARE
+    from eclose.diagnosis.report.context import describe_uncorrected_rates
     from eclose.diagnosis.report.headline import PEOPLE_FIGURE, format_corrected_rate
     from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate_status
     from eclose.diagnosis.report.summary import list_report_cautions
@@ -92,12 +93,17 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
         row = [str(metric), value, f"{rate.n:,}"]
         # The columns of missing labels and of corrections appear only where some rate needs them.
         row += [f"{rate.unjudged:,}", format_percent_span(rate.bounds) if rate.unjudged else ""] if missing else []
-        row += ["" if corrected is None else str(corrected)] if notes.corrected else []
+        if notes.corrected:
+            row.append(
+                "not corrected" if metric not in notes.corrected else "" if corrected is None else str(corrected)
+            )
         rows.append(row)
     title = f"{format_count(overall.responses, 'response')} to {format_count(overall.questions, 'question')}"
     origin = PEOPLE_FIGURE if notes.settled_by_people else "to the judge"
     heads = ["rate", origin, "n", *(["not judged", "bounds, %"] if missing else [])]
     print_table(title, [*heads, *(["corrected"] if notes.corrected else [])], rows)
+    if uncorrected := describe_uncorrected_rates(notes, overall.rates):
+        print_line(" ".join(uncorrected))
     if missing:
         limit = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
         print_line(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {limit}")

@@ -450,13 +450,16 @@ def print_validation(validation: ValidationRecord) -> None:
     )
     print_line("")
     rates = {row.label: validation.corrected[row.label] for row in rows}
+    # A sample by the judge's labels holds fewer misses than the run, so an interval of their share would mislead.
+    interval = "" if validation.stratified else ", with the exact 95 % interval over responses"
     print_table(
-        "Missed failures, false alarms, and the rates of all responses",
-        ("label", "misses", "false alarms", "to the judge", "corrected"),
+        f"Missed failures, false alarms, and the rates of all responses; share missed: of people's failures{interval}",
+        ("label", "misses", "share missed", "false alarms", "to the judge", "corrected"),
         [
             (
                 str(row.label),
-                f"{row.misses:,}",
+                f"{row.misses:,} of {row.failures:,}",
+                format_percent_with_interval(row.missed.value, None if validation.stratified else row.missed.interval),
                 f"{row.false_alarms:,}",
                 format_percent_with_interval(rates[row.label].judge, None),
                 explain_unusable_rate(rates[row.label])
@@ -465,6 +468,10 @@ def print_validation(validation: ValidationRecord) -> None:
             for row in rows
         ],
     )
+    if validation.stratified:
+        print_line(
+            "Agreement and misses are those of the sample, which was drawn by the judge's labels, not of the run."
+        )
     if validation.labelled < MIN_PEOPLE_LABELS:
         print_line(
             f"Fewer than {MIN_PEOPLE_LABELS} labels: the judge does not count as validated; "
@@ -523,7 +530,7 @@ def _print_groups(title: str, name: str, groups: Mapping[str, GroupValidation]) 
         for key, group in groups.items()
     ]
     print_line("")
-    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest difference of rates, either way")
+    heads = (name, "n", "mean agreement", "mean F1 of failures", "largest of L, A, C, K, Acc, without sign")
     print_table(
         f"{title}; differences: rate to the judge minus rate to people, in points", (*heads, "TRR", "LGG"), rows
     )

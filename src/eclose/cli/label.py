@@ -64,7 +64,10 @@ def label(
     are printed.
     """
     from eclose.annotation.labelling.session import open_label_session, save_session_labels
+    from eclose.annotation.web.serve import require_free_port
 
+    # A sample is drawn once and kept: no command that cannot serve it should draw one.
+    require_free_port(port)
     session = open_label_session(run, n=n, seed=seed, steps=steps, allow_stale=allow_stale, notify=print_line)
     try:
         _print_sample(session)
@@ -163,13 +166,15 @@ def _print_result(session: LabelSession, result: LabelSessionResult) -> None:
 
 
 def _print_validation_file(session: LabelSession, result: LabelSessionResult) -> None:
+    from eclose.judging.validate_judges import describe_larger_validation
+
     kept = result.kept_validation
     print_line(f"{result.validation_path}: written")
-    if kept is not None:
+    if kept is not None and result.validation is not None:
         print_line(
-            f"{session.run / 'validation.json'} rests on {kept.labelled:,} labels and is kept; reports use it. Use the"
-            f" new one with: eclose diagnose {session.run} --validation {result.validation_path}. Replace the old one"
-            f" with: eclose label {session.run} --replace-validation"
+            f"{session.run / 'validation.json'} {describe_larger_validation(kept, result.validation, 'this sample')};"
+            f" it is kept, and reports use it. Use the new one with: eclose diagnose {session.run} --validation"
+            f" {result.validation_path}. Replace the old one with: eclose label {session.run} --replace-validation"
         )
 
 

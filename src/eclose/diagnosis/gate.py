@@ -299,7 +299,11 @@ class _Rates(NamedTuple):
             assert widest is not None
             # The value that the end of the interval converges to on the side of the limit.
             edge = (1 - share) * value + (share if limit > value else 0.0)
-            needed, noun = _scaled(rate.labelled, edge, widest, limit), "labels, in as many times the responses,"
+            needed, noun = _scaled(rate.labelled, edge, widest, limit), "labels of people"
+            if needed is not None:
+                # The interval shrinks so only where the responses grow with the labels.
+                total = self.summary.responses + self.left_out
+                noun += f", in a run of about {_round_up(needed * total / rate.labelled):,} responses,"
         return _needed(needed, noun)
 
     def _repeated(self, metric: Metric, times: float) -> Interval:
@@ -347,14 +351,18 @@ def _scaled(count: int, value: float, interval: Interval, limit: float) -> float
     return needed if needed < _MOST else None
 
 
+def _round_up(count: float) -> int:
+    """Return the count rounded up to two significant digits."""
+    unit: int = 10 ** max(len(str(int(count))) - 2, 0)
+    # 1e-9 keeps an exact multiple from being rounded up by floating point error.
+    return ceil(count / unit - 1e-9) * unit
+
+
 def _needed(count: float | None, noun: str) -> str:
     """Return the sentence on how many more cases are needed."""
     if count is None:
         return "The rate is too near the limit for any number of responses to decide it"
-    digits = max(len(str(int(count))) - 2, 0)  # two significant digits
-    # 1e-9 keeps an exact multiple from being rounded up by floating point error.
-    rounded = ceil(count / 10**digits - 1e-9) * 10**digits
-    return f"About {rounded:,} {noun} would decide it if the rate stays as it is"
+    return f"About {_round_up(count):,} {noun} would decide it if the rate stays as it is"
 
 
 def _relative(metric: Metric, limit: float, base: GateBaseRun, left_out: int, *, drop: bool) -> GateLimitCheck:

@@ -36,7 +36,7 @@ MIN_PEOPLE_LABELS = 30
 """Fewest responses with a label of both people and judge that give a corrected rate or count as a validation."""
 
 NO_VALIDATION = "the judge was not validated against people"
-NO_LABEL_REASON = "people's labels correct the rate of a label, not this rate"
+NO_LABEL_REASON = "rates among some of the responses, which labels of people do not correct"
 UNINFORMATIVE_LABELS_REASON = "the labelled responses do not tell the judge's labels apart"
 
 

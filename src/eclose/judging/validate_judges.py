@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eclose.core.verdict import SettledVerdict
+    from eclose.metrics.judge_against_people import JudgedLabel
     from eclose.metrics.judges_compared import JudgeComparison
 
 
@@ -64,11 +65,12 @@ def validate_judges(
         out: File of the validation; ``validation.json`` in the run by default.
         seed: Seed of the intervals.
         resamples: Number of bootstrap resamples.
-        replace_validation: Replace a validation of the same judge that rests on more labels.
+        replace_validation: Replace a validation of the same judge that has more labels, or more of a criterion.
         allow_stale: Go on although files have changed since they were judged or labelled.
 
     Raises:
-        UserError: The file holds a validation of the same judge from more labels, and ``replace_validation`` is false.
+        UserError: The file holds a validation of the same judge from more labels, in all or of one criterion, and
+            ``replace_validation`` is false.
     """
     rng = np.random.default_rng(seed)
     labels = check_verdicts_provenance(verdicts, allow_stale=allow_stale)
@@ -120,16 +122,17 @@ def _refuse_larger_validation(path: Path, validation: ValidationRecord) -> None:
     larger = find_larger_validation(path, validation.labelled, of=validation)
     if larger is not None:
         raise UserError(
-            f"{path}: rests on {larger.labelled:,} labels, these verdicts on {validation.labelled:,}. Pass"
-            " --replace-validation to replace it, or write to another file with --out."
+            f"{path}: {describe_larger_validation(larger, validation, 'these verdicts')}. Pass --replace-validation to"
+            " replace it, or write to another file with --out."
         )
 
 
 def find_larger_validation(path: Path, labelled: int, *, of: ValidationRecord | None = None) -> ValidationRecord | None:
     """Return the validation in a file where it rests on more than ``labelled`` labels; None otherwise.
 
-    With ``of``, a validation of another judge, of other settings, or of other judgments of the same responses does not
-    count: the judge that ``of`` is about cannot be corrected by it.
+    With ``of``, also one with more labels of any criterion than ``of``. A validation of another judge, of other
+    settings, or of other judgments of the same responses then does not count: the judge that ``of`` is about cannot be
+    corrected by it.
     """
     if not path.is_file():
         return None
@@ -138,9 +141,29 @@ def find_larger_validation(path: Path, labelled: int, *, of: ValidationRecord | 
     except UserError:
         # Of another version: no report can use it.
         return None
-    if stored.labelled <= labelled:
-        return None
-    return stored if of is None or _validates_same_judge(stored, of) else None
+    if of is None:
+        return stored if stored.labelled > labelled else None
+    is_larger = stored.labelled > labelled or bool(_fewer_labels(stored, of))
+    return stored if is_larger and _validates_same_judge(stored, of) else None
+
+
+def describe_larger_validation(stored: ValidationRecord, validation: ValidationRecord, name: str) -> str:
+    """Return which labels the stored validation has more of than a new one, which is called ``name``."""
+    if stored.labelled > validation.labelled:
+        return f"rests on {stored.labelled:,} labels, {name} on {validation.labelled:,}"
+    parts = (
+        f"{more:,} labels of {label}, {name} {fewer:,}" for label, more, fewer in _fewer_labels(stored, validation)
+    )
+    return f"has {'; '.join(parts)}"
+
+
+def _fewer_labels(stored: ValidationRecord, validation: ValidationRecord) -> list[tuple[JudgedLabel, int, int]]:
+    """Return each label that people gave to fewer responses than before, with both numbers."""
+    # A validation of as many responses may lack a criterion, whose rate could then not be corrected any more.
+    counts = (
+        (label, row.labelled, validation.overall.rows[label].labelled) for label, row in stored.overall.rows.items()
+    )
+    return [(label, more, fewer) for label, more, fewer in counts if fewer < more]
 
 
 def _validates_same_judge(stored: ValidationRecord, other: ValidationRecord) -> bool:

@@ -41,6 +41,7 @@ from eclose.stats.rate_correction import (
     sampling_weights,
 )
 from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.csv_table import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.records.jsonl import read_records
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
@@ -407,7 +408,16 @@ def read_judgments(path: Path | str) -> list[Judgment]:
 
 
 def read_people_verdicts(path: Path | str) -> list[SettledVerdict]:
-    """Read a file of people's verdicts."""
+    """Read a file of people's verdicts; for a spreadsheet, raise UserError with the command that imports it."""
+    suffix = Path(path).suffix.lower()
+    if suffix in (*TABLE_SUFFIXES, *WORKBOOK_SUFFIXES):
+        require_regular_file(Path(path))
+        table = f"Save it as CSV and import that: eclose annotate import {Path(path).with_suffix('.csv')}"
+        table = table if suffix in WORKBOOK_SUFFIXES else f"Import it: eclose annotate import {path}"
+        raise UserError(
+            f"{path}: is a spreadsheet, not a file of verdicts. {table} --run RUN --out people. Then pass"
+            " --verdicts people/verdicts.jsonl."
+        )
     return list(read_records(path, SettledVerdict))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from eclose.metrics.rates import Metric
 from eclose.stats import coefficients as stat
 from eclose.stats.arrays import Floats, Indices, number_distinct_labels, sum_by_group
-from eclose.stats.clustered_rates import clustered_rate
+from eclose.stats.clustered_rates import QuestionHitCounts, clustered_rate
 from eclose.stats.intervals import Estimate, Interval
 from eclose.stats.rate_correction import JudgeErrors
 from eclose.stats.resampling import BootstrapReplicates, StratifiedDesign, bootstrap
@@ -127,6 +127,14 @@ class LabelAgreementRow:
     def failures(self) -> int:
         """Failures that people see among the compared responses: n0."""
         return self.found + self.misses
+
+    @property
+    def missed(self) -> Estimate:
+        """Share of people's failures that the judge missed, with the exact interval over responses.
+
+        A judge without a miss among few failures may still miss many: of 8, up to 36.9 %.
+        """
+        return QuestionHitCounts(()).with_single(hits=self.misses, misses=self.found).estimate()
 
     @property
     def unjudged(self) -> int:

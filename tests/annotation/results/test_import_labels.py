@@ -165,7 +165,7 @@ def test_everything_wrong_is_told_at_once_with_file_and_row(tmp_path):
 
 
 def test_only_so_many_problems_are_told(tmp_path):
-    path = table(tmp_path / "a.csv", *(row(f"r{n}", aligned="?") for n in range(25)))
+    path = table(tmp_path / "a.csv", *(row(f"r{n}", aligned=f"?{n}") for n in range(25)))
     with pytest.raises(UserError, match="and 5 more"):
         read_label_files([path])
 
@@ -282,3 +282,69 @@ def test_a_run_s_folder_is_read_whole(tmp_path):
     write_records(tmp_path / "instances.jsonl", [])
     with pytest.raises(UserError, match="the questions of response 'r1' and 0 more are missing"):
         read_run_material(tmp_path)
+
+
+def test_a_mapped_column_that_no_file_has_is_refused_with_the_columns_there(tmp_path):
+    path = table(tmp_path / "l.csv", row(on_target="no"))
+    with pytest.raises(SettingError, match=r"--column correct=corect: no file has a column 'corect'") as refused:
+        read_label_files([path], columns={"correct": "corect"})
+    assert "Columns: response_id, question_id, annotator, locally_sound" in str(refused.value)
+    # Of two files one may lack it.
+    other = table(tmp_path / "o.csv", {**row("r2"), "answer_correct": "no"})
+    labels = read_label_files([path, other], columns={"correct": "answer_correct"}).annotations.responses
+    assert [response.first_judgments[0].correct for response in labels] == [True, False]
+
+
+def test_a_mapped_column_of_a_table_without_rows_is_there(tmp_path):
+    empty = tmp_path / "e.csv"
+    empty.write_text("response_id,annotator,corr\n")
+    with pytest.raises(UserError, match="holds no labels"):
+        read_label_files([empty], columns={"correct": "corr"})
+
+
+def test_a_workbook_is_to_be_saved_as_csv(tmp_path):
+    path = tmp_path / "labels.xlsx"
+    path.write_bytes(b"PK\x03\x04")
+    with pytest.raises(UserError, match=r"labels\.xlsx: is a workbook\. Save the sheet as CSV UTF-8"):
+        read_label_files([path])
+
+
+def test_a_missing_column_is_reported_once_for_all_rows(tmp_path):
+    rows = [row(f"r{number}") for number in range(100)]
+    for cells in rows:
+        del cells["annotator"]
+    path = table(tmp_path / "l.csv", *rows)
+    with pytest.raises(UserError) as refused:
+        read_label_files([path])
+    message = str(refused.value)
+    assert message.count("annotator'") == 1, message
+    assert "l.csv row 2 and 99 more rows: there is no column 'annotator'" in message
+    assert "--column annotator=COLUMN" in message
+    assert "--annotator NAME" in message
+    assert "and 80 more" not in message
+
+
+def test_problems_that_rows_share_are_reported_once_and_others_by_row(tmp_path):
+    unlabelled = dict.fromkeys(("locally_sound", "aligned", "closed", "complete", "correct"), "")
+    path = table(
+        tmp_path / "l.csv", *(row(f"r{number}", **unlabelled) for number in range(40)), row("r77", aligned="perhaps")
+    )
+    with pytest.raises(UserError) as refused:
+        read_label_files([path])
+    assert str(refused.value).count("has no label") == 1
+    assert "l.csv row 2 and 39 more rows: has no label" in str(refused.value)
+    assert "l.csv row 42: aligned: 'perhaps' is not a label" in str(refused.value)
+
+
+def test_an_annotator_may_be_named_for_files_without_the_column(tmp_path):
+    cells = row()
+    del cells["annotator"]
+    lead, team = table(tmp_path / "lead.csv", cells), table(tmp_path / "team.csv", row(annotator="A2"))
+    (response,) = read_label_files([lead, team], annotator="lead").annotations.responses
+    assert sorted(str(annotation.annotator) for annotation in response.annotations) == ["A2", "lead"]
+    # An empty cell of a column stays a problem of its row: the name is for files without the column.
+    gap = table(tmp_path / "gap.csv", row("r2", annotator=""))
+    with pytest.raises(UserError, match=r"gap\.csv row 2: annotator: is empty"):
+        read_label_files([lead, gap], annotator="lead")
+    with pytest.raises(SettingError, match="--annotator lead: every row names its annotator"):
+        read_label_files([team], annotator="lead")

@@ -216,6 +216,7 @@ def test_labels_of_a_spreadsheet_are_taken_in(tmp_path):
     (label,) = map(json.loads, (tmp_path / "out" / "labels.jsonl").read_text().splitlines())
     assert (label["response_id"], label["labels"]["A"], label["origin"]) == ("r1", False, "agreed")
     assert (tmp_path / "out" / "labels.csv").is_file()
+    assert told[-1] == f"{tmp_path / 'out'}: {len(list((tmp_path / 'out').iterdir()))} files"
     with pytest.raises(SettingError, match="--column aligned: write"):
         run("import", path, "--out", tmp_path / "other", "--column", "aligned")
 

@@ -161,6 +161,7 @@ def test_agreement_and_steadiness_are_told_in_every_format():
     output = json.loads(render_diagnosis_json(diagnosis, notes))
     a = next(row for row in output["agreement"] if row["label"] == "A")
     assert (a["n"], a["value"], a["misses"], a["false_alarms"]) == (40, 0.9, 4, 0)
+    assert a["missed"]["value"] == 1.0
     assert output["flips"]["A"] | {"interval": None} == {
         "responses": 2, "flipped": 1, "value": 0.5, "interval": None, "pairs": 4, "differing": 2, "pair_rate": 0.5
     }  # fmt: skip

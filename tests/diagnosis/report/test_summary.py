@@ -15,6 +15,7 @@ from eclose.core.parse_trace import add_prose_trace
 from eclose.core.response import ResponseSource, Trace
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.headline import build_report_headline
+from eclose.diagnosis.report.latex import render_latex_report
 from eclose.diagnosis.report.markdown import render_markdown_report
 from eclose.diagnosis.report.number_format import add_no_break_spaces
 from eclose.diagnosis.report.plots.layout import layout_flow_bars, layout_rate_plot
@@ -28,6 +29,7 @@ from eclose.diagnosis.report.summary import (
 )
 from eclose.diagnosis.report.table import (
     ReportTableCell,
+    build_judge_agreement_table,
     build_judge_flips_table,
     build_metrics_tables,
     build_report_tables,
@@ -121,6 +123,28 @@ def test_evidence_is_told_first_and_apart(mixed):
     (sentence,) = describe_evidence_sufficiency(make_diagnosis([case(evidence_sufficient=None)]))
     assert "was not judged" in sentence
     assert list_rates_by_evidence(make_diagnosis([case()])) == ()
+
+
+def test_the_decision_about_evidence_is_said_to_be_unchecked_in_a_validated_report_too(mixed):
+    clause = "This decision of the judge has not been compared with people."
+    assert describe_evidence_sufficiency(mixed)[-1] == clause
+    assert describe_evidence_sufficiency(make_diagnosis([case()]))[-1] == clause
+    validated = ReportContext(corrected=CORRECTED, validation="On 40.", validated=True)
+    markdown = render_markdown_report(mixed, context=validated)
+    section = markdown.split("is the evidence enough?")[1].split("## Then")[0]
+    assert clause in section.replace("\N{NO-BREAK SPACE}", " ")
+    (table,) = (table for table in build_report_tables(mixed, validated) if table.key == "evidence")
+    assert clause in table.note
+
+
+def test_rates_without_a_correction_are_named_with_the_reason(mixed):
+    reasons = {Metric.GAP_SHARE: "of some", Metric.GAP_RISK: "of some", Metric.ACCURACY: "7 of at least 30 labels"}
+    notes = ReportContext(corrected=CORRECTED, uncorrected=reasons, validation="On 40.", validated=True)
+    note = build_metrics_tables(mixed, notes)[0].note
+    assert "Not corrected: Acc (7 of at least 30 labels); LggShare, LggRisk (of some)." in note
+    assert "These are the judge's own figures, with its errors." in note
+    assert "Not corrected" not in build_metrics_tables(mixed, ReportContext())[0].note
+    assert "Not corrected: Acc" in render_latex_report(mixed, notes)
 
 
 def test_a_judge_nobody_checked_is_called_that():
@@ -246,6 +270,11 @@ def test_how_far_the_judge_agrees_with_people_is_told_by_label():
     rows = {row[0].text: [cell.text for cell in row] for row in table["agreement"].rows}
     assert rows["A"][1:6] == ["pursues the question", "40", "90.0", "4", "0"]
     assert rows["TRR"][1] == "reliability"
+    missed = next(row for row in table["agreement"].rows if row[0].text == "A")[4]
+    assert missed.details == ("of 4", "100.0 % [39.8, 100.0]")
+    # A sample drawn by the judge's labels holds fewer misses than the run: its share has no interval for the run.
+    (sampled,) = build_judge_agreement_table(ReportContext(agreement=agreeing(4), stratified=True)).rows[1:2]
+    assert sampled[4].details == ("of 4", "100.0 % of the sample")
     assert describe_judge_agreement(ReportContext()) == ()
     assert "agreement" not in {table.key for table in build_report_tables(make_diagnosis([case()]), ReportContext())}
 

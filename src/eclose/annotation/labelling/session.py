@@ -60,7 +60,8 @@ class LabelSessionResult(NamedTuple):
     validation_path: Path | None = None
     """File of the validation: ``validation.json`` in the run, or in the folder of the labels where one is kept."""
     kept_validation: ValidationRecord | None = None
-    """The validation from more labels that stays in the run; None where there is none, or it was replaced."""
+    """The validation from more labels, or more of a criterion, that stays in the run; None where there is none, or it
+    was replaced."""
 
 
 def open_label_session(
@@ -142,8 +143,8 @@ def save_session_labels(
 ) -> LabelSessionResult:
     """Write the labels so far as verdicts, and validate the judge of the run where every stratum has a label.
 
-    A validation of the same judge from more labels is replaced only with ``replace_validation``; without, the new one
-    is written beside the labels.
+    A validation of the same judge from more labels, or more of a criterion, is replaced only with
+    ``replace_validation``; without, the new one is written beside the labels.
     """
     run, sample = session.run, session.sample
     # All labels so far, also those of earlier sessions of the same sample.

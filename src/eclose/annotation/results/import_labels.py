@@ -6,8 +6,9 @@ The ``annotations.jsonl`` of an export is read without loss. All problems of all
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eclose.annotation.annotation_records import (
@@ -24,20 +25,18 @@ from eclose.core.judgment import WHOLE_TRACE_REASON, Criterion, Ineligibility, J
 from eclose.core.response import ResponseSource
 from eclose.errors import RecordError, SettingError, UserError
 from eclose.judged_cases import read_run_records
-from eclose.store.records.csv_table import LABEL_WORDS, read_csv, unescape_formula
+from eclose.store.records.csv_table import LABEL_WORDS, TABLE_SUFFIXES, WORKBOOK_SUFFIXES, read_csv, unescape_formula
 from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import check_core_rules, decode_core_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from eclose.core.three_valued import Label
     from eclose.store.records.json_reader import JsonObject
 
 NOT_LABELLED = "no label was given"
 """Reason of a criterion whose cell is empty."""
-_TABLES = (".csv", ".tsv")
 # Problems in one message; a file in a wrong layout has one in every row.
 _MOST_PROBLEMS = 20
 _LETTERS = {
@@ -68,14 +67,28 @@ class _Reading:
     run: AnnotationMaterial | None
     items: Mapping[str, str] = field(default_factory=dict)
     """Response ids of the run by their opaque ids in Label Studio."""
+    annotator: str | None = None
+    """Name of the person in files without a column of annotators."""
+    annotator_used: bool = False
+    file_columns: Sequence[str] = ()
+    """Columns of the file that is being read."""
     annotations: list[Annotation] = field(default_factory=list)
     screenings: list[ScreeningAnnotation] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: dict[tuple[Path, str], list[str]] = field(default_factory=dict)
+    """Locations of the rows with a problem, by file and problem."""
     skipped: int = 0
     people: dict[tuple[object, ...], str] = field(default_factory=dict)
     """Position of each person's row by subject, to find duplicates."""
     shapes: dict[tuple[object, ...], tuple[object, str]] = field(default_factory=dict)
     """Values that all rows of a subject must share, with the position of the first row."""
+
+
+class _RowError(RecordError):
+    """A row with several problems, which are counted apart."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
 
 
 def read_run_material(run: Path) -> AnnotationMaterial:
@@ -93,6 +106,7 @@ def read_label_files(
     columns: Mapping[str, str] | None = None,
     run: AnnotationMaterial | None = None,
     per_response: int | None = None,
+    annotator: str | None = None,
 ) -> ImportedLabels:
     """Read all annotations of some files.
 
@@ -101,6 +115,11 @@ def read_label_files(
         columns: Names of the files' columns, by the name used here.
         run: Material of the labelled run, which supplies questions and sources of responses.
         per_response: Number of people assigned to each response; None takes the largest number found.
+        annotator: Name of the person who labelled, for files without a column of annotators.
+
+    Raises:
+        SettingError: A column is in none of the files, or every row names its annotator although ``annotator`` does.
+        UserError: Rows cannot be used; the message counts the rows of each problem.
     """
     if unknown := sorted(set(columns or {}) - set(COLUMN_NAMES)):
         raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(COLUMN_NAMES)}.")
@@ -110,32 +129,55 @@ def read_label_files(
         if run is None
         else {label_studio.opaque_response_id(response_id): response_id for response_id in run.responses}
     )
-    reading = _Reading(columns or {}, run, items)
+    reading = _Reading(columns or {}, run, items, annotator)
+    all_columns: dict[str, None] = {}
     for path in paths:
-        for where, row in _read_rows(path):
+        reading.file_columns, rows = _read_rows(path)
+        all_columns.update(dict.fromkeys(reading.file_columns))
+        for where, row in rows:
             _add_row(reading, path, where, row)
+    # Before the problems of rows: a misspelt column may be the cause of all of them.
+    for name, column in reading.columns.items():
+        if column not in all_columns:
+            raise SettingError(
+                f"--column {name}={column}: no file has a column {column!r}. Columns: {', '.join(all_columns)}."
+            )
     if reading.problems:
-        problems = reading.problems[:_MOST_PROBLEMS]
-        more = len(reading.problems) - len(problems)
-        problems += [f"and {more} more"] if more else []
-        raise UserError(f"these labels cannot be imported. {'; '.join(problems)}.")
+        raise UserError(f"these labels cannot be imported. {'; '.join(_list_problems(reading))}.")
     if not reading.annotations and not reading.screenings:
         raise UserError(f"{', '.join(map(str, paths))}: holds no labels. Is this the right file?")
+    if annotator is not None and not reading.annotator_used:
+        raise SettingError(f"--annotator {annotator}: every row names its annotator. Leave the option out.")
     annotations = _fill_required(reading.annotations, lambda row: row.response_id, per_response)
     screenings = _fill_required(reading.screenings, lambda row: row.question_id, None)
     return ImportedLabels(group_annotations(annotations, screenings), reading.skipped)
 
 
-def _read_rows(path: Path) -> Iterator[tuple[str, JsonObject | RecordError]]:
-    if path.suffix.lower() in _TABLES:
-        for where, cells in read_csv(path)[1]:
-            yield where, {name: unescape_formula(cell) for name, cell in cells.items()}
-        return
+def _read_rows(path: Path) -> tuple[list[str], list[tuple[str, JsonObject | RecordError]]]:
+    """Return the columns of a file, and its rows with their locations."""
+    rows: list[tuple[str, JsonObject | RecordError]] = []
+    if path.suffix.lower() in WORKBOOK_SUFFIXES:
+        raise UserError(f"{path}: is a workbook. Save the sheet as CSV UTF-8, and import that file.")
+    if path.suffix.lower() in TABLE_SUFFIXES:
+        header, table = read_csv(path)
+        rows += ((where, {name: unescape_formula(cell) for name, cell in cells.items()}) for where, cells in table)
+        return header, rows
     for raw in read_json_objects(path):
         if raw.value is not None:
-            yield raw.where, raw.value
+            rows.append((raw.where, raw.value))
         elif raw.error is not None:
-            yield raw.where, raw.error
+            rows.append((raw.where, raw.error))
+    return list(dict.fromkeys(name for _, row in rows if not isinstance(row, RecordError) for name in row)), rows
+
+
+def _list_problems(reading: _Reading) -> list[str]:
+    """Return each problem of a file once, with its first row and the number of further rows."""
+    problems = []
+    for (path, problem), rows in list(reading.problems.items())[:_MOST_PROBLEMS]:
+        further = {1: "", 2: " and 1 more row"}.get(len(rows), f" and {len(rows) - 1:,} more rows")
+        problems.append(f"{path} {rows[0]}{further}: {problem}")
+    more = len(reading.problems) - len(problems)
+    return [*problems, f"and {more:,} more"] if more else problems
 
 
 def _add_row(reading: _Reading, path: Path, where: str, row: JsonObject | RecordError) -> None:
@@ -160,7 +202,8 @@ def _add_row(reading: _Reading, path: Path, where: str, row: JsonObject | Record
                 _check_record(reading, position, record, record.response_id, shape, steps)
                 reading.annotations.append(record)
     except RecordError as error:
-        reading.problems.append(f"{position}: {error.problem}")
+        for problem in error.problems if isinstance(error, _RowError) else (error.problem,):
+            reading.problems.setdefault((path, problem), []).append(where)
 
 
 def _check_record(
@@ -195,7 +238,7 @@ def _parse_row(reading: _Reading, row: JsonObject) -> Iterator[Annotation | Scre
         yield _check_exported(decode_core_value(Annotation, row))
     elif "screening" in row or ("asked" in row and not {"annotator", "response_id"} & row.keys()):
         yield _check_exported(decode_core_value(ScreeningAnnotation, row))
-    elif _value(row, reading.columns.get("response_id", "response_id")) is None and "eligible" in row:
+    elif _value(row, _column(reading, "response_id")) is None and "eligible" in row:
         yield _flat_screening(reading, row)
     else:
         yield _flat_annotation(reading, row)
@@ -230,40 +273,41 @@ def _task_annotations(reading: _Reading, row: JsonObject) -> Iterator[Annotation
             person, judgment = result
             yield _annotation(reading, {"response_id": judgment.response_id, "annotator": person}, judgment)
     if problems:
-        raise RecordError("; ".join(problems))
+        raise _RowError(problems)
 
 
 def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
-    values = {name: _value(row, reading.columns.get(name, name)) for name in COLUMN_NAMES}
+    values = {name: _value(row, _column(reading, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", *_LETTERS))
     values["adjudicates"] = labels.pop("adjudicates", None)
     # An exported row without annotator stands for an unfinished response.
     unlabelled = all(label is None for label in labels.values())
     if values["annotator"] is None and unlabelled and values["asked"] is not None:
         return _annotation(reading, values, None)
-    problems[:0] = [f"{name}: is empty" for name in ("response_id", "annotator") if values[name] is None]
+    values["annotator"] = _name_annotator(reading, values)
     if not problems and unlabelled:
         problems.append(f"has no label; name the columns {', '.join(_LETTERS)}, or map them with --column")
+    problems[:0] = [_explain_empty(reading, name) for name in ("response_id", "annotator") if values[name] is None]
     if problems:
-        raise RecordError("; ".join(problems))
+        raise _RowError(problems)
     return _annotation(reading, values, _judgment(str(values["response_id"]), str(values["annotator"]), labels))
 
 
 def _flat_screening(reading: _Reading, row: JsonObject) -> ScreeningAnnotation:
     """Parse a row about a question."""
-    values = {name: _value(row, reading.columns.get(name, name)) for name in COLUMN_NAMES}
+    values = {name: _value(row, _column(reading, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", "eligible"))
     code, eligible, person = values["code"], labels.get("eligible"), values["annotator"]
     unfinished = person is None and eligible is None and values["asked"] is not None
-    problems += [
-        f"{name}: is empty" for name in ("question_id", "annotator") if values[name] is None and not unfinished
-    ]
+    if not unfinished:
+        person = values["annotator"] = _name_annotator(reading, values)
+        problems += [_explain_empty(reading, name) for name in ("question_id", "annotator") if values[name] is None]
     if not problems and not unfinished and (eligible is None or (code is None) is not eligible):
         problems.append("eligible: must be yes without a code, or no with a code")
     if code is not None and code not in list(Ineligibility):
         problems.append(f"code: {code!r} is not one of {', '.join(Ineligibility)}")
     if problems:
-        raise RecordError("; ".join(problems))
+        raise _RowError(problems)
     question, reason = str(values["question_id"]), None if code is None else Ineligibility(str(code))
     return ScreeningAnnotation(
         question,
@@ -275,13 +319,38 @@ def _flat_screening(reading: _Reading, row: JsonObject) -> ScreeningAnnotation:
     )
 
 
+def _name_annotator(reading: _Reading, values: Mapping[str, object]) -> object:
+    """Return the annotator of a row; in a file without that column the one named for the import."""
+    if values["annotator"] is not None or _column(reading, "annotator") in reading.file_columns:
+        return values["annotator"]
+    reading.annotator_used = reading.annotator is not None
+    return reading.annotator
+
+
+def _explain_empty(reading: _Reading, name: str) -> str:
+    """Return why a row lacks a value it needs: its cell is empty, or its file has no such column."""
+    column = _column(reading, name)
+    if column in reading.file_columns:
+        return f"{column}: is empty"
+    person = ", or the person with --annotator NAME" if name == "annotator" else ""
+    columns = ", ".join(reading.file_columns)
+    return f"there is no column {column!r} among {columns}; name it with --column {name}=COLUMN{person}"
+
+
+def _column(reading: _Reading, name: str) -> str:
+    return reading.columns.get(name, name)
+
+
 def _read_labels(reading: _Reading, row: JsonObject, names: Sequence[str]) -> tuple[dict[str, Label], list[str]]:
     """Return the labels by name, and the problems of cells that hold none."""
     labels: dict[str, Label] = {}
     problems = []
     for name in names:
-        column = reading.columns.get(name, name)
-        cell = row[column] if column in row else row.get(_LETTERS.get(name, column))
+        column = _column(reading, name)
+        # Of several files one may have the mapped column and another the usual name.
+        mapped = column != name and column in reading.file_columns
+        keys = (column,) if mapped else (column, name, _LETTERS.get(name, name))
+        cell = next((row[key] for key in keys if key in row), None)
         if (word := _normalise(cell)) in LABEL_WORDS:
             labels[name] = LABEL_WORDS[word]
         else:

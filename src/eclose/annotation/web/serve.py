@@ -169,6 +169,12 @@ def _stop_when(is_finished: Callable[[], bool], server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
+def require_free_port(port: int) -> None:
+    """Raise UserError where the server could not listen at a port of this machine."""
+    with _listen(port):
+        pass
+
+
 @contextmanager
 def _listen(port: int) -> Iterator[socket.socket]:
     # With the protocol stated, asyncio sets TCP_NODELAY; without, small packets wait 40 ms with every page.

@@ -155,7 +155,8 @@ def _print_export(out: Path, result: AnnotationExport) -> None:
             parts.append(f"{sum(unsettled.values()):,} open ({reasons})")
         parts += [f"{count:,} {reason}" for reason, count in sorted(excluded.items())]
         print_line(f"{counts.received:,} {noun} = {', '.join(parts)}")
-    files = format_count(len(result.manifest.outputs), "file")
+    # The manifest does not list itself.
+    files = format_count(len(result.manifest.outputs) + 1, "file")
     print_line(f"{out}: {'done before, nothing to do' if result.again else files}")
 
 
@@ -183,13 +184,18 @@ def import_labels(
             show_default=False,
         ),
     ] = None,
+    annotator: Annotated[
+        str | None,
+        typer.Option(help="Name of the person who labelled, for files without that column.", show_default=False),
+    ] = None,
     layouts: Layouts = None,
     judge: Judge = "people",
 ) -> None:
     """Import labels from other tools, one row for each response and annotator, and settle them.
 
     \b
-    response_id, annotator   who labelled what
+    response_id, annotator   who labelled what; --annotator NAME names the
+                             person of a file without that column
     question_id              not needed with --run
     locally_sound, aligned, closed, complete, correct
                              or L, A, C, K, Acc: yes or no, true or false,
@@ -206,12 +212,16 @@ def import_labels(
 
     material = None if run is None else read_run_material(run)
     # Raises before anything is written, with every unusable row in one message.
-    labels = read_label_files(files, columns=_parse_columns(column or []), run=material, per_response=per_response)
+    labels = read_label_files(
+        files, columns=_parse_columns(column or []), run=material, per_response=per_response, annotator=annotator
+    )
+    settings = {"columns": sorted(column or []), "per_response": per_response}
     result = export_annotations(
         labels.annotations,
         out,
         stage="annotate import",
-        settings={"columns": sorted(column or []), "per_response": per_response},
+        # Without the option as before it existed, so that earlier imports are recognised as done.
+        settings=settings if annotator is None else {**settings, "annotator": annotator},
         # The manifest records these hashes: the same files again are recognised as done, changed ones are refused.
         inputs=hash_files(files),
         material=material,

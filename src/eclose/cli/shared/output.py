@@ -38,7 +38,9 @@ AllowStale = Annotated[
 ]
 ReplaceValidation = Annotated[
     bool,
-    typer.Option("--replace-validation", help="Replace a validation of the same judge that rests on more labels."),
+    typer.Option(
+        "--replace-validation", help="Replace a validation of the same judge with more labels, or more of a criterion."
+    ),
 ]
 OtherBenchmark = Annotated[
     bool,

@@ -16,6 +16,8 @@ from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from eclose.diagnosis.diagnose import JudgedCase
     from eclose.judging.correct_run_rates import RateCorrection
 
@@ -65,6 +67,8 @@ class ReportContext:
     title: str = "Which responses are unreliable, and why"
     corrected: Mapping[Metric, Estimate] | None = None
     """Rates of all responses, corrected by labels of people."""
+    uncorrected: Mapping[Metric, str] = field(default_factory=dict)
+    """Why a rate has no correction, for each rate without one where others are corrected."""
     validation: str | None = None
     """How the judge was validated, in a sentence."""
     validated: bool = False
@@ -73,6 +77,8 @@ class ReportContext:
     """Whether people settled every label, so that there is no judge to validate."""
     agreement: Sequence[LabelAgreementRow] = ()
     """Agreement of the judge with people, by label."""
+    stratified: bool = False
+    """Whether the compared responses were sampled by the judge's labels, so that misses are those of the sample."""
     left_out: Sequence[tuple[str, str]] = ()
     """Ids of responses that could not be diagnosed, with the reason."""
     stale: Sequence[str] = ()
@@ -114,6 +120,18 @@ class ReportContext:
         return dict(sorted(Counter(reason for _, reason in self.left_out).items()))
 
 
+def describe_uncorrected_rates(context: ReportContext, metrics: Iterable[Metric]) -> tuple[str, ...]:
+    """Return which of the rates have no correction, and why; empty where all have one or none has."""
+    by_reason: dict[str, list[str]] = {}
+    for metric in metrics:
+        if metric in context.uncorrected:
+            by_reason.setdefault(context.uncorrected[metric], []).append(str(metric))
+    if not by_reason:
+        return ()
+    parts = (f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
+    return (f"Not corrected: {'; '.join(parts)}.", "These are the judge's own figures, with its errors.")
+
+
 def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> ReportContext:
     """Return the context with corrected rates and a sentence on the labels behind them."""
     from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS  # noqa: PLC0415 - the judge's modules are slow to import
@@ -135,11 +153,13 @@ def add_corrected_rates(context: ReportContext, correction: RateCorrection) -> R
     else:
         sentence = f"Validated against people on {labelled}."
     if validation.stratified:
-        sentence += " These were sampled by the judge's labels; the agreement is that of the sample."
+        sentence += " These were sampled by the judge's labels; agreement and misses are those of the sample."
     return replace(
         context,
         corrected={metric: Estimate(rate.value, rate.interval) for metric, rate in correction.rates.items()} or None,
+        uncorrected=correction.reasons if correction.rates else {},
         validation=sentence,
         validated=correction.enough,
         agreement=tuple(validation.overall.rows.values()),
+        stratified=validation.stratified,
     )

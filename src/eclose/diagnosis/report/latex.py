@@ -21,10 +21,10 @@ from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, cla
 from eclose.diagnosis.report.summary import describe_judge_agreement
 from eclose.diagnosis.report.table import (
     CONDITIONAL,
-    CORRECTED_NOTE,
     TABLE_METRICS,
     build_judge_agreement_table,
     build_judge_flips_table,
+    describe_corrections,
     make_corrected_rates_row,
 )
 from eclose.diagnosis.report.wording import CODE_WORDS, FAILURE_WORDS
@@ -136,7 +136,7 @@ def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
         *context.stale_warnings,
         context.trust,
         *describe_judge_agreement(context)[:1],
-        *([CORRECTED_NOTE] if context.corrected else []),
+        *describe_corrections(context),
     ]
     # Explain bounds only where the table has some.
     missing = any(rate.unjudged for rate in diagnosis.overall.rates.values())

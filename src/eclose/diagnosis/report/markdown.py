@@ -88,7 +88,7 @@ def _lines(diagnosis: Diagnosis, cases: Sequence[JudgedCase], context: ReportCon
     yield f"\n## Then: of {format_count(overall.responses, 'response')} …\n"
     for statement in build_report_headline(diagnosis, context):
         yield from _statement(statement)
-    own_rates = " All other counts and rates are the judge's own." if context.corrected else ""
+    own_rates = " All counts and all other rates are the judge's own, with its errors." if context.corrected else ""
     yield f"\nBrackets are 95 % intervals over questions.{own_rates}"
     yield "\n## Where responses are lost\n"
     for stage in summary.build_response_flow(diagnosis):

@@ -13,6 +13,7 @@ from eclose.diagnosis.report.headline import RateText, format_group_rate, format
 from eclose.diagnosis.report.number_format import format_count
 from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
 from eclose.diagnosis.report.wording import (
+    EVIDENCE_UNCHECKED,
     EVIDENCE_WORDS,
     FAILURE_WORDS,
     LABEL_WORDS,
@@ -74,7 +75,7 @@ def describe_evidence_sufficiency(diagnosis: Diagnosis) -> tuple[str, ...]:
         )
     if unjudged is not None:
         sentences.append(f"For {format_count(unjudged.responses, 'response')} this was not judged.")
-    return tuple(sentences)
+    return (*sentences, EVIDENCE_UNCHECKED)
 
 
 def list_rates_by_evidence(diagnosis: Diagnosis) -> tuple[tuple[str, str, str, str], ...]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
+from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report import wording
+from eclose.diagnosis.report.context import ReportContext, describe_uncorrected_rates
 from eclose.diagnosis.report.number_format import (
     DASH,
     format_binary_label,
@@ -14,6 +16,7 @@ from eclose.diagnosis.report.number_format import (
     format_percent,
     format_percent_interval,
     format_percent_span,
+    format_percent_with_interval,
 )
 from eclose.diagnosis.report.rate_status import (
     TOO_LITTLE_TEXT,
@@ -21,7 +24,7 @@ from eclose.diagnosis.report.rate_status import (
     classify_rate_status,
     widen_interval_by_unjudged,
 )
-from eclose.metrics.judge_against_people import LABEL_METRICS
+from eclose.metrics.judge_against_people import LABEL_METRICS, LabelAgreementRow
 from eclose.metrics.rates import Metric
 from eclose.stats.intervals import Estimate
 
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 
     from eclose.core.three_valued import Label
     from eclose.diagnosis.diagnose import Diagnosis
-    from eclose.diagnosis.report.context import ReportContext
     from eclose.metrics.summary import GroupRates
     from eclose.stats.rates import Rate
 
@@ -151,7 +153,7 @@ def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[
     # There is always at least one kind: the pairs of dataset and model.
     (first, groups), *others = list_group_kinds(diagnosis)
     rows = (*_overall_rows(diagnosis, context), *map(_group_row, groups))
-    note = f"{_RATE_NOTE} {CORRECTED_NOTE}" if context.corrected else _RATE_NOTE
+    note = " ".join((_RATE_NOTE, *describe_corrections(context)))
     tables = [ReportTable("metrics", f"The metrics, {first}", ("group", *_RATE_HEADS), rows, note)]
     for name, groups in others:
         key = f"metrics-{name.replace(' ', '-')}"
@@ -160,7 +162,14 @@ def build_metrics_tables(diagnosis: Diagnosis, context: ReportContext) -> tuple[
     return tuple(tables)
 
 
-CORRECTED_NOTE = "Corrected: by labels of people, for all responses together; the rates of groups are the judge's own."
+_CORRECTED_NOTE = "Corrected: by labels of people, for all responses together; the rates of groups are the judge's own."
+
+
+def describe_corrections(context: ReportContext) -> tuple[str, ...]:
+    """Return what the row of corrected rates holds, and why it lacks some; empty without such a row."""
+    if not context.corrected:
+        return ()
+    return _CORRECTED_NOTE, *describe_uncorrected_rates(context, TABLE_METRICS)
 
 
 def _overall_rows(diagnosis: Diagnosis, context: ReportContext) -> Iterator[tuple[ReportTableCell, ...]]:
@@ -199,7 +208,10 @@ def _corrected_cell(rate: Rate, corrected: Estimate | None) -> ReportTableCell:
 def _build_evidence_table(diagnosis: Diagnosis) -> ReportTable:
     """Return the metrics separately for sufficient and insufficient evidence."""
     rows = tuple(_summary_row(wording.EVIDENCE_WORDS[kind], summary) for kind, summary in diagnosis.by_evidence.items())
-    return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, _SAME_NOTE)
+    # Without a label on the evidence there is no decision to be compared.
+    judged = set(diagnosis.by_evidence) - {EvidenceSufficiency.UNJUDGED}
+    note = f"{_SAME_NOTE} {wording.EVIDENCE_UNCHECKED}" if judged else _SAME_NOTE
+    return ReportTable("evidence", "By whether the evidence is enough", ("evidence", *_RATE_HEADS), rows, note)
 
 
 def build_failures_table(diagnosis: Diagnosis) -> ReportTable:
@@ -318,7 +330,7 @@ def build_judge_agreement_table(context: ReportContext) -> ReportTable:
             ReportTableCell(wording.LABEL_WORDS.get(row.label) or wording.METRIC_WORDS[LABEL_METRICS[row.label]][0]),
             ReportTableCell(f"{row.n:,}"),
             _estimate_cell(row.agreement),
-            ReportTableCell(f"{row.misses:,}"),
+            ReportTableCell(f"{row.misses:,}", (f"of {row.failures:,}", *_missed_details(row, context))),
             ReportTableCell(f"{row.false_alarms:,}"),
             _estimate_cell(row.scores.kappa),
         )
@@ -326,10 +338,20 @@ def build_judge_agreement_table(context: ReportContext) -> ReportTable:
     )
     heads = ("label", "what it says", "compared", "agreement, %", "misses", "false alarms", "kappa, %")
     note = (
-        "Misses: failures that people alone see; false alarms: those the judge alone sees. Brackets are 95 % intervals "
-        "over questions. Kappa is agreement beyond chance."
+        "Misses: failures that people alone see, of all that people see, with the exact 95 % interval of their share "
+        "over responses; false alarms: failures that the judge alone sees. Other brackets are 95 % intervals over "
+        "questions. Kappa is agreement beyond chance."
     )
     return ReportTable("agreement", "How far the judge agrees with people", heads, rows, note)
+
+
+def _missed_details(row: LabelAgreementRow, context: ReportContext) -> tuple[str, ...]:
+    """Return the share of missed failures; empty where people see no failure."""
+    if row.missed.value is None:
+        return ()
+    if context.stratified:
+        return (f"{format_percent(row.missed.value)} % of the sample",)
+    return (format_percent_with_interval(*row.missed[:2]),)
 
 
 def _estimate_cell(estimate: Estimate) -> ReportTableCell:

@@ -52,7 +52,7 @@ def _diagnosis_to_dict(diagnosis: Diagnosis, context: ReportContext) -> dict[str
         "corrected": None
         if context.corrected is None
         else {metric.value: estimate_to_dict(estimate) for metric, estimate in context.corrected.items()},
-        "agreement": [_agreement(row) for row in context.agreement],
+        "agreement": [_agreement(row, stratified=context.stratified) for row in context.agreement],
         "responses": diagnosis.overall.responses,
         "questions": diagnosis.overall.questions,
         "without_trace": diagnosis.without_trace,
@@ -97,13 +97,15 @@ def _headline(statement: HeadlineStatement) -> dict[str, Any]:
     }
 
 
-def _agreement(row: LabelAgreementRow) -> dict[str, Any]:
+def _agreement(row: LabelAgreementRow, *, stratified: bool) -> dict[str, Any]:
     return {
         "label": row.label.value,
         "labelled": row.labelled,
         "n": row.n,
         **estimate_to_dict(row.agreement),
         "misses": row.misses,
+        # Of a sample drawn by the judge's labels the interval would say nothing about the run.
+        "missed": estimate_to_dict(Estimate(row.missed.value, None) if stratified else row.missed),
         "false_alarms": row.false_alarms,
         "kappa": estimate_to_dict(row.scores.kappa),
     }

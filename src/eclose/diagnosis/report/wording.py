@@ -77,6 +77,9 @@ EVIDENCE_WORDS: dict[EvidenceSufficiency, str] = {
     EvidenceSufficiency.UNJUDGED: "not judged whether they do",
 }
 
+EVIDENCE_UNCHECKED = "This decision of the judge has not been compared with people."
+"""Stands beside every figure by sufficiency of the evidence, also in a validated report: verdicts do not label it."""
+
 
 REASON_WORDS = {
     "invalid": "the reply does not have the requested form",

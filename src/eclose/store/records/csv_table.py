@@ -27,6 +27,10 @@ LABEL_WORDS: Mapping[str, Label] = {
 }  # fmt: skip
 """Accepted spellings of a label, in lower case; an empty cell is an undefined label."""
 
+TABLE_SUFFIXES = (".csv", ".tsv")
+WORKBOOK_SUFFIXES = (".xlsx", ".xls", ".ods")
+"""Endings of the names of tables that are read, and of those that must be saved as CSV first."""
+
 # Includes the full-width forms (U+FF1D, ...), which some spreadsheets read like =, +, - and @.
 _STARTS_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
