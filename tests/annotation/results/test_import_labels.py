@@ -295,6 +295,16 @@ def test_a_mapped_column_that_no_file_has_is_refused_with_the_columns_there(tmp_
     assert [response.first_judgments[0].correct for response in labels] == [True, False]
 
 
+def test_a_label_that_no_row_has_is_told_with_the_columns_that_were_not_used(tmp_path):
+    """Two people who differed in ``on_target`` alone were imported as agreed."""
+    path = tmp_path / "labels.csv"
+    path.write_text("response_id,question_id,annotator,L,C,K,Acc,on_target\nr,q,Ann,1,1,1,1,1\nr,q,Ben,1,1,1,1,0\n")
+    assert read_label_files([path]).notice == (
+        "No row has a label for aligned. Columns not used: on_target; name a column with --column aligned=COLUMN."
+    )
+    assert read_label_files([path], columns={"aligned": "on_target"}).notice is None
+
+
 def test_a_mapped_column_of_a_table_without_rows_is_there(tmp_path):
     empty = tmp_path / "e.csv"
     empty.write_text("response_id,annotator,corr\n")

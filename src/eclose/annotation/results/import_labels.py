@@ -30,7 +30,7 @@ from eclose.store.records.json_reader import read_json_objects
 from eclose.store.records.jsonl import check_core_rules, decode_core_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from eclose.core.three_valued import Label
     from eclose.store.records.json_reader import JsonObject
@@ -57,6 +57,8 @@ class ImportedLabels(NamedTuple):
     annotations: AnnotationSet
     skipped: int
     """Annotations that were skipped in Label Studio."""
+    notice: str | None = None
+    """Which labels no row has, and the columns that were not used; None where no label is missing everywhere."""
 
 
 @dataclass(slots=True)
@@ -77,6 +79,8 @@ class _Reading:
     problems: dict[tuple[Path, str], list[str]] = field(default_factory=dict)
     """Locations of the rows with a problem, by file and problem."""
     skipped: int = 0
+    labelled: set[str] = field(default_factory=set)
+    """Names of the labels that some row of a table has."""
     people: dict[tuple[object, ...], str] = field(default_factory=dict)
     """Position of each person's row by subject, to find duplicates."""
     shapes: dict[tuple[object, ...], tuple[object, str]] = field(default_factory=dict)
@@ -150,7 +154,19 @@ def read_label_files(
         raise SettingError(f"--annotator {annotator}: every row names its annotator. Leave the option out.")
     annotations = _fill_required(reading.annotations, lambda row: row.response_id, per_response)
     screenings = _fill_required(reading.screenings, lambda row: row.question_id, None)
-    return ImportedLabels(group_annotations(annotations, screenings), reading.skipped)
+    notice = _describe_missing_labels(reading, all_columns)
+    return ImportedLabels(group_annotations(annotations, screenings), reading.skipped, notice)
+
+
+def _describe_missing_labels(reading: _Reading, columns: Iterable[str]) -> str | None:
+    """Return which labels no row of the tables has, since a column of another name is lost without a word."""
+    missing = [name for name in _LETTERS if name not in reading.labelled]
+    if not reading.labelled or not missing:
+        return None
+    known = {*COLUMN_NAMES, *_LETTERS.values(), *reading.columns.values()}
+    unused = ", ".join(column for column in columns if column not in known)
+    remedy = f" Columns not used: {unused}; name a column with --column {missing[0]}=COLUMN." if unused else ""
+    return f"No row has a label for {', '.join(missing)}.{remedy}"
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[tuple[str, JsonObject | RecordError]]]:
@@ -280,6 +296,7 @@ def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
     values = {name: _value(row, _column(reading, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", *_LETTERS))
     values["adjudicates"] = labels.pop("adjudicates", None)
+    reading.labelled.update(name for name, label in labels.items() if label is not None)
     # An exported row without annotator stands for an unfinished response.
     unlabelled = all(label is None for label in labels.values())
     if values["annotator"] is None and unlabelled and values["asked"] is not None:

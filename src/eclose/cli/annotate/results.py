@@ -228,6 +228,8 @@ def import_labels(
         judge=judge,
         formats=layouts or [LabelExportFormat.JSONL],
     )
+    if labels.notice:
+        print_line(labels.notice)
     if labels.skipped:
         print_line(f"{format_count(labels.skipped, 'annotation')} without labels, skipped by the annotator")
     _print_export(out, result)
