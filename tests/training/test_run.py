@@ -296,7 +296,7 @@ def test_the_phases_before_the_first_update_are_told(family_file, model_folder, 
     phases = capsys.readouterr().err.splitlines()
     assert phases[0] == f"reading {family_file}"
     assert phases[1].startswith("families: 6 received = 6 accepted")
-    assert phases[2] == f"loading {model_folder}, and checking how it can be scored"
+    assert phases[2] == f"loading {model_folder}"
     last = phases.index(
         f"training from the start; a line every update here and in {tmp_path / 'run' / 'metrics.jsonl'}"
     )

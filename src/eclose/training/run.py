@@ -105,7 +105,7 @@ def run_training(
         admission, held_out = run.admit(renderer, tick)
     left_out = [*admission.left_out, *_name_held_out(development, held_out)]
     report_phase(config, f"families: {admission.tally.counts()}")
-    report_phase(config, f"loading {recipe.model.model}, and checking how it can be scored")
+    report_phase(config, f"loading {recipe.model.model}")
     trainer = _trainer_builder(config.method)(
         _model(recipe.model),
         config,
@@ -121,9 +121,6 @@ def run_training(
     if config.should_save:
         run.write_begin(left_out)
     checkpoint = find_last_checkpoint(out)
-    begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
-    every = "update" if config.logging_steps == 1 else f"{config.logging_steps:g} updates"
-    report_phase(config, f"{begin}; a line every {every} here and in {out / METRICS_FILE}")
     _train(trainer, termination, checkpoint, out)
     trainer.save_model(str(out / "adapter"))
     if config.should_save:
@@ -199,6 +196,10 @@ def _trainer_builder(method: str) -> Callable[..., RunTrainer]:
 
 def _train(trainer: RunTrainer, termination: TerminationCheckpoint, checkpoint: Path | None, out: Path) -> None:
     """Train from a checkpoint or from the start; raise TrainingTerminatedError where the process was terminated."""
+    begin = "training from the start" if checkpoint is None else f"continuing from {checkpoint}"
+    every = trainer.args.logging_steps
+    updates = "update" if every == 1 else f"{every:g} updates"
+    report_phase(trainer.args, f"{begin}; a line every {updates} here and in {out / METRICS_FILE}")
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if termination.stopped:
         raise TrainingTerminatedError(
