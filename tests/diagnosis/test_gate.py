@@ -82,6 +82,28 @@ def test_the_number_of_responses_that_would_decide_does():
     assert gate(diagnosed(136, 24), limits).outcome is UNDECIDED
 
 
+def test_what_would_decide_names_the_questions_where_some_have_several_responses():
+    """59 questions answered three times ended in 220 responses, with no word of the questions that were missing."""
+
+    def repeated(questions, times=3):
+        cases = [case(number=number) for number in range(questions * times)]
+        return diagnose_cases(
+            [
+                replace(
+                    good,
+                    instance=replace(good.instance, id=f"i{number // times}"),
+                    response=replace(good.response, instance_id=f"i{number // times}"),
+                )
+                for number, good in enumerate(cases)
+            ]
+        )
+
+    limits = GateLimits(at_least={TRR: 0.95})
+    assert "About 220 responses, to about 73 questions, would decide it" in message(gate(repeated(59), limits))
+    assert gate(repeated(73), limits).outcome is PASSED
+    assert gate(repeated(59, times=4), limits).outcome is UNDECIDED
+
+
 def test_a_rate_on_its_limit_is_never_decided():
     assert "too near the limit" in message(gate(diagnosed(90, 10), GateLimits(at_least={TRR: 0.9})))
 

@@ -294,6 +294,9 @@ class _Rates(NamedTuple):
             total = self.summary.responses + self.left_out
             times = _times_needed(total, lambda times: _outcome(self._repeated(metric, times), limit, least=least))
             needed, noun = times and times * total, "responses"
+            if times is not None and self.summary.questions < self.summary.responses:
+                # More responses to the same questions hardly narrow an interval over questions.
+                noun += f", to about {_round_up(times * self.summary.questions):,} questions,"
         else:
             widest = self._widest(metric)
             assert widest is not None
