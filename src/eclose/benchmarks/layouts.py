@@ -155,10 +155,12 @@ def detect_record_layout(record: Mapping[str, Any]) -> RecordLayout:
         return _choose_benchmark(record, _PARAGRAPHS_KEY)
     keys = ", ".join(repr(key) for key in sorted(record)[:20]) or "none"
     evidence_keys = ", ".join(repr(key) for key in (*_EVIDENCE_KEYS, "context"))
-    formats = ", ".join(name for name in RecordLayout if name is not RecordLayout.AUTO)
+    by_option = (RecordLayout.AUTO, RecordLayout.MAPPED, RecordLayout.CONVERTED)
+    formats = ", ".join(name for name in RecordLayout if name not in by_option)
     raise RecordError(
         f"has no key that holds evidence. Keys seen: {keys}. Keys known: {evidence_keys}. "
-        f"Name the format with --format ({formats}), or the fields with --map question=PATH,answer=PATH,documents=PATH."
+        f"Name the format with --format ({formats}), or convert the file with eclose data convert and its option "
+        "--map question=PATH,answer=PATH,documents=PATH or --converter FILE.py:FUNCTION."
     )
 
 

@@ -145,8 +145,8 @@ def resolve_file_layout(path: Path, layout: RecordLayout, settings: ImportSettin
         layout = RecordLayout.CONVERTED
     elif layout is RecordLayout.CONVERTED:
         raise SettingError(
-            "--format converted needs --converter FILE.py:FUNCTION. Give both to eclose data convert, and read the "
-            "file that it writes."
+            "--format converted needs --converter FILE.py:FUNCTION. A command without that option reads the file that "
+            "eclose data convert writes with it."
         )
     elif settings.columns:
         if layout not in (RecordLayout.AUTO, RecordLayout.MAPPED):

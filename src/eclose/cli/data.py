@@ -77,7 +77,10 @@ def convert(
     inputs = (file,) if aliases is None else (file, aliases)
     settings = {"format": layout.value, **imported.identity}
     work: list[tuple[PipelineStep, Iterator[ReadRecord[Any]]]] = [
-        (PipelineStep("data convert", settings, inputs, out), _scan(file, layout, imported, aliases))
+        (
+            PipelineStep("data convert", settings, inputs, out, explains_rejected=True),
+            _scan(file, layout, imported, aliases),
+        )
     ]
     if responses is not None:
         stage = PipelineStep("data convert responses", settings, (file,), responses, explains_rejected=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from eclose.errors import SettingError, UserError
 from eclose.store.records.atomic import AtomicFile
+from eclose.store.records.jsonl import encode_json_line
 
 Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
-"""A list of dicts, or a table of pandas, Polars, PyArrow or Hugging Face ``datasets``."""
+"""A list of dicts, a list of records such as ``Instance``, or a table of pandas, Polars, PyArrow or ``datasets``."""
 
 
 def ensure_data_file(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl") -> Path:
@@ -37,8 +39,12 @@ def ensure_data_file(data: Path | str | Rows, folder: Path, name: str = "rows.js
 
 def _lines(data: Rows) -> Iterator[str]:
     for number, row in enumerate(_iterate_table_rows(data), start=1):
+        if is_dataclass(row) and not isinstance(row, type):
+            # An Instance or another record of this package, as its files hold it.
+            yield encode_json_line(row).decode()
+            continue
         if not isinstance(row, Mapping):
-            raise SettingError(f"row {number} is a {type(row).__name__}: rows are dicts of columns and values.")
+            raise SettingError(f"row {number}: is of type {type(row).__name__}. Rows are dicts of columns and values.")
         try:
             # Infinities are not JSON: the strict reader of this file would refuse them.
             yield json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
