@@ -52,8 +52,8 @@ def _lines(data: Rows) -> Iterator[str]:
             raise SettingError(f"row {number}: holds an infinite number, which JSON does not have.") from error
 
 
-def _iterate_table_rows(data: Rows) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a table as dicts.
+def _iterate_table_rows(data: Rows) -> Iterator[Any]:
+    """Yield the rows of a table as dicts, and the items of a list as they are.
 
     Raises:
         SettingError: ``data`` has no rows to iterate over.
