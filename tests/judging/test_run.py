@@ -136,6 +136,27 @@ def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
         find_judge_inputs(run, tmp_path)
 
 
+HOTPOT = {
+    "_id": "1",
+    "question": "Where was the director of Blue Harbour born?",
+    "context": [["Blue Harbour", ["Blue Harbour was directed by Ana Ruiz.", "Ana Ruiz was born in Arica."]]],
+    "answer": "Arica",
+    "type": "bridge",
+    "supporting_facts": [["Blue Harbour", 0]],
+}
+
+
+def test_questions_without_a_response_are_no_run_to_judge(tmp_path):
+    given = tmp_path / "hotpot.json"
+    given.write_text(json.dumps([HOTPOT]))
+    for _ in range(2):  # the second time the files of the first are there
+        with pytest.raises(UserError, match="no response to judge. Questions: 1 received = 1 accepted"):
+            find_judge_inputs(given, tmp_path / "run")
+    (tmp_path / "run" / "responses.jsonl").write_text("")
+    with pytest.raises(UserError, match="responses.jsonl: holds no response"):
+        find_judge_inputs(tmp_path / "run", tmp_path / "run")
+
+
 def test_files_from_two_places_make_a_folder_that_can_be_diagnosed(run, tmp_path):
     questions, responses = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
     (run / "instances.jsonl").rename(questions)

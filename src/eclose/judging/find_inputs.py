@@ -47,6 +47,7 @@ def find_judge_inputs(
 
     Raises:
         SettingError: ``path`` is a file of responses, and ``instances`` is missing; or ``settings`` do nothing there.
+        UserError: There is no response, so a run over it would look complete and say nothing.
     """
     settings = settings or ImportSettings()
     if path.is_dir():
@@ -86,6 +87,8 @@ def _refuse_settings(path: Path, settings: ImportSettings) -> None:
 def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
     require_regular_file(inputs.instances)
     require_regular_file(inputs.responses)
+    if inputs.responses.stat().st_size == 0:
+        raise UserError(f"{inputs.responses}: holds no response. Let a model answer the questions: eclose generate.")
     return inputs
 
 
@@ -102,5 +105,10 @@ def _split_file(path: Path, out: Path, layout: RecordLayout, imported: ImportSet
     manifest = responses.claim()
     records = scan_recorded_responses(path, layout=layout, settings=imported)
     response_counts = manifest.counts if manifest else responses.write(records)
+    if not response_counts.accepted:
+        raise UserError(
+            f"{path}: holds no response to judge. Questions: {question_counts}. Responses: {response_counts}. "
+            "Let a model answer the questions (eclose generate), or name the column of the response with --map."
+        )
     counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
     return JudgeInputFiles(questions.out, responses.out, counts)
