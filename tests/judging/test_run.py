@@ -150,10 +150,10 @@ def test_questions_without_a_response_are_no_run_to_judge(tmp_path):
     given = tmp_path / "hotpot.json"
     given.write_text(json.dumps([HOTPOT]))
     for _ in range(2):  # the second time the files of the first are there
-        with pytest.raises(UserError, match="no response to judge. Questions: 1 received = 1 accepted"):
+        with pytest.raises(UserError, match="no response to judge"):
             find_judge_inputs(given, tmp_path / "run")
     (tmp_path / "run" / "responses.jsonl").write_text("")
-    with pytest.raises(UserError, match="responses.jsonl: holds no response"):
+    with pytest.raises(UserError, match="holds no response"):
         find_judge_inputs(tmp_path / "run", tmp_path / "run")
 
 

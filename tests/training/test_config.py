@@ -1,5 +1,6 @@
 """Settings: the paper's by default, everything wrong refused at once, the same names everywhere."""
 
+import warnings
 from dataclasses import fields
 
 import pytest
@@ -15,13 +16,32 @@ from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import PromptOrder
 from eclose.training.config import EClosureConfig
 from eclose.training.objective import MarginHinge, TrainingMethod
-from eclose.training.recipe import MODEL_HELP, TrainedModelSettings
+from eclose.training.recipe import MODEL_HELP, RESULT_NEUTRAL_SETTINGS, TrainedModelSettings
 
 HELP = {
     field.name: field.metadata.get("help", "")
     for field in fields(EClosureConfig)
     if field.name in EClosureConfig.__annotations__
 }
+
+
+@pytest.mark.parametrize("given", [{}, {"gradient_checkpointing": False}])
+def test_settings_that_transformers_renamed_warn_of_nothing(given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        config = EClosureConfig(output_dir="nowhere", use_cpu=True, **given)
+    assert config.gradient_checkpointing is given.get("gradient_checkpointing", True)
+    assert getattr(config, "activation_checkpointing", config.gradient_checkpointing) is config.gradient_checkpointing
+    assert not {"gradient_checkpointing", "activation_checkpointing"} - RESULT_NEUTRAL_SETTINGS
+
+
+@pytest.mark.skipif(
+    "activation_checkpointing" not in {field.name for field in fields(EClosureConfig)},
+    reason="Transformers before 5.23 knows the first name alone",
+)
+def test_the_new_name_of_a_setting_decides():
+    config = EClosureConfig(output_dir="nowhere", use_cpu=True, activation_checkpointing=False)
+    assert not config.gradient_checkpointing
 
 
 def test_defaults_are_the_papers():

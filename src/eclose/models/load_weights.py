@@ -7,6 +7,7 @@ refused. Training, generation and length checks all render conversations here, s
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -376,6 +377,14 @@ def _plain_weights(config: Any) -> dict[str, Any]:
     return {"quantization_config": FineGrainedFP8Config(dequantize=True)} if method == "fp8" else {}
 
 
+@contextmanager
+def ignore_renamed_property() -> Iterator[None]:
+    """Ignore the warning that PEFT reads a property which Transformers 5.23 renamed; users can change neither."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        yield
+
+
 def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> Any:
     """Return the model with an adapter; raise where the adapter changes no prediction, unless it is ``trainable``."""
     from peft import PeftModel  # noqa: PLC0415
@@ -383,7 +392,8 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     require_adapter_weights(folder)
     before = probe_logits(model)
     try:
-        adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
+        with ignore_renamed_property():
+            adapted = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
     except (RuntimeError, ValueError) as refused:
         reason = " ".join(str(refused).split())
         raise UserError(f"{folder}: the adapter does not fit this model ({reason:.300}).") from refused

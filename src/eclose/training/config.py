@@ -48,6 +48,11 @@ def describe_baseline(method: str) -> str:
     return f"{name} by TRL {version('trl')}, on pairs of whole responses; not a method of the paper"
 
 
+_RENAMED = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
+"""Names that Transformers 5.23 replaced; recipes may use either, and earlier releases have only the first."""
 _FIXED = {
     "gradient_accumulation_steps": (
         1,
@@ -166,9 +171,16 @@ class EClosureConfig(TrackedArguments):
         """Resolve defaults that depend on the machine, and raise one error with all problems."""
         if self.bf16 is None:
             self.bf16 = not self.use_cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        # What is given under the new name counts; else the new name takes over the old one, so there is no warning.
+        for old, new in _RENAMED.items():
+            if getattr(self, new, None) is not None:
+                setattr(self, old, getattr(self, new))
         # The variant that PyTorch recommends; it does not need gradients on the inputs.
         if self.gradient_checkpointing and self.gradient_checkpointing_kwargs is None:
             self.gradient_checkpointing_kwargs = {"use_reentrant": False}
+        for old, new in _RENAMED.items():
+            if hasattr(self, new):
+                setattr(self, new, getattr(self, old))
         problems = []
         try:
             super().__post_init__()  # type: ignore[no-untyped-call]

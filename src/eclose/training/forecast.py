@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from eclose.core.family import Family
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens
 from eclose.likelihood.spans import ScoredTokens
-from eclose.models.load_weights import build_empty_model
+from eclose.models.load_weights import build_empty_model, ignore_renamed_property
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.training.batching import ForestDataset, UpdateSampler
@@ -121,6 +121,7 @@ def count_parameters(settings: TrainedModelSettings, adapter: Any) -> tuple[int,
 
     model = build_empty_model(settings.model, settings.revision)
     if adapter is not None:
-        model = get_peft_model(model, adapter, low_cpu_mem_usage=True)
+        with ignore_renamed_property():
+            model = get_peft_model(model, adapter, low_cpu_mem_usage=True)
     counts = [(weight.numel(), weight.requires_grad) for weight in model.parameters()]
     return sum(count for count, trained in counts if trained), sum(count for count, _ in counts)

@@ -28,6 +28,8 @@ RESULT_NEUTRAL_SETTINGS = frozenset(
             "pairs_per_forward",
             "gradient_checkpointing",
             "gradient_checkpointing_kwargs",
+            "activation_checkpointing",
+            "activation_checkpointing_kwargs",
         ),
         *("dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers"),
         *("dataloader_prefetch_factor", "dataloader_multiprocessing_context", "torch_empty_cache_steps"),

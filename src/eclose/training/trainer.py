@@ -27,7 +27,7 @@ from eclose.likelihood.exactness_check import ScoringChoice, choose_scoring_stra
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, limit_forward_tokens
 from eclose.likelihood.spans import ScoredTokens
-from eclose.models.load_weights import model_table_name
+from eclose.models.load_weights import ignore_renamed_property, model_table_name
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt
 from eclose.store.records.atomic import AtomicFile
 from eclose.training.batching import FamilyList, ForestDataset, UpdateSampler, take_process_share
@@ -472,7 +472,8 @@ def _add_adapter(model: Any, peft_config: Any) -> Any:
     from peft import get_peft_model  # noqa: PLC0415 - only where an adapter is trained
 
     try:
-        return get_peft_model(model, peft_config)
+        with ignore_renamed_property():
+            return get_peft_model(model, peft_config)
     except ValueError as error:
         raise SettingError(f"peft_config: {error}") from error
 
