@@ -58,6 +58,11 @@ def test_it_says_how_far_it_is_and_where_to_go_on(made):
     assert output.startswith("making questions: 60\njudging responses: 120\n")
     assert f"Open {folder}/report/report.html in a browser: file:///" in output
     assert f"eclose gate {folder} --min-trr" in output
+
+
+def test_it_separates_failures_of_retrieval_from_those_of_reasoning(made):
+    _, output = made
+    assert re.search(r"For \d+ of 60 questions \(\d+ responses\) the passages do not settle the question", output)
     assert "\x1b" not in output
 
 

@@ -78,7 +78,8 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     from eclose.diagnosis.report.context import describe_uncorrected_rates
     from eclose.diagnosis.report.headline import PEOPLE_FIGURE, format_corrected_rate
     from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, UNDEFINED_TEXT, RateStatus, classify_rate_status
-    from eclose.diagnosis.report.summary import list_report_cautions
+    from eclose.diagnosis.report.summary import describe_evidence_sufficiency, list_report_cautions
+    from eclose.judged_cases import EvidenceSufficiency
 
     overall = diagnosis.overall
     missing = any(rate.unjudged for rate in overall.rates.values())
@@ -107,6 +108,8 @@ def _print_rates(diagnosis: Diagnosis, notes: ReportContext) -> None:
     if missing:
         limit = f"With more than {100 * MAX_UNJUDGED_SHARE:.0f} % of them, too little is judged to give a rate."
         print_line(f"Bounds: where a rate lies, whatever the responses without a label turn out to be. {limit}")
+    if set(diagnosis.by_evidence) != {EvidenceSufficiency.SUFFICIENT}:
+        print_line(" ".join(describe_evidence_sufficiency(diagnosis)))
     print_line(notes.trust)
     for caution in list_report_cautions(diagnosis, notes):
         print_line(f"  {caution}")

@@ -71,7 +71,7 @@ def describe_evidence_sufficiency(diagnosis: Diagnosis) -> tuple[str, ...]:
             f"For {lacking.questions:,} of {format_count(diagnosis.overall.questions, 'question')} "
             f"({format_count(lacking.responses, 'response')}) the passages do not settle the question: "
             "that is a failure of retrieval, not of reasoning"
-            + (", so every rate is also given apart." if list_rates_by_evidence(diagnosis) else ".")
+            + (", so the report also gives TRR and LGG apart." if list_rates_by_evidence(diagnosis) else ".")
         )
     if unjudged is not None:
         sentences.append(f"For {format_count(unjudged.responses, 'response')} this was not judged.")
