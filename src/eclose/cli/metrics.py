@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from eclose.metrics.summary import GroupRates
     from eclose.stats.rates import Rate
 
-FEW_QUESTIONS = 20
-"""With fewer questions, intervals over questions are too rough to rely on."""
 _EXAMPLES = 5
 """Number of inconsistent responses whose ids are printed."""
 
@@ -80,6 +78,7 @@ def metrics(
 
 
 def _print_overall(summary: GroupRates) -> None:
+    from eclose.diagnosis.report.summary import FEW_QUESTIONS
     from eclose.metrics.rates import CONDITIONAL_METRICS
 
     unjudged = any(rate.unjudged for rate in summary.rates.values())
