@@ -165,7 +165,7 @@ def test_rows_without_a_folder_leave_nothing_behind(demo, tmp_path, server, monk
 
 
 @pytest.mark.parametrize(
-    "data, problem", [({"question": "?"}, "one dict"), (["a"], "row 1 is a str"), (7, "data is a int")]
+    "data, problem", [({"question": "?"}, "one dict"), (["a"], "row 1: is of type str"), (7, "data is a int")]
 )
 def test_what_is_no_table_is_refused_by_name(data, problem, tmp_path):
     with pytest.raises(eclose.SettingError, match=problem):

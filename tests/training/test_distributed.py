@@ -239,7 +239,8 @@ def test_two_processes_speak_with_one_voice(two):
     out, output = two
     assert output.count("update 1/6") == 1
     assert output.count("held out") == 2
-    assert output.count("7 received = 7 accepted") == 1
+    assert output.count("families: 7 received = 7 accepted") == 1
+    assert output.count("adapter: 7 received = 7 accepted") == 1
     assert sorted(path.name for path in out.iterdir()) == [
         "adapter",
         "admission.development.json",

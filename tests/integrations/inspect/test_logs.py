@@ -266,7 +266,9 @@ def test_an_evaluation_becomes_a_run_that_can_be_diagnosed(tmp_path, monkeypatch
     assert result.output.count("4 received = 3 accepted + 1 rejected (refusal 1)") == 2
     read = read_judged_cases(folder)
     found = read.cases
-    assert (read.left_out, read.checked, read.stale) == ((), True, ())
+    ((where, reason),) = read.left_out
+    assert (where.endswith(f"sample {cases[3][0].id!r} epoch 1"), reason) == (True, "refusal")
+    assert (read.checked, read.stale) == (True, ())
     assert read.rejected["responses.jsonl (data from-inspect)"] == {"refusal": 1}
     assert {case.instance.id: case.verdict for case in found} == {one.id: made.verdict for one, made in cases[:3]}
     assert {case.response.source for case in found} == {ResponseSource("mockllm/model")}

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from eclose.annotation.audit_log import current_timestamp
 from eclose.annotation.web import annotator, auth, labelling, lead
-from eclose.annotation.web.dependencies import LoginNeededError
+from eclose.annotation.web.dependencies import ExplainedHTTPError, LoginNeededError
 from eclose.annotation.web.pages import render_annotation_page
 from eclose.annotation.web.security import STATIC_PATH, SecurityMiddleware
 from eclose.annotation.web.static_files import StaticFileApp
@@ -61,7 +61,8 @@ def _http_error(request: Request, error: Exception) -> Response:
         who = getattr(request.state, "person", "anonymous")
         _LOG.warning("%s: %s for %s at %s %s", current_timestamp(), error.status_code, who, request.method, route.path)
     messages = {"Not Found": "There is nothing here.", "Method Not Allowed": "This method is not allowed here."}
-    return _error_page(request, error.status_code, messages.get(error.detail, error.detail))
+    texts = error.texts if isinstance(error, ExplainedHTTPError) else {}
+    return _error_page(request, error.status_code, messages.get(error.detail, error.detail), **texts)
 
 
 def _invalid_request(request: Request, _error: Exception) -> Response:
@@ -79,9 +80,12 @@ def _internal_error(request: Request, error: Exception) -> Response:
     return _error_page(request, 500, "Something went wrong on the server. Submitted passes are safe; try again.")
 
 
-def _error_page(request: Request, status: int, message: str) -> HTMLResponse:
-    name = request.app.state.server.project.settings.name
-    html = render_annotation_page(
-        "error.html", project=name, person=None, csrf=None, status=status, message=message, back="/"
-    )
-    return HTMLResponse(html, status)
+def _error_page(request: Request, status: int, message: str, **texts: str) -> HTMLResponse:
+    context = {
+        "project": request.app.state.server.project.settings.name,
+        "person": None,
+        "csrf": None,
+        "back": "/",
+        **texts,
+    }
+    return HTMLResponse(render_annotation_page("error.html", **context, status=status, message=message), status)

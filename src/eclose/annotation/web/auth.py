@@ -13,6 +13,7 @@ from eclose.annotation.accounts import people, sessions
 from eclose.annotation.accounts.login_attempts import LoginDelayedError
 from eclose.annotation.web.dependencies import (
     AnnotationServerState,
+    ExplainedHTTPError,
     LoggedInVisit,
     check_csrf_token,
     current_time,
@@ -35,12 +36,7 @@ State = Annotated[AnnotationServerState, Depends(get_server_state)]
 Visitor = Annotated[LoggedInVisit, Depends(require_login)]
 
 _WRONG = "Name or password is wrong."
-_USED_INVITATION = {
-    "message": "This invitation is not valid: it was used, replaced or has expired.",
-    "back": "/login",
-    "action": "Already joined? Log in",
-    "note": "Ask the lead of the study for a new link.",
-}
+_USED_INVITATION = "This invitation is not valid: it was used, replaced or has expired."
 _DIFFERENT = "The two passwords differ."
 
 
@@ -207,8 +203,13 @@ def _invitation_page(state: AnnotationServerState, token: str, problems: tuple[s
     with state.project.reading() as connection:
         invitation = people.find_invitation(connection, token, now=current_time())
     if invitation is None:
-        html = render_annotation_page("error.html", **_anonymous_context(state), status=404, **_USED_INVITATION)
-        return HTMLResponse(html, 404)
+        raise ExplainedHTTPError(
+            404,
+            _USED_INVITATION,
+            back="/login",
+            action="Already joined? Log in",
+            note="Ask the lead of the study for a new link.",
+        )
     action = f"/invitation/{token}"
     html = render_annotation_page(
         "invitation.html",

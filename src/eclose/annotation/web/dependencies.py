@@ -181,6 +181,15 @@ def parse_form_entries(fields: Mapping[str, str], count: int) -> tuple[FormEntry
     return tuple(entries)
 
 
+class ExplainedHTTPError(HTTPException):
+    """An error whose page says what to do next."""
+
+    def __init__(self, status: int, message: str, *, back: str, action: str, note: str) -> None:
+        """Keep the address and the words of the link on the page, and the note below it."""
+        super().__init__(status, message)
+        self.texts = {"back": back, "action": action, "note": note}
+
+
 def not_found_error() -> HTTPException:
     """Return the error for missing pages and for those of other people, which look the same."""
     return HTTPException(404, "There is nothing here.")

@@ -68,7 +68,17 @@ def import_inspect_log(log: Path, out: Path, *, score: str = LGG_SCORE, force: b
     """
     require_inspect()
     names = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
-    steps = [PipelineStep("data from-inspect", {"part": name, "score": score}, (log,), out / name) for name in names]
+    steps = [
+        # Rejected samples are lost responses, which a gate counts and a report lists by name.
+        PipelineStep(
+            "data from-inspect",
+            {"part": name, "score": score},
+            (log,),
+            out / name,
+            explains_rejected=name == RESPONSES_FILE,
+        )
+        for name in names
+    ]
     manifests = [step.claim(force=force) for step in steps]
     # The three files come from one pass over the log, so all are written unless all exist.
     if all(manifest is not None for manifest in manifests):
