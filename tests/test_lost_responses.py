@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree
 
 import pytest
 from tests.traces.files import make_span, make_trace, wrap_spans, write_lines
@@ -78,12 +79,29 @@ def test_the_gate_counts_them_against_every_limit(run):
     by_rate, by_share = result.checks
     assert "whatever the 2 responses without a label are" in by_rate.message
     assert str(by_share).startswith("failed: without any judgment at most 10.0 %: 2 of 10 responses, such as traces")
-    assert gate(run, max_unjudged=0.2).passed
+    passed = gate(run, max_unjudged=0.2)
+    assert passed.passed
+    assert "Of 8 judged responses (2 more were not judged)" in passed.comment()
+    output = CliRunner().invoke(app, ["gate", str(run), "--max-unjudged", "0.2"]).output
+    assert "passed, 8 of 10 responses judged" in output
 
 
 def test_the_report_lists_them(run, tmp_path):
     result = CliRunner().invoke(app, ["diagnose", str(run), "--out", str(tmp_path / "report")])
     assert "1 response left out: no documents with text." in result.output
+    # All eight that could be judged are reliable: with the two, at least 8 of 10.
+    bounds = (
+        "Among all 10 responses, whatever those left out are, TRR as judged is 80.0 to 100.0 % and LGG as judged is"
+    )
+    assert bounds in " ".join(result.output.split())
+    for name in ("report.md", "tables.tex", "report.html"):
+        text = (tmp_path / "report" / name).read_text().replace("\\,\\%", " %").replace("\u00a0", " ")
+        assert "TRR as judged is 80.0 to 100.0 %" in text, name
+    suites = ElementTree.parse(tmp_path / "report" / "junit.xml").getroot()
+    assert (suites.get("tests"), suites.get("skipped")) == ("10", "2")
+    assert [case.get("name") for case in suites.iterfind("testsuite[@name='without a judgment']/testcase")] == [
+        where for where, _ in LOSSES
+    ]
     for name in ("report.html", "report.md", "diagnosis.json"):
         text = (tmp_path / "report" / name).read_text()
         assert "no documents with text" in text, name

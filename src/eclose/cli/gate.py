@@ -129,7 +129,9 @@ def gate(
     outcome = result.decide(undecided)
     decision = f" (--undecided {undecided})" if outcome is not result.outcome else ""
     stale = ", by stale judgments" if result.stale else ""
+    judged, left_out = result.diagnosis.overall.responses, len(result.left_out)
+    counted = format_count(judged + left_out, "response")
     print_line(
-        f"{run}: {result.outcome}{decision}{stale}, {format_count(result.diagnosis.overall.responses, 'response')}"
+        f"{run}: {result.outcome}{decision}{stale}, {f'{judged:,} of {counted} judged' if left_out else counted}"
     )
     raise typer.Exit({GateOutcome.PASSED: 0, GateOutcome.FAILED: FAILED, GateOutcome.UNDECIDED: UNDECIDED}[outcome])

@@ -81,7 +81,10 @@ def _lines(facts: CommentFacts, report_url: str | None) -> Iterator[str]:
     if facts.stale:
         yield f"> **Stale judgments: {escape_markdown(facts.stale[0])}**\n"
     whose = f" ({gap.whose})" if gap.whose else ""
-    yield f"Of {format_count(overall.responses, 'response')}, **{gap.figure} {gap.lead}**{whose}."
+    judged = format_count(overall.responses, "response")
+    if facts.left_out:
+        judged = f"{overall.responses:,} judged responses ({len(facts.left_out):,} more were not judged)"
+    yield f"Of {judged}, **{gap.figure} {gap.lead}**{whose}."
     if gap.detail and not gap.whose:
         yield f"{gap.detail}."
     yield ""

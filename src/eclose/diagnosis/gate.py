@@ -420,5 +420,11 @@ def _unjudged(
             yield GateLimitCheck(GateOutcome.FAILED, message, sampled=False)
     if max(missing_labels.values()) <= limit * total:
         most_missing = f"{max(missing_labels.values()):,} of {format_count(total, 'response')}"
-        message = f"without a label {most}: no criterion in more than {most_missing}."
+        never_asked = [
+            str(criterion)
+            for criterion in Criterion
+            if sum(unjudged.get(criterion, {}).get(reason, 0) for reason in NEVER_ASKED_REASONS) == judged > 0
+        ]
+        apart = f" ({', '.join(never_asked)} apart, which no judge was asked for)" if never_asked else ""
+        message = f"without a label {most}: no criterion{apart} in more than {most_missing}."
         yield GateLimitCheck(GateOutcome.PASSED, message, sampled=False)

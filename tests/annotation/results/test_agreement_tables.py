@@ -58,7 +58,7 @@ def test_few_questions_have_a_caution():
         assert (caution in eligibility.notes) is expected
 
 
-def test_an_interval_that_ends_at_its_estimate_is_explained():
+def test_resamples_without_an_alpha_are_counted():
     # One difference in 12 responses: alpha is 0, and below 0 in resamples with several of them. Without the difference
     # all labels are alike, and alpha is undefined.
     rows = [
@@ -73,7 +73,8 @@ def test_an_interval_that_ends_at_its_estimate_is_explained():
     assert "of 100 resamples" in note
     assert "Closure C" not in note
     even = [annotation(f"r{n}", who, [], "0101" if n % 2 else "1010") for n in range(4) for who in ("A1", "A2")]
-    assert not any("resamples" in note for note in made(even)[0].notes)
+    # Also where people agree perfectly: the interval [1, 1] rests on the other resamples.
+    assert any("resamples" in note for note in made(even)[0].notes)
 
 
 def test_more_than_two_people_are_said_to_be_more():

@@ -95,7 +95,7 @@ def _response_tables(agreement: AgreementOnResponses, resamples: int) -> Iterato
             f"AC1 where {UNINFORMATIVE_ALPHA_SHARE:.0%} of the labels are alike: there alpha is uninformative."
         )
     notes += _few_questions(agreement.questions)
-    notes += _one_sided_intervals({row.judgment: row for row in agreement.rows}, resamples)
+    notes += _undefined_resamples({row.judgment: row for row in agreement.rows}, resamples)
     # A rule separates direct annotations from derived labels, as in the paper's table of A.3.3.
     yield AgreementTable(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED_ROWS[0])
     yield from _adjudication_table(agreement.adjudication, "responses")
@@ -116,12 +116,12 @@ def _screening_tables(agreement: EligibilityAgreement, resamples: int) -> Iterat
     title = f"Agreement on eligibility before adjudication: {agreement.compared:,} of {questions}"
     notes = ["Reasons are compared only where both screeners say no.", *_more_than_two(agreement.people)]
     notes += _few_questions(agreement.compared)
-    notes += _one_sided_intervals({row.judgment: row for row in both}, resamples)
+    notes += _undefined_resamples({row.judgment: row for row in both}, resamples)
     yield AgreementTable(title, heads, rows, tuple(notes))
     datasets = tuple(_dataset_row(name, screening) for name, screening in agreement.datasets.items())
     heads = ("dataset", "n", "raw %", "alpha [95 %]", "AC1", "both no")
     eligibility = {name: screening.eligibility for name, screening in agreement.datasets.items()}
-    notes = [*_one_sided_intervals(eligibility, resamples)]
+    notes = [*_undefined_resamples(eligibility, resamples)]
     yield AgreementTable("Eligibility by dataset", heads, datasets, tuple(notes))
     yield from _adjudication_table(agreement.adjudication, "questions")
     yield _outcome_table(agreement.outcomes)
@@ -178,27 +178,18 @@ def _few_questions(questions: int) -> Iterator[str]:
         yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
 
 
-def _one_sided_intervals(rows: Mapping[str, AnnotatorAgreementRow], resamples: int) -> Iterator[str]:
-    """Yield why an interval of alpha ends at its estimate, with the number of resamples left out by name."""
-    one_sided = [f"{name} ({row.alpha.undefined:,})" for name, row in rows.items() if _ends_at_estimate(row)]
-    if one_sided:
+def _undefined_resamples(rows: Mapping[str, AnnotatorAgreementRow], resamples: int) -> Iterator[str]:
+    """Yield how many resamples have no alpha, by name: intervals rest on the others, and may end at the estimate."""
+    undefined = [
+        f"{name} ({row.alpha.undefined:,})"
+        for name, row in rows.items()
+        if row.alpha.undefined and row.alpha.interval is not None
+    ]
+    if undefined:
         yield (
             f"Resamples in which all labels are alike have no alpha and are left out (of {resamples:,} resamples):"
-            f" {', '.join(one_sided)}. An interval may end at its estimate for that reason."
+            f" {', '.join(undefined)}. An interval may end at its estimate for that reason."
         )
-
-
-def _ends_at_estimate(row: AnnotatorAgreementRow) -> bool:
-    """Return whether alpha is printed as an end of its interval because resamples were left out."""
-    value, interval, undefined = row.alpha
-    return (
-        value is not None
-        and interval is not None
-        and undefined > 0
-        # With perfect agreement every resample that has an alpha has 1.
-        and value < 1
-        and f"{value:.3f}" in (f"{interval.low:.3f}", f"{interval.high:.3f}")
-    )
 
 
 def _near_ceiling(row: AnnotatorAgreementRow) -> bool:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import JudgedCase
     from eclose.judging.correct_run_rates import RateCorrection
 
-PEOPLE_LABELS = (
-    "The labels were settled by people. How far the annotators agreed before that: eclose annotate agree FOLDER."
-)
+PEOPLE_LABELS = "The labels were settled by people."
+_PEOPLE_AGREEMENT = "How far the annotators agreed before that: eclose annotate agree FOLDER."
 NOT_VALIDATED = "This judge has not been validated against people on your data"
 
 
@@ -104,7 +103,7 @@ class ReportContext:
     def trust(self) -> str:
         """The sentence on how far the judge can be trusted, or that people settled the labels."""
         if self.settled_by_people:
-            return PEOPLE_LABELS
+            return f"{PEOPLE_LABELS} {_PEOPLE_AGREEMENT}"
         return self.validation or f"{NOT_VALIDATED}: label a hundred responses to learn how far it can be trusted."
 
     @property

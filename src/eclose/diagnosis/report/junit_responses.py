@@ -43,9 +43,12 @@ def render_responses_junit(cases: Sequence[JudgedCase], context: ReportContext |
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     # The name is all that some servers show of a suite.
     name = f"{context.title} (stale judgments)" if context.stale else context.title
-    lines.append(f'<testsuites name={_attribute(name)} tests="{tests}" failures="{failures}" skipped="{skipped}">')
+    left_out = len(context.left_out)
+    totals = f'tests="{tests + left_out}" failures="{failures}" skipped="{skipped + left_out}"'
+    lines.append(f"<testsuites name={_attribute(name)} {totals}>")
     for (benchmark, model), suite in sorted(suites.items()):
         lines += _suite(benchmark, model, suite, context)
+    lines += _left_out_suite(context.left_out)
     return "\n".join([*lines, "</testsuites>", ""])
 
 
@@ -63,6 +66,19 @@ def _suite(benchmark: str, model: str, suite: Sequence[ResponseFacts], context: 
     yield f"<properties>{''.join(_properties(suite, context))}</properties>"
     for facts in suite:
         yield from _test(f"{_part(benchmark)}.{_part(model)}", facts)
+    yield "</testsuite>"
+
+
+def _left_out_suite(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the lines of the suite of responses without a judgment, which neither pass nor fail; none without them."""
+    if not left_out:
+        return
+    count = len(left_out)
+    yield f'<testsuite name="without a judgment" tests="{count}" failures="0" errors="0" skipped="{count}">'
+    for response_id, reason in left_out:
+        yield f'<testcase classname="without a judgment" name={_attribute(response_id)}>'
+        yield f"<skipped message={_attribute(reason)}/>"
+        yield "</testcase>"
     yield "</testsuite>"
 
 

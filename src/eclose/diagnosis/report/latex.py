@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from eclose.core.judgment import MAX_UNJUDGED_SHARE
 from eclose.diagnosis.report.comparison import tabulate_run_comparison
-from eclose.diagnosis.report.context import ReportContext
+from eclose.diagnosis.report.context import PEOPLE_LABELS, ReportContext
 from eclose.diagnosis.report.number_format import (
     format_count,
     format_percent,
@@ -18,7 +18,7 @@ from eclose.diagnosis.report.number_format import (
     to_one_line,
 )
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate_status
-from eclose.diagnosis.report.summary import describe_judge_agreement
+from eclose.diagnosis.report.summary import describe_judge_agreement, list_sample_cautions
 from eclose.diagnosis.report.table import (
     CONDITIONAL,
     TABLE_METRICS,
@@ -134,7 +134,9 @@ def _main(diagnosis: Diagnosis, context: ReportContext) -> Iterator[str]:
     yield from _rates(r"\textbf{All}", r"\emph{the judge alone}" if context.corrected else "", diagnosis.overall)
     sentences = [
         *context.stale_warnings,
-        context.trust,
+        # A caption is printed, so it names no command.
+        PEOPLE_LABELS if context.settled_by_people else context.trust,
+        *(caution.text for caution in list_sample_cautions(diagnosis, context)),
         *describe_judge_agreement(context)[:1],
         *describe_corrections(context),
     ]

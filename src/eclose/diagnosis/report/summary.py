@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -10,7 +10,7 @@ from eclose.core.judgment import EVIDENCE, MAX_UNJUDGED_SHARE, NEVER_ASKED_REASO
 from eclose.core.verdict import FailureClass
 from eclose.diagnosis.diagnose import EvidenceSufficiency
 from eclose.diagnosis.report.headline import RateText, format_group_rate, format_rate_value
-from eclose.diagnosis.report.number_format import format_count
+from eclose.diagnosis.report.number_format import format_count, format_percent_span
 from eclose.diagnosis.report.rate_status import RateStatus, classify_rate_status
 from eclose.diagnosis.report.wording import (
     EVIDENCE_UNCHECKED,
@@ -187,6 +187,28 @@ def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[ReportCaution]:
             yield ReportCaution(text, f"unjudged={criterion.value}")
 
 
+def list_sample_cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCaution]:
+    """Yield that there are few questions, and what became of responses without a judgment."""
+    if diagnosis.overall.questions < FEW_QUESTIONS:
+        text = f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
+        yield ReportCaution(text, "table-metrics")
+    for reason, count in context.left_out_by_reason.items():
+        yield ReportCaution(f"{format_count(count, 'response')} left out: {reason}.", "table-left-out")
+    if context.left_out:
+        yield ReportCaution(_bound_with_left_out(diagnosis, len(context.left_out)), "table-left-out")
+
+
+def _bound_with_left_out(diagnosis: Diagnosis, left_out: int) -> str:
+    """Return where TRR and LGG lie among all responses, whatever those without a judgment turn out to be."""
+    spans = []
+    for metric in (Metric.TRACE_RELIABILITY_RATE, Metric.GAP_RATE):
+        rate = diagnosis.overall.rates[metric]
+        bounds = replace(rate, unjudged=rate.unjudged + left_out).bounds
+        spans.append(f"{metric} as judged is {format_percent_span(bounds)} %")
+    total = format_count(diagnosis.overall.responses + left_out, "response")
+    return f"Among all {total}, whatever those left out are, {' and '.join(spans)}."
+
+
 def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCaution]:
     """Yield the cautions of ``list_linked_cautions``."""
     for text in describe_missing_traces(diagnosis.without_trace, diagnosis.overall.responses):
@@ -194,11 +216,7 @@ def _cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCa
     for text in describe_prose_traces(diagnosis.prose_traces):
         yield ReportCaution(text, "table-metrics")
     yield from _unjudged_cautions(diagnosis)
-    if diagnosis.overall.questions < FEW_QUESTIONS:
-        text = f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
-        yield ReportCaution(text, "table-metrics")
-    for reason, count in context.left_out_by_reason.items():
-        yield ReportCaution(f"{format_count(count, 'response')} left out: {reason}.", "table-left-out")
+    yield from list_sample_cautions(diagnosis, context)
     if diagnosis.inconsistent:
         yield ReportCaution(
             f"{format_count(diagnosis.inconsistent, 'response')} reliable by every label and yet wrong: "
