@@ -334,15 +334,33 @@ def test_a_missing_column_is_reported_once_for_all_rows(tmp_path):
     assert "and 80 more" not in message
 
 
+def test_a_row_that_was_left_empty_is_skipped_and_counted(tmp_path):
+    """A sheet with one criterion has rows where the person was unsure."""
+    path = tmp_path / "l.csv"
+    path.write_text("item,question_id,Closed?\nr1,q1,y\nr2,q2,\nr3,q3,n\n")
+    labels = read_label_files([path], columns={"response_id": "item", "C": "Closed?"}, annotator="mia")
+    assert [row.response_id for row in labels.annotations.responses] == ["r1", "r3"]
+    assert labels.skipped == 1
+
+
+@pytest.mark.parametrize("cells", ["r2,q,y", "r2,q,y,n,y", "r2,q,a, b,n"])
+def test_a_row_with_cells_too_few_or_too_many_is_refused(tmp_path, cells):
+    path = tmp_path / "l.csv"
+    path.write_text(f"response_id,question_id,aligned,closed\nr1,q,y,n\n{cells}\n")
+    with pytest.raises(UserError, match=r"l\.csv row 3: has \d cells, and the header 4"):
+        read_label_files([path], annotator="mia")
+    path.write_text("response_id,question_id,aligned,closed\nr1,q,y,n,,\n")
+    assert len(read_label_files([path], annotator="mia").annotations.responses) == 1
+
+
 def test_problems_that_rows_share_are_reported_once_and_others_by_row(tmp_path):
-    unlabelled = dict.fromkeys(("locally_sound", "aligned", "closed", "complete", "correct"), "")
     path = table(
-        tmp_path / "l.csv", *(row(f"r{number}", **unlabelled) for number in range(40)), row("r77", aligned="perhaps")
+        tmp_path / "l.csv", *(row(f"r{number}", closed="?") for number in range(40)), row("r77", aligned="perhaps")
     )
     with pytest.raises(UserError) as refused:
         read_label_files([path])
-    assert str(refused.value).count("has no label") == 1
-    assert "l.csv row 2 and 39 more rows: has no label" in str(refused.value)
+    assert str(refused.value).count("closed: '?'") == 1
+    assert "l.csv row 2 and 39 more rows: closed: '?' is not a label" in str(refused.value)
     assert "l.csv row 42: aligned: 'perhaps' is not a label" in str(refused.value)
 
 

@@ -116,7 +116,7 @@ def read_label_files(
 
     Args:
         paths: JSON Lines, JSON, CSV or TSV files.
-        columns: Names of the files' columns, by the name used here.
+        columns: Names of the files' columns, by the name used here; labels also by their letters.
         run: Material of the labelled run, which supplies questions and sources of responses.
         per_response: Number of people assigned to each response; None takes the largest number found.
         annotator: Name of the person who labelled, for files without a column of annotators.
@@ -125,7 +125,9 @@ def read_label_files(
         SettingError: A column is in none of the files, or every row names its annotator although ``annotator`` does.
         UserError: Rows cannot be used; the message counts the rows of each problem.
     """
-    if unknown := sorted(set(columns or {}) - set(COLUMN_NAMES)):
+    names_by_letter = {str(letter): name for name, letter in _LETTERS.items()}
+    columns = {names_by_letter.get(name, name): column for name, column in (columns or {}).items()}
+    if unknown := sorted(set(columns) - set(COLUMN_NAMES)):
         raise SettingError(f"--column: unknown name {', '.join(unknown)}. Choose from: {', '.join(COLUMN_NAMES)}.")
     # Label Studio knows hashes instead of response ids; only the run can translate them back.
     items = (
@@ -133,7 +135,7 @@ def read_label_files(
         if run is None
         else {label_studio.opaque_response_id(response_id): response_id for response_id in run.responses}
     )
-    reading = _Reading(columns or {}, run, items, annotator)
+    reading = _Reading(columns, run, items, annotator)
     all_columns: dict[str, None] = {}
     for path in paths:
         reading.file_columns, rows = _read_rows(path)
@@ -292,7 +294,8 @@ def _task_annotations(reading: _Reading, row: JsonObject) -> Iterator[Annotation
         raise _RowError(problems)
 
 
-def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
+def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation | None:
+    """Parse a row about a response; None for a row that the person left without a label."""
     values = {name: _value(row, _column(reading, name)) for name in COLUMN_NAMES}
     labels, problems = _read_labels(reading, row, ("adjudicates", *_LETTERS))
     values["adjudicates"] = labels.pop("adjudicates", None)
@@ -302,11 +305,14 @@ def _flat_annotation(reading: _Reading, row: JsonObject) -> Annotation:
     if values["annotator"] is None and unlabelled and values["asked"] is not None:
         return _annotation(reading, values, None)
     values["annotator"] = _name_annotator(reading, values)
-    if not problems and unlabelled:
+    has_columns = any(key in row for name in _LETTERS for key in (_column(reading, name), name, _LETTERS[name]))
+    if not problems and unlabelled and not has_columns:
         problems.append(f"has no label; name the columns {', '.join(_LETTERS)}, or map them with --column")
     problems[:0] = [_explain_empty(reading, name) for name in ("response_id", "annotator") if values[name] is None]
     if problems:
         raise _RowError(problems)
+    if unlabelled:
+        return None
     return _annotation(reading, values, _judgment(str(values["response_id"]), str(values["annotator"]), labels))
 
 

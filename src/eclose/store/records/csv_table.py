@@ -71,7 +71,11 @@ def _format_cell(cell: CsvCell) -> str:
 
 
 def read_csv(path: Path) -> tuple[list[str], Iterator[tuple[str, dict[str, str]]]]:
-    """Return the column names, and the non-empty rows with their location (``row 2`` is the first); cells as texts."""
+    """Return the column names, and the non-empty rows with their location (``row 2`` is the first); cells as texts.
+
+    Raises:
+        UserError: The file is no table, or a row has another number of cells than the header.
+    """
     require_regular_file(path)
     with open_bytes(path) as file:
         data = file.read()
@@ -92,6 +96,12 @@ def _rows(path: Path, reader: Iterator[list[str]], header: Sequence[str]) -> Ite
     try:
         for number, row in enumerate(reader, start=2):
             if any(cell.strip() for cell in row):
+                # In a row with a cell too few or too many, cells stand under other columns than their own.
+                if len(row) < len(header) or any(cell.strip() for cell in row[len(header) :]):
+                    raise UserError(
+                        f"{path} row {number}: has {len(row)} cells, and the header {len(header)}. Fill in the missing "
+                        "cells, and quote those that contain the separator."
+                    )
                 yield f"row {number}", dict(zip(header, row, strict=False))
     except csv.Error as error:
         raise _unreadable(path, error) from error
