@@ -18,6 +18,7 @@ from eclose.errors import RecordError, SettingError, UserError
 from eclose.judging import validation_file as validating
 from eclose.judging.judge_response import judge_response
 from eclose.judging.settings import JudgeSettings
+from eclose.judging.validate_judges import list_label_doubts
 from eclose.judging.validation_file import (
     build_validation,
     compare_judge_runs,
@@ -320,3 +321,18 @@ def test_a_hundred_labels_put_the_rates_of_the_world_right(planted, judged_by, t
         assert found.labelled == 100
         held += [rate.interval.low <= real[label] <= rate.interval.high for label, rate in found.corrected.items()]
     assert sum(held) >= 0.92 * len(held)
+
+
+def test_labels_that_were_exchanged_or_chosen_are_doubted(judged_by, truth):
+    def list_doubts(labels):
+        validation = build_validation(judged_by(0.1), labels, settings=SETTINGS, rng=rng(), resamples=100)
+        return list(list_label_doubts(validation))
+
+    assert list_doubts([truth[index] for index in rng(1).permutation(len(truth))[:100]]) == []
+    exchanged = [
+        replace(row, verdict=replace(row.verdict, locally_sound=not row.verdict.locally_sound)) for row in truth
+    ]
+    assert any(doubt.startswith("L") and "less than by chance" in doubt for doubt in list_doubts(exchanged))
+    # Most responses of these plans fail, so reliable ones alone are no sample of them.
+    chosen = [row for row in truth if row.verdict.reliable][:40]
+    assert any("otherwise than with equal chances" in doubt for doubt in list_doubts(chosen))

@@ -429,6 +429,7 @@ def validate(
 def print_validation(validation: ValidationRecord) -> None:
     """Print the agreement of the judge with people by label, the corrected rates, and each dataset."""
     from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS, explain_unusable_rate
+    from eclose.judging.validate_judges import list_label_doubts
 
     judged, verb = format_count(validation.judged, "response"), "is" if validation.labelled == 1 else "are"
     print_line(f"{validation.judge}: {validation.labelled:,} of {judged} {verb} labelled")
@@ -472,6 +473,8 @@ def print_validation(validation: ValidationRecord) -> None:
         print_line(
             "Agreement and misses are those of the sample, which was drawn by the judge's labels, not of the run."
         )
+    for doubt in list_label_doubts(validation):
+        print_line(doubt)
     if validation.labelled < MIN_PEOPLE_LABELS:
         print_line(
             f"Fewer than {MIN_PEOPLE_LABELS} labels: the judge does not count as validated; "

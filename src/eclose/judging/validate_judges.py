@@ -20,17 +20,20 @@ from eclose.judging.validation_file import (
     validate_run,
     write_validation,
 )
+from eclose.metrics.judge_against_people import JudgedLabel
 from eclose.store.records.json_reader import require_regular_file
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE, VALIDATION_FILE
 from eclose.store.runs.verify_files import check_result_provenance, check_verdicts_provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from eclose.core.verdict import SettledVerdict
-    from eclose.metrics.judge_against_people import JudgedLabel
     from eclose.metrics.judges_compared import JudgeComparison
+
+_DOUBTFUL_DEVIATIONS = 4
+"""Standard deviations from the run at which a sample is doubted; with equal chances one in 16,000 is so far off."""
 
 
 class JudgeValidationResult(NamedTuple):
@@ -155,6 +158,32 @@ def describe_larger_validation(stored: ValidationRecord, validation: ValidationR
         f"{more:,} labels of {label}, {name} {fewer:,}" for label, more, fewer in _fewer_labels(stored, validation)
     )
     return f"has {'; '.join(parts)}"
+
+
+def list_label_doubts(validation: ValidationRecord) -> Iterator[str]:
+    """Yield signs that people's labels are not what they are taken for: exchanged, or no sample with equal chances."""
+    rows = validation.overall.rows.values()
+    below_chance = [
+        str(row.label) for row in rows if row.scores.kappa.interval is not None and row.scores.kappa.interval.high < 0
+    ]
+    if below_chance:
+        yield (
+            f"{', '.join(below_chance)}: judge and people agree less than by chance. "
+            "Check that neither yes and no nor two columns are exchanged in the labels."
+        )
+    row = validation.overall.rows[JudgedLabel.RELIABILITY]
+    rate = validation.corrected[row.label].judge
+    # A sample by strata is weighed, so it may differ from the run.
+    if validation.stratified or rate is None or not row.n:
+        return
+    # Failures to the judge in a draw without replacement: mean and variance of the hypergeometric distribution.
+    failing, share, unlabelled = row.found + row.false_alarms, 1 - rate, max(validation.judged - row.n, 0)
+    spread = (row.n * share * rate * unlabelled / max(validation.judged - 1, 1)) ** 0.5
+    if abs(failing - row.n * share) > _DOUBTFUL_DEVIATIONS * max(spread, 1):
+        yield (
+            f"To the judge, {100 * failing / row.n:.1f} % of the labelled responses are unreliable, and "
+            f"{100 * share:.1f} % of all: labels chosen otherwise than with equal chances correct no rate."
+        )
 
 
 def _fewer_labels(stored: ValidationRecord, validation: ValidationRecord) -> list[tuple[JudgedLabel, int, int]]:
