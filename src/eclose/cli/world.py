@@ -164,7 +164,10 @@ def serve(
         typer.Option(help="Fault of the server and its rate, such as rate_limit=0.1 or drop=0.02; repeatable."),
     ] = None,
     flip_rate: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of the yes and no labels in replies that are inverted (0 to 1).")
+        float,
+        typer.Option(
+            min=0, max=1, help="Share of yes and no in replies that are inverted (0 to 1); codes of steps stay."
+        ),
     ] = 0.0,
     judge_noise: Annotated[
         float, typer.Option(min=0, max=1, help="Error rate of the judge for each response and criterion (0 to 1).")
