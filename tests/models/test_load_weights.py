@@ -70,6 +70,8 @@ def test_an_adapter_that_changes_nothing_is_refused(folder, adapter, tmp_path):
 def test_a_folder_without_an_adapter_is_a_sentence(folder, tmp_path):
     with pytest.raises(UserError, match=r"holds no adapter_model\.safetensors"):
         load_adapter(load_causal_model(str(folder)), tmp_path)
+    with pytest.raises(UserError, match=r"selected: there is no such folder.*eclose select"):
+        load_adapter(load_causal_model(str(folder)), tmp_path / "selected")
     (tmp_path / "adapter_model.bin").write_bytes(b"a pickle")
     with pytest.raises(UserError, match=r"holds no adapter_model\.safetensors"):
         load_adapter(load_causal_model(str(folder)), tmp_path)

@@ -405,6 +405,11 @@ def load_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
 
 def require_adapter_weights(folder: str | Path) -> None:
     """Raise unless the folder has adapter weights in safetensors."""
+    if not Path(folder).is_dir():
+        raise UserError(
+            f"{folder}: there is no such folder. A run has its last adapter in RUN/adapter, and in RUN/selected "
+            "the one that eclose select has chosen."
+        )
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
         raise UserError(f"{folder}: holds no {ADAPTER_WEIGHTS}. Give the folder of an adapter or a checkpoint.")
 

@@ -105,9 +105,8 @@ def run_training(
         admission, held_out = run.admit(renderer, tick)
     left_out = [*admission.left_out, *_name_held_out(development, held_out)]
     report_phase(config, f"families: {admission.tally.counts()}")
-    report_phase(config, f"loading {recipe.model.model}")
     trainer = _trainer_builder(config.method)(
-        _model(recipe.model),
+        _load_model(recipe.model, config),
         config,
         admission.families,
         held_out.families if held_out else None,
@@ -347,10 +346,14 @@ def _describe_file(file: dict[str, str] | None) -> str:
     return f"{file['file']} ({file['hash'][:19]})" if file else "none"
 
 
-def _model(settings: TrainedModelSettings) -> Any:
-    return load_causal_model(
+def _load_model(settings: TrainedModelSettings, config: EClosureConfig) -> Any:
+    report_phase(config, f"loading {settings.model}")
+    model = load_causal_model(
         settings.model, revision=settings.revision, dtype=settings.dtype, load_in_4bit=settings.load_in_4bit
     )
+    # The trainer scores a family in every way when it is built, which takes as long as some updates.
+    report_phase(config, "checking with these weights how a family can be scored")
+    return model
 
 
 def _lora(settings: TrainedModelSettings) -> Any:
