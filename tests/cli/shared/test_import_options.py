@@ -214,8 +214,9 @@ def test_a_converter_is_taken_by_every_command_that_reads_questions(server, tmp_
     assert "bridge" in command("data", "stats", "good.jsonl", *option)
     assert "1 accepted" in command("data", "sample", "good.jsonl", *option, "-n", "1", "--out", "s.jsonl")
     assert "is --converter right?" in command("data", "convert", "a.jsonl", *option, "--out", "b.jsonl", code=3)
-    # A benchmark has no responses, so there is nothing to judge; its questions are written and counted.
-    output = command("judge", "good.jsonl", *option, "--judge", server, "--no-price", "--out", "run")
+    # A benchmark has no responses, so there is nothing to judge.
+    output = command("judge", "good.jsonl", *option, "--judge", server, "--no-price", "--out", "run", code=2)
+    assert "holds no response to judge" in output
     assert "no response 1" in output
     assert len(list(read_records("run/instances.jsonl", Instance))) == 1
     assert "which holds no responses" in command("data", "validate", "good.jsonl", *option, "--model", "m", code=2)
