@@ -78,7 +78,7 @@ def metrics(
 
 
 def _print_overall(summary: GroupRates) -> None:
-    from eclose.diagnosis.report.summary import FEW_QUESTIONS
+    from eclose.diagnosis.report.summary import describe_few_questions
     from eclose.metrics.rates import CONDITIONAL_METRICS
 
     unjudged = any(rate.unjudged for rate in summary.rates.values())
@@ -98,8 +98,8 @@ def _print_overall(summary: GroupRates) -> None:
     print_table(
         f"{format_count(summary.responses, 'response')} to {format_count(summary.questions, 'question')}", heads, lines
     )
-    if summary.questions < FEW_QUESTIONS:
-        print_line(f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %.")
+    for caution in describe_few_questions(summary.questions):
+        print_line(caution)
 
 
 def _print_composition(summary: GroupRates) -> None:

@@ -12,7 +12,7 @@ from eclose.annotation.results.agreement_report import DERIVED_ROWS, UNINFORMATI
 from eclose.diagnosis.report import latex as tex
 from eclose.diagnosis.report import markdown as md
 from eclose.diagnosis.report.number_format import format_count
-from eclose.diagnosis.report.summary import FEW_QUESTIONS
+from eclose.diagnosis.report.summary import describe_few_questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ def _response_tables(agreement: AgreementOnResponses, resamples: int) -> Iterato
         notes.append(
             f"AC1 where {UNINFORMATIVE_ALPHA_SHARE:.0%} of the labels are alike: there alpha is uninformative."
         )
-    notes += _few_questions(agreement.questions)
+    notes += describe_few_questions(agreement.questions)
     notes += _undefined_resamples({row.judgment: row for row in agreement.rows}, resamples)
     # A rule separates direct annotations from derived labels, as in the paper's table of A.3.3.
     yield AgreementTable(f"Agreement before adjudication: {counted}", heads, rows, tuple(notes), DERIVED_ROWS[0])
@@ -115,7 +115,7 @@ def _screening_tables(agreement: EligibilityAgreement, resamples: int) -> Iterat
     questions = format_count(agreement.questions, "question")
     title = f"Agreement on eligibility before adjudication: {agreement.compared:,} of {questions}"
     notes = ["Reasons are compared only where both screeners say no.", *_more_than_two(agreement.people)]
-    notes += _few_questions(agreement.compared)
+    notes += describe_few_questions(agreement.compared)
     notes += _undefined_resamples({row.judgment: row for row in both}, resamples)
     yield AgreementTable(title, heads, rows, tuple(notes))
     datasets = tuple(_dataset_row(name, screening) for name, screening in agreement.datasets.items())
@@ -171,11 +171,6 @@ def _more_than_two(people: int) -> Iterator[str]:
             f"Up to {people} people judged each: raw is the share of agreeing pairs, alpha is Krippendorff's over all "
             "of them, and a case with m labels has weight m."
         )
-
-
-def _few_questions(questions: int) -> Iterator[str]:
-    if questions < FEW_QUESTIONS:
-        yield f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
 
 
 def _undefined_resamples(rows: Mapping[str, AnnotatorAgreementRow], resamples: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ from eclose.diagnosis.report.number_format import (
     format_signed_percent,
 )
 from eclose.diagnosis.report.rate_status import TOO_LITTLE_TEXT, RateStatus, classify_rate_status
-from eclose.diagnosis.report.summary import FEW_QUESTIONS
+from eclose.diagnosis.report.summary import describe_few_questions
 from eclose.diagnosis.report.table import TABLE_METRICS, ReportTable, ReportTableCell
 from eclose.diagnosis.report.wording import METRIC_WORDS, name_response_group
 from eclose.judged_cases import LeftOutResponse, refuse_reused_question_ids
@@ -85,8 +85,7 @@ def list_comparison_cautions(
     if other_passages:
         shared = "shared question has" if other_passages == 1 else "shared questions have"
         yield f"{other_passages:,} {shared} other passages in the other run: a difference may come from them."
-    if comparison.overall.questions < FEW_QUESTIONS:
-        yield f"Fewer than {FEW_QUESTIONS} shared questions: take the intervals as a rough hint, not as 95 %."
+    yield from describe_few_questions(comparison.overall.questions, "shared questions")
     for reason, count in sorted(Counter(reason for _, reason in left_out).items()):
         yield f"{format_count(count, 'response')} of the other run left out: {reason}."
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eclose.diagnosis.diagnose import Diagnosis
     from eclose.diagnosis.report.context import ReportContext
 
-FEW_QUESTIONS = 20
+_FEW_QUESTIONS = 20
 """With fewer questions an interval over questions is only a rough hint."""
 
 
@@ -187,10 +187,16 @@ def _unjudged_cautions(diagnosis: Diagnosis) -> Iterator[ReportCaution]:
             yield ReportCaution(text, f"unjudged={criterion.value}")
 
 
+def describe_few_questions(questions: int, noun: str = "questions") -> tuple[str, ...]:
+    """Return a caution on intervals over few questions; nothing where there are enough."""
+    if questions >= _FEW_QUESTIONS:
+        return ()
+    return (f"Fewer than {_FEW_QUESTIONS} {noun}: take the intervals as a rough hint, not as 95 %.",)
+
+
 def list_sample_cautions(diagnosis: Diagnosis, context: ReportContext) -> Iterator[ReportCaution]:
     """Yield that there are few questions, and what became of responses without a judgment."""
-    if diagnosis.overall.questions < FEW_QUESTIONS:
-        text = f"Fewer than {FEW_QUESTIONS} questions: take the intervals as a rough hint, not as 95 %."
+    for text in describe_few_questions(diagnosis.overall.questions):
         yield ReportCaution(text, "table-metrics")
     for reason, count in context.left_out_by_reason.items():
         yield ReportCaution(f"{format_count(count, 'response')} left out: {reason}.", "table-left-out")
