@@ -111,6 +111,142 @@ SAME = [
         "Ana Ruiz died in Port Dale. Port Dale lies in Ildetia.",
         "Ana Ruiz died in Port Dale; Port Dale lies in Ildetia.",
     ),
+    (
+        "The screenplay of Paper Lighthouse is by Ana Ruiz [5].",
+        "The screenplay of Paper Lighthouse was written by Ana Ruiz.",
+    ),
+    (
+        "The screenplay of Paper Lighthouse is Ana Ruiz's screenplay.",
+        "The screenplay of Paper Lighthouse was written by Ana Ruiz.",
+    ),
+    (
+        "The song Salt Bridge was written by Ana Ruiz.",
+        "The song Salt Bridge was composed by Ana Ruiz.",
+    ),
+    (
+        "The music of Salt Bridge was composed by Ana Ruiz.",
+        "Salt Bridge was composed by Ana Ruiz.",
+    ),
+    (
+        "The film Paper Lighthouse was made by Ana Ruiz.",
+        "The film Paper Lighthouse was directed by Ana Ruiz.",
+    ),
+    (
+        "The place of death of the director behind the movie Paper Lighthouse is Port Dale.",
+        "The place of death of the filmmaker behind the movie Paper Lighthouse is Port Dale.",
+    ),
+    (
+        "Ana Ruiz was a professor of Yarton College.",
+        "Ana Ruiz taught at Yarton College.",
+    ),
+    (
+        "Ana Ruiz is a national of South Marovia.",
+        "Ana Ruiz was a national of South Marovia.",
+    ),
+    (
+        "South Marovia is a country of citizenship of the author of Silent Clocks.",
+        "South Marovia is the country of citizenship of the author of Silent Clocks.",
+    ),
+    (
+        "The country of the author of Silent Clocks is South Marovia.",
+        "The country of citizenship of the author of Silent Clocks is South Marovia.",
+    ),
+    (
+        "Port Dale is a place where the author of Silent Clocks died.",
+        "Port Dale is the city where the author of Silent Clocks died.",
+    ),
+    (
+        "The wife of Tom Rell is Ana Ruiz.",
+        "The spouse of Tom Rell is Ana Ruiz.",
+    ),
+    (
+        "The Holm Prize is awarded to Ana Ruiz.",
+        "The Holm Prize was given to Ana Ruiz.",
+    ),
+    (
+        "The city where the award is given to the author of Silent Clocks is Port Dale.",
+        "The city where the award received by the author of Silent Clocks is presented is Port Dale.",
+    ),
+    (
+        "So the city of the award given to the author of Silent Clocks is Port Dale.",
+        "The city where the award received by the author of Silent Clocks is presented is Port Dale.",
+    ),
+    (
+        "The Holm Prize was presented in Port Dale.",
+        "The Holm Prize is presented in Port Dale.",
+    ),
+    (
+        "The head office of Orchard Motors is Port Dale.",
+        "The head office of Orchard Motors is in Port Dale.",
+    ),
+    (
+        "Orchard Motors was set up by Ana Ruiz.",
+        "Orchard Motors was founded by Ana Ruiz.",
+    ),
+    (
+        "The year in which Orchard Motors was set up is 1972.",
+        "The founding year of Orchard Motors is 1972.",
+    ),
+    (
+        "The charter of Orchard Motors is dated from 1969.",
+        "The charter of Orchard Motors dates from 1969.",
+    ),
+    (
+        "The charter of Orchard Motors was issued in 1969.",
+        "The charter of Orchard Motors dates from 1969.",
+    ),
+    (
+        "The charter of the company that produced Paper Lighthouse is 1969.",
+        "The charter year of the company that produced Paper Lighthouse is 1969.",
+    ),
+    (
+        "The date of the charter of Orchard Motors is 1969.",
+        "The charter year of Orchard Motors is 1969.",
+    ),
+    (
+        "The year in which Orchard Motors received its charter is 1969.",
+        "The charter year of Orchard Motors is 1969.",
+    ),
+    (
+        "The publisher of the first edition of Silent Clocks is Orchard Motors.",
+        "The publisher of Silent Clocks is Orchard Motors.",
+    ),
+    (
+        "The first edition of Silent Clocks is 529 pages.",
+        "Silent Clocks has 529 pages.",
+    ),
+    (
+        "The country where the publisher of Silent Clocks is based is South Marovia.",
+        "The country of the seat of the publisher of Silent Clocks is South Marovia.",
+    ),
+    (
+        "The country where the seat of Orchard Motors lies is South Marovia.",
+        "The country in which the seat of Orchard Motors lies is South Marovia.",
+    ),
+    (
+        "The number of people who live in Port Dale is 129,658.",
+        "The population of Port Dale is 129,658.",
+    ),
+    (
+        "Port Dale has a population of 129,658.",
+        "The population of Port Dale is 129,658.",
+    ),
+    (
+        "Port Dale is located on the Croma River.",
+        "Port Dale stands on the river Croma.",
+    ),
+    (
+        "The river that flows through Port Dale is the river Croma.",
+        "The river that flows through Port Dale is Croma.",
+    ),
+    (
+        "Port Dale is located in the county of Holwick.",
+        "Port Dale lies in the county of Holwick.",
+    ),
+    (
+        "The university Yarton College is in Port Dale.",
+        "The university Yarton College is located in Port Dale.",
+    ),
 ]
 
 
@@ -143,10 +279,45 @@ def test_a_paraphrase_means_what_the_grammar_says(text, wording):
         "The population of Port Dale was 129,658.",
         "The largest city is Port Dale.",
         "The writer of Silent Clocks was a novelist.",
+        "Paper Lighthouse was filmed in Port Dale.",
+        "The charter of Paper Lighthouse was issued by Orchard Motors.",
     ],
 )
 def test_what_no_rule_covers_stays_unread(text):
     assert read(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("The head office of Port Dale is 860,263.", ["headquarters"], "860263"),
+        ("The mother of the publisher of Silent Clocks is Ana Ruiz.", ["publisher", "mother"], "Ana Ruiz"),
+        ("The population of the birthplace of Ana Ruiz is Port Dale.", ["birth place", "population"], "Port Dale"),
+        ("Orchard Motors was set up in Port Dale.", ["founded"], "Port Dale"),
+        ("The charter of Orchard Motors is 2 hours and 41 minutes.", ["chartered"], "161"),
+    ],
+)
+def test_a_fact_between_wrong_types_is_read_as_it_stands(text, path, value):
+    (claim,) = parse_step_claims(text, PronounReferents())
+    assert ([str(relation) for relation in claim.phrase.path], claim.value) == (path, value)
+
+
+def test_after_a_fact_between_wrong_types_a_pronoun_is_unread():
+    discourse = PronounReferents()
+    assert parse_step_claims("Orchard Motors was set up in Port Dale.", discourse)
+    assert parse_step_claims("It belongs to South Marovia.", discourse) is None
+
+
+def test_a_pronoun_is_not_the_value_of_its_own_claim():
+    discourse = PronounReferents()
+    stated = parse_step_claims("Port Dale stands on the river Croma.", discourse)
+    assert parse_step_claims("It is situated on the river Croma.", discourse) == stated
+
+
+def test_a_film_by_its_director_is_a_description_and_a_fact():
+    description, director = read("Paper Lighthouse is a drama film directed by Ana Ruiz.")
+    assert description == DescriptionClaim("Paper Lighthouse", "film", frozenset({"drama"}))
+    assert (director,) == read("Paper Lighthouse was directed by Ana Ruiz.")
 
 
 def test_an_opening_of_an_article_is_read_as_description_and_facts():
@@ -186,3 +357,32 @@ def test_another_wording_decides_the_whole_response():
         INSTANCE, Response("r", "i", Trace.of("Paper Lighthouse is written by Ana Ruiz."), "Ana Ruiz")
     )
     assert (judgment.aligned, judgment.closed, judgment.complete, judgment.correct) == (True, True, True, True)
+
+
+PLACES = (
+    Passage("0", "Orchard Motors", "Orchard Motors is a shipping company based in Port Dale."),
+    Passage("1", "Port Dale", "Port Dale is a coastal city in South Marovia. It belongs to the county of Holwick."),
+    Passage("2", "Salt Bridge", "Salt Bridge is a song. Salt Bridge was composed by Ana Ruiz."),
+)
+
+
+@pytest.mark.parametrize(
+    ("step", "sound"),
+    [
+        # "is in": the seat of a company, the country or the county of a city.
+        ("Orchard Motors is in Port Dale.", True),
+        ("Port Dale is in South Marovia.", True),
+        ("The city of Port Dale is situated in Holwick.", True),
+        ("Port Dale is in Ildetia.", False),
+        ("Orchard Motors is in South Marovia.", False),
+        ("Salt Bridge was written by Ana Ruiz.", True),
+        ("Salt Bridge was written by Tom Rell.", False),
+        # No passage can state these.
+        ("The head office of Port Dale is Port Dale.", False),
+        ("Orchard Motors was set up in Port Dale.", False),
+    ],
+)
+def test_the_passages_say_which_relation_is_meant(step, sound):
+    instance = Instance("i", "In which country does the seat of Orchard Motors lie?", PLACES, "South Marovia")
+    judgment = judge_by_oracle(instance, Response("r", "i", Trace.of(step), "South Marovia"))
+    assert judgment.locally_sound is sound

@@ -503,6 +503,15 @@ def test_an_unreadable_step_leaves_its_labels_open_with_the_reason():
     assert judgment.correct is True
 
 
+def test_a_last_step_that_answers_the_question_shows_alignment_whatever_is_unread():
+    conclusion = "So the mother of the director of Paper Lighthouse is Ana Ruiz."
+    judgment = judged(MOTHER, "Everybody loved her.", conclusion)
+    assert judgment.aligned is True
+    assert reasons(judgment).keys() >= {"C", "K"}
+    assert judged(MOTHER, conclusion, "Everybody loved her.").aligned is None
+    assert judged(MOTHER, "Everybody loved her.", BORE_HIM).aligned is None
+
+
 def test_an_unsound_step_decides_soundness_even_so():
     judgment = judged(MOTHER, "Everybody loved her.", "Paper Lighthouse was directed by Nora Quist.")
     assert judgment.locally_sound is False

@@ -129,13 +129,21 @@ class PronounReferents:
 
     person: str | None = None
     thing: str | None = None
+    earlier_thing: str | None = None
+    """The thing mentioned before the last one."""
 
-    def resolve(self, phrase: RelationPhrase) -> RelationPhrase | None:
-        """Return the phrase with its pronoun replaced, None where nothing was mentioned that it could refer to."""
+    def resolve(self, phrase: RelationPhrase, value: str | None = None) -> RelationPhrase | None:
+        """Return the phrase with its pronoun replaced, None where nothing was mentioned that it could refer to.
+
+        Args:
+            phrase: Phrase whose base may be a pronoun.
+            value: Value that the claim gives to the phrase. "X lies in Y. It lies in Y.": the pronoun means X.
+        """
         # Pronouns stand only at the base of a phrase.
         if phrase.base not in PRONOUNS:
             return phrase
-        referent = self.thing if phrase.base == "it" else self.person
+        thing = self.thing if self.thing != value else self.earlier_thing
+        referent = thing if phrase.base == "it" else self.person
         return replace(phrase, base=referent) if referent else None
 
     def record(self, claim: Claim) -> None:
@@ -156,5 +164,5 @@ class PronounReferents:
         if kind == "person":
             self.person = name
         # Dates and numbers have no kind and cannot be referred to.
-        elif kind is not None:
-            self.thing = name
+        elif kind is not None and name != self.thing:
+            self.thing, self.earlier_thing = name, self.thing

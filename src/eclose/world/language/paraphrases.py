@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eclose.world.language.names import AWARD_NOUNS
 from eclose.world.language.relations import ROLE_NOUNS, TYPE_WORDS
-from eclose.world.language.values import NAME
+from eclose.world.language.values import NAME, NAME_WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,25 @@ _WORD_RULES = (
     (rf"\bthe (?=[A-Z][\w'’-]* (?:{'|'.join(AWARD_NOUNS)})\b)", "The "),
     (rf"\bis ({_PARTICIPLES})(?= (?:by|in)\b)", r"was \1"),
     (r"\b(?:was|is) sung by\b", "was recorded by"),
-    (r"\bwas awarded to\b", "was given to"),
+    # Before "is given to" becomes a sentence of its own.
+    (
+        r"\bthe city (?:where|of) the awards? (?:(?:is|was|are) )?(?:given to|of|received by) (.+?)"
+        r"(?: (?:is|was) presented)?(?= is\b| was\b|$)",
+        r"the city where the award received by \1 is presented",
+    ),
+    (r"\b(?:was|is) (?:awarded|given) to\b", "was given to"),
+    (r"\bis a (citizen|national) of\b", r"was a \1 of"),
+    (r"\b(?:is|was) a professor (?:of|at)\b", "taught at"),
+    (r"\bis a (country of citizenship|place of death|birthplace) (?:of|for)\b", r"is the \1 of"),
+    (r"\bis a (place where|country of which)\b", r"is the \1"),
+    (r"\b(is|was) the river (?=[A-Z])", r"\1 "),
+    (r"\bthe director behind\b", "the filmmaker behind"),
+    (r"\bwas presented in\b", "is presented in"),
+    (r"\b(?:(?:is|was) dated(?: from)?|dates back to)(?= \d{4}$)", "dates from"),
+    (r"\bthe (?:documentary|drama|comedy) (?=[A-Z])", "the film "),
+    (rf"\b(on|through) the ({NAME_WORD}) River\b", r"\1 the river \2"),
+    (r"\bis (?:located |situated )?on the river\b", "stands on the river"),
+    (r"\bis (?:located |situated )?in the (county|township) of\b", r"lies in the \1 of"),
     (r"\b(was born|died) earlier than\b", r"\1 before"),
     (r"\b(was born|died) later than\b", r"\1 after"),
 )
@@ -48,7 +66,7 @@ _WORD_RULES = (
 _PHRASE_RULES = (
     # "the university where X graduated from is Y"
     (
-        r"\bthe (?:university|school|college) (?:where|that|(?:from|of|at) which) (.+?) "
+        r"\bthe (?:university|school|college|place) (?:where|that|(?:from|of|at) which) (.+?) "
         r"(?:graduated|studied|was educated)(?: from| at)?(?= is\b| was\b|$)",
         r"the university where \1 studied",
     ),
@@ -59,6 +77,14 @@ _PHRASE_RULES = (
     (r"\bthe (?:birth place|place of birth) of\b", "the birthplace of"),
     (r"\bthe (?:date|day) of birth of\b", "the birth date of"),
     (r"\bthe (?:date|day) of death of\b", "the death date of"),
+    (r"\bthe year in which (.+?) received its charter\b", r"the charter year of \1"),
+    (r"\bthe (?:charter date|date of the charter|year of the charter) of\b", "the charter year of"),
+    (r"\bthe (?:number of )?people (?:who live|living) in\b", "the population of"),
+    (r"\bthe (?:wife|husband) of\b", "the spouse of"),
+    (r"\bthe award of (?=the |[A-Z])", "the award received by "),
+    (r"\bthe publisher of the (?:publication|first edition) of\b", "the publisher of"),
+    (r"\bthe company that published the first edition of\b", "the company that published"),
+    (r"\bthe (?:person|people) who published\b", "the publisher of"),
     # People by what they did.
     (r"\bthe (?:person|singer|artist|performer) who (?:sang|sings|performed|recorded) ", "the performer of "),
     (r"\bthe screenwriter who wrote (?:the screenplay of )?", "the screenwriter of "),
@@ -72,13 +98,17 @@ _PHRASE_RULES = (
     # Countries; a birthplace is a city, so its country is one relation further.
     (r"\bthe (?:citizenship|nationality) of\b", "the country of citizenship of"),
     (r"\bthe country (?:where|in which) (.+?) was born\b", r"the country of the birthplace of \1"),
+    (rf"\bthe country of (?=the (?:{_ROLES}|person|artist|performer|writer)\b)", "the country of citizenship of "),
+    (r"\bthe country of (?=the (?:publisher|production company|company)\b)", "the country of the seat of "),
+    (r"\bthe country (?:where|in which) (.+?) (?:lies|is located)\b", r"the country in which \1 lies"),
+    (r"\bthe country (?:where|in which) (.+?) is based\b", r"the country of the seat of \1"),
     (r"\bthe (?:location|head office|headquarters) of (?=the company )", "the seat of "),
     (r"\bthe year (?:in which|when) (.+?) was released\b", r"the release year of \1"),
     (
         r"\bthe year (?:in which|when) (?:the first edition of )?(.+?) was (?:first )?published\b",
         r"the publication year of \1",
     ),
-    (r"\bthe year (?:in which|when) (.+?) was founded\b", r"the founding year of \1"),
+    (r"\bthe year (?:in which|when) (.+?) was (?:founded|set up)\b", r"the founding year of \1"),
     (r"\bthe (?:award|prize) (?:that was )?(?:given|awarded) to\b", "the award given to"),
     (r"\bthe (?:award|prize) that (.+?) received\b", r"the award received by \1"),
 )
@@ -102,6 +132,21 @@ _SENTENCE_RULES = (
     (r"^(the company .+) is located in (.+)$", r"\1 is based in \2"),
     (r"^(.+) and (.+) are both (?:based|located) in (.+)$", r"\1 is based in \3; \2 is based in \3"),
     (r"^(the population of .+ is [\d,]+) (?:inhabitants|people)$", r"\1"),
+    (r"^(.+) has a population of ([\d,]+)$", r"the population of \1 is \2"),
+    (r"^(.+) (?:is|has) (\d+) pages$", r"\1 has \2 pages"),
+    (r"^the first edition of (.+ has \d+ pages)$", r"\1"),
+    (rf"^the screenplay of (.+) is by ({NAME})$", r"the screenplay of \1 was written by \2"),
+    (rf"^the screenplay of (.+) is ({NAME})['’]s screenplay$", r"the screenplay of \1 was written by \2"),
+    (r"^the music of (.+) was composed by (.+)$", r"\1 was composed by \2"),
+    (rf"^the song ({NAME}) was written by ({NAME})$", r"\1 was composed by \2"),
+    (rf"^((?:the (?:film|movie) )?{NAME}) was made by ({NAME})$", r"\1 was directed by \2"),
+    (rf"^({NAME}) is (a (?:\w+ ){{0,2}}film) (?:directed )?by ({NAME})$", r"\1 is \2; \1 was directed by \3"),
+    (r"^(.+) was set up by (.+)$", r"\1 was founded by \2"),
+    (r"^(the charter of .+) was (?:issued|chartered|set up) in (\d{4})$", r"\1 dates from \2"),
+    (r"^the charter of (.+) is (\d.*)$", r"the charter year of \1 is \2"),
+    (r"^the (?:head office|headquarters) of (.+) is (?:located )?in (.+)$", r"the head office of \1 is in \2"),
+    (r"^the (?:head office|headquarters) of (.+) is (?!in )(.+)$", r"the seat of \1 is \2"),
+    (rf"^(.+) is (?:located |situated )?in ({NAME})$", r"\1 is located in \2"),
     # Comparisons of values become comparisons of their holders.
     (r"^the population of (.+) is (?:less|smaller) than (?:that|the population) of (.+)$", r"\1 is smaller than \2"),
     (

@@ -12,7 +12,13 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from eclose.world.language.relations import COMPOUND_PHRASES, DEED_VERBS, RELATIONS, TYPE_WORDS, Relation
-from eclose.world.language.values import NAME, ValueKind, draw_surface_form, parse_value
+from eclose.world.language.values import (
+    NAME,
+    ValueKind,
+    draw_surface_form,
+    parse_value,
+    parse_value_of_any_kind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,8 +101,13 @@ _PHRASES: tuple[tuple[str, tuple[Relation, ...]], ...] = (
 
 
 @lru_cache(maxsize=8_192)
-def parse_phrase(text: str) -> RelationPhrase | None:
-    """Return the phrase that a text stands for, None where it is none."""
+def parse_phrase(text: str, *, typed: bool = True) -> RelationPhrase | None:
+    """Return the phrase that a text stands for, None where it is none.
+
+    Args:
+        text: Words of the phrase.
+        typed: Whether each relation must apply to the value before it: no "mother of the company".
+    """
     # A phrase may begin a sentence; a name is tried as it stands at the end.
     lowered = text[0].lower() + text[1:] if text else text
     if lowered in PRONOUNS:
@@ -105,10 +116,11 @@ def parse_phrase(text: str) -> RelationPhrase | None:
         # Compound phrases come first: "the father-in-law of" is no phrase for a father.
         for template, path in _PHRASES:
             for slots in match_template(template, lowered):
-                if (inner := parse_phrase(slots["x"])) and phrase_accepts_relation(inner, path[0]):
+                inner = parse_phrase(slots["x"], typed=typed)
+                if inner and (not typed or phrase_accepts_relation(inner, path[0])):
                     return inner.then(*path)
-        if (typed := _TYPED.fullmatch(lowered)) is not None:
-            return RelationPhrase(typed["name"], kind=_TYPE_OF[typed["word"]])
+        if (matched := _TYPED.fullmatch(lowered)) is not None:
+            return RelationPhrase(matched["name"], kind=_TYPE_OF[matched["word"]])
         if doer := _read_common_doer(lowered):
             return RelationPhrase(doer)
     return RelationPhrase(text) if _NAME.fullmatch(text) else None
@@ -203,6 +215,25 @@ def parse_fact_triples(text: str) -> Iterator[FactTriple]:
             subject = parse_phrase(slots["s"]) if value is not None else None
             if subject is not None and value is not None and phrase_accepts_relation(subject, relation):
                 yield FactTriple(subject, relation, value)
+
+
+def parse_mistyped_facts(text: str) -> Iterator[tuple[RelationPhrase, str]]:
+    """Yield every reading of a sentence core as a phrase and its value, whatever the types of both.
+
+    So "the mother of the company X is 1990" is read, which no passage can state.
+    """
+    for literal, template, relation in _FORMS:
+        if literal in text:
+            for slots in match_template(template, text):
+                value, subject = parse_value_of_any_kind(slots["o"]), parse_phrase(slots["s"], typed=False)
+                if value is not None and value.lower() not in PRONOUNS and subject is not None:
+                    yield subject.then(relation), value
+    for cut in re.finditer(" is ", text):
+        head, tail = text[: cut.start()], text[cut.end() :]
+        for words, other in ((head, tail), (tail, head)):
+            phrase, value = parse_phrase(words, typed=False), parse_value_of_any_kind(other)
+            if phrase is not None and phrase.path and value is not None and value.lower() not in PRONOUNS:
+                yield phrase, value
 
 
 def parse_object_value(relation: Relation, text: str) -> str | None:

@@ -246,9 +246,27 @@ def _read_paraphrase(part: str, discourse: PronounReferents) -> tuple[Claim, ...
         return description
     for variant in phrases.list_initial_letter_variants(core):
         for text in rewrite_paraphrase(variant):
-            claims = [_read_part(part, discourse) for part in text.split("; ")]
+            claims = [_read_part(part, discourse) or _read_description(part) for part in text.split("; ")]
             if None not in claims:
                 return tuple(claim for part_claims in claims if part_claims for claim in part_claims)
+    return _read_mistyped(core, discourse)
+
+
+def _read_mistyped(core: str, discourse: PronounReferents) -> tuple[Claim, ...] | None:
+    """Return a fact whose subject or value is of a type that its relation does not have.
+
+    None where the words can be read as several facts.
+    """
+    for variant in phrases.list_initial_letter_variants(core):
+        for text in rewrite_paraphrase(variant):
+            facts = {(phrase.base, phrase.path, value): phrase for phrase, value in phrases.parse_mistyped_facts(text)}
+            if len(facts) != 1:
+                continue
+            ((_, _, value), phrase) = next(iter(facts.items()))
+            claim = _resolve_pronouns(FactClaim(phrase, value), discourse)
+            # What the next pronoun refers to is not known: the types of both names are not.
+            discourse.person = discourse.thing = discourse.earlier_thing = None
+            return None if claim is None else (claim,)
     return None
 
 
@@ -391,7 +409,7 @@ def _read_fact(text: str) -> FactClaim | None:
 def _resolve_pronouns(claim: Claim, discourse: PronounReferents) -> Claim | None:
     """Return the claim with every pronoun replaced by its referent, None where one has none."""
     if isinstance(claim, FactClaim):
-        phrase = discourse.resolve(claim.phrase)
+        phrase = discourse.resolve(claim.phrase, claim.value)
         value = discourse.resolve(phrases.RelationPhrase(claim.value))
         if phrase is None or value is None or not isinstance(value.base, str):
             return None

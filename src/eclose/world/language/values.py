@@ -30,8 +30,8 @@ class ValueKind(StrEnum):
 
 
 # A name starts with a capital and may hold small words; "(film)" may follow. No full stops, so sentences split.
-_WORD = r"[A-Z0-9À-Þ][\w'’-]*"
-NAME = rf"{_WORD}(?: (?:{_WORD}|of|the|a|for))*(?: \([a-z ]+\))?"
+NAME_WORD = r"[A-Z0-9À-Þ][\w'’-]*"
+NAME = rf"{NAME_WORD}(?: (?:{NAME_WORD}|of|the|a|for))*(?: \([a-z ]+\))?"
 
 PATTERNS: dict[ValueKind, str] = {
     ValueKind.NAME: NAME,
@@ -45,7 +45,7 @@ _FULL = {kind: re.compile(pattern) for kind, pattern in PATTERNS.items()}
 _DAY_FIRST = re.compile(rf"(\d{{1,2}}) ({_MONTH}) (\d{{4}})")
 _MONTH_FIRST = re.compile(rf"({_MONTH}) (\d{{1,2}}), (\d{{4}})")
 _HOURS = re.compile(r"(\d+) hours?(?: and (\d+) minutes)?")
-_SURNAME_FIRST = re.compile(rf"({_WORD}), ({_WORD}(?: [A-Z])?)")
+_SURNAME_FIRST = re.compile(rf"({NAME_WORD}), ({NAME_WORD}(?: [A-Z])?)")
 
 
 def parse_value(kind: ValueKind, text: str) -> str | None:
@@ -59,6 +59,12 @@ def parse_value(kind: ValueKind, text: str) -> str | None:
     if kind is ValueKind.MINUTES:
         return _read_minutes(text)
     return text
+
+
+def parse_value_of_any_kind(text: str) -> str | None:
+    """Return the canonical value of a text that is a date, a duration, a number or a name, else None."""
+    kinds = (ValueKind.DATE, ValueKind.MINUTES, ValueKind.NUMBER, ValueKind.NAME)
+    return next((value for kind in kinds if (value := parse_value(kind, text)) is not None), None)
 
 
 def _read_date(text: str) -> str:

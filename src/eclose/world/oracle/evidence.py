@@ -105,6 +105,14 @@ class EvidenceFacts:
         """Return the types of the things that passages about a name describe; None for one without an opening."""
         return {self.readings[i].kind for i in self._about.get(name, ())}
 
+    def states_value(self, relation: Relation, value: str) -> bool:
+        """Return whether a passage states the value of this relation for anything."""
+        return any(
+            statement.relation is relation and statement.value == value
+            for reading in self.readings
+            for statement in reading.statements
+        )
+
     def find_facts(self, name: str, relation: Relation, role: str | None = None) -> Iterator[EvidenceFact]:
         """Yield the current facts of a name; several values where the passages leave it open.
 

@@ -27,7 +27,7 @@ from eclose.world.language.claims import (
     SuperlativeClaim,
     YearsApartClaim,
 )
-from eclose.world.language.questions import NO, YES, ComparisonQuestion, Target, parse_question
+from eclose.world.language.questions import NO, YES, ComparisonQuestion, LookupQuestion, Target, parse_question
 from eclose.world.language.values import parse_answer_value
 from eclose.world.oracle.alignment import AlignmentTracer
 from eclose.world.oracle.answer_equality import answer_matches_value, is_correct_answer
@@ -47,7 +47,9 @@ def judge_by_oracle(instance: Instance, response: Response) -> Judgment:
     target = parse_question(instance.question)
     options = target.options if isinstance(target, ComparisonQuestion) else ()
     steps, claims, unread = judge_step_soundness(instance.evidence, response.trace, options)
-    case = _ResponseCase(instance, response, target, claims, f"cannot read step {unread[0] + 1}" if unread else None)
+    unread_step = f"cannot read step {unread[0] + 1}" if unread else None
+    last_read = bool(steps) and len(steps) - 1 not in unread
+    case = _ResponseCase(instance, response, target, claims, unread_step, last_read=last_read)
     # Local soundness has no label of its own in a Judgment; it follows from the steps.
     open_step = _explain_open_soundness(steps, unread)
     case.reasons |= {Criterion.LOCAL_SOUNDNESS: open_step} if open_step else {}
@@ -78,6 +80,8 @@ class _ResponseCase:
     claims: list[Claim]
     unread: str | None
     """Why the trace as a whole cannot be judged."""
+    last_read: bool
+    """Whether the last step was read, so that the last claim is that of the trace."""
     reasons: dict[Criterion, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,6 +103,9 @@ class _ResponseCase:
         return label
 
     def aligned(self) -> bool | str:
+        # The last conclusion shows the main line, whatever the steps before it say.
+        if self.last_read and self.target and _states_target(self.claims[-1], self.target):
+            return True
         if self.target is None or self.unread:
             return self.unread or _NO_QUESTION
         return self.main_line[0] if self.main_line else _NO_GOAL
@@ -140,6 +147,13 @@ class _ResponseCase:
             return False
         same = answer_matches_value(self.premises.resolve_name(parse_answer_value(answer)), answers[0])
         return _ODD_ANSWER if same is None else same
+
+
+def _states_target(claim: Claim, target: Target) -> bool:
+    """Return whether a claim gives a value to the whole phrase that a question asks for."""
+    if not isinstance(claim, FactClaim) or not isinstance(target, LookupQuestion) or len(target.phrase.path) < 2:
+        return False
+    return (claim.phrase.base, claim.phrase.path) == (target.phrase.base, target.phrase.path)
 
 
 def _explain_open_soundness(steps: Sequence[StepJudgment], unread: Sequence[int]) -> str | None:

@@ -26,11 +26,17 @@ from eclose.world.language.phrases import PersonOfTwoDeeds, RelationPhrase
 from eclose.world.language.relations import (
     ALIAS,
     AUTHOR,
+    CITY,
     COMPANY,
     FILM,
     HEADQUARTERS,
+    IN_COUNTY,
+    IN_TOWNSHIP,
+    LIES_IN,
     SCREENWRITER,
     SEATED,
+    SONG,
+    SONGWRITER,
     Relation,
 )
 from eclose.world.language.steps import parse_step_claims
@@ -86,23 +92,35 @@ def judge_step_soundness(
     return tuple(judgments), claims_read, unread
 
 
-# Relations that a verb may also stand for, by the type of its subject: "was written by" of a film.
-_OTHER_SENSES = {(AUTHOR, FILM): SCREENWRITER, (SEATED, COMPANY): HEADQUARTERS}
+# Relations that words may also stand for, by the type of their subject: "was written by" of a film.
+_OTHER_SENSES: dict[tuple[Relation, str], tuple[Relation, ...]] = {
+    (AUTHOR, FILM): (SCREENWRITER,),
+    (AUTHOR, SONG): (SONGWRITER,),
+    (SEATED, COMPANY): (HEADQUARTERS,),
+    # "X is in Y": the passages say what Y is.
+    (SEATED, CITY): (LIES_IN, IN_COUNTY, IN_TOWNSHIP),
+}
 
 
 def _choose_sense(claim: Claim, evidence: EvidenceFacts) -> Claim:
-    """Return the claim with the relation that fits what the passages call its subject."""
+    """Return the claim with the relations that fit the types of their subjects."""
     if not isinstance(claim, FactClaim) or not claim.phrase.path or not isinstance(claim.phrase.base, str):
         return claim
-    relation, *later = claim.phrase.path
-    kinds = evidence.find_kinds(claim.phrase.base)
+    path: list[Relation] = []
+    for relation in claim.phrase.path:
+        kinds = {path[-1].object} if path else evidence.find_kinds(claim.phrase.base)
+        path.append(_choose_relation(relation, kinds, claim.value, evidence))
+    return replace(claim, phrase=replace(claim.phrase, path=tuple(path)))
+
+
+def _choose_relation(relation: Relation, kinds: set[str | None], value: str, evidence: EvidenceFacts) -> Relation:
     if relation.subject in kinds or None in kinds:
-        return claim
+        return relation
     # Namesakes of several types leave the sense open.
-    senses = {sense for kind in kinds if (sense := _OTHER_SENSES.get((relation, kind or "")))}
-    if len(senses) != 1:
-        return claim
-    return replace(claim, phrase=replace(claim.phrase, path=(senses.pop(), *later)))
+    senses = {sense for kind in kinds for sense in _OTHER_SENSES.get((relation, kind or ""), ())}
+    if len(senses) > 1:
+        senses = {sense for sense in senses if evidence.states_value(sense, value)}
+    return senses.pop() if len(senses) == 1 else relation
 
 
 def _judge_step(claims: tuple[Claim, ...], checker: StepClaimChecker, passages: Sequence[Passage]) -> StepJudgment:
