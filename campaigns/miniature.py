@@ -212,9 +212,35 @@ def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> 
     if finished == len(experiment.tasks):
         experiment, judgments = add_people(experiment, out)
     report_experiment(experiment, judgments=judgments)
-    report = json.loads((experiment.folder / REPORT_FOLDER / "experiment.json").read_text("utf-8"))
-    (out / PAGE_FILE).write_text(format_page(report, times), "utf-8")
+    report = _read_report(experiment.folder / REPORT_FOLDER)
+    (out / PAGE_FILE).write_text(format_page(report, times, report_backbones(experiment, out)), "utf-8")
     return finished, len(experiment.tasks), problems
+
+
+def report_backbones(experiment: Experiment, out: Path) -> dict[str, dict[str, Any]]:
+    """Report each backbone with judged responses alone; return the reports by backbone."""
+    reports = {}
+    for backbone in experiment.plan.backbones:
+        ablated = experiment.plan.ablation_backbone == backbone.name
+        plan = replace(
+            experiment.plan,
+            backbones=[backbone],
+            runs=[run for run in experiment.plan.runs if run.backbone == backbone.name],
+            ablations=experiment.plan.ablations if ablated else [],
+            # People labelled responses of all backbones.
+            labels=None,
+            audit_labels=None,
+        )
+        alone = replace(experiment, plan=plan)
+        if any(task.stage is Stage.JUDGE and task.is_finished(alone.folder) for task in alone.tasks):
+            report_experiment(alone, out / f"report-{backbone.name}")
+            reports[backbone.name] = _read_report(out / f"report-{backbone.name}")
+    return reports
+
+
+def _read_report(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "experiment.json").read_text("utf-8"))
+    return report
 
 
 def add_people(experiment: Experiment, out: Path) -> tuple[Experiment, dict[str, Path]]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 HEAD = """# The paper's claims in miniature
@@ -50,9 +51,28 @@ def format_percent(rate: dict[str, Any], form: str = ".1f") -> str:
     return f"{value} [{low}, {high}]"
 
 
-def format_claims(claims: list[dict[str, Any]]) -> str:
+def format_outcomes(claims: list[dict[str, Any]], by_backbone: Mapping[str, list[dict[str, Any]]]) -> str:
+    """Return a table with the outcome of each claim on all backbones and on each alone."""
+    alone = {backbone: {claim["title"]: claim for claim in own} for backbone, own in by_backbone.items()}
+    lines = [
+        "## Claims",
+        "",
+        f"| claim | all backbones | {' | '.join(f'{backbone} alone' for backbone in alone)} |",
+        f"|---|{'---|' * (len(alone) + 1)}",
+    ]
+    for claim in claims:
+        outcomes = [_name_outcome(own.get(claim["title"])) for own in alone.values()]
+        lines.append(f"| {claim['title']} | **{_name_outcome(claim)}** | {' | '.join(outcomes)} |")
+    return "\n".join(lines)
+
+
+def _name_outcome(claim: dict[str, Any] | None) -> str:
+    return claim["outcome"] if claim and claim["comparisons"] else "not measured"
+
+
+def format_claims(title: str, claims: list[dict[str, Any]]) -> str:
     """Return a table with a row for each comparison that decides a claim."""
-    lines = ["## Claims", "", "| claim | outcome | decided by | points | n |", "|---|---|---|---|---|"]
+    lines = [f"## {title}", "", "| claim | outcome | decided by | points | n |", "|---|---|---|---|---|"]
     for claim in claims:
         for number, comparison in enumerate(claim["comparisons"]):
             title, outcome = (claim["title"], f"**{claim['outcome']}**") if number == 0 else ("", "")
@@ -83,7 +103,7 @@ def format_times(path: Path) -> str:
     lines = [
         "## Wall time",
         "",
-        "Seconds of each cell on one core, two cells at a time.",
+        "Seconds of each cell on one core, two cells at a time; some cells were made beside other work.",
         "",
         f"| cell | {' | '.join(stages)} | all |",
         f"|---|{'---:|' * (len(stages) + 1)}",
@@ -95,12 +115,13 @@ def format_times(path: Path) -> str:
     return "\n".join([*lines, "", f"Together {total / 3600:.1f} hours of a core."])
 
 
-def format_page(report: dict[str, Any], times: Path) -> str:
+def format_page(report: dict[str, Any], times: Path, by_backbone: Mapping[str, dict[str, Any]]) -> str:
     """Return the page in Markdown.
 
     Args:
         report: Report of the study as it is in ``experiment.json``.
         times: Table of wall times by cell and stage.
+        by_backbone: Report of each backbone alone, by its name.
     """
     grid, missing = report["grid"], report["missing"]
     size = (
@@ -108,7 +129,12 @@ def format_page(report: dict[str, Any], times: Path) -> str:
         f"{sum(grid['benchmarks'].values())} questions. "
     )
     size += "All cells are there." if not missing else f"{len(missing)} parts are missing, the first: {missing[0]}"
-    parts = [HEAD, size, format_claims(report["claims"]), METHODS.strip("\n"), format_overall(report["overall"])]
+    claims = {backbone: own["claims"] for backbone, own in by_backbone.items()}
+    parts = [HEAD, size, format_outcomes(report["claims"], claims)]
+    parts.append(format_claims("What decides them on all backbones", report["claims"]))
+    parts += [format_claims(f"What decides them on {backbone} alone", own) for backbone, own in claims.items()]
+    parts += [METHODS.strip("\n"), format_overall(report["overall"])]
+    parts += [f"{backbone} alone:\n\n{format_overall(own['overall'])}" for backbone, own in by_backbone.items()]
     if times.is_file():
         parts.append(format_times(times))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
