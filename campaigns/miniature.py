@@ -1,9 +1,10 @@
 """The paper's study in miniature: families of the world, two small backbones, the world's oracle as judge.
 
 Makes families and questions of three profiles and the second backbone, serves the judge and runs the plan
-``recipes/experiment/miniature.yaml``, one seed after the other. When all cells are judged, simulated annotators label
-two samples over HTTP, one to audit the results and one to validate the oracle and a judge that errs. Every part that is
-finished is kept, so the run may be stopped and started again; the report shows what is there.
+``recipes/experiment/miniature.yaml``, one seed after the other. When all cells of the main comparison are judged,
+simulated annotators label two samples over HTTP, one to audit the results and one to validate the oracle and a judge
+that errs. Every part that is finished is kept, so the run may be stopped and started again; the report shows what is
+there.
 
     python campaigns/miniature.py --out runs/miniature
 
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import json
 import shutil
 import sys
 import tempfile
@@ -209,17 +209,18 @@ def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> 
             ]
     finished = sum(task.is_finished(experiment.folder) for task in experiment.tasks)
     judgments: dict[str, Path] = {}
-    if finished == len(experiment.tasks):
+    # People see responses of the main comparison; ablations may be missing.
+    compared = [task for task in experiment.tasks if task.cell.method in plan.methods and task.stage is Stage.JUDGE]
+    if all(task.is_finished(experiment.folder) for task in compared):
         experiment, judgments = add_people(experiment, out)
-    report_experiment(experiment, judgments=judgments)
-    report = _read_report(experiment.folder / REPORT_FOLDER)
-    (out / PAGE_FILE).write_text(format_page(report, times, report_backbones(experiment, out)), "utf-8")
+    report_experiment(experiment, out / REPORT_FOLDER, judgments)
+    report_backbones(experiment, out)
+    (out / PAGE_FILE).write_text(format_page(out, times), "utf-8")
     return finished, len(experiment.tasks), problems
 
 
-def report_backbones(experiment: Experiment, out: Path) -> dict[str, dict[str, Any]]:
-    """Report each backbone with judged responses alone; return the reports by backbone."""
-    reports = {}
+def report_backbones(experiment: Experiment, out: Path) -> None:
+    """Report each backbone with judged responses alone."""
     for backbone in experiment.plan.backbones:
         ablated = experiment.plan.ablation_backbone == backbone.name
         plan = replace(
@@ -233,14 +234,7 @@ def report_backbones(experiment: Experiment, out: Path) -> dict[str, dict[str, A
         )
         alone = replace(experiment, plan=plan)
         if any(task.stage is Stage.JUDGE and task.is_finished(alone.folder) for task in alone.tasks):
-            report_experiment(alone, out / f"report-{backbone.name}")
-            reports[backbone.name] = _read_report(out / f"report-{backbone.name}")
-    return reports
-
-
-def _read_report(folder: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads((folder / "experiment.json").read_text("utf-8"))
-    return report
+            report_experiment(alone, out / f"{REPORT_FOLDER}-{backbone.name}")
 
 
 def add_people(experiment: Experiment, out: Path) -> tuple[Experiment, dict[str, Path]]:

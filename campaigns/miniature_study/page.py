@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
+
+from eclose.experiments.results import REPORT_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +96,49 @@ def format_overall(overall: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"At most {unjudged:,} responses of a method are unjudged on a rate."])
 
 
+def format_difficulties(runs: list[dict[str, Any]]) -> str:
+    """Return a table of TRR and LGG of each method by profile, of all judged responses."""
+    counts: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for run in runs:
+        for metric in ("TRR", "LGG"):
+            rate = run["rates"][metric]
+            pair = counts[run["method"], run["benchmark"], metric]
+            pair[0] += rate["hits"]
+            pair[1] += rate["n"]
+    columns = list(dict.fromkeys((benchmark, metric) for _, benchmark, metric in counts))
+    names = [f"{metric} {benchmark.removeprefix('world-')}" for benchmark, metric in columns]
+    lines = [
+        "## By difficulty",
+        "",
+        "Reliable responses, and responses in the gap, of those judged: all backbones and seeds together.",
+        "",
+        f"| method | {' | '.join(names)} |",
+        f"|---|{'---:|' * len(names)}",
+    ]
+    for method in dict.fromkeys(run["method"] for run in runs):
+        cells = ["{} of {}".format(*counts[method, *column]) for column in columns]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def format_switches(switches: dict[str, Any] | None) -> str:
+    """Return a table of the switch rates of each method."""
+    rates = switches["rates"] if switches else {}
+    columns = list(next(iter(rates.values()), {}))
+    lines = [
+        "## Switch tests",
+        "",
+        "Share of families in which the preferred alternative scores higher: on the original input (O), on the",
+        "counterfactual one (CF), on both (SW).",
+        "",
+        f"| method | {' | '.join(columns)} |",
+        f"|---|{'---|' * len(columns)}",
+    ]
+    for method, by_column in rates.items():
+        lines.append(f"| {method} | {' | '.join(format_percent(by_column[column]) for column in columns)} |")
+    return "\n".join(lines)
+
+
 def format_times(path: Path) -> str:
     """Return a table of the wall time of cells by stage."""
     seconds: dict[str, dict[str, float]] = defaultdict(dict)
@@ -115,14 +161,16 @@ def format_times(path: Path) -> str:
     return "\n".join([*lines, "", f"Together {total / 3600:.1f} hours of a core."])
 
 
-def format_page(report: dict[str, Any], times: Path, by_backbone: Mapping[str, dict[str, Any]]) -> str:
+def format_page(folder: Path, times: Path) -> str:
     """Return the page in Markdown.
 
     Args:
-        report: Report of the study as it is in ``experiment.json``.
+        folder: Folder with the report of the study (``report``) and of each backbone alone (``report-BACKBONE``).
         times: Table of wall times by cell and stage.
-        by_backbone: Report of each backbone alone, by its name.
     """
+    report = _read_report(folder / REPORT_FOLDER)
+    alone = {path.name.removeprefix(f"{REPORT_FOLDER}-"): path for path in sorted(folder.glob(f"{REPORT_FOLDER}-*"))}
+    by_backbone = {backbone: _read_report(path) for backbone, path in alone.items()}
     grid, missing = report["grid"], report["missing"]
     size = (
         f"Recorded: {len(grid['backbones'])} backbones, seeds {', '.join(map(str, grid['seeds']))}, "
@@ -135,6 +183,12 @@ def format_page(report: dict[str, Any], times: Path, by_backbone: Mapping[str, d
     parts += [format_claims(f"What decides them on {backbone} alone", own) for backbone, own in claims.items()]
     parts += [METHODS.strip("\n"), format_overall(report["overall"])]
     parts += [f"{backbone} alone:\n\n{format_overall(own['overall'])}" for backbone, own in by_backbone.items()]
+    parts += [format_difficulties(report["seeds"]), format_switches(report["switches"])]
     if times.is_file():
         parts.append(format_times(times))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _read_report(folder: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / "experiment.json").read_text("utf-8"))
+    return report

@@ -16,6 +16,7 @@ import decision_list
 import evidence_page
 import example_report
 import llms_page
+import reproduction_page
 import schema_pages
 import settings_page
 import world_page
@@ -29,6 +30,7 @@ GENERATORS = (
     contributing_page,
     decision_list,
     evidence_page,
+    reproduction_page,
     schema_pages,
     settings_page,
     world_page,

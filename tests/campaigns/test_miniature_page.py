@@ -1,13 +1,15 @@
 """The page of the miniature study shows each claim on all backbones and on each alone."""
 
+import json
+
 from campaigns.miniature_study.page import format_page
 
 HELD = {"name": "TRR: E-Closure - SFT", "value": 0.1, "interval": [0.02, 0.18], "n": 40}
 OPEN = {"name": "TRR: E-Closure - SFT", "value": 0.1, "interval": None, "n": 20}
 
 
-def report_of(outcome, *comparisons, missing=()):
-    return {
+def write_report(folder, outcome, *comparisons, missing=()):
+    report = {
         "grid": {"backbones": ["Small", "Warm"], "seeds": [42, 43], "benchmarks": {"easy": 4, "hard": 6}},
         "missing": list(missing),
         "claims": [{"title": "It is better.", "outcome": outcome, "comparisons": list(comparisons)}],
@@ -17,24 +19,41 @@ def report_of(outcome, *comparisons, missing=()):
                 for name in ("Acc", "LSR", "A", "C", "GSR", "TRR", "LGG")
             }
         },
+        "seeds": [
+            {
+                "method": "SFT",
+                "benchmark": "world-easy",
+                "rates": {"TRR": {"hits": 2, "n": 5}, "LGG": {"hits": 1, "n": 4}},
+            }
+        ]
+        * 2,
+        "switches": {"rates": {"SFT": {"S SW": {"value": 0.5, "interval": [0.25, 0.75]}}}},
     }
+    folder.mkdir()
+    (folder / "experiment.json").write_text(json.dumps(report))
 
 
 def test_each_claim_has_an_outcome_on_all_backbones_and_on_each(tmp_path):
-    alone = {"Small": report_of("cannot tell"), "Warm": report_of("cannot tell", OPEN)}
-    page = format_page(report_of("holds", HELD), tmp_path / "none.csv", alone)
+    write_report(tmp_path / "report", "holds", HELD)
+    write_report(tmp_path / "report-Small", "cannot tell")
+    write_report(tmp_path / "report-Warm", "cannot tell", OPEN)
+    page = format_page(tmp_path, tmp_path / "none.csv")
     assert "| claim | all backbones | Small alone | Warm alone |" in page
     # A claim without a comparison was not measured, which is not the same as open.
     assert "| It is better. | **holds** | not measured | cannot tell |" in page
     assert "| It is better. | **holds** | TRR: E-Closure - SFT | +10.0 [+2.0, +18.0] | 40 |" in page
     assert "| It is better. | **cannot tell** | TRR: E-Closure - SFT | +10.0 | 20 |" in page
     assert "10 questions. All cells are there." in page
+    assert "| method | TRR easy | LGG easy |" in page
+    assert "| SFT | 4 of 10 | 2 of 8 |" in page
+    assert "| SFT | 50.0 [25.0, 75.0] |" in page
 
 
 def test_missing_parts_and_wall_times_are_told(tmp_path):
     times = tmp_path / "times.csv"
     times.write_text("cell,stage,seconds\nWarm sft 42,train,3000\nWarm sft 42,judge,600\n")
-    page = format_page(report_of("holds", HELD, missing=["Responses of RM."]), times, {})
+    write_report(tmp_path / "report", "holds", HELD, missing=["Responses of RM."])
+    page = format_page(tmp_path, times)
     assert "1 parts are missing, the first: Responses of RM." in page
     assert "| Warm sft 42 | 3000 | 600 | 3,600 |" in page
     assert "Together 1.0 hours of a core." in page
