@@ -34,7 +34,7 @@ of the kernel or of the provider, and no claim is made about them:
 - training, generation and scoring on GPUs, in 4 bits, with flash attention or on several devices;
 - vLLM, and judges of OpenAI, Anthropic, Google and other providers. The judges that were measured are the synthetic
   world's, small open models on this page's machine, and simulated people;
-- the paper's study at its full size.
+- the paper's study at its full size. [In miniature](reproduction.md) its claims are checked one by one.
 
 The [paper index](paper-index.md) lists each formula, protocol and table of the paper with the tests that recompute
 it.
