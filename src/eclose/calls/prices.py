@@ -179,7 +179,7 @@ def _find_published(name: str) -> ModelPrice | None:
     server, _, model = name.partition("/")
     provider, _, resource = server.partition(":")
     if resource.isdecimal():
-        return None  # a port: the host of somebody's own server, whatever its name
+        return None  # a port: the host of a server of the user's own, whatever its name
     if provider == "vertex":
         model = model.removeprefix("google/")
     try:

@@ -344,8 +344,8 @@ class DiagnosisCounts:
             self._buffer = array("q")
 
     def _add_cells(self, cells: _Integers, times: _Integers) -> None:
-        self._cells, place = np.unique(np.concatenate([self._cells, cells]), return_inverse=True)
-        self._times = np.bincount(place, np.concatenate([self._times, times])).astype(np.int64)
+        self._cells, positions = np.unique(np.concatenate([self._cells, cells]), return_inverse=True)
+        self._times = np.bincount(positions, np.concatenate([self._times, times])).astype(np.int64)
 
 
 class _ModelOrders:

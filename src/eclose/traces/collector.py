@@ -150,7 +150,7 @@ class DurableLines:
             with self._changed:
                 # Bytes count until they are on disk: those under way are in memory, too.
                 self._waiting_bytes -= sum(len(line) for line, _ in batch)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits for the answer
+            with suppress(RuntimeError):  # the loop is closed: no request waits for the answer
                 self._loop.call_soon_threadsafe(_settle, [future for _, future in batch], failure)
 
     def _write(self, lines: list[bytes]) -> OSError | None:

@@ -231,8 +231,8 @@ class _IndexWriter:
     def _find_position(self, response_id: str | None) -> int | None:
         if response_id is None:
             return None
-        found = self._connection.execute("SELECT n FROM responses WHERE id = ?", (encode_id(response_id),)).fetchone()
-        return None if found is None else int(found[0])
+        row = self._connection.execute("SELECT n FROM responses WHERE id = ?", (encode_id(response_id),)).fetchone()
+        return None if row is None else int(row[0])
 
     def _complete_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, list[str]]]:
         """Return the columns as arrays, and the names that columns refer to by number."""
