@@ -175,18 +175,23 @@ class StageClock:
             file.write(row if file.tell() else f"cell,stage,seconds\n{row}")
 
 
-def run_miniature(out: Path, only: Sequence[str], cells: Path | None = None) -> tuple[int, int, list[str]]:
+def run_miniature(
+    out: Path, only: Sequence[str], cells: Path | None = None, seeds: Sequence[int] = ()
+) -> tuple[int, int, list[str]]:
     """Run the plan and report what is finished; return finished and planned stages, and the problems.
 
     Args:
         out: Folder of the study.
         only: Filters of the cells to run; all by default.
         cells: Archive of cells to take in and to add to.
+        seeds: Seeds of a smaller study; those of the plan by default.
     """
     plan = read_plan(shutil.copy(PLAN, out / "plan.yaml"))
+    plan = replace(plan, seeds=list(seeds) or plan.seeds)
     backbones = hash_backbones(out / "weights")
     if cells is not None and cells.is_file():
-        plan = replace(plan, runs=take_cells(cells, out / "cells", backbones))
+        runs = take_cells(cells, out / "cells", backbones)
+        plan = replace(plan, runs=[run for run in runs if run.seed is None or run.seed in plan.seeds])
     problems: list[str] = []
     times = out / STAGE_TIMES_FILE if cells is None else cells.with_name(STAGE_TIMES_FILE)
     clock = StageClock(times)
@@ -265,6 +270,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder of the study; without it, the small version")
     parser.add_argument("--only", action="append", default=[], metavar="KEY=VALUE", help="as of eclose experiment run")
     parser.add_argument("--cells", type=Path, metavar="FILE.tar.gz", help="archive of finished cells")
+    parser.add_argument(
+        "--seed", action="append", type=int, default=[], help="seed of a smaller study; may be repeated"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
@@ -273,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sizes = Sizes() if options.out else Sizes(train=1, development=1, switch=1, questions=1, warm_updates=1)
         only = options.only if options.out else ["method=backbone", f"backbone={SECOND_BACKBONE}"]
         prepare(out, sizes)
-        finished, planned, problems = run_miniature(out, only, options.cells)
+        finished, planned, problems = run_miniature(out, only, options.cells, options.seed)
     for problem in problems:
         print(problem)
     return print_result(
