@@ -90,6 +90,10 @@ class Sizes:
     warm_updates: int = 120
 
 
+AUDIT_QUESTIONS = Sizes.questions // 2
+"""Questions of a profile that people see for each backbone; both together see all of them."""
+
+
 def take_families(seed: int, count: int) -> Iterator[Family]:
     """Yield families of all profiles in turn, so many of each."""
 
@@ -251,7 +255,7 @@ def add_people(experiment: Experiment, out: Path) -> tuple[Experiment, dict[str,
     seeds = experiment.plan.seeds
     files: dict[str, Any] = {}
     for key, seed in (("audit_labels", seeds[0]), ("labels", seeds[1])):
-        sample_audit(experiment, out / key / "sample", seed=seed, training_seed=seed)
+        sample_audit(experiment, out / key / "sample", questions=AUDIT_QUESTIONS, seed=seed, training_seed=seed)
         labelled = label_sample(out / key / "sample", out / key / "people")
         print(f"{key}: {labelled.labelled} responses labelled, left out: {dict(labelled.left_out)}", file=sys.stderr)
         files[key] = labelled.labels

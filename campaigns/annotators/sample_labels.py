@@ -31,7 +31,8 @@ from .server import Server, make_project
 if TYPE_CHECKING:
     from pathlib import Path
 
-CREW = AnnotationCrew(annotators=["A1", "A2", "A3", "A4"], adjudicators=["A5"])
+CREW = AnnotationCrew(annotators=[f"A{number}" for number in range(1, 9)], adjudicators=["A9"])
+"""Enough people that none sees two of the four methods' responses to one question."""
 
 
 class LabelledSample(NamedTuple):
