@@ -30,6 +30,23 @@ resample questions, and families for switch tests, with all seeds and backbones 
 draws them. A model this small, trained on a few dozen families, says nothing about the size of effects in the paper.
 """
 
+REASONS = """
+## What limits them
+
+- **Questions.** Intervals of differences are as wide as the differences. Seeds add little: they answer the same
+  questions.
+- **Untuned SmolLM2-135M writes no answer line**, so nothing is known of its closure and reliability. What is claimed of
+  untuned backbones can be decided on SmolLM2-warm alone.
+- **Local soundness.** Most responses of such small models fail in a step already. A response can be in the gap only if
+  all its steps are sound, so LGG is small for every method.
+- **C is at its ceiling** in the switch tests of all tuned methods. Steps of the world end with the answer in the words
+  of the question, so a model needs only to copy it. RM cannot fail there, and an ablation of C costs nothing.
+- **Difficulty and counterfactual inputs** were varied: three profiles (table by difficulty), and supervised training
+  without and with counterfactual inputs (SFT and CF-SFT). The number of updates and the weight of the margins were not.
+- **People are simulated**: they err around the labels of the oracle as often as the paper's people erred. Their
+  agreement with the oracle shows that the protocol and its statistics work. It says nothing of judges of real text.
+"""
+
 METHODS = """
 ## All methods
 
@@ -178,7 +195,7 @@ def format_page(folder: Path, times: Path) -> str:
     )
     size += "All cells are there." if not missing else f"{len(missing)} parts are missing, the first: {missing[0]}"
     claims = {backbone: own["claims"] for backbone, own in by_backbone.items()}
-    parts = [HEAD, size, format_outcomes(report["claims"], claims)]
+    parts = [HEAD, size, format_outcomes(report["claims"], claims), REASONS.strip("\n")]
     parts.append(format_claims("What decides them on all backbones", report["claims"]))
     parts += [format_claims(f"What decides them on {backbone} alone", own) for backbone, own in claims.items()]
     parts += [METHODS.strip("\n"), format_overall(report["overall"])]
