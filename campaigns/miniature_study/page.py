@@ -40,7 +40,7 @@ REASONS = """
 - **Local soundness.** Most responses of such small models fail in a step already. A response can be in the gap only if
   all its steps are sound, so LGG is small for every method.
 - **C is at its ceiling** in the switch tests of all tuned methods. Steps of the world end with the answer in the words
-  of the question, so a model needs only to copy it. RM cannot fail there, and an ablation of C costs nothing.
+  of the question, so a model needs only to copy it. RM has no way to fail there.
 - **Difficulty and counterfactual inputs** were varied: three profiles (table by difficulty), and supervised training
   without and with counterfactual inputs (SFT and CF-SFT). The number of updates and the weight of the margins were not.
 - **People are simulated**: they err around the labels of the oracle as often as the paper's people erred. Their
@@ -193,7 +193,7 @@ def format_page(folder: Path, times: Path) -> str:
         f"Recorded: {len(grid['backbones'])} backbones, seeds {', '.join(map(str, grid['seeds']))}, "
         f"{sum(grid['benchmarks'].values())} questions. "
     )
-    size += "All cells are there." if not missing else f"{len(missing)} parts are missing, the first: {missing[0]}"
+    size += f"Missing: {' '.join(missing)}" if missing else "All cells are there."
     claims = {backbone: own["claims"] for backbone, own in by_backbone.items()}
     parts = [HEAD, size, format_outcomes(report["claims"], claims), REASONS.strip("\n")]
     parts.append(format_claims("What decides them on all backbones", report["claims"]))

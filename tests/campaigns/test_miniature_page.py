@@ -52,8 +52,8 @@ def test_each_claim_has_an_outcome_on_all_backbones_and_on_each(tmp_path):
 def test_missing_parts_and_wall_times_are_told(tmp_path):
     times = tmp_path / "times.csv"
     times.write_text("cell,stage,seconds\nWarm sft 42,train,3000\nWarm sft 42,judge,600\n")
-    write_report(tmp_path / "report", "holds", HELD, missing=["Responses of RM."])
+    write_report(tmp_path / "report", "holds", HELD, missing=["Responses of RM.", "Ablations."])
     page = format_page(tmp_path, times)
-    assert "1 parts are missing, the first: Responses of RM." in page
+    assert "Missing: Responses of RM. Ablations." in page
     assert "| Warm sft 42 | 3000 | 600 | 3,600 |" in page
     assert "Together 1.0 hours of a core." in page
