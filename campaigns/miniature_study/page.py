@@ -24,7 +24,8 @@ decides; where it cannot, a response is unjudged, never wrong. The plan is `reci
 python campaigns/miniature.py --out runs/miniature
 ```
 
-makes and reports it; it may be stopped and started again. A claim *holds* where the 95 % interval of every
+makes and reports it; it may be stopped and started again. The record has
+[all tables](records/miniature/report/experiment.md). A claim *holds* where the 95 % interval of every
 comparison lies on its side, *does not hold* where one lies on the other side, and else *cannot be told here*. Intervals
 resample questions, and families for switch tests, with all seeds and backbones of a question together, as the paper
 draws them. A model this small, trained on a few dozen families, says nothing about the size of effects in the paper.
