@@ -260,10 +260,11 @@ def add_people(experiment: Experiment, out: Path) -> tuple[Experiment, dict[str,
         print(f"{key}: {labelled.labelled} responses labelled, left out: {dict(labelled.left_out)}", file=sys.stderr)
         files[key] = labelled.labels
     erring = out / "labels" / "judged"
-    with ModelServerThread(build_world_handlers(judge_noise=JUDGE_NOISE)) as server:
-        judge = f"world-noise-{JUDGE_NOISE:g}"
-        free = CallSettings(unpriced=True)
-        evaluate(out / "labels" / "sample", judge=judge, base_url=server.base_url, out=erring, calls=free)
+    if not (erring / JUDGMENTS_FILE).is_file():
+        with ModelServerThread(build_world_handlers(judge_noise=JUDGE_NOISE)) as server:
+            judge = f"world-noise-{JUDGE_NOISE:g}"
+            free = CallSettings(unpriced=True)
+            evaluate(out / "labels" / "sample", judge=judge, base_url=server.base_url, out=erring, calls=free)
     plan = replace(experiment.plan, **files)
     return init_experiment(plan, experiment.folder), {"judge that errs": erring / JUDGMENTS_FILE}
 

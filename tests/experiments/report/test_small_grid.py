@@ -59,6 +59,24 @@ def test_methods_have_the_names_of_the_paper_and_intervals():
     assert [gain.method for gain in main.gains] == ["Backbone", "SFT"]
 
 
+def test_a_rate_of_too_few_judged_responses_has_no_interval_and_no_gain():
+    rows = [
+        replace(row, verdict=Verdict(locally_sound=True))
+        if row.source.method is None and not row.response_id.endswith("/0")
+        else row
+        for row in make_rows()
+    ]
+    report = build_experiment_report(make_results(rows), FEW)
+    assert report.main.overall["Backbone"]["Acc"].shown is None
+    document = json.loads(render_experiment_json(report))
+    assert document["overall"]["Backbone"]["Acc"]["interval"] is None
+    assert document["overall"]["SFT"]["Acc"]["interval"] is not None
+    over_untuned = next(gain for gain in report.main.gains if gain.method == "Backbone").differences["Acc"]
+    assert (over_untuned.value, over_untuned.interval) == (None, None)
+    row = next(line for line in render_experiment_markdown(report).splitlines() if line.startswith("| Backbone | –"))
+    assert "[" not in row.split("|")[2]
+
+
 def test_an_incomplete_grid_names_its_holes_and_has_no_intervals():
     rows = [row for row in make_rows() if row.response_id not in {"large/sft/2/wiki/1", "large/sft/2/wiki/2"}]
     rows = [row for row in rows if (row.source.model, row.source.method, row.source.seed) != ("small", "e_closure", 1)]

@@ -111,10 +111,18 @@ def _compare_methods(outcomes: OutcomeTable, compared: ComparedRates, method: st
             ranges[benchmark] = (min(defined), max(defined))
     return MethodGain(
         method,
-        {column: compared.subtract((REFERENCE_METHOD, column), (method, column)) for column in OVERALL_COLUMNS},
+        {column: _subtract_shown(compared, column, method) for column in OVERALL_COLUMNS},
         {column: _tally_settings(column, list(gains.values())) for column, gains in by_setting.items()},
         ranges,
     )
+
+
+def _subtract_shown(compared: ComparedRates, column: str, method: str) -> Estimate:
+    """Return the gain over a method, undefined where too few responses of one of both are judged."""
+    keys = (REFERENCE_METHOD, column), (method, column)
+    if any(compared.rate(key).shown is None for key in keys):
+        return Estimate(None, None)
+    return compared.subtract(*keys)
 
 
 def _tally_settings(column: str, gains: Sequence[float | None]) -> SettingTally:
