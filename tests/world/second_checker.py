@@ -82,7 +82,18 @@ def check_fully(instance: Instance, response: Response) -> Check:
     # Where there is only an answer, nothing can be said of a trace.
     judged = goal if readable and response.trace.texts else None
     aligned, closed, complete = _whole(instance, response, claims, judged) if judged else (None, None, None)
+    if goal and steps and steps[-1].substantive is not None and _answers(claims[-1], goal):
+        # What a trace ends with is what it pursues, whatever could not be read before.
+        aligned = True
     return Check(Verdict(sound, aligned, closed, complete, _correct(instance, response)), tuple(steps))
+
+
+def _answers(claim: Claim, goal: Goal) -> bool:
+    """Whether a claim says what all of a question's chain leads to."""
+    if not isinstance(claim, Fact) or claim.denied or goal.mode != "value":
+        return False
+    asked = goal.chains[0]
+    return len(asked.links) > 1 and (claim.chain.start, claim.chain.links) == (asked.start, asked.links)
 
 
 def _whole(instance: Instance, response: Response, claims: list[Claim], goal: Goal) -> tuple[Label, Label, Label]:

@@ -39,6 +39,7 @@ class Listener:
     def __init__(self) -> None:
         self.person: str | None = None
         self.thing: str | None = None
+        self.thing_before: str | None = None
 
     def claims(self, step: str) -> list[Claim] | None:
         """The claims of a step; None when a part of it cannot be read."""
@@ -54,7 +55,7 @@ class Listener:
 
     def _resolved(self, claim: Claim) -> Claim | None:
         if isinstance(claim, Fact):
-            chain, value = self._chain(claim.chain), claim.value
+            chain, value = self._chain(claim.chain, claim.value), claim.value
             whom = self._chain(Chain(value)) if isinstance(value, str) else None
             return replace(claim, chain=chain, value=whom.start if whom else value) if chain else None
         if isinstance(claim, Absent):
@@ -65,8 +66,9 @@ class Listener:
             return replace(claim, one=one, two=two) if one and two else None
         return claim
 
-    def _chain(self, chain: Chain) -> Chain | None:
-        return resolved(chain, self.person, self.thing)
+    def _chain(self, chain: Chain, value: object = None) -> Chain | None:
+        """The chain without its pronoun, which never means the value that the claim gives it."""
+        return resolved(chain, self.person, self.thing_before if self.thing == value else self.thing)
 
     def _note(self, claim: Claim) -> None:
         """The value of a fact is what one speaks of next, before its subject."""
@@ -82,8 +84,8 @@ class Listener:
             return
         if kind == "person":
             self.person = what
-        else:
-            self.thing = what
+        elif what != self.thing:
+            self.thing, self.thing_before = what, self.thing
 
 
 class Story:
