@@ -77,6 +77,11 @@ class MeanRate:
         total = self.n + self.unjudged
         return None if total and self.unjudged / total > MAX_UNJUDGED_SHARE else self.value
 
+    @property
+    def shown_interval(self) -> Interval | None:
+        """The interval that tables print; None where they print no value."""
+        return None if self.shown is None else self.interval
+
     def with_estimate(self, estimate: Estimate) -> MeanRate:
         """Return the rate with the interval of an estimate."""
         return replace(self, interval=estimate.interval, undefined=estimate.undefined)

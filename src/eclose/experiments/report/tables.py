@@ -46,8 +46,7 @@ def rank_displayed_values(texts: Sequence[str], *, lower: bool = False) -> list[
 
 def make_mean_cell(rate: MeanRate, *, decimals: int, rank: int = 0, n: int | None = None) -> ReportTableCell:
     """Return a rate with its interval; with its n where that is not the given one, or responses are unjudged."""
-    shown_interval = rate.interval if rate.shown is not None else None
-    details = [format_percent_interval(shown_interval, decimals=decimals)] if shown_interval else []
+    details = [format_percent_interval(rate.shown_interval, decimals=decimals)] if rate.shown_interval else []
     if rate.unjudged or rate.n != n:
         details.append(f"n {rate.n:,}" + (f" +{rate.unjudged:,}" if rate.unjudged else ""))
     return ReportTableCell(format_percent(rate.shown, decimals=decimals), tuple(details), rank=rank)

@@ -124,7 +124,7 @@ def _make_dot(rate: MeanRate, end: int) -> HeadlineDot:
         return round(min(100.0, 100 * value * 100 / end), 2)
 
     shown = rate.shown
-    interval = rate.interval if shown is not None else None
+    interval = rate.shown_interval
     return HeadlineDot(
         None if shown is None else locate(shown),
         None if interval is None else (locate(interval.low), locate(interval.high)),

@@ -102,8 +102,7 @@ def _rates_to_dict(rates: Mapping[str, Mapping[str, MeanRate]]) -> dict[str, Any
 
 def _mean_to_dict(rate: MeanRate) -> dict[str, Any]:
     # ``value`` is null where too few responses are judged; ``of_judged`` is the rate of the judged.
-    fields = {**asdict(rate), "value": rate.shown, "of_judged": rate.value}
-    return fields if rate.shown is not None else fields | {"interval": None}
+    return {**asdict(rate), "value": rate.shown, "interval": rate.shown_interval, "of_judged": rate.value}
 
 
 def _ablation_to_dict(ablation: AblationResults) -> dict[str, Any]:
