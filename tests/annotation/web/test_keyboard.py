@@ -335,8 +335,7 @@ def test_it_works_with_a_mouse_and_no_script(browser):
 def test_the_watch_notices_what_runs(browser):
     """Else the next one means nothing."""
     with opened(browser, f"<!doctype html><body>{''.join(PAYLOADS[:3])}{PAYLOADS[10]}", policy=None) as (tab, _):
-        tab.wait_for_timeout(200)
-        assert len(tab.evaluate("pwned")) >= 3
+        until(tab, "() => pwned.length >= 3")
 
 
 @pytest.mark.parametrize("policy", [POLICY, None], ids=["with policy", "without policy"])

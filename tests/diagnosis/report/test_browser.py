@@ -61,8 +61,7 @@ def until(tab, holds, arg=None):
 
 def read_through(tab):
     """Wait until a search has looked at every text."""
-    tab.wait_for_timeout(250)
-    until(tab, "() => !document.querySelector('#status').textContent.includes('reading')")
+    until(tab, "() => document.querySelector('#list').ariaBusy !== 'true'")
 
 
 def assert_calm(tab):
@@ -111,8 +110,8 @@ def test_the_watch_notices_what_runs(browser, tmp_path):
     path = tmp_path / "bad.html"
     path.write_text(f"<html data-ready=1><body>{''.join(PAYLOADS[:3])}{PAYLOADS[10]}{PAYLOADS[35]}")
     with opened(browser, path) as tab:
-        tab.wait_for_timeout(300)
-        assert len(tab.evaluate("pwned")) >= 3
+        until(tab, "() => pwned.length >= 3")
+        tab.wait_for_load_state("networkidle")
         assert "https://attacker.example/pixel.png" in tab.heard
 
 
@@ -228,6 +227,19 @@ def test_search_finds_words_of_questions_reasoning_and_passages(browser, report,
         assert_calm(tab)
 
 
+def test_the_list_is_busy_from_the_first_letter_until_all_texts_are_read(browser, report):
+    with opened(browser, report) as tab:
+        typed = """(text) => {
+            const search = document.querySelector('#search');
+            search.value = text;
+            search.dispatchEvent(new Event('input'));
+            return document.querySelector('#list').ariaBusy;
+        }"""
+        assert tab.evaluate(typed, "no text says this") == "true"
+        read_through(tab)
+        assert shown_rows(tab) == 0
+
+
 @pytest.mark.parametrize("failing", ["gap", "unsound"])
 def test_the_first_row_is_a_failure_whenever_there_is_one(browser, cases, tmp_path, failing):
     """One failure at the end of the file, and reliable responses before it."""
@@ -327,9 +339,11 @@ def test_a_response_is_shown_with_verdicts_quotes_and_what_was_seen(browser, rep
         marked = tab.locator("mark.chosen")
         assert marked.count() >= 1
         assert marked.first.evaluate("(mark) => mark.firstChild.data") in step.support.quote
-        tab.wait_for_timeout(300)
-        box = marked.first.bounding_box()
-        assert 0 <= box["y"] <= DESKTOP["height"]
+        until(
+            tab,
+            "() => { const y = document.querySelector('mark.chosen').getBoundingClientRect().y;"
+            " return 0 <= y && y <= innerHeight; }",
+        )
         criteria = tab.inner_text("#detail .criteria")
         assert "question, reasoning" in criteria
         assert "refusal" not in criteria or response_case.judgment.unjudged

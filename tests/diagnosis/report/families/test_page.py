@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 from tests.diagnosis.report.families.family_making import full_family, hostile_family
 from tests.diagnosis.report.hostile import PAYLOADS
-from tests.diagnosis.report.test_browser import DESKTOP, PHONE, assert_calm, watched
+from tests.diagnosis.report.test_browser import DESKTOP, PHONE, assert_calm, until, watched
 from tests.diagnosis.report.test_looks import COLOURS, contrast
 from tests.diagnosis.report.test_page import Skeleton
 
@@ -165,8 +165,8 @@ def test_the_watch_notices_what_runs(browser, tmp_path):
     """Else the next test means nothing."""
     path = saved(tmp_path, f"<html><body>{''.join(PAYLOADS[:3])}{PAYLOADS[10]}{PAYLOADS[35]}")
     with opened(browser, path) as tab:
-        tab.wait_for_timeout(300)
-        assert len(tab.evaluate("pwned")) >= 3
+        until(tab, "() => pwned.length >= 3")
+        tab.wait_for_load_state("networkidle")
         assert "https://attacker.example/pixel.png" in tab.heard
 
 

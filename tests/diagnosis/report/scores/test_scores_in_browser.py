@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.diagnosis.report.conftest import browser, cases, diagnosis
 from tests.diagnosis.report.hostile import PAYLOADS
-from tests.diagnosis.report.test_browser import DESKTOP, PHONE, assert_calm, assert_in_shape, opened, shown_rows
+from tests.diagnosis.report.test_browser import DESKTOP, PHONE, assert_calm, assert_in_shape, opened, shown_rows, until
 from tests.diagnosis.report.test_looks import BROKEN_WORDS, COLOURS, contrast
 
 from eclose.detection.scores import DetectorKind
@@ -63,7 +63,11 @@ def test_columns_sort_and_what_has_no_score_comes_last(browser, scored, columns)
         assert first_cells(tab, 3)[0] == f"{lowest[-1]:.2f}".removeprefix("0")
         tab.focus("#list")
         tab.keyboard.press("End")
-        tab.wait_for_timeout(100)
+        until(
+            tab,
+            "(words) => document.querySelector('#list .row:last-child').innerText.includes(words)",
+            "no usable reply",
+        )
         assert first_cells(tab, 3)[-1] == "no usable reply"
         assert tab.evaluate("location.hash").startswith("#sort=high-closure")
         assert_calm(tab)
@@ -105,9 +109,8 @@ def test_the_plot_leads_to_its_responses(browser, scored, columns, cases):
             case.verdict.reliable is True and case.response.id in columns[0].scores for case in cases
         )
         link.click()
-        tab.wait_for_timeout(200)
+        until(tab, "() => document.querySelector('#sort').value === 'low-ragas'")
         assert shown_rows(tab) == expected
-        assert tab.input_value("#sort") == "low-ragas"
         assert_calm(tab)
 
 

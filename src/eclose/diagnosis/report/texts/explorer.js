@@ -244,7 +244,7 @@
     const selectedId = moved && active >= 0 ? data.ids[shown[active]] : undefined;
     let result;
     if (remote) {
-      try { result = await selectThere(wanted); } catch (error) { fail("The responses" + AWAY); return; }
+      try { result = await selectThere(wanted); } catch (error) { list.ariaBusy = false; fail("The responses" + AWAY); return; }
       if (!result) return;
     } else result = selectHere();
     const { counts, unscored } = result, within = scoreTest();
@@ -263,6 +263,7 @@
     active = selectedId === undefined ? -1 : shown.findIndex((i) => data.ids[i] === selectedId);
     if (active < 0) { moved = false; active = shown.length ? 0 : -1; }
     status.textContent = `${count(matches)} of ${count(total)} responses` + (unscored ? ` · ${count(unscored)} without this score not shown` : "") + (!remote && busy() ? ` · ${progress || "reading all texts …"}` : "");
+    list.ariaBusy = !remote && Boolean(busy());
     showPages();
     rows.style.height = shown.length * ROW + "px";
     if (list.scrollTop > shown.length * ROW) list.scrollTop = 0;
@@ -538,7 +539,7 @@
 
   /* ---- keys ---- */
   let typing = 0;
-  search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(changed, 150); });
+  search.addEventListener("input", () => { list.ariaBusy = true; clearTimeout(typing); typing = setTimeout(changed, 150); });
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("clear").addEventListener("click", () => { fill({}); moved = false; changed(); });
   /* Rows that a key moves by; the ends of the list stop every move. */
