@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from eclose.experiments.cells import Stage
 from eclose.experiments.results import REPORT_FOLDER
 
 if TYPE_CHECKING:
@@ -163,11 +164,12 @@ def format_times(path: Path) -> str:
     with path.open() as file:
         for row in csv.DictReader(file):
             seconds[row["cell"]][row["stage"]] = float(row["seconds"])
-    stages = list(dict.fromkeys(stage for by_stage in seconds.values() for stage in by_stage))
+    stages = [stage for stage in Stage if any(stage in by_stage for by_stage in seconds.values())]
     lines = [
         "## Wall time",
         "",
-        "Seconds of each cell on one core, two cells at a time; some cells were made beside other work.",
+        "Seconds of each cell in a process of one thread. Up to three such processes shared two cores, some beside",
+        "other work, so the seconds of a cell on an idle machine are fewer.",
         "",
         f"| cell | {' | '.join(stages)} | all |",
         f"|---|{'---:|' * (len(stages) + 1)}",
@@ -176,7 +178,7 @@ def format_times(path: Path) -> str:
         values = [f"{by_stage[stage]:.0f}" if stage in by_stage else "–" for stage in stages]
         lines.append(f"| {cell} | {' | '.join(values)} | {sum(by_stage.values()):,.0f} |")
     total = sum(sum(by_stage.values()) for by_stage in seconds.values())
-    return "\n".join([*lines, "", f"Together {total / 3600:.1f} hours of a core."])
+    return "\n".join([*lines, "", f"Together {total / 3600:.1f} hours over all cells."])
 
 
 def format_page(folder: Path, times: Path) -> str:

@@ -56,4 +56,4 @@ def test_missing_parts_and_wall_times_are_told(tmp_path):
     page = format_page(tmp_path, times)
     assert "Missing: Responses of RM. Ablations." in page
     assert "| Warm sft 42 | 3000 | 600 | 3,600 |" in page
-    assert "Together 1.0 hours of a core." in page
+    assert "Together 1.0 hours over all cells." in page
