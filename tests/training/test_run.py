@@ -406,6 +406,9 @@ def test_the_manifest_says_what_the_run_took(done, family_file, tmp_path):
     took = read_manifest(finished / "manifest.json").run
     (session,) = took["sessions"]
     assert (took["processes"], took["scoring"]) == (1, "tree, columns")
+    assert json.loads((finished / "recipe.json").read_text())["dtype"] == "auto"
+    assert took["dtype"] == "float32"
+    assert "| weights in | float32 |" in (finished / "adapter" / "README.md").read_text()
     assert took["device"].startswith("cpu (")
     assert took["seconds"] == took["device_seconds"] == session["seconds"] > 0
     assert (session["first_update"], session["last_update"], session["ended"]) == (0, 6, True)

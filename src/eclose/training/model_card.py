@@ -76,6 +76,7 @@ def render_model_card(trainer: Any, recipe: dict[str, Any]) -> str:
         "families": f"{trainer.family_count:,}",
         "updates so far": f"{trainer.state.global_step:,}",
         "scoring": trainer.scoring,
+        "weights in": trainer.dtype,
     }
     return _CARD.format(
         base=json.dumps(base, ensure_ascii=False),  # a JSON string is also a YAML string, with special characters too

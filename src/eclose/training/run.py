@@ -334,7 +334,11 @@ class _RunFolder:
 
     def write_end(self, trainer: RunTrainer, counts: RecordCounts, sessions: TrainingSessionRecorder) -> None:
         """Draw the page of the run, then write the manifest, which marks the run as finished."""
-        resources = {**sessions.finish(trainer.state.global_step), "scoring": trainer.scoring}
+        resources = {
+            **sessions.finish(trainer.state.global_step),
+            "scoring": trainer.scoring,
+            "dtype": trainer.dtype,
+        }
         write_run_page(self.out)
         # The manifest is written last: a run without one is continued.
         outputs = hash_files([*sorted((self.out / "adapter").glob("*.safetensors")), self.out / METRICS_FILE])

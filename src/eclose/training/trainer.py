@@ -111,6 +111,11 @@ class RunTrainer(Trainer):
         install_training_progress(self)
 
     @property
+    def dtype(self) -> str:
+        """Precision of the weights in memory, which says what the setting ``auto`` came to."""
+        return str(self.accelerator.unwrap_model(self.model).dtype).removeprefix("torch.")
+
+    @property
     def _backbone(self) -> str:
         """Name of the weights in tables."""
         config = self.accelerator.unwrap_model(self.model).config
