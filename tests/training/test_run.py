@@ -342,7 +342,7 @@ def test_the_log_has_the_names_people_look_for(done):
     comparisons = [f"{edge}_{direction}" for edge in "STC" for direction in "oc"]
     names = {
         *("gen_loss", "margin_loss", "tree/tokens", "tree/token_ratio", "tree/logit_rows"),
-        *(f"{kind}/{one}" for kind in ("margins", "accuracies", "satisfied") for one in comparisons),
+        *(f"{kind}/{name}" for kind in ("margins", "accuracies", "satisfied") for name in comparisons),
         *(f"switch/{edge}" for edge in "STC"),
     }
     assert all(names | {"loss", "grad_norm", "learning_rate", "epoch"} <= set(line) for line in updates)

@@ -67,12 +67,12 @@ def opened(browser, pages, path="/page", *, size=LAPTOP, scheme="light", policy=
     context.add_init_script(WATCH)
     context.route("**/*", house.answer)
     tab = context.new_page()
-    tab.heard = []
-    tab.on("pageerror", lambda error: tab.heard.append(f"error {error}"))
-    tab.on("console", lambda message: tab.heard.append(f"console {message.text}"))
-    tab.on("request", lambda request: request.url.startswith(ORIGIN) or tab.heard.append(request.url))
-    tab.on("dialog", lambda dialog: dialog.accept() if dialog.type == "beforeunload" else tab.heard.append("dialog"))
-    tab.on("popup", lambda _: tab.heard.append("popup"))
+    tab.events = []
+    tab.on("pageerror", lambda error: tab.events.append(f"error {error}"))
+    tab.on("console", lambda message: tab.events.append(f"console {message.text}"))
+    tab.on("request", lambda request: request.url.startswith(ORIGIN) or tab.events.append(request.url))
+    tab.on("dialog", lambda dialog: dialog.accept() if dialog.type == "beforeunload" else tab.events.append("dialog"))
+    tab.on("popup", lambda _: tab.events.append("popup"))
     tab.goto(ORIGIN + path)
     try:
         yield tab, house

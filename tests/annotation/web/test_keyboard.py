@@ -42,7 +42,7 @@ def current(tab):
 
 def assert_calm(tab):
     assert tab.evaluate("[pwned, violations]") == [[], []]
-    assert tab.heard == []
+    assert tab.events == []
 
 
 def sent(tab):
@@ -68,7 +68,7 @@ def test_a_whole_pass_by_keys_alone(browser):
         assert_calm(tab)
         press(tab, "Enter")
         sent(tab)
-        path, fields = next(one for one in reversed(house.posts) if not one[0].endswith("/draft"))
+        path, fields = next(post for post in reversed(house.posts) if not post[0].endswith("/draft"))
         assert path == f"/tasks/{TASK}/A"
         assert fields == {
             "csrf": "cSrf-31", "key": "kEy-77",
@@ -140,7 +140,11 @@ def test_undo_goes_back_choice_by_choice(browser):
         assert tab.is_disabled("#undo")
         # What was lost with a choice comes back with it.
         press(tab, "y n 3 k n u")
-        assert [one.get_attribute("value") for one in tab.locator(".field input:checked").all()] == ["yes", "no", "L3"]
+        assert [field.get_attribute("value") for field in tab.locator(".field input:checked").all()] == [
+            "yes",
+            "no",
+            "L3",
+        ]
 
 
 def test_submitting_early_goes_to_what_is_open(browser):
@@ -154,7 +158,7 @@ def test_submitting_early_goes_to_what_is_open(browser):
         assert current(tab) == ("2", "sound")
         tab.click("#submit")
         assert current(tab) == ("2", "sound")
-        assert not [one for one in house.posts if not one[0].endswith("/draft")]
+        assert not [post for post in house.posts if not post[0].endswith("/draft")]
 
 
 def test_a_key_held_down_decides_only_once(browser):
@@ -303,10 +307,10 @@ def test_drafts_are_saved_and_a_lost_connection_is_told(browser):
         press(tab, "u")
         until(tab, "() => document.querySelector('#saved').textContent === 'saved'")
         assert house.entries(draft=True) == {"1.substantive": "no", "2.substantive": "yes"}
-        for status, told in ((401, "logged out"), (409, "closed"), (500, "problem")):
+        for status, words in ((401, "logged out"), (409, "closed"), (500, "problem")):
             house.draft_status = status
             press(tab, "y u")
-            until(tab, "(told) => document.querySelector('#saved').textContent.includes(told)", told)
+            until(tab, "(words) => document.querySelector('#saved').textContent.includes(words)", words)
 
 
 def test_a_submission_without_connection_waits_for_a_second_word(browser):
@@ -333,7 +337,7 @@ def test_it_works_with_a_mouse_and_no_script(browser):
 
 
 def test_the_watch_notices_what_runs(browser):
-    """Else the next one means nothing."""
+    """Without this the next test shows nothing."""
     with opened(browser, f"<!doctype html><body>{''.join(PAYLOADS[:3])}{PAYLOADS[10]}", policy=None) as (tab, _):
         until(tab, "() => pwned.length >= 3")
 

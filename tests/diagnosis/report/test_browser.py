@@ -29,12 +29,12 @@ def watched(browser, path, *, address="", size=DESKTOP, scheme="light"):
     context = browser.new_context(viewport=size, color_scheme=scheme)
     context.add_init_script(WATCH)
     tab = context.new_page()
-    tab.heard = []
-    tab.on("pageerror", lambda error: tab.heard.append(f"error {error}"))
-    tab.on("console", lambda message: tab.heard.append(f"console {message.text}"))
-    tab.on("dialog", lambda dialog: (tab.heard.append("dialog"), dialog.dismiss()))
-    tab.on("request", lambda request: request.url.startswith(("file:", "data:")) or tab.heard.append(request.url))
-    tab.on("popup", lambda _: tab.heard.append("popup"))
+    tab.events = []
+    tab.on("pageerror", lambda error: tab.events.append(f"error {error}"))
+    tab.on("console", lambda message: tab.events.append(f"console {message.text}"))
+    tab.on("dialog", lambda dialog: (tab.events.append("dialog"), dialog.dismiss()))
+    tab.on("request", lambda request: request.url.startswith(("file:", "data:")) or tab.events.append(request.url))
+    tab.on("popup", lambda _: tab.events.append("popup"))
     tab.goto(path.as_uri() + address)
     try:
         yield tab
@@ -66,14 +66,14 @@ def read_through(tab):
 
 def assert_calm(tab):
     assert tab.evaluate("[pwned, violations]") == [[], []]
-    assert tab.heard == []
+    assert tab.events == []
 
 
 def assert_in_shape(tab):
     """Nothing sticks out of the window, and the parts are where they belong."""
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert tab.locator("#explorer").bounding_box()["width"] > 300
-    assert tab.evaluate("[...document.querySelectorAll('main > section')].every((one) => one.offsetHeight > 0)")
+    assert tab.evaluate("[...document.querySelectorAll('main > section')].every((element) => element.offsetHeight > 0)")
 
 
 WITH_POLICY, WITHOUT_POLICY = "with policy", "without policy"
@@ -106,13 +106,13 @@ def shown_rows(tab):
 
 
 def test_the_watch_notices_what_runs(browser, tmp_path):
-    """Else nothing below means anything."""
+    """Without this no test below shows anything."""
     path = tmp_path / "bad.html"
     path.write_text(f"<html data-ready=1><body>{''.join(PAYLOADS[:3])}{PAYLOADS[10]}{PAYLOADS[35]}")
     with opened(browser, path) as tab:
         until(tab, "() => pwned.length >= 3")
         tab.wait_for_load_state("networkidle")
-        assert "https://attacker.example/pixel.png" in tab.heard
+        assert "https://attacker.example/pixel.png" in tab.events
 
 
 def test_hostile_text_runs_nowhere(browser, hostile):
@@ -402,7 +402,7 @@ def test_votes_that_differ_are_shown(browser, hostile, report):
 
 
 def test_tables_unfold_by_key_by_link_and_on_paper(browser, report):
-    unfolded = "() => [...document.querySelectorAll('details.table[open]')].map((one) => one.id)"
+    unfolded = "() => [...document.querySelectorAll('details.table[open]')].map((table) => table.id)"
     with opened(browser, report, address="#table-joint") as tab:
         assert tab.evaluate(unfolded) == ["table-metrics", "table-joint"]
         tab.focus("#table-codes summary")

@@ -150,7 +150,7 @@ def test_what_acts_without_being_seen_is_shown_by_name():
 def opened(browser, path, **settings):
     """The page, all of it unfolded."""
     with watched(browser, path, **settings) as tab:
-        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        tab.evaluate("document.querySelectorAll('details').forEach((element) => { element.open = true; })")
         yield tab
 
 
@@ -162,12 +162,12 @@ def saved(folder, html):
 
 @pytest.mark.slow
 def test_the_watch_notices_what_runs(browser, tmp_path):
-    """Else the next test means nothing."""
+    """Without this the next test shows nothing."""
     path = saved(tmp_path, f"<html><body>{''.join(PAYLOADS[:3])}{PAYLOADS[10]}{PAYLOADS[35]}")
     with opened(browser, path) as tab:
         until(tab, "() => pwned.length >= 3")
         tab.wait_for_load_state("networkidle")
-        assert "https://attacker.example/pixel.png" in tab.heard
+        assert "https://attacker.example/pixel.png" in tab.events
 
 
 @pytest.mark.slow
@@ -183,20 +183,20 @@ def test_hostile_text_runs_nowhere_and_leaves_the_layout_intact(browser, tmp_pat
             link.click()
         tab.wait_for_timeout(300)
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert tab.evaluate("[...document.querySelectorAll('.view')].every((one) => one.offsetHeight > 0)")
+        assert tab.evaluate("[...document.querySelectorAll('.view')].every((element) => element.offsetHeight > 0)")
         assert_calm(tab)
 
 
 @pytest.mark.slow
 def test_views_stand_beside_each_other_and_below_each_other_on_a_phone(browser, tmp_path, text):
     path = saved(tmp_path, text)
-    boxes = "() => [...document.querySelectorAll('.view')].map((one) => one.getBoundingClientRect().toJSON())"
+    boxes = "() => [...document.querySelectorAll('.view')].map((view) => view.getBoundingClientRect().toJSON())"
     with opened(browser, path) as tab:
         rectangles = tab.evaluate(boxes)
         assert len({box["top"] for box in rectangles}) == 1
         assert len({box["left"] for box in rectangles}) == 4
         # Questions, steps and answers each begin at one height.
-        tops = "(one) => [...one.children].map((cell) => cell.offsetTop)"
+        tops = "(view) => [...view.children].map((cell) => cell.offsetTop)"
         assert len({tuple(view.evaluate(tops)) for view in tab.locator(".view").all()}) == 1
     with opened(browser, path, size=PHONE) as tab:
         assert len({box["left"] for box in tab.evaluate(boxes)}) == 1
@@ -218,7 +218,7 @@ def test_words_stand_out_from_their_ground(browser, tmp_path, scheme):
 def test_on_paper_findings_are_unfolded(browser, tmp_path, text):
     path = saved(tmp_path, text)
     with opened(browser, path) as tab:
-        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false; })")
+        tab.evaluate("document.querySelectorAll('details').forEach((element) => { element.open = false; })")
         part = tab.locator(".told-part").first
         assert not part.is_visible()
         tab.emulate_media(media="print")

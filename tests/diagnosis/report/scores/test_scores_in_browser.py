@@ -45,10 +45,10 @@ def scored(cases, diagnosis, columns, tmp_path_factory):
     return path
 
 
-def first_cells(tab, place):
+def first_cells(tab, column):
     """The texts of a score's column in the rows that are drawn, in order."""
     read = "(n) => [...document.querySelectorAll('#list .row')].map((row) => row.querySelectorAll('.score')[n])"
-    return tab.evaluate(f"(n) => ({read})(n).map((cell) => [...cell.childNodes].at(-1).data)", place)
+    return tab.evaluate(f"(n) => ({read})(n).map((cell) => [...cell.childNodes].at(-1).data)", column)
 
 
 def test_columns_sort_and_what_has_no_score_comes_last(browser, scored, columns):
@@ -117,8 +117,8 @@ def test_the_plot_leads_to_its_responses(browser, scored, columns, cases):
 # Left and right edge of the question and of each score, in the first rows.
 BOXES = """() => [...document.querySelectorAll("#list .row")].slice(0, 4).map((row) =>
   [row.querySelector(".question"), ...row.querySelectorAll(".score")]
-  .filter((one) => one.checkVisibility()).map((one) => {
-    const box = one.getBoundingClientRect();
+  .filter((cell) => cell.checkVisibility()).map((cell) => {
+    const box = cell.getBoundingClientRect();
     return [box.left, box.right];
   }))"""
 

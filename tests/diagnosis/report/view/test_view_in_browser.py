@@ -36,14 +36,14 @@ def opened(browser, url, *, size=DESKTOP, scheme="light"):
     context = browser.new_context(viewport=size, color_scheme=scheme)
     context.add_init_script(WATCH)
     tab = context.new_page()
-    tab.heard = []
-    tab.on("pageerror", lambda error: tab.heard.append(f"error {error}"))
-    tab.on("console", lambda message: tab.heard.append(f"console {message.text}"))
+    tab.events = []
+    tab.on("pageerror", lambda error: tab.events.append(f"error {error}"))
+    tab.on("console", lambda message: tab.events.append(f"console {message.text}"))
     tab.goto(url)
     tab.wait_for_selector("html[data-ready]")
     try:
         yield tab
-        assert tab.heard == []
+        assert tab.events == []
         assert tab.evaluate("[pwned, violations]") == [[], []]
     finally:
         context.close()
