@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from itertools import islice
 
@@ -136,6 +137,9 @@ def test_the_command_prints_what_python_returns(judged):
         assert call.messages[0][1].splitlines()[0] in output
     assert output.count("  cause: ") == len(trail.refusals) == (2 if spoiled else 0)
     brief = command("judge", "show", run, ids[1], "--brief")
+    for number, text in enumerate(trail.response.trace.texts, start=1):
+        expected = "not judged" if trail.labels["L"] is None else "yes"
+        assert re.search(rf"^ *{number}  {expected} .*{re.escape(text)}$", brief, re.MULTILINE)
     assert trail.calls[0].reply not in brief
     assert f"{len(trail.calls)} calls, {len(trail.refusals)} without a usable reply" in brief
 

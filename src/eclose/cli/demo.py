@@ -60,13 +60,14 @@ def _track(items: Iterable[T], label: str, total: int) -> Iterable[T]:
 
 def _print_report(run: DemoRun) -> None:
     """Validate the judge by the labels and diagnose the run, as ``judge validate`` and ``diagnose`` do."""
-    from eclose.cli import diagnose, judge
+    from eclose.cli.diagnose import diagnose
+    from eclose.cli.judge.validate import validate
     from eclose.demo import PEOPLE_FILE
 
     # Validated first: diagnose then finds validation.json in the run and prints corrected rates.
-    judge.validate(run.folder, run.folder / PEOPLE_FILE)
+    validate(run.folder, run.folder / PEOPLE_FILE)
     print_line("")
-    diagnose.diagnose([run.folder], title=TITLE)
+    diagnose([run.folder], title=TITLE)
     print_line("")
     _print_truth(run)
 

@@ -142,7 +142,7 @@ def _serve(project: AnnotationProject, port: int, *, browser: bool) -> None:
 
 
 def _print_result(session: LabelSession, result: LabelSessionResult) -> None:
-    from eclose.cli.judge import print_validation
+    from eclose.cli.judge.validate import print_validation
     from eclose.judging.correct_run_rates import MIN_PEOPLE_LABELS
 
     run = session.run

@@ -17,7 +17,6 @@ from eclose.cli import (
     diagnose,
     gate,
     generate,
-    judge,
     label,
     ledger,
     metrics,
@@ -34,6 +33,7 @@ from eclose.cli.annotate import project
 from eclose.cli.detect import scoring as detect
 from eclose.cli.experiment import commands as experiment
 from eclose.cli.families import commands
+from eclose.cli.judge import run as judge
 from eclose.cli.logs import collect, export, judge_log
 from eclose.cli.shared.dotenv import load_env_file
 from eclose.cli.shared.extras import describe_missing_extra

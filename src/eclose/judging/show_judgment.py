@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from itertools import product
+from itertools import islice, product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eclose.calls.ledger_tools import CallDetails
+    from eclose.core.judgment import StepJudgment
     from eclose.core.three_valued import Label
     from eclose.models.interface import Request
 
@@ -97,6 +98,12 @@ class JudgmentTrail:
         return {name: None if self.judgment is None else self.judgment.label(name) for name in names}
 
     @property
+    def steps(self) -> tuple[tuple[str, StepJudgment | None], ...]:
+        """The steps of the trace, each with its judgment; None where it has none."""
+        judged = () if self.judgment is None else self.judgment.steps
+        return tuple(islice(zip_longest(self.response.trace.texts, judged), len(self.response.trace)))
+
+    @property
     def refusals(self) -> tuple[JudgeCall, ...]:
         """The calls whose reply was not used."""
         return tuple(call for call in self.calls if call.cause is not None)
@@ -110,6 +117,7 @@ class JudgmentTrail:
             "judge": None if judgment is None else judgment.judge,
             "labels": self.labels,
             "unjudged": {} if judgment is None else judgment.missing_reasons,
+            "steps": [{"text": text, "judgment": None if step is None else asdict(step)} for text, step in self.steps],
             "recorded": self.recorded,
             "calls": [
                 {
