@@ -23,6 +23,7 @@ from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
 from eclose.core.edit_selection import select_fixed_edit
+from eclose.experiments.forecast import TREE_SEQUENCES
 from eclose.likelihood.family_scores import FamilyScores
 from eclose.likelihood.prefix_tree import ScoredTree
 from eclose.likelihood.render import TokenPathRenderer
@@ -45,21 +46,21 @@ GOAL = 4.0
 """Times shorter than the published run, at least, for Qwen3-8B."""
 
 
-def counts(families: int, demonstrations: int) -> tuple[float, float, float]:
-    """Return the mean tokens of one SFT sequence, of fifteen, and of the tree, in the paper's mix."""
+def count_tokens(families: int, demonstrations: int) -> tuple[float, float, dict[TrainingMethod, float]]:
+    """Return the mean tokens of one SFT sequence, of fifteen, and of the tree of each objective, in the paper's mix."""
     renderer = TokenPathRenderer(load_tokenizer(packaged_weights()), ResponsePrompt(demonstrations))
-    table = build_objective(TrainingMethod.E_CLOSURE)
-    sums = np.zeros(3)
+    objectives = {method: build_objective(method) for method in TrainingMethod}
+    sums = np.zeros(2 + len(objectives))
     for profile, weight in MIX.items():
         rows = []
         for family in islice(make_world_families(profile, 11), families):
             pack = FamilyScores(family, select_fixed_edit(family), renderer)
-            scores = table.scores(pack)
-            plain = sum(score.positions[-1] + 1 for score in scores)
-            rows.append((len(pack.anchors()[0].path.ids), plain, len(ScoredTree.of(scores).layout)))
+            plain = sum(score.positions[-1] + 1 for score in objectives[TrainingMethod.E_CLOSURE].scores(pack))
+            trees = [len(ScoredTree.of(objective.scores(pack)).layout) for objective in objectives.values()]
+            rows.append((len(pack.anchors()[0].path.ids), plain, *trees))
         sums += weight * np.mean(rows, axis=0) / sum(MIX.values())
-    single, fifteen, tree = sums.tolist()
-    return single, fifteen, tree
+    single, fifteen, *trees = sums.tolist()
+    return single, fifteen, dict(zip(objectives, trees, strict=True))
 
 
 def published(backbone: str) -> list[float]:
@@ -76,8 +77,13 @@ def main() -> int:
     parser.add_argument("--families", type=int, default=24, help="families counted per profile")
     parser.add_argument("--demonstrations", type=int, default=0)
     options = parser.parse_args()
-    single, fifteen, tree = counts(options.families, options.demonstrations)
+    single, fifteen, trees = count_tokens(options.families, options.demonstrations)
+    tree = trees[TrainingMethod.E_CLOSURE]
     print(f"tokens per family: one sequence {single:,.0f}, fifteen {fifteen:,.0f}, tree {tree:,.0f}")
+    print("\n| objective | sequences that a family costs on the tree | in `eclose experiment init` |\n|---|---|---|")
+    sequences = {method: round(15 * tokens / fifteen, 2) for method, tokens in trees.items()}
+    for method, count in sequences.items():
+        print(f"| {method} | {count:.2f} | {TREE_SEQUENCES[method]:.2f} |")
     print(f"\n| backbone (projection) | published | on the tree | times shorter | constant part |\n|{'---|' * 5}")
     gains = {}
     for backbone in BACKBONES:

@@ -13,11 +13,12 @@ from eclose.cli.main import app
 from eclose.errors import SettingError, UserError
 from eclose.experiments.cells import Stage
 from eclose.experiments.folder import init_experiment, load_experiment
-from eclose.experiments.forecast import HoursFit
+from eclose.experiments.forecast import TREE_SEQUENCES, HoursFit
 from eclose.experiments.judge_forecast import forecast_judge_cost
 from eclose.experiments.plan import read_plan
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest
+from eclose.training.objective import TrainingMethod
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "recipes" / "experiment" / "paper.yaml"
@@ -160,6 +161,26 @@ def test_the_papers_hours_follow_from_a_line(paper):
     assert forecast.hours(paper.plan.methods) == pytest.approx(recorded, rel=0.1)
 
 
+def test_hours_on_the_tree_are_those_of_its_tokens(paper):
+    """A run keeps the constant part of its hours, and a family costs as many sequences as its tree has tokens."""
+    forecast = paper.forecast()
+    for row in forecast.training:
+        own = [(other.sequences, other.fitted) for other in forecast.training if other.backbone == row.backbone]
+        (few, low), (many, high) = min(own), max(own)
+        per_sequence = (high - low) / (many - few)
+        assert row.projected == pytest.approx(low + per_sequence * (TREE_SEQUENCES[row.method] - few)), row
+    assert forecast.hours_on_tree(paper.plan.methods) < 0.4 * forecast.hours(paper.plan.methods)
+
+
+def test_costs_on_the_tree_are_the_measured_ones():
+    """Each objective has one, and the record of the projection says the same."""
+    rows = (ROOT / "docs" / "records" / "projection.txt").read_text("utf-8").splitlines()
+    measured = {row.split(" | ")[0].removeprefix("| "): row.split(" | ")[1] for row in rows if row.startswith("| ")}
+    assert set(TREE_SEQUENCES) == set(TrainingMethod)
+    for method, count in TREE_SEQUENCES.items():
+        assert measured[method] == f"{count:.2f}"
+
+
 NAMES = {"SFT": "sft", "CF-SFT": "cf_sft", "RM": "rm", "E-Closure": "e_closure", "w/o S": "e_closure-S"} | {
     "w/o T": "e_closure-T",
     "w/o C": "e_closure-C",
@@ -185,6 +206,8 @@ def test_a_line_through_hours():
     assert fit.hours(7) == pytest.approx(9.0)
     assert HoursFit.of({"cf_sft": 6.0}, sequences).hours(7) == pytest.approx(14.0)
     assert HoursFit.of({}, sequences) is None
+    # Counts this near each other give no slope.
+    assert HoursFit.of({"a": 2.0, "b": 1.8}, {"a": 1.6, "b": 1.7}).hours(1.65) == pytest.approx(1.90, abs=0.01)
 
 
 def test_finished_runs_are_a_pilot_for_those_that_are_left(data):
@@ -196,11 +219,11 @@ def test_finished_runs_are_a_pilot_for_those_that_are_left(data):
     train.folder(experiment.folder).mkdir(parents=True)
     manifest.write(train.result_path(experiment.folder))
     forecast = experiment.forecast()
-    # One of two runs of SFT is left; E-Closure scores 15 sequences where SFT scores one.
+    # One of two runs of SFT is left. E-Closure scores 15 sequences where SFT scores one, with most tokens shared.
     assert forecast.hours_left(["sft"]) == pytest.approx(0.5)
-    assert forecast.hours_left(["e_closure"]) == pytest.approx(2 * 15 * 0.5)
+    assert forecast.hours_left(["e_closure"]) == pytest.approx(2 * 1.70 / 1.01 * 0.5)
     output = CliRunner().invoke(app, ["experiment", "init", str(data / "plan.yaml"), "--out", str(data / "exp")])
-    assert "Training, main comparison: 15.5 h left, by 1 finished run" in output.stdout
+    assert "Training, main comparison: 2.18 h left, by 1 finished run" in output.stdout
 
 
 def test_the_cost_of_judging_is_forecast_from_gold_responses(data):

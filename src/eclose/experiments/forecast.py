@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,23 @@ if TYPE_CHECKING:
     from eclose.experiments.cells import StageTask
     from eclose.experiments.plan import Plan
 
+TREE_SEQUENCES = MappingProxyType(
+    {
+        "sft": 1.01,
+        "cf_sft": 1.61,
+        "rm": 1.74,
+        "e_closure": 1.70,
+        "e_closure-S": 1.70,
+        "e_closure-T": 1.65,
+        "e_closure-C": 1.67,
+        "e_closure-one_sided": 1.64,
+    }
+)
+"""Tokens of a family on the prefix tree by objective, in sequences: a tree holds each shared token once. Measured by
+``campaigns/projection.py`` on families of the world in the paper's mix of benchmarks."""
+_LEAST_SPREAD = 1.3
+"""Ratio of the largest to the smallest count from which a line is fitted; nearer counts say nothing of its slope."""
+
 
 @dataclass(frozen=True)
 class HoursFit:
@@ -24,16 +42,16 @@ class HoursFit:
     per_sequence: float
 
     @classmethod
-    def of(cls, hours: Mapping[str, float], sequences: Mapping[str, int]) -> HoursFit | None:
-        """Fit the line by least squares to hours by method; through the origin for one method, None for none."""
+    def of(cls, hours: Mapping[str, float], sequences: Mapping[str, float]) -> HoursFit | None:
+        """Fit the line to hours by method, through the origin where counts are similar; return None without hours."""
         counts = [sequences[method] for method in hours]
-        if len(set(counts)) < 2:
+        if not counts or max(counts) < _LEAST_SPREAD * min(counts):
             shares = [value / count for value, count in zip(hours.values(), counts, strict=True)]
             return cls(0.0, float(np.mean(shares))) if shares else None
         slope, constant = np.polyfit(counts, list(hours.values()), 1).tolist()
         return cls(constant, slope)
 
-    def hours(self, sequences: int) -> float:
+    def hours(self, sequences: float) -> float:
         """Return the hours of a run that scores this many sequences per family."""
         return self.constant + self.per_sequence * sequences
 
@@ -51,10 +69,13 @@ class TrainingForecast:
     """Hours of a run by the fit; None without recorded hours."""
     recorded: float | None
     """Hours of a run as recorded; None where none are."""
+    projected: float | None = None
+    """Hours of a run by the fit, if a family costs what it costs on the prefix tree; None without recorded hours."""
     finished: int = 0
     """Runs that are finished."""
     piloted: float | None = None
-    """Hours of a run as finished runs of this experiment took: the mean of the method, else by a fit through them."""
+    """Hours of a run as finished runs of this experiment took: the mean of the method, else by a fit through them, with
+    the cost of a family on the prefix tree."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +93,10 @@ class ExperimentForecast:
         """Return the hours of all training runs of some methods; None where a method has none."""
         rows = [row for row in self.training if row.method in methods]
         return _sum_hours((row.runs, row.recorded if recorded else row.fitted) for row in rows)
+
+    def hours_on_tree(self, methods: Sequence[str]) -> float | None:
+        """Return the hours of all training runs of some methods on the prefix tree; None where a method has none."""
+        return _sum_hours((row.runs, row.projected) for row in self.training if row.method in methods)
 
     def hours_left(self, methods: Sequence[str]) -> float | None:
         """Return the hours of the runs that are not finished, by those that are; None where there is no such run."""
@@ -121,13 +146,15 @@ def _forecast_training(
     sequences: Mapping[str, int],
     finished: Mapping[tuple[str, str], Sequence[float]],
 ) -> Iterator[TrainingForecast]:
+    # Baselines train on pairs, which share no tree.
+    on_tree = {method: TREE_SEQUENCES.get(method, float(count)) for method, count in sequences.items()}
     trained = [task.cell for task in tasks if task.stage is Stage.TRAIN]
     for backbone in plan.backbones:
         # Ablations are left out of the fit, so that their recorded hours can be compared with it.
         main = {method: hours for method, hours in backbone.hours.items() if method in plan.methods}
         fit = HoursFit.of(main, sequences)
         pilot = {method: float(np.mean(hours)) for (name, method), hours in finished.items() if name == backbone.name}
-        pilot_fit = HoursFit.of(pilot, sequences)
+        pilot_fit = HoursFit.of(pilot, on_tree)
         for method in (*plan.methods, *plan.ablations):
             runs = sum(cell.backbone == backbone.name and cell.method == method for cell in trained)
             if runs:
@@ -139,6 +166,7 @@ def _forecast_training(
                     count,
                     fitted=None if fit is None else fit.hours(count),
                     recorded=backbone.hours.get(method),
+                    projected=None if fit is None else fit.hours(on_tree[method]),
                     finished=len(finished.get((backbone.name, method), ())),
-                    piloted=pilot.get(method, None if pilot_fit is None else pilot_fit.hours(count)),
+                    piloted=pilot.get(method, None if pilot_fit is None else pilot_fit.hours(on_tree[method])),
                 )

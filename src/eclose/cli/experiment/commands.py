@@ -224,6 +224,8 @@ def _describe_hours(forecast: ExperimentForecast, methods: Sequence[str]) -> str
         recorded = forecast.hours(methods, recorded=True)
         beside = "" if recorded is None else f", {recorded:,.0f} h as recorded"
         parts.append(f"{hours:,.0f} h by the fit{beside}")
+    if (projected := forecast.hours_on_tree(methods)) is not None:
+        parts.append(f"{projected:,.0f} h on the prefix tree, projected")
     finished = sum(row.finished for row in forecast.training if row.method in methods)
     if (left := forecast.hours_left(methods)) is not None:
         parts.append(f"{left:,.3g} h left, by {format_count(finished, 'finished run')}")
