@@ -59,8 +59,8 @@ def count_tokens(families: int, demonstrations: int) -> tuple[float, float, dict
             trees = [len(ScoredTree.of(objective.scores(pack)).layout) for objective in objectives.values()]
             rows.append((len(pack.anchors()[0].path.ids), plain, *trees))
         sums += weight * np.mean(rows, axis=0) / sum(MIX.values())
-    single, fifteen, *trees = sums.tolist()
-    return single, fifteen, dict(zip(objectives, trees, strict=True))
+    single, fifteen, *tokens = sums.tolist()
+    return single, fifteen, dict(zip(objectives, tokens, strict=True))
 
 
 def published(backbone: str) -> list[float]:
