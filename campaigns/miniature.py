@@ -12,6 +12,8 @@ there.
 times of their stages in a table beside it. So the study may be made in several sittings. Two processes with one thread
 each, on one folder and each with some of the cells (``--only``), get more done than one with two threads.
 
+``--variant`` trains E-Closure on the second backbone with other settings instead, which a later run shows on the page.
+
 On two idle cores this takes up to six hours. Without arguments, an untuned backbone answers three questions.
 """
 
@@ -35,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, c
 from campaigns.annotators.sample_labels import label_sample
 from campaigns.miniature_study.cells import hash_backbones, save_cells, take_cells
 from campaigns.miniature_study.page import format_page
+from campaigns.miniature_study.variants import VARIANTS, run_variant
 from campaigns.natural_failures import Settings, train_generator
 from perf.result import print_result
 from perf.tree_cost import packaged_weights
@@ -228,6 +231,20 @@ def run_miniature(
     return finished, len(experiment.tasks), problems
 
 
+def run_variants(out: Path, names: Sequence[str]) -> tuple[int, int, list[str]]:
+    """Run E-Closure with other settings; return finished and planned stages, and the problems."""
+    clock = StageClock(out / "variant_times.csv")
+    finished, problems = 0, []
+    with ModelServerThread(build_world_handlers()) as server:
+        plan = read_plan(shutil.copy(PLAN, out / "plan.yaml"))
+        plan = replace(plan, judge=replace(plan.judge, base_url=server.base_url))
+        for name in names:
+            result = run_variant(plan, name, out, wait=JUDGE_SECONDS, on_stage=clock.begin)
+            finished += len(result.finished) + len(result.before)
+            problems += [f"{name}, {row.task.stage}: {row.problem}" for row in (*result.failed, *result.waiting)]
+    return finished, finished + len(problems), problems
+
+
 def report_backbones(experiment: Experiment, out: Path) -> None:
     """Report each backbone with judged responses alone."""
     for backbone in experiment.plan.backbones:
@@ -278,6 +295,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seed", action="append", type=int, default=[], help="seed of a smaller study; may be repeated"
     )
+    parser.add_argument(
+        "--variant", action="append", default=[], choices=list(VARIANTS), help="run this variant instead; repeatable"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
@@ -286,7 +306,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sizes = Sizes() if options.out else Sizes(train=1, development=1, switch=1, questions=1, warm_updates=1)
         only = options.only if options.out else ["method=backbone", f"backbone={SECOND_BACKBONE}"]
         prepare(out, sizes)
-        finished, planned, problems = run_miniature(out, only, options.cells, options.seed)
+        if options.variant:
+            finished, planned, problems = run_variants(out, options.variant)
+        else:
+            finished, planned, problems = run_miniature(out, only, options.cells, options.seed)
     for problem in problems:
         print(problem)
     return print_result(

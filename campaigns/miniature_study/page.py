@@ -7,7 +7,10 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from campaigns.miniature_study.variants import REPORT_PREFIX, VARIANTS
+
 from eclose.experiments.cells import Stage
+from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.results import REPORT_FOLDER
 
 if TYPE_CHECKING:
@@ -44,10 +47,14 @@ REASONS = """
 - **C is at its ceiling** in the switch tests of all tuned methods. Steps of the world end with the answer in the words
   of the question, so a model needs only to copy it. RM has no way to fail there.
 - **Difficulty and counterfactual inputs** were varied: three profiles (table by difficulty), and supervised training
-  without and with counterfactual inputs (SFT and CF-SFT). The number of updates and the weight of the margins were not.
+  without and with counterfactual inputs (SFT and CF-SFT). {variants}
 - **People are simulated**: they err around the labels of the oracle as often as the paper's people erred. Their
   agreement with the oracle shows that the protocol and its statistics work. It says nothing of judges of real text.
 """
+
+VARIED = """The number of updates and the weight of the margins
+  were varied for E-Closure with one backbone and seed ([other settings](#other-settings))."""
+NOT_VARIED = "The number of updates and the weight of the margins were not."
 
 METHODS = """
 ## All methods
@@ -158,6 +165,41 @@ def format_switches(switches: dict[str, Any] | None) -> str:
     return "\n".join(lines)
 
 
+def format_variants(report: dict[str, Any], variants: Mapping[str, dict[str, Any]]) -> str:
+    """Return a table of counts of E-Closure with other settings, below those of the same cell of the study.
+
+    Args:
+        report: Report of the study.
+        variants: Report of each variant by its name.
+    """
+    metrics = {"seeds": ("Acc", "LSR", "TRR", "LGG"), "switches": ("S SW", "T SW", "C SW")}
+    grid = next(iter(variants.values()))["grid"]
+    (backbone,), (seed,) = grid["backbones"], grid["seeds"]
+    lines = [
+        "## Other settings",
+        "",
+        f"E-Closure on {backbone} with seed {seed}: responses of those judged, and families of those tested. One cell",
+        "each, so a difference of a few responses says nothing.",
+        "",
+        f"| training | {' | '.join(name for names in metrics.values() for name in names)} |",
+        f"|---|{'---:|' * sum(map(len, metrics.values()))}",
+    ]
+    for title, own in [("as in the study", report), *((VARIANTS[name].title, own) for name, own in variants.items())]:
+        cells = []
+        for key, names in metrics.items():
+            rows = own[key] if key == "seeds" else own[key]["seeds"]
+            rates = [
+                row["rates"]
+                for row in rows
+                if (row["method"], row["backbone"], row["seed"]) == (REFERENCE_METHOD, backbone, seed)
+            ]
+            cells += [
+                f"{sum(row[name]['hits'] for row in rates)} of {sum(row[name]['n'] for row in rates)}" for name in names
+            ]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def format_times(path: Path) -> str:
     """Return a table of the wall time of cells by stage."""
     seconds: dict[str, dict[str, float]] = defaultdict(dict)
@@ -185,7 +227,8 @@ def format_page(folder: Path, times: Path) -> str:
     """Return the page in Markdown.
 
     Args:
-        folder: Folder with the report of the study (``report``) and of each backbone alone (``report-BACKBONE``).
+        folder: Folder with the report of the study (``report``), of each backbone alone (``report-BACKBONE``), and of
+            each variant (``variant-NAME``).
         times: Table of wall times by cell and stage.
     """
     report = _read_report(folder / REPORT_FOLDER)
@@ -198,12 +241,17 @@ def format_page(folder: Path, times: Path) -> str:
     )
     size += f"Missing: {' '.join(missing)}" if missing else "All cells are there."
     claims = {backbone: own["claims"] for backbone, own in by_backbone.items()}
-    parts = [HEAD, size, format_outcomes(report["claims"], claims), REASONS.strip("\n")]
+    variants = {name: folder / f"{REPORT_PREFIX}{name}" for name in VARIANTS}
+    variant_reports = {name: _read_report(path) for name, path in variants.items() if path.is_dir()}
+    reasons = REASONS.strip("\n").format(variants=VARIED if variant_reports else NOT_VARIED)
+    parts = [HEAD, size, format_outcomes(report["claims"], claims), reasons]
     parts.append(format_claims("What decides them on all backbones", report["claims"]))
     parts += [format_claims(f"What decides them on {backbone} alone", own) for backbone, own in claims.items()]
     parts += [METHODS.strip("\n"), format_overall(report["overall"])]
     parts += [f"{backbone} alone:\n\n{format_overall(own['overall'])}" for backbone, own in by_backbone.items()]
     parts += [format_difficulties(report["seeds"]), format_switches(report["switches"])]
+    if variant_reports:
+        parts.append(format_variants(report, variant_reports))
     if times.is_file():
         parts.append(format_times(times))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"

@@ -8,6 +8,24 @@ HELD = {"name": "TRR: E-Closure - SFT", "value": 0.1, "interval": [0.02, 0.18], 
 OPEN = {"name": "TRR: E-Closure - SFT", "value": 0.1, "interval": None, "n": 20}
 
 
+def write_variant(folder, *cells):
+    """Write what the page reads of a variant; a cell is method, backbone, seed, and hits of 4 responses or families."""
+    rows = [
+        {
+            "method": method,
+            "backbone": backbone,
+            "seed": seed,
+            "benchmark": "world-easy",
+            "rates": {name: {"hits": hits, "n": 4} for name in ("Acc", "LSR", "TRR", "LGG", "S SW", "T SW", "C SW")},
+        }
+        for method, backbone, seed, hits in cells
+    ]
+    folder.mkdir(exist_ok=True)
+    path = folder / "experiment.json"
+    report = json.loads(path.read_text()) if path.is_file() else {"grid": {"backbones": ["Warm"], "seeds": [42]}}
+    path.write_text(json.dumps(report | {"seeds": rows, "switches": {"rates": {}, "seeds": rows}}))
+
+
 def write_report(folder, outcome, *comparisons, missing=()):
     report = {
         "grid": {"backbones": ["Small", "Warm"], "seeds": [42, 43], "benchmarks": {"easy": 4, "hard": 6}},
@@ -57,3 +75,19 @@ def test_missing_parts_and_wall_times_are_told(tmp_path):
     assert "Missing: Responses of RM. Ablations." in page
     assert "| Warm sft 42 | 3000 | 600 | 3,600 |" in page
     assert "Together 1.0 hours over all cells." in page
+
+
+def test_variants_stand_below_the_same_cell_of_the_study(tmp_path):
+    write_report(tmp_path / "report", "holds", HELD)
+    assert "The number of updates and the weight of the margins were not." in format_page(
+        tmp_path, tmp_path / "none.csv"
+    )
+    others = [("SFT", "Warm", 42, 1), ("E-Closure", "Small", 42, 1), ("E-Closure", "Warm", 43, 1)]
+    write_variant(tmp_path / "report", ("E-Closure", "Warm", 42, 2), ("E-Closure", "Warm", 42, 1), *others)
+    write_variant(tmp_path / "variant-longer", ("E-Closure", "Warm", 42, 4))
+    page = format_page(tmp_path, tmp_path / "none.csv")
+    assert "were not." not in page
+    assert "E-Closure on Warm with seed 42" in page
+    assert "| as in the study | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 |" in page
+    assert f"| three epochs instead of one |{' 4 of 4 |' * 7}" in page
+    assert "margin weight 4" not in page
