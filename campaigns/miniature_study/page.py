@@ -147,12 +147,21 @@ def format_difficulties(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def format_switches(switches: dict[str, Any] | None) -> str:
+def format_ablations(ablation: dict[str, Any]) -> str:
+    """Return a table of the rates of all ablations on a backbone, with the full method last."""
+    return (
+        f"## Ablations on {ablation['backbone']}\n\n"
+        "Each leaves out one edge, or the counterfactual direction of all. Questions of all profiles are pooled.\n\n"
+        + format_overall(ablation["rates"])
+    )
+
+
+def format_switches(switches: dict[str, Any] | None, title: str = "Switch tests") -> str:
     """Return a table of the switch rates of each method."""
     rates = switches["rates"] if switches else {}
     columns = list(next(iter(rates.values()), {}))
     lines = [
-        "## Switch tests",
+        f"## {title}",
         "",
         "Share of families in which the preferred alternative scores higher: on the original input (O), on the",
         "counterfactual one (CF), on both (SW).",
@@ -249,7 +258,9 @@ def format_page(folder: Path, times: Path) -> str:
     parts += [format_claims(f"What decides them on {backbone} alone", own) for backbone, own in claims.items()]
     parts += [METHODS.strip("\n"), format_overall(report["overall"])]
     parts += [f"{backbone} alone:\n\n{format_overall(own['overall'])}" for backbone, own in by_backbone.items()]
+    parts += [format_ablations(ablation) for ablation in report["ablations"]]
     parts += [format_difficulties(report["seeds"]), format_switches(report["switches"])]
+    parts += [format_switches(switches, "Switch tests of the ablations") for switches in report["variant_switches"]]
     if variant_reports:
         parts.append(format_variants(report, variant_reports))
     if times.is_file():

@@ -30,6 +30,8 @@ def write_report(folder, outcome, *comparisons, missing=()):
     report = {
         "grid": {"backbones": ["Small", "Warm"], "seeds": [42, 43], "benchmarks": {"easy": 4, "hard": 6}},
         "missing": list(missing),
+        "ablations": [],
+        "variant_switches": [],
         "claims": [{"title": "It is better.", "outcome": outcome, "comparisons": list(comparisons)}],
         "overall": {
             "SFT": {
@@ -75,6 +77,21 @@ def test_missing_parts_and_wall_times_are_told(tmp_path):
     assert "Missing: Responses of RM. Ablations." in page
     assert "| Warm sft 42 | 3000 | 600 | 3,600 |" in page
     assert "Together 1.0 hours over all cells." in page
+
+
+def test_ablations_and_their_switch_tests_are_shown(tmp_path):
+    write_report(tmp_path / "report", "holds", HELD)
+    path = tmp_path / "report" / "experiment.json"
+    report = json.loads(path.read_text())
+    assert "Ablations" not in format_page(tmp_path, tmp_path / "none.csv")
+    report["ablations"] = [{"backbone": "Warm", "rates": {"w/o S": report["overall"]["SFT"]}}]
+    report["variant_switches"] = [{"rates": {"w/o T": {"T SW": {"value": 0.25, "interval": None}}}}]
+    path.write_text(json.dumps(report))
+    page = format_page(tmp_path, tmp_path / "none.csv")
+    assert "## Ablations on Warm" in page
+    assert f"| w/o S |{' 50.0 |' * 7}" in page
+    assert "## Switch tests of the ablations" in page
+    assert "| w/o T | 25.0 |" in page
 
 
 def test_variants_stand_below_the_same_cell_of_the_study(tmp_path):
