@@ -52,8 +52,8 @@ REASONS = """
   agreement with the oracle shows that the protocol and its statistics work. It says nothing of judges of real text.
 """
 
-VARIED = """The number of updates and the weight of the margins
-  were varied for E-Closure with one backbone and seed ([other settings](#other-settings))."""
+VARIED = """E-Closure was also trained with {titles},
+  on one backbone and seed ([other settings](#other-settings))."""
 NOT_VARIED = "The number of updates and the weight of the margins were not."
 
 METHODS = """
@@ -252,7 +252,8 @@ def format_page(folder: Path, times: Path) -> str:
     claims = {backbone: own["claims"] for backbone, own in by_backbone.items()}
     variants = {name: folder / f"{REPORT_PREFIX}{name}" for name in VARIANTS}
     variant_reports = {name: _read_report(path) for name, path in variants.items() if path.is_dir()}
-    reasons = REASONS.strip("\n").format(variants=VARIED if variant_reports else NOT_VARIED)
+    titles = " and with ".join(VARIANTS[name].title for name in variant_reports)
+    reasons = REASONS.strip("\n").format(variants=VARIED.format(titles=titles) if titles else NOT_VARIED)
     parts = [HEAD, size, format_outcomes(report["claims"], claims), reasons]
     parts.append(format_claims("What decides them on all backbones", report["claims"]))
     parts += [format_claims(f"What decides them on {backbone} alone", own) for backbone, own in claims.items()]
