@@ -225,9 +225,10 @@ def run_miniature(
     compared = [task for task in experiment.tasks if task.cell.method in plan.methods and task.stage is Stage.JUDGE]
     if all(task.is_finished(experiment.folder) for task in compared):
         experiment, judgments = add_people(experiment, out)
-    report_experiment(experiment, out / REPORT_FOLDER, judgments)
-    report_backbones(experiment, out)
-    (out / PAGE_FILE).write_text(format_page(out, times), "utf-8")
+    if is_reportable(experiment):
+        report_experiment(experiment, out / REPORT_FOLDER, judgments)
+        report_backbones(experiment, out)
+        (out / PAGE_FILE).write_text(format_page(out, times), "utf-8")
     return finished, len(experiment.tasks), problems
 
 
@@ -245,6 +246,15 @@ def run_variants(out: Path, names: Sequence[str]) -> tuple[int, int, list[str]]:
     return finished, finished + len(problems), problems
 
 
+def is_reportable(experiment: Experiment) -> bool:
+    """Return whether a cell of the main comparison is judged; a sitting may have made ablations alone."""
+    ablations = experiment.plan.ablations
+    return any(
+        task.stage is Stage.JUDGE and task.cell.method not in ablations and task.is_finished(experiment.folder)
+        for task in experiment.tasks
+    )
+
+
 def report_backbones(experiment: Experiment, out: Path) -> None:
     """Report each backbone with judged responses alone."""
     for backbone in experiment.plan.backbones:
@@ -259,7 +269,7 @@ def report_backbones(experiment: Experiment, out: Path) -> None:
             audit_labels=None,
         )
         alone = replace(experiment, plan=plan)
-        if any(task.stage is Stage.JUDGE and task.is_finished(alone.folder) for task in alone.tasks):
+        if is_reportable(alone):
             report_experiment(alone, out / f"{REPORT_FOLDER}-{backbone.name}")
 
 
