@@ -2,7 +2,7 @@
 
 SmolLM2-135M first learns a few families by heart, so that it answers in the layout. Then a grid of backbones, methods,
 seeds and benchmarks is run unbroken, and again while it is killed with SIGKILL in all stages: in one process, and on
-Snakemake. In the end all tables except recorded times must be equal byte for byte.
+Snakemake, both at once. In the end all tables except recorded times must be equal byte for byte.
 
     python campaigns/experiment_kills.py --full        2 x 2 x 2 x 2, ten kills for each engine
     python campaigns/experiment_kills.py               1 x 1 x 1 x 1, three kills for each engine
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -180,15 +181,20 @@ def measure(folder: Path, settings: Settings) -> int:
             sys.exit(f"the unbroken run failed: {[problem.problem for problem in result.failed]}")
         report_experiment(whole)
         tables = read_tables(whole.folder / "report")
-        killed, equal = {}, {}
-        for engine in ENGINES:
-            broken = init_study(folder, engine, values)
-            killed[engine] = dict(run_with_kills(broken, engine, settings.kills))
-            report_experiment(broken)
-            equal[engine] = read_tables(broken.folder / "report") == tables
+        broken = {engine: init_study(folder, engine, values) for engine in ENGINES}
         extended = init_study(folder, "whole", {**values, "seeds": [*settings.seeds, 99]})
-        result = run_experiment(extended)
+        with ThreadPoolExecutor(len(ENGINES)) as pool:
+            kills_by_engine = {
+                engine: pool.submit(run_with_kills, experiment, engine, settings.kills)
+                for engine, experiment in broken.items()
+            }
+            result = run_experiment(extended)
         alone = not result.failed and {task.cell.seed for task in result.finished} == {99}
+        killed, equal = {}, {}
+        for engine, experiment in broken.items():
+            killed[engine] = dict(kills_by_engine[engine].result())
+            report_experiment(experiment)
+            equal[engine] = read_tables(experiment.folder / "report") == tables
     kills = sum(sum(counts.values()) for counts in killed.values())
     return print_result(
         name="experiment_kills",
