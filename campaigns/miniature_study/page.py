@@ -44,6 +44,7 @@ REASONS = """
   untuned backbones can be decided on SmolLM2-warm alone.
 - **Local soundness.** Most responses of such small models fail in a step already. A response can be in the gap only if
   all its steps are sound, so LGG is small for every method.
+- **Switch tests decide more** than responses: every family counts, and none is unjudged ([gains](#switch-tests)).
 - **C is at its ceiling** in the switch tests of all tuned methods. Steps of the world end with the answer in the words
   of the question, so a model needs only to copy it. RM has no way to fail there.
 - **Difficulty and counterfactual inputs** were varied: three profiles (table by difficulty), and supervised training
@@ -156,9 +157,9 @@ def format_ablations(ablation: dict[str, Any]) -> str:
     )
 
 
-def format_switches(switches: dict[str, Any] | None, title: str = "Switch tests") -> str:
+def format_switches(switches: dict[str, Any], title: str) -> str:
     """Return a table of the switch rates of each method."""
-    rates = switches["rates"] if switches else {}
+    rates = switches["rates"]
     columns = list(next(iter(rates.values()), {}))
     lines = [
         f"## {title}",
@@ -172,6 +173,38 @@ def format_switches(switches: dict[str, Any] | None, title: str = "Switch tests"
     for method, by_column in rates.items():
         lines.append(f"| {method} | {' | '.join(format_percent(by_column[column]) for column in columns)} |")
     return "\n".join(lines)
+
+
+def format_switch_gains(switches: dict[str, Any]) -> str:
+    """Return a table of the switched families of E-Closure minus those of each other method, in points."""
+    gains = switches["gains"]
+    edges = list(next(iter(gains.values())))
+    lines = [
+        "Families that E-Closure switches, minus those of each other method, in points:",
+        "",
+        f"| over | {' | '.join(edges)} |",
+        f"|---|{'---|' * len(edges)}",
+    ]
+    for method, by_edge in gains.items():
+        lines.append(f"| {method} | {' | '.join(format_percent(by_edge[edge], '+.1f') for edge in edges)} |")
+    return "\n".join([*lines, "", _list_decided_gains(gains)])
+
+
+def _list_decided_gains(gains: Mapping[str, dict[str, Any]]) -> str:
+    """Return the gains whose interval is above or below zero, in words."""
+    sides: dict[str, list[str]] = {"above": [], "below": []}
+    for method, by_edge in gains.items():
+        for edge, gain in by_edge.items():
+            if gain["interval"] is not None:
+                low, high = gain["interval"]
+                side = "above" if low > 0 else "below" if high < 0 else None
+                if side is not None:
+                    sides[side].append(f"{edge} over {method}")
+    lines = [
+        f"The interval lies {side} zero for {', '.join(names)}." if names else f"No interval lies {side} zero."
+        for side, names in sides.items()
+    ]
+    return "\n".join([*lines, "Each interval is of one comparison alone."])
 
 
 def format_variants(report: dict[str, Any], variants: Mapping[str, dict[str, Any]]) -> str:
@@ -260,8 +293,14 @@ def format_page(folder: Path, times: Path) -> str:
     parts += [METHODS.strip("\n"), format_overall(report["overall"])]
     parts += [f"{backbone} alone:\n\n{format_overall(own['overall'])}" for backbone, own in by_backbone.items()]
     parts += [format_ablations(ablation) for ablation in report["ablations"]]
-    parts += [format_difficulties(report["seeds"]), format_switches(report["switches"])]
-    parts += [format_switches(switches, "Switch tests of the ablations") for switches in report["variant_switches"]]
+    parts.append(format_difficulties(report["seeds"]))
+    tests = [("Switch tests", report["switches"])]
+    tests += [("Switch tests of the ablations", own) for own in report["variant_switches"]]
+    for title, switches in tests:
+        if switches:
+            parts.append(format_switches(switches, title))
+        if switches and switches["gains"]:
+            parts.append(format_switch_gains(switches))
     if variant_reports:
         parts.append(format_variants(report, variant_reports))
     if times.is_file():

@@ -23,7 +23,7 @@ def write_variant(folder, *cells):
     folder.mkdir(exist_ok=True)
     path = folder / "experiment.json"
     report = json.loads(path.read_text()) if path.is_file() else {"grid": {"backbones": ["Warm"], "seeds": [42]}}
-    path.write_text(json.dumps(report | {"seeds": rows, "switches": {"rates": {}, "seeds": rows}}))
+    path.write_text(json.dumps(report | {"seeds": rows, "switches": {"rates": {}, "gains": {}, "seeds": rows}}))
 
 
 def write_report(folder, outcome, *comparisons, missing=()):
@@ -47,7 +47,13 @@ def write_report(folder, outcome, *comparisons, missing=()):
             }
         ]
         * 2,
-        "switches": {"rates": {"SFT": {"S SW": {"value": 0.5, "interval": [0.25, 0.75]}}}},
+        "switches": {
+            "rates": {"SFT": {"S SW": {"value": 0.5, "interval": [0.25, 0.75]}}},
+            "gains": {
+                "SFT": {"S": {"value": 0.1, "interval": [0.02, 0.2]}, "T": {"value": 0.1, "interval": [-0.1, 0.2]}},
+                "RM": {"S": {"value": -0.1, "interval": [-0.2, -0.1]}, "T": {"value": 0.1, "interval": None}},
+            },
+        },
     }
     folder.mkdir()
     (folder / "experiment.json").write_text(json.dumps(report))
@@ -85,13 +91,20 @@ def test_ablations_and_their_switch_tests_are_shown(tmp_path):
     report = json.loads(path.read_text())
     assert "Ablations" not in format_page(tmp_path, tmp_path / "none.csv")
     report["ablations"] = [{"backbone": "Warm", "rates": {"w/o S": report["overall"]["SFT"]}}]
-    report["variant_switches"] = [{"rates": {"w/o T": {"T SW": {"value": 0.25, "interval": None}}}}]
+    report["variant_switches"] = [{"rates": {"w/o T": {"T SW": {"value": 0.25, "interval": None}}}, "gains": {}}]
     path.write_text(json.dumps(report))
     page = format_page(tmp_path, tmp_path / "none.csv")
     assert "## Ablations on Warm" in page
     assert f"| w/o S |{' 50.0 |' * 7}" in page
     assert "## Switch tests of the ablations" in page
     assert "| w/o T | 25.0 |" in page
+
+
+def test_gains_in_switch_tests_are_shown_with_those_that_are_decided(tmp_path):
+    write_report(tmp_path / "report", "holds", HELD)
+    page = format_page(tmp_path, tmp_path / "none.csv")
+    assert "| SFT | +10.0 [+2.0, +20.0] | +10.0 [-10.0, +20.0] |" in page
+    assert "The interval lies above zero for S over SFT.\nThe interval lies below zero for S over RM.\n" in page
 
 
 def test_variants_stand_below_the_same_cell_of_the_study(tmp_path):
