@@ -76,6 +76,13 @@ def derive_answers(question, *steps):
         (EARLIER, ["Paper Lighthouse came out in 1971.", "Silent Orchard came out in 1971."], []),
         (EARLIER, ["Paper Lighthouse came out in 1971."], []),
         (EARLIER, ["1971 is earlier than 1980."], []),
+        # A value that is no date cannot be compared.
+        (OLDER, [DIRECTED, "Tomas Rell was born on January 00 January 1925.",
+                 "Silent Orchard was directed by Nora Quist.", "Nora Quist was born on 3 May 1930."], []),
+        (OLDER, ["The birth date of the director of Silent Orchard is January 00 January 1925.",
+                 "The birth date of the director of Paper Lighthouse is 3 May 1930."], []),
+        (SPAN, [DIRECTED, "Tomas Rell was born on January 00 January 1925.",
+                "Paper Lighthouse came out in 1971."], []),
         (EARLIER, ["Paper Lighthouse was released before Silent Orchard."], ["Paper Lighthouse"]),
         (EARLIER, ["Silent Orchard was released before Paper Lighthouse."], ["Silent Orchard"]),
         (EARLIER, ["Silent Orchard was released after Paper Lighthouse."], ["Paper Lighthouse"]),
@@ -152,6 +159,7 @@ def test_names_that_are_one_have_one_name():
         ([("a", "1971"), ("b", "1971"), ("c", "1980")], True, None),
         ([("a", "1971"), ("b", "1971"), ("c", "1980")], False, "c"),
         ([("a", "1971")], True, None),
+        ([("a", "1971"), ("b", "January 00")], True, None),
         ([], True, None),
     ],
 )

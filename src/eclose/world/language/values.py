@@ -119,6 +119,11 @@ def parse_answer_value(text: str) -> str:
     return stripped
 
 
+def is_comparable(value: str) -> bool:
+    """Return whether a value is a date, a year or a number: traces also claim dates that are none."""
+    return all(part.isdecimal() for part in value.split("-"))
+
+
 def extract_year(value: str) -> int:
     """Return the year of a date or of a year."""
     return int(value[:4])

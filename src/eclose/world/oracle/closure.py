@@ -29,6 +29,7 @@ from eclose.world.language.questions import (
     YearSpanQuestion,
 )
 from eclose.world.language.relations import ALIAS, Relation
+from eclose.world.language.values import is_comparable
 from eclose.world.oracle.evidence import answer_comparison, value_sort_key
 
 if TYPE_CHECKING:
@@ -201,7 +202,9 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 
 def find_extreme_option(options: list[tuple[str, str]], *, least: bool) -> str | None:
-    """Return the name with the smallest or largest value; None for a tie or fewer than two."""
+    """Return the name with the smallest or largest value; None for a tie, fewer than two, or a value without order."""
+    if not all(is_comparable(value) for _, value in options):
+        return None
     ranked = sorted(options, key=lambda pair: value_sort_key(pair[1]), reverse=not least)
     if len(ranked) < 2 or value_sort_key(ranked[0][1]) == value_sort_key(ranked[1][1]):
         return None

@@ -23,7 +23,7 @@ from eclose.world.language.questions import (
     YearSpanQuestion,
 )
 from eclose.world.language.relations import ALIAS, RARE_RELATIONS, RELATIONS, Relation
-from eclose.world.language.values import extract_year
+from eclose.world.language.values import extract_year, is_comparable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -218,7 +218,9 @@ class EvidenceFacts:
 
 
 def answer_comparison(target: ComparisonQuestion | YearSpanQuestion, first_value: str, second_value: str) -> str | None:
-    """Return the answer that two values give to a comparison, None for a tie."""
+    """Return the answer that two values give to a comparison, None for a tie and for values without an order."""
+    if not is_comparable(first_value) or not is_comparable(second_value):
+        return None
     if isinstance(target, YearSpanQuestion):
         return str(abs(extract_year(first_value) - extract_year(second_value)))
     if value_sort_key(first_value) == value_sort_key(second_value):
