@@ -40,7 +40,7 @@ from eclose.world.language.relations import (
     Relation,
 )
 from eclose.world.language.steps import parse_step_claims
-from eclose.world.language.values import extract_year, is_comparable
+from eclose.world.language.values import extract_year
 from eclose.world.oracle.closure import find_extreme_option
 from eclose.world.oracle.evidence import EvidenceFacts, parse_evidence_facts, value_sort_key
 
@@ -245,8 +245,6 @@ class StepClaimChecker:
         first_value, second_value = first_values[0], second_values[0]
         if isinstance(claim, SameValueClaim):
             return _check_computation(self.evidence.same_entity(first_value, second_value) == claim.same)
-        if not is_comparable(first_value) or not is_comparable(second_value):
-            return _fails(LocalFailure.INVALID_INFERENCE)
         if isinstance(claim, YearsApartClaim):
             return _check_computation(abs(extract_year(first_value) - extract_year(second_value)) == int(claim.years))
         return _check_computation(
