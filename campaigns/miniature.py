@@ -240,7 +240,7 @@ def run_variants(out: Path, names: Sequence[str]) -> tuple[int, int, list[str]]:
         plan = read_plan(shutil.copy(PLAN, out / "plan.yaml"))
         plan = replace(plan, judge=replace(plan.judge, base_url=server.base_url))
         for name in names:
-            result = run_variant(plan, name, out, wait=JUDGE_SECONDS, on_stage=clock.begin)
+            result = run_variant(plan, name, out, wait=JUDGE_SECONDS, on_stage=clock.begin, on_result=clock.end)
             finished += len(result.finished) + len(result.before)
             problems += [f"{name}, {row.task.stage}: {row.problem}" for row in (*result.failed, *result.waiting)]
     return finished, finished + len(problems), problems

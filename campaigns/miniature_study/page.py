@@ -14,7 +14,7 @@ from eclose.experiments.report.method_names import REFERENCE_METHOD
 from eclose.experiments.results import REPORT_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 HEAD = """# The paper's claims in miniature
@@ -54,7 +54,7 @@ REASONS = """
 """
 
 VARIED = """E-Closure was also trained with {titles},
-  on one backbone and seed ([other settings](#other-settings))."""
+  on one backbone and seed ([other settings](#other-settings)).{others}"""
 NOT_VARIED = "The number of updates and the weight of the margins were not."
 
 METHODS = """
@@ -63,6 +63,19 @@ METHODS = """
 Per cent, with 95 % intervals. Acc: the answer is correct; LSR: all steps are sound; A: the trace pursues the question;
 C: it establishes the answer; GSR: it holds as a whole; TRR: all of these; LGG: locally sound, and fails as a whole.
 """
+
+
+def format_reasons(variants: Sequence[str]) -> str:
+    """Return what limits the claims.
+
+    Args:
+        variants: Names of the variants that were trained.
+    """
+    titles = " and with ".join(VARIANTS[name].title for name in variants)
+    others = "".join(
+        f"\n  The {variant.setting} was not varied." for name, variant in VARIANTS.items() if name not in variants
+    )
+    return REASONS.strip("\n").format(variants=VARIED.format(titles=titles, others=others) if titles else NOT_VARIED)
 
 
 def format_percent(rate: dict[str, Any], form: str = ".1f") -> str:
@@ -285,9 +298,7 @@ def format_page(folder: Path, times: Path) -> str:
     claims = {backbone: own["claims"] for backbone, own in by_backbone.items()}
     variants = {name: folder / f"{REPORT_PREFIX}{name}" for name in VARIANTS}
     variant_reports = {name: _read_report(path) for name, path in variants.items() if path.is_dir()}
-    titles = " and with ".join(VARIANTS[name].title for name in variant_reports)
-    reasons = REASONS.strip("\n").format(variants=VARIED.format(titles=titles) if titles else NOT_VARIED)
-    parts = [HEAD, size, format_outcomes(report["claims"], claims), reasons]
+    parts = [HEAD, size, format_outcomes(report["claims"], claims), format_reasons(list(variant_reports))]
     parts.append(format_claims("What decides them on all backbones", report["claims"]))
     parts += [format_claims(f"What decides them on {backbone} alone", own) for backbone, own in claims.items()]
     parts += [METHODS.strip("\n"), format_overall(report["overall"])]

@@ -29,13 +29,15 @@ REPORT_PREFIX = "variant-"
 class Variant:
     """A change of the settings of training."""
 
+    setting: str
+    """What it changes, in words."""
     title: str
     training: dict[str, Any]
 
 
 VARIANTS = {
-    "longer": Variant("two epochs instead of one", {"num_train_epochs": 2}),
-    "heavier": Variant("margin weight 4 instead of 1", {"margin_weight": 4.0}),
+    "longer": Variant("number of updates", "two epochs instead of one", {"num_train_epochs": 2}),
+    "heavier": Variant("weight of the margins", "margin weight 4 instead of 1", {"margin_weight": 4.0}),
 }
 
 
@@ -46,6 +48,7 @@ def run_variant(
     *,
     wait: float,
     on_stage: Callable[[StageTask, int, int], None],
+    on_result: Callable[[StageTask, str | None], None],
 ) -> ExperimentRun:
     """Train, judge and test a variant on the backbone of the ablations with the first seed, and report it.
 
@@ -55,6 +58,7 @@ def run_variant(
         out: Folder of the study.
         wait: Seconds to wait for another process on the same folder.
         on_stage: Called before each stage.
+        on_result: Called after each stage, with its problem.
 
     Returns:
         The finished, failed and waiting stages.
@@ -73,6 +77,6 @@ def run_variant(
     )
     experiment = init_experiment(plan, out / "variants" / name)
     # The study has answers of the untuned backbone.
-    result = run_experiment(experiment, [f"method={METHOD}"], wait=wait, on_stage=on_stage)
+    result = run_experiment(experiment, [f"method={METHOD}"], wait=wait, on_stage=on_stage, on_result=on_result)
     report_experiment(experiment, out / f"{REPORT_PREFIX}{name}")
     return result

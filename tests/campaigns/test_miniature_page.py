@@ -118,6 +118,8 @@ def test_variants_stand_below_the_same_cell_of_the_study(tmp_path):
     page = format_page(tmp_path, tmp_path / "none.csv")
     assert "were not." not in page
     assert "E-Closure was also trained with two epochs instead of one,\n" in page
+    assert "The weight of the margins was not varied." in page
+    assert "The number of updates was not varied." not in page
     assert "E-Closure on Warm with seed 42" in page
     assert "| as in the study | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 | 3 of 8 |" in page
     assert f"| two epochs instead of one |{' 4 of 4 |' * 7}" in page
