@@ -19,8 +19,10 @@ import pytest
 import typer
 from tests.generating import questions, server
 from tests.store.postgres import fresh_database
+from typer.testing import CliRunner
 
 from eclose.cli.main import app
+from eclose.cli.shared import dotenv
 from eclose.cli.shared.dotenv import _KNOWN, load_env_file, parse_env_file
 from eclose.core.response import Response
 from eclose.errors import UserError
@@ -259,6 +261,45 @@ def test_theft_f_the_cluster_that_runs_our_code(folder):
     assert ".env: ECLOSE_RAY_ADDRESS is ignored" in stderr
     assert ".env: ECLOSE_ENGINE is ignored" in stderr
     assert code == 0, stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "variable", "model", "refused"),
+    [
+        ("screen instances.jsonl --out run --judge", "ECLOSE_BASE_URL", "openai/gpt-x", True),
+        ("judge rows.jsonl --out run --judge", "ECLOSE_BASE_URL", "openai/gpt-x", True),
+        ("generate instances.jsonl --out run --model", "ECLOSE_BASE_URL", "groq/llama", True),
+        ("construct instances.jsonl --out run --verifier openai/x --constructor", "ECLOSE_BASE_URL", "m", True),
+        ("screen instances.jsonl --out run --judge", "OPENAI_BASE_URL", "openai/gpt-x", True),
+        ("screen instances.jsonl --out run --judge", "ECLOSE_BASE_URL", "inspect/openai/gpt-x", True),
+        # A model of no provider has no other address, and a flag is the user's own choice.
+        ("screen instances.jsonl --out run --judge", "ECLOSE_BASE_URL", "m", False),
+        (
+            "screen instances.jsonl --out run --base-url http://127.0.0.1:8/v1 --judge",
+            "ECLOSE_BASE_URL",
+            "openai/x",
+            False,
+        ),
+    ],
+)
+def test_address_of_an_unnamed_file_is_refused_where_the_model_names_a_provider(
+    folder, monkeypatch, command, variable, model, refused
+):
+    for name in ("ECLOSE_BASE_URL", "ECLOSE_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    monkeypatch.setattr(dotenv, "_addresses_from_file", set())
+    monkeypatch.chdir(folder)
+    (folder / "rows.jsonl").write_text('{"question": "q", "contexts": ["p"], "answer": "a"}\n', "utf-8")
+    key = {"OPENAI_BASE_URL": {"OPENAI_API_KEY": CANARY}}.get(variable, {"ECLOSE_API_KEY": "theirs"})
+    write_env(folder, **{variable: "http://127.0.0.1:9/v1"}, **key)
+    result = CliRunner().invoke(app, [*command.split(), model, "--no-price", "--dry-run"])
+    if refused:
+        assert f"names a provider, and .env gives {variable}" in str(result.exception)
+        assert "--env-file .env" in str(result.exception)
+    else:
+        assert result.exit_code == 0, (result.output, result.exception)
 
 
 @pytest.mark.slow

@@ -41,6 +41,10 @@ def env_option(flag: str, help: str, **settings: Any) -> Any:  # noqa: A002
     return _option(flag, help, show_default=False, **settings)
 
 
+_ROLES = frozenset({"model", "judge_model", "constructor", "verifier", "reverifier"})
+"""Parameters of commands that name a model to call."""
+
+
 class CallEngine(StrEnum):
     """Where model calls are made from, and where runs in parts are counted."""
 
@@ -83,7 +87,6 @@ class ModelOptions(NamedTuple):
         from eclose.models.resolve import find_model_ref
 
         if name.startswith(INSPECT_PREFIX):
-            _refuse_file_address(name, self.base_url.url)
             return InspectModelRef(name.removeprefix(INSPECT_PREFIX), self.base_url.url, server=self.base_url.name)
         return find_model_ref(name, base_url=self.base_url, keyless=self.sends_nothing)
 
@@ -109,15 +112,24 @@ class ModelOptions(NamedTuple):
         )
 
 
-def _refuse_file_address(name: str, base_url: str | None) -> None:
-    """Raise where ``.env`` gives the address for a provider of Inspect, which would send its own key there."""
+def _refuse_file_address(model: str, base_url: str | None) -> None:
+    """Raise where the model names a provider, and an untrusted ``.env`` gives an address that its calls would go to."""
     from eclose.cli.shared.dotenv import ENV_FILE, is_address_from_env_file
     from eclose.errors import SettingError
+    from eclose.integrations.inspect.model import INSPECT_PREFIX
+    from eclose.models.openai.providers import MODEL_PROVIDERS
 
+    provider, slash, _ = model.partition("/")
+    if not (slash and (provider in MODEL_PROVIDERS or model.startswith(INSPECT_PREFIX))):
+        return
     # A URL given with the flag is the user's own choice, even where .env holds the same variable.
-    if is_address_from_env_file("ECLOSE_BASE_URL") and base_url == os.environ["ECLOSE_BASE_URL"]:
+    if base_url:
+        variable = "ECLOSE_BASE_URL" if base_url == os.environ.get("ECLOSE_BASE_URL") else None
+    else:
+        variable = "OPENAI_BASE_URL" if provider == "openai" else None
+    if variable is not None and is_address_from_env_file(variable):
         raise SettingError(
-            f"{name}: {ENV_FILE} gives ECLOSE_BASE_URL, and a provider of Inspect would send its own key there. "
+            f"{model}: names a provider, and {ENV_FILE} gives {variable}, which would send its calls elsewhere. "
             f"Run eclose --env-file {ENV_FILE} … if you trust the file, or remove the line."
         )
 
@@ -232,10 +244,12 @@ def _read_options(
 
 def takes_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the shared options to a command, which takes them as one parameter, ``options``."""
-    return add_option_group(command, _read_options, "options", _check_ledger)
+    return add_option_group(command, _read_options, "options", _check_options)
 
 
-def _check_ledger(values: dict[str, Any], arguments: dict[str, Any]) -> None:
+def _check_options(values: dict[str, Any], arguments: dict[str, Any]) -> None:
+    for role in _ROLES & arguments.keys():
+        _refuse_file_address(arguments[role] or "", values["base_url"])
     # Before the first call: a corrupt ledger is noticed only later, after replies were paid for.
     warn_about_network_file(values["ledger"], arguments.get("out") or Path())
 
