@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m 'not timing'
 # What all figures rest on, covered by its own tests alone. Counting lines takes nearly as long as the tests themselves.
 COUNTED := core stats metrics
 
-.PHONY: setup setup-light check format fast test coverage figures campaigns docs benchmark pictures tutorials site demo dist \
+.PHONY: setup setup-light check format fast test coverage breakings figures campaigns docs benchmark pictures tutorials site demo dist \
 	install-matrix lock
 
 setup: ## a virtual environment with everything pinned, and the package in editable form
@@ -51,6 +51,9 @@ test: ## all tests; core, stats and metrics must be covered to the last line
 
 coverage: ## which lines of the whole package no test reaches
 	$(PYTEST) --cov --cov-report=term:skip-covered
+
+breakings: ## single-line changes of the package that a test must catch, tried on copies; takes minutes
+	$(BIN)/python scripts/breakings.py --at-once 2
 
 figures: ## every performance claim, measured now; fails where one does not hold
 	@set -e; for script in $(filter-out perf/result.py,$(wildcard perf/*.py)); do echo "== $$script"; $(BIN)/python $$script; done

@@ -6,7 +6,7 @@ import threading
 from dataclasses import fields
 
 import pytest
-from tests.annotation.projects import filled, make_project, next_sheet, submit, who
+from tests.annotation.projects import filled, make_project, next_sheet, submit, who, work_off
 
 from eclose.annotation import queues, submissions
 from eclose.annotation.forms import AnnotationTaskKind
@@ -49,6 +49,16 @@ def test_passes_show_one_thing_more_each_time(project):
 def test_earlier_passes_have_no_field_for_what_comes_later(project):
     ann = who(project, "ann")
     assert {one.name for one in fields(next_sheet(project, ann).material)} == {"question", "evidence", "steps"}
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_adjudicator_sees_labels_of_others_only_where_the_project_shows_them(tmp_path, shown):
+    project = make_project(tmp_path / "study", questions=1, labels_to_adjudicator=shown)
+    for name, aligned in (("ann", "yes"), ("bob", "no"), ("cyd", "yes"), ("dan", "no")):
+        work_off(project, who(project, name), aligned=aligned)
+    sheet = next_sheet(project, who(project, "eve"))
+    assert len(sheet.others) == (2 if shown else 0)
+    project.close()
 
 
 def test_screener_sees_question_evidence_and_reference(project):

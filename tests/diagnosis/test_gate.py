@@ -290,6 +290,12 @@ def test_unjudged_responses_count_against_a_difference_too():
     assert there.outcome is UNDECIDED
 
 
+def test_gate_cannot_tell_a_drop_when_the_base_run_left_responses_out():
+    clear, limits = baseline(-0.005, -0.015, 0.005), GateLimits(max_drop={TRR: 0.02})
+    assert gate(diagnosed(9, 1), limits, base=clear).outcome is PASSED
+    assert gate(diagnosed(9, 1), limits, base=clear._replace(left_out=300)).outcome is UNDECIDED
+
+
 def test_an_undefined_difference_cannot_be_told():
     undefined = GateBaseRun("base", {TRR: PairedRunRate(Rate(0, 0), Rate(1, 2), Estimate(None, None), 1)})
     assert gate(diagnosed(9, 1), GateLimits(max_drop={TRR: 0.1}), base=undefined).outcome is UNDECIDED

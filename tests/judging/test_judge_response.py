@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 
 from eclose.calls.client import CallSettings, open_connection
+from eclose.core.identity import content_hash
 from eclose.core.instance import Instance, Passage
 from eclose.core.judgment import (
     EVIDENCE,
@@ -278,6 +280,15 @@ def test_effort_reaches_the_model_and_names_another_call():
     plain, thought = (identify_request("m", Request((), Decoding(effort=effort))) for effort in (None, "high"))
     assert "effort" not in plain["decoding"]
     assert thought["decoding"]["effort"] == "high"
+
+
+def test_repeated_judge_sends_each_question_once_per_repetition_under_a_key_of_its_own():
+    script = Script()
+    judgment = judged(script, repeat=3)
+    assert len(judgment.votes["C"]) == 3
+    assert Counter(request.schema.name for request in script.asked) == dict.fromkeys(script.answers, 3)
+    # The cache answers requests with equal keys by one reply.
+    assert len({content_hash(identify_request(script.name, request)) for request in script.asked}) == len(script.asked)
 
 
 def test_a_judge_that_is_asked_three_times_is_believed_by_majority(tmp_path):

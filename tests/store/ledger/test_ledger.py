@@ -560,6 +560,19 @@ def test_the_cap_is_held_against_everything_that_may_have_been_billed(where):
     assert using(where, work) == [(20, 40, 40)]
 
 
+def test_call_refused_as_answered_before_leaves_its_reservation_to_others(where):
+    answered, waiting = intent(1, reserved=60), intent(2, reserved=90)
+
+    async def work(ledger):
+        await ledger.intend(answered, cap=100)
+        await ledger.settle(reply(answered, cost=3))
+        with pytest.raises(RecordError, match="was answered before"):
+            await ledger.intend(answered, cap=100)
+        return await ledger.intend(waiting, cap=100)
+
+    assert using(where, work) == [(3, 90, 0)]
+
+
 def test_a_refused_call_adds_up_no_rows(where, monkeypatch):
     """Every record in progress is refused when a budget is spent, and a run may have millions of calls."""
     sums: list[object] = []
