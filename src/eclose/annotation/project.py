@@ -20,15 +20,15 @@ from sqlalchemy import text
 from eclose.annotation import audit_log
 from eclose.annotation.assignment.choices import PracticeMode, ScreeningMode
 from eclose.annotation.forms import PASSES_BY_TASK_KIND, AnnotationTaskKind
-from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.annotation.schema import ANNOTATION_SCHEMA
 from eclose.errors import SettingError, UserError
 from eclose.protocol.prompts import load_prompt_text
 from eclose.store.ledger.database import (
     WRITE_OPTION,
-    apply_migrations,
     describe_database_location,
     is_database_url,
     make_database_engine,
+    open_schema,
     url_has_password,
 )
 from eclose.store.records.atomic import AtomicFile
@@ -152,7 +152,7 @@ def create_annotation_project(
 def _store_new_project(project: AnnotationProject, location: Path | str, begin: Callable[[Connection], None]) -> None:
     """Write the settings, the guidelines and what ``begin`` adds in one transaction, and start the audit log."""
     with project.writing() as connection:
-        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
+        open_schema(connection, ANNOTATION_SCHEMA, describe_database_location(location))
         # An SQLite file is new here; a PostgreSQL URL may name the database of another project.
         if connection.execute(text("SELECT count(*) FROM annotate_settings")).scalar_one():
             raise UserError(
@@ -209,8 +209,7 @@ def open_annotation_project(folder: Path) -> AnnotationProject:
     make_private_folder(folder)
     engine = make_database_engine(location, connections=MAX_CONNECTIONS)
     with AnnotationProject(folder, AnnotationProjectSettings(""), engine).writing() as connection:
-        # Projects of older versions get the newer tables.
-        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, describe_database_location(location))
+        open_schema(connection, ANNOTATION_SCHEMA, describe_database_location(location))
         rows = connection.execute(text("SELECT name, value FROM annotate_settings"))
         stored = {row.name: json.loads(row.value) for row in rows}
     _check_copied_settings(folder, fields, stored["settings"])

@@ -1,4 +1,4 @@
-"""The tables of an annotation project, as a list of migrations. A published migration never changes.
+"""The tables of an annotation project.
 
 Constraints enforce the protocol independently of the code: passes in order and once each, at most one response of a
 question per annotator, screeners separate from annotators, submissions that are never changed or deleted.
@@ -12,23 +12,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from eclose.store.ledger.database import execute_statements
+from eclose.store.ledger.database import DatabaseSchema, execute_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sqlalchemy import Connection
-
-    from eclose.store.ledger.database import Migration
-
-MIGRATIONS_TABLE = "annotate_migrations"
 
 _TYPES = {
     "sqlite": {"number": "INTEGER PRIMARY KEY", "reference": "INTEGER"},
     "postgresql": {"number": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "reference": "BIGINT"},
 }
 
-_PEOPLE = (
+_TABLES = (
     "CREATE TABLE annotate_settings (name VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL)",
     # A person has one role and one pool. Tasks refer to all three columns, so neither can change once tasks exist.
     """
@@ -72,9 +66,6 @@ _PEOPLE = (
     )
     """,
     "CREATE INDEX annotate_sessions_by_person ON annotate_sessions (person)",
-)
-
-_MATERIAL = (
     """
     CREATE TABLE annotate_questions (
         id {number},
@@ -124,9 +115,6 @@ _MATERIAL = (
         shown TEXT NOT NULL
     )
     """,
-)
-
-_WORK = (
     # Before submissions, each of which refers to its event.
     """
     CREATE TABLE annotate_events (
@@ -150,6 +138,7 @@ _WORK = (
     """,
     # "subject" names the labelled item, once for each person. "apart" is its question, if a person may see it once.
     # "passes" and "unasked" adapt the form: a response without an answer is not asked for correctness.
+    # "withdrawn" is the time at which a task was taken from its person. Its drafts and submissions stay.
     """
     CREATE TABLE annotate_tasks (
         id VARCHAR(32) PRIMARY KEY,
@@ -165,6 +154,7 @@ _WORK = (
         apart {reference},
         passes VARCHAR(8) NOT NULL,
         unasked VARCHAR(64) NOT NULL DEFAULT '',
+        withdrawn VARCHAR(32),
         FOREIGN KEY (person, role, pool) REFERENCES annotate_people (id, role, pool),
         UNIQUE (subject, person),
         UNIQUE (person, place),
@@ -177,7 +167,10 @@ _WORK = (
     """,
     "CREATE INDEX annotate_tasks_by_question ON annotate_tasks (question)",
     # Two adjudicators who ask at once: the index lets one of them have the subject.
-    "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject) WHERE role = 'adjudicator'",
+    """
+    CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject)
+    WHERE role = 'adjudicator' AND withdrawn IS NULL
+    """,
     # The foreign key on the pass before makes it impossible to insert passes out of order.
     """
     CREATE TABLE annotate_submissions (
@@ -250,14 +243,6 @@ _WORK = (
         at VARCHAR(32) NOT NULL
     )
     """,
-)
-
-_STAFFING = (
-    # Time at which a task was taken away from its person. The row stays, with its drafts and submissions.
-    "ALTER TABLE annotate_tasks ADD COLUMN withdrawn VARCHAR(32)",
-    "DROP INDEX annotate_one_adjudicator",
-    "CREATE UNIQUE INDEX annotate_one_adjudicator ON annotate_tasks (subject)"
-    " WHERE role = 'adjudicator' AND withdrawn IS NULL",
     # Questions whose screening decides on the tasks of their responses; "eligible" is NULL until it is settled.
     """
     CREATE TABLE annotate_eligibility (
@@ -275,9 +260,6 @@ _STAFFING = (
     LEFT JOIN annotate_eligibility e ON e.question = t.question AND t.kind IN ('response', 'short')
     WHERE t.withdrawn IS NULL AND (e.eligible IS NULL OR e.eligible = 1)
     """,
-)
-
-_NOTES = (
     # Notes of annotators to the lead. "pass" is the one that was open; "event" the entry of the audit log.
     """
     CREATE TABLE annotate_notes (
@@ -295,9 +277,7 @@ _NOTES = (
     )
     """,
     "CREATE INDEX annotate_notes_by_task ON annotate_notes (task)",
-)
-# First answers to the practice examples; they are no labels of the study.
-_TRAINING = (
+    # First answers to the practice examples; they are no labels of the study.
     """
     CREATE TABLE annotate_training (
         person {reference} NOT NULL REFERENCES annotate_people (id),
@@ -308,9 +288,6 @@ _TRAINING = (
         PRIMARY KEY (person, item)
     )
     """,
-)
-
-_OPENINGS = (
     # The first time that a person was shown a pass, and the key of its form: without it, the pass cannot be submitted.
     """
     CREATE TABLE annotate_openings (
@@ -321,9 +298,6 @@ _OPENINGS = (
         PRIMARY KEY (task, number)
     )
     """,
-)
-
-_GOLD = (
     # Known labels of gold items, by criterion. No page of annotators reads these tables.
     """
     CREATE TABLE annotate_gold (
@@ -343,56 +317,6 @@ APPEND_ONLY = ("annotate_events", "annotate_submissions", "annotate_amendments")
 """Tables whose rows are never changed or deleted."""
 
 
-def _create_people_tables(connection: Connection) -> None:
-    """Create the tables of settings, people, invitations and sessions."""
-    execute_statements(connection, _PEOPLE, _TYPES)
-
-
-def _create_material_tables(connection: Connection) -> None:
-    """Create the tables of questions, responses and families, one for each level of disclosure."""
-    execute_statements(connection, _MATERIAL, _TYPES)
-
-
-def _create_work_tables(connection: Connection) -> None:
-    """Create the tables of events, tasks, submissions, adjudications and amendments."""
-    execute_statements(connection, _WORK, _TYPES)
-
-
-def _create_training_table(connection: Connection) -> None:
-    """Create the table of answers to the practice examples."""
-    execute_statements(connection, _TRAINING, _TYPES)
-
-
-def _create_notes_table(connection: Connection) -> None:
-    """Create the table of notes to the lead."""
-    execute_statements(connection, _NOTES, _TYPES)
-
-
-def _reject_changed_rows(connection: Connection) -> None:
-    """Add triggers that reject updates and deletions in the append-only tables."""
-    # A trigger of PostgreSQL calls a function; SQLite has the action in the trigger itself.
-    if connection.dialect.name == "postgresql":
-        connection.execute(text(_REFUSE))
-    for table in APPEND_ONLY:
-        for verb in ("UPDATE", "DELETE"):
-            connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
-
-
-def _add_staffing_tables(connection: Connection) -> None:
-    """Let tasks be withdrawn, and add the eligibility of questions and the view of the tasks in force."""
-    execute_statements(connection, _STAFFING, _TYPES)
-
-
-def _create_opening_table(connection: Connection) -> None:
-    """Create the table of opened passes."""
-    execute_statements(connection, _OPENINGS, _TYPES)
-
-
-def _create_gold_table(connection: Connection) -> None:
-    """Create the table of gold items and the view of their questions."""
-    execute_statements(connection, _GOLD, _TYPES)
-
-
 _REFUSE = """
     CREATE FUNCTION annotate_refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'rows of % are kept for good', TG_TABLE_NAME; END $$
@@ -408,15 +332,16 @@ _GUARD = {
     """,
 }
 
-# Projects store these names, so they do not follow a renamed function.
-MIGRATIONS: Mapping[str, Migration] = {
-    "people": _create_people_tables,
-    "material": _create_material_tables,
-    "work": _create_work_tables,
-    "kept_for_good": _reject_changed_rows,
-    "staffing": _add_staffing_tables,
-    "notes": _create_notes_table,
-    "training": _create_training_table,
-    "openings": _create_opening_table,
-    "gold": _create_gold_table,
-}
+
+def _create_tables(connection: Connection) -> None:
+    execute_statements(connection, _TABLES, _TYPES)
+    # Updates and deletions in the append-only tables are refused by triggers. One of PostgreSQL calls a function;
+    # SQLite has the action in the trigger itself.
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(_REFUSE))
+    for table in APPEND_ONLY:
+        for verb in ("UPDATE", "DELETE"):
+            connection.execute(text(_GUARD[connection.dialect.name].format(table=table, verb=verb)))
+
+
+ANNOTATION_SCHEMA = DatabaseSchema("annotate_schema", "1", _create_tables)

@@ -219,18 +219,16 @@ class LedgerRetention:
 async def plan_ledger_retention(where: Path | str, older_than: float) -> LedgerRetention:
     """Return the runs that were last worked on more than ``older_than`` seconds ago.
 
-    A run that is not finished is kept, and so is one whose age the ledger does not know.
+    A run that is not finished is kept.
     """
     async with Ledger.open(where, run=MAINTENANCE_RUN) as ledger:
         runs = [run for run in await ledger.list_run_ages() if run.run != MAINTENANCE_RUN]
     delete: list[RunAge] = []
     keep: list[tuple[RunAge, str]] = []
     for run in runs:
-        if run.age is not None and run.age <= older_than:
+        if run.age <= older_than:
             continue
-        if run.age is None:
-            keep.append((run, "its age is not known"))
-        elif run.active:
+        if run.active:
             keep.append((run, "a process works on it"))
         elif not run.finished:
             keep.append((run, f"it is not finished: {run.open_records:,} records have no outcome or are quarantined"))

@@ -211,7 +211,7 @@ def _prune_old_runs(where: Path | str, older_than: str, *, delete: bool) -> None
     for run in plan.delete:
         usage = run.usage
         print_line(
-            f"{run.run}: last worked on {(run.age or 0) / 86_400:.0f} days ago, {usage.replies:,} replies,"
+            f"{run.run}: last worked on {run.age / 86_400:.0f} days ago, {usage.replies:,} replies,"
             f" {format_count(run.outcomes, 'outcome')}, {usage.cost / 1_000_000:.6f} charged"
         )
     runs = format_count(len(plan.delete), "run")

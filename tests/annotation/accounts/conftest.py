@@ -8,8 +8,8 @@ import pytest
 from tests.store.postgres import fresh_database
 
 from eclose.annotation.accounts import passwords
-from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
-from eclose.store.ledger.database import apply_migrations, make_database_engine
+from eclose.annotation.schema import ANNOTATION_SCHEMA
+from eclose.store.ledger.database import make_database_engine, open_schema
 
 pytest.importorskip("argon2", reason="needs the annotate extra")
 
@@ -36,7 +36,7 @@ def engine(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("accounts")
     engine = make_database_engine(folder / "project.db" if request.param == "sqlite" else fresh_database())
     with engine.begin() as connection:
-        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
+        open_schema(connection, ANNOTATION_SCHEMA, "project")
     yield engine
     engine.dispose()
 

@@ -21,9 +21,9 @@ from eclose.annotation.accounts.sessions import (
     renew_login_session,
 )
 from eclose.annotation.accounts.tokens import end_person_sessions
-from eclose.annotation.schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.annotation.schema import ANNOTATION_SCHEMA
 from eclose.errors import SettingError
-from eclose.store.ledger.database import apply_migrations, make_database_engine
+from eclose.store.ledger.database import make_database_engine, open_schema
 
 GOOD, OTHER = "seven lazy otters sing", "nine quick herons dance"
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -141,7 +141,7 @@ def test_what_changes_between_the_two_halves_counts(connection, ann, now, change
 def test_others_write_while_a_password_is_verified(tmp_path, cheap, now):
     engine = make_database_engine(tmp_path / "project.db")
     with engine.begin() as connection:
-        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
+        open_schema(connection, ANNOTATION_SCHEMA, "project")
         add(connection, "ann", now)
     with engine.begin() as reader:
         verified = sessions.verify_login(reader, "ann", GOOD)
@@ -213,7 +213,7 @@ def test_being_there_is_noted_once_a_minute(connection, ann, now):
 def test_finding_writes_nothing(tmp_path, cheap, now):
     engine = make_database_engine(tmp_path / "project.db")
     with engine.begin() as connection:
-        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
+        open_schema(connection, ANNOTATION_SCHEMA, "project")
         add(connection, "ann", now)
         token = log_in_person(connection, "ann", GOOD, now=now).token
     with engine.begin() as connection:
@@ -310,7 +310,7 @@ def test_a_form_belongs_to_its_session(connection, ann, now):
 def test_an_unknown_name_takes_as_long_as_a_known_one(tmp_path, now):
     engine = make_database_engine(tmp_path / "project.db")
     with engine.begin() as connection:
-        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, "project")
+        open_schema(connection, ANNOTATION_SCHEMA, "project")
         add(connection, "ann", now)
         people.deactivate_person(connection, add(connection, "ina", now).id)
     # A busy machine may spoil a round; what is built in spoils them all.

@@ -83,7 +83,7 @@ def test_old_finished_runs_are_deleted_and_nothing_else(where):
     assert plan(where).delete == ()
 
 
-@pytest.mark.parametrize("state", ["without an outcome", "quarantined", "worked on", "of unknown age"])
+@pytest.mark.parametrize("state", ["without an outcome", "quarantined", "worked on"])
 def test_a_run_that_may_go_on_is_kept(where, state):
     asyncio.run(write(where, "old", [0]))
     asyncio.run(write(where, "old", [1], conclude=state != "without an outcome"))
@@ -93,15 +93,11 @@ def test_a_run_that_may_go_on_is_kept(where, state):
     grow_old(where, "old", 100)
     if state == "worked on":
         execute(where, "UPDATE ledger_writers SET expires = seen + 200 * 86400 WHERE run = :run", run=b"old")
-    if state == "of unknown age":
-        execute(where, "UPDATE ledger_writers SET seen = 0 WHERE run = :run", run=b"old")
     retention = plan(where)
     assert retention.delete == ()
     ((run, reason),) = retention.keep
     assert run.run == "old"
-    assert reason.startswith(
-        {"worked on": "a process works", "of unknown age": "its age is not known"}.get(state, "it is not finished: 1 ")
-    )
+    assert reason.startswith("a process works" if state == "worked on" else "it is not finished: 1 ")
 
 
 def test_a_call_that_another_run_sent_too_stays(where):

@@ -1,9 +1,9 @@
-"""A ledger of any earlier day opens today, with everything in it."""
+"""The tables of a ledger are created once and whole, and those of other programs and versions are left alone."""
 
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import inspect, text
@@ -12,11 +12,9 @@ from tests.store.postgres import fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import queries as sql
-from eclose.store.ledger.database import apply_migrations, make_database_engine
+from eclose.store.ledger.database import make_database_engine, open_schema
 from eclose.store.ledger.ledger import Ledger
-from eclose.store.ledger.reader import read_ledger_calls
-from eclose.store.ledger.rows import build_intent_row, build_outcome_row, build_reply_row, encode_ledger_request
-from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.store.ledger.schema import LEDGER_SCHEMA
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -31,11 +29,6 @@ def engine(where):
     engine.dispose()
 
 
-def applied(engine):
-    with engine.connect() as connection:
-        return sorted(connection.execute(text(f"SELECT name FROM {MIGRATIONS_TABLE}")).scalars())
-
-
 async def write_and_read(where, *numbers):
     async with Ledger.open(where, run="a") as ledger:
         for number in numbers:
@@ -43,48 +36,6 @@ async def write_and_read(where, *numbers):
             await ledger.settle(child.reply(number), child.outcome(number))
         found = [await ledger.find_reply(child.call(number).key) for number in range(2)]
         return found, [problem async for problem in ledger.verify()]
-
-
-def write_of_old(connection, number, *, settled):
-    """A call as the first version wrote it."""
-    call, writer = child.call(number), b"of old"
-    row = build_intent_row(call, encode_ledger_request(call), writer, "a")
-    connection.execute(sql.ADD_CALL, row)
-    connection.execute(sql.ADD_INTENT, row)
-    if settled:
-        statement = str(sql.ADD_REPLY).replace("cached_tokens, ", "", 1).replace(":cached_tokens, ", "", 1)
-        connection.execute(text(statement), build_reply_row(child.reply(number), writer, "a"))
-        connection.execute(sql.ADD_OUTCOME, build_outcome_row(child.outcome(number), "a"))
-
-
-def test_a_ledger_of_the_first_schema_is_brought_up_to_date(where, engine):
-    with engine.begin() as connection:
-        apply_migrations(connection, {"calls_and_outcomes": MIGRATIONS["calls_and_outcomes"]}, MIGRATIONS_TABLE, "here")
-        write_of_old(connection, 0, settled=True)
-        write_of_old(connection, 7, settled=False)
-    assert applied(engine) == ["calls_and_outcomes"]
-    assert "ledger_leases" not in inspect(engine).get_table_names()
-    assert asyncio.run(write_and_read(where, 1)) == ([child.reply(0), child.reply(1)], [])
-    assert applied(engine) == sorted(MIGRATIONS)
-
-    async def look():
-        async with Ledger.open(where, run="a") as ledger:
-            return await ledger.compute_account(), await ledger.list_orphans()
-
-    account, orphans = asyncio.run(look())
-    # What had been under way when the old version ended broke off, and is listed.
-    assert account == (child.reply(0).cost + child.reply(1).cost, 0, child.call(7).reserved)
-    assert [intent.key for intent in orphans] == [child.call(7).key]
-
-
-def test_a_ledger_without_cached_tokens_can_be_read_as_it_is(where, engine):
-    earlier = dict(islice(MIGRATIONS.items(), list(MIGRATIONS).index("cached_tokens")))
-    with engine.begin() as connection:
-        apply_migrations(connection, earlier, MIGRATIONS_TABLE, "here")
-        write_of_old(connection, 0, settled=True)
-    (call,) = read_ledger_calls(where)
-    assert (call.settled, call.damaged) == (child.reply(0), False)
-    assert applied(engine) == sorted(earlier)
 
 
 def test_sums_of_a_run_are_found_by_index(where, engine):
@@ -106,52 +57,23 @@ def test_sums_of_a_run_are_found_by_index(where, engine):
             assert "SCAN ledger" not in plan
 
 
-def test_names_of_migrations_do_not_change():
-    """A ledger out there knows them by these."""
-    assert list(MIGRATIONS) == [
-        "calls_and_outcomes",
-        "leases",
-        "releases",
-        "shares",
-        "accounts",
-        "usage_index",
-        "cached_tokens",
-    ]
-
-
-def test_opening_again_applies_nothing_again(where, engine):
-    for _ in range(2):
-        assert asyncio.run(write_and_read(where, 0) if not applied_yet(engine) else write_and_read(where))[1] == []
-    assert len(applied(engine)) == len(MIGRATIONS)
-
-
-def applied_yet(engine):
-    return MIGRATIONS_TABLE in inspect(engine).get_table_names()
-
-
-def test_a_migration_that_fails_leaves_the_old_state(where, engine, monkeypatch):
-    asyncio.run(write_and_read(where, 0))
-
-    def broken(connection):
-        connection.execute(text("CREATE TABLE ledger_news (n INTEGER)"))
+def test_tables_are_not_created_in_part(where, engine):
+    def create_half(connection):
+        connection.execute(text("CREATE TABLE ledger_calls (n INTEGER)"))
         raise UserError("the second half does not work")
 
-    def attempt():
-        with engine.begin() as connection:
-            apply_migrations(connection, {**MIGRATIONS, "broken": broken}, MIGRATIONS_TABLE, "here")
-
-    with pytest.raises(UserError, match="second half"):
-        attempt()
-    assert "ledger_news" not in inspect(engine).get_table_names()
-    assert asyncio.run(write_and_read(where)) == ([child.reply(0), None], [])
+    with pytest.raises(UserError, match="second half"), engine.begin() as connection:
+        open_schema(connection, replace(LEDGER_SCHEMA, create=create_half), "here")
+    assert inspect(engine).get_table_names() == []
+    assert asyncio.run(write_and_read(where, 0)) == ([child.reply(0), None], [])
 
 
-def test_a_ledger_of_a_later_version_is_left_alone(where, engine):
+def test_ledger_of_another_version_is_left_alone(where, engine):
     asyncio.run(write_and_read(where, 0))
     with engine.begin() as connection:
-        connection.execute(text(f"INSERT INTO {MIGRATIONS_TABLE} VALUES ('from_the_future')"))
+        connection.execute(text("UPDATE ledger_schema SET version = '99'"))
     engine.dispose()
-    with pytest.raises(UserError, match=r"another version of eclose \(from_the_future\). Install the newest"):
+    with pytest.raises(UserError, match=r"another version of eclose \(99\). Install the newest"):
         asyncio.run(write_and_read(where))
 
 

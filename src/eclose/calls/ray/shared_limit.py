@@ -18,14 +18,14 @@ from sqlalchemy import text
 from eclose.core.identity import hash_sort_key
 from eclose.errors import Resumable, SettingError, UserError
 from eclose.store.ledger.database import (
-    apply_migrations,
     describe_database_location,
     is_database_url,
     make_database_engine,
+    open_schema,
 )
 from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.rows import encode_utf8_text
-from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.store.ledger.schema import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -164,7 +164,7 @@ class _Worker:
 
     async def join(self) -> None:
         """Add this worker to the division."""
-        await self._commits.run(lambda c: apply_migrations(c, MIGRATIONS, MIGRATIONS_TABLE, self._database))
+        await self._commits.run(lambda c: open_schema(c, LEDGER_SCHEMA, self._database))
         await self._renew()
         self._joined = _time()
 

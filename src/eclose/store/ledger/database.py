@@ -1,6 +1,6 @@
-"""Database engines, writer locks and migrations: a file is SQLite, a ``postgresql://`` URL is PostgreSQL.
+"""Database engines, writer locks and schemas: a file is SQLite, a ``postgresql://`` URL is PostgreSQL.
 
-A commit is on disk when it returns. Migrations are applied in order, each once, and recorded by name.
+A commit is on disk when it returns.
 """
 
 from __future__ import annotations
@@ -8,25 +8,26 @@ from __future__ import annotations
 import json
 import os
 import platform
+import secrets
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import URL, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError
 
 from eclose.errors import SettingError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine
-
-Migration: TypeAlias = "Callable[[Connection], None]"
+    from sqlalchemy import Engine
 
 _MOUNTS = Path("/proc/self/mounts")
 # SQLite's locks are unreliable on these.
@@ -37,7 +38,7 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 # A reply that a power cut undoes is paid for twice: FULL waits for the disk, and macOS needs fullfsync for that.
 _PRAGMAS = ("busy_timeout = 10000", "journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON")
 _STATEMENT_SECONDS = 120
-"""Time limit of a statement on a server without a limit of its own; migrations have none."""
+"""Time limit of a statement on a server without a limit of its own; the creation of tables has none."""
 _TRANSPORT = {
     "connect_timeout": 10,
     "keepalives": 1,
@@ -50,7 +51,7 @@ _TRANSPORT = {
 _LOCK_BYTE = 2**30
 """The byte that is locked on Windows, where locked bytes cannot be read: far behind the holder's name."""
 # An arbitrary number that all processes opening one database agree on.
-_MIGRATION_LOCK = 0x65636C6F
+_SCHEMA_LOCK = 0x65636C6F
 
 
 _NO_URL = "this is not the URL of a database. Write postgresql://user@host/name, or name a file."
@@ -254,30 +255,35 @@ def execute_statements(
         connection.execute(text(statement.format_map(types[connection.dialect.name])))
 
 
-def apply_migrations(connection: Connection, migrations: Mapping[str, Migration], table: str, label: str) -> None:
-    """Apply in order the migrations whose names ``table`` does not list; ``label`` names the database."""
+@dataclass(frozen=True, slots=True)
+class DatabaseSchema:
+    """The tables of a program in a database, which are created together."""
+
+    table: str
+    """Name of the table that holds the version of the tables and the id of the database."""
+    version: str
+    create: Callable[[Connection], None]
+
+
+def open_schema(connection: Connection, schema: DatabaseSchema, label: str) -> str:
+    """Create the tables where there are none; return the id that the database got with them, which no other one has."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL statement_timeout = 0"))
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-    applied = _read_applied(connection, table, label)
-    if unknown := applied - migrations.keys():
-        names = ", ".join(sorted(unknown))
-        raise UserError(f"{label}: was written by another version of eclose ({names}). Install the newest one.")
-    for name, migration in migrations.items():
-        if name not in applied:
-            migration(connection)
-            connection.execute(text(f"INSERT INTO {table} (name) VALUES (:name)"), {"name": name})
-
-
-def _read_applied(connection: Connection, table: str, label: str) -> set[str]:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SCHEMA_LOCK})
     tables = inspect(connection).get_table_names()
-    if table in tables:
-        return set(connection.execute(text(f"SELECT name FROM {table}")).scalars())
-    # A server's database may hold tables of several programs; a file with other tables belongs to another program.
-    if tables and connection.dialect.name == "sqlite":
-        raise UserError(f"{label}: is the database of another program. Choose another file.")
-    connection.execute(text(f"CREATE TABLE {table} (name VARCHAR(200) PRIMARY KEY)"))
-    return set()
+    if schema.table not in tables:
+        # A server's database may hold tables of several programs; a file with other tables belongs to another program.
+        if tables and connection.dialect.name == "sqlite":
+            raise UserError(f"{label}: is the database of another program. Choose another file.")
+        schema.create(connection)
+        row = {"version": schema.version, "id": secrets.token_hex(8)}
+        connection.execute(text(f"CREATE TABLE {schema.table} (version VARCHAR(16), id VARCHAR(16))"))
+        connection.execute(text(f"INSERT INTO {schema.table} (version, id) VALUES (:version, :id)"), row)
+        return row["id"]
+    version, database_id = connection.execute(text(f"SELECT version, id FROM {schema.table}")).one()
+    if version != schema.version:
+        raise UserError(f"{label}: was written by another version of eclose ({version}). Install the newest one.")
+    return str(database_id)
 
 
 def detect_network_file_system(path: Path, mounts: Path = _MOUNTS) -> str | None:

@@ -24,10 +24,10 @@ from eclose.store.ledger.accounts import (
 )
 from eclose.store.ledger.database import (
     WriterLock,
-    apply_migrations,
     describe_database_location,
     is_database_url,
     make_database_engine,
+    open_schema,
     read_database_time,
 )
 from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, GroupCommitter, PeriodicJob
@@ -50,7 +50,7 @@ from eclose.store.ledger.rows import (
     encode_ledger_request,
     encode_utf8_text,
 )
-from eclose.store.ledger.schema import MIGRATIONS, MIGRATIONS_TABLE
+from eclose.store.ledger.schema import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -104,7 +104,7 @@ class Ledger:
         return cls(location, run=run)
 
     async def __aenter__(self) -> Self:
-        """Connect, apply missing migrations, and start the lease of this writer."""
+        """Connect, create missing tables, and start the lease of this writer."""
         engine = make_database_engine(self._location)
         if not self.shared:
             # Taken before the first connection: SQLite itself would let two processes write in turns.
@@ -130,7 +130,7 @@ class Ledger:
         return PeriodicJob(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
 
     def _join(self, connection: Connection) -> None:
-        apply_migrations(connection, MIGRATIONS, MIGRATIONS_TABLE, self._label)
+        open_schema(connection, LEDGER_SCHEMA, self._label)
         self._accounts.join(connection)
 
     def _close(self) -> None:
@@ -479,8 +479,7 @@ def _read_run_age(connection: Connection, row: Row[Any], now: float) -> RunAge:
     run = {"run": row.run}
     return RunAge(
         run=decode_utf8_text(row.run),
-        # Ledgers of an early version did not note when a writer was seen.
-        age=None if row.seen == 0 else max(0.0, now - row.seen),
+        age=max(0.0, now - row.seen),
         active=row.expires > now,
         sends=int(connection.execute(sql.COUNT_RUN_SENDS, run).scalar_one()),
         outcomes=int(connection.execute(sql.COUNT_RUN_OUTCOMES, run).scalar_one()),

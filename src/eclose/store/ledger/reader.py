@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 LEDGER_FILE = "ledger.sqlite"
 """Name of the ledger in a run's folder."""
-# Every column of a reply: a ledger of an earlier version, which reading does not migrate, has fewer.
 _COLUMNS = "c.seq, c.key, c.request, r.*"
 _CALLS = "ledger_calls AS c LEFT JOIN ledger_replies AS r ON r.call = c.seq"
 _STORED = PagedQuery.of(

@@ -102,8 +102,8 @@ class RunAge:
     """A run of a ledger: when it was last worked on, and what it holds."""
 
     run: str
-    age: float | None
-    """Seconds since a process of the run was last seen; None where that was not noted."""
+    age: float
+    """Seconds since a process of the run was last seen."""
     active: bool
     """Whether a process works on the run now."""
     sends: int
@@ -207,9 +207,7 @@ def decode_reply_row(row: Row[Any]) -> LedgerReply | None:
     try:
         key, body = decode_call_key(row.key), zlib.decompress(row.body)
         usage = row.prompt_tokens, row.completion_tokens
-        # Ledgers of an earlier version that are only read have no such column.
-        cached_tokens = getattr(row, "cached_tokens", 0)
-        reply = LedgerReply(key, body, usage, row.cost, row.attempts, cached_tokens)
+        reply = LedgerReply(key, body, usage, row.cost, row.attempts, row.cached_tokens)
         sound = row.seal == _seal_reply(reply, decode_utf8_text(row.run))
     except _DAMAGE:
         return None
@@ -217,9 +215,7 @@ def decode_reply_row(row: Row[Any]) -> LedgerReply | None:
 
 
 def _seal_reply(reply: LedgerReply, run: str) -> bytes:
-    # Without cached tokens the seal is that of earlier versions, so their rows stay sound.
-    cached = [reply.cached_tokens] if reply.cached_tokens else []
-    return _seal([reply.key, run, *reply.usage, reply.cost, reply.attempts, *cached], reply.body)
+    return _seal([reply.key, run, *reply.usage, reply.cost, reply.attempts, reply.cached_tokens], reply.body)
 
 
 def build_outcome_row(outcome: RecordOutcome, run: str) -> dict[str, Any]:
