@@ -99,7 +99,7 @@ async def open_connection(
     name: str, ledger: Ledger, settings: CallSettings, *, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[ModelConnection]:
     """Open the endpoint of a model by its name, and connect it."""
-    limits = EndpointLimits(deadline=settings.deadline, connections=settings.concurrency)
+    limits = EndpointLimits(deadline=settings.deadline)
     async with await open_endpoint(find_model_route(name, environ=environ), limits) as endpoint:
         yield await connect_model(endpoint, ledger, settings, price=find_price(endpoint.name, settings))
 

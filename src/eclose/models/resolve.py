@@ -127,9 +127,9 @@ class ServedModelRef:
         return ServedModelRef(replace(self.route, model=self.base))
 
     @asynccontextmanager
-    async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:
+    async def open(self, *, deadline: float, concurrency: int) -> AsyncIterator[ChatModel]:  # noqa: ARG002
         """Open the bare model: no retries, no cache, no budget."""
-        async with Endpoint(self.route, EndpointLimits(deadline=deadline, connections=concurrency)) as endpoint:
+        async with Endpoint(self.route, EndpointLimits(deadline=deadline)) as endpoint:
             yield endpoint
 
 

@@ -177,7 +177,7 @@ def test_a_connection_lost_while_idle_is_not_tried_again_in_secret():
         behaviour = ServerBehaviour(faults={ServerFault.DROP: 0.5}, seed=3, max_faults_per_key=1)
         async with (
             open_model_server(registry(), behaviour) as server,
-            endpoint(server.base_url, connections=1) as model,
+            endpoint(server.base_url) as model,
         ):
             outcomes = [
                 await asyncio.gather(model.complete(request(f"q{i}")), return_exceptions=True) for i in range(20)
@@ -189,14 +189,14 @@ def test_a_connection_lost_while_idle_is_not_tried_again_in_secret():
     run(main())
 
 
-def test_the_pool_is_as_large_as_asked_for():
+def test_there_are_as_many_connections_as_calls_in_flight():
     async def main() -> None:
         async with (
-            open_model_server(registry(), ServerBehaviour(latency=0.05)) as server,
-            endpoint(server.base_url, connections=3) as model,
+            open_model_server(registry(), ServerBehaviour(latency=0.5)) as server,
+            endpoint(server.base_url) as model,
         ):
-            await asyncio.gather(*(model.complete(request(f"q{i}")) for i in range(12)))
-            assert server.bill()["totals"]["peak_in_flight"] == 3
+            await asyncio.gather(*(model.complete(request(f"q{i}")) for i in range(150)))
+            assert server.bill()["totals"]["peak_in_flight"] == 150
 
     run(main())
 
@@ -247,7 +247,7 @@ def test_the_deadline_ends_everything_and_disturbs_nobody(speak):
         async with (
             wire(speak) as slow,
             open_model_server(registry()) as server,
-            endpoint(slow, deadline=0.5, connections=1) as stuck,
+            endpoint(slow, deadline=0.5) as stuck,
             endpoint(server.base_url) as quick,
         ):
             start = time.monotonic()
@@ -257,7 +257,6 @@ def test_the_deadline_ends_everything_and_disturbs_nobody(speak):
             assert not call.done()
             assert (await call).kind is K.TIMEOUT
             assert 0.5 <= time.monotonic() - start < 2.5
-            # The one connection there is has been given back.
             assert (await failure_of(stuck.complete(request()))).kind is K.TIMEOUT
 
     run(main())
@@ -624,7 +623,6 @@ def test_the_key_is_in_the_header_and_nowhere_else(caplog):
     run(main(), 60)
     written = "\n".join([*told, caplog.text, *(repr(record.__dict__) for record in caplog.records)])
     assert len(told) == 4 + 1 + len(ServerFault) + 1
-    assert "openai" in caplog.text
     leaks = [written[max(0, place - 150) : place + 40] for place in _places(CANARY, written)]
     assert leaks[:3] == []
     assert _places("[key]", written)
@@ -800,7 +798,7 @@ def test_the_only_model_of_a_server_needs_no_name():
     run(main())
 
 
-@pytest.mark.parametrize("settings", [{"deadline": 0}, {"connections": 0}, {"largest_reply": 0}])
+@pytest.mark.parametrize("settings", [{"deadline": 0}, {"largest_reply": 0}])
 def test_limits_that_let_nothing_through_are_refused(settings):
     with pytest.raises(SettingError):
         EndpointLimits(**settings)

@@ -12,28 +12,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
-import httpx2
-import openai
 
 from eclose.calls.batch.files import CHAT_COMPLETIONS_PATH
 from eclose.calls.retry import ServiceDown
 from eclose.errors import RecordError
-from eclose.models.interface import Request
-from eclose.models.openai.endpoint import EndpointLimits, ModelRoute, build_openai_client
+from eclose.models.http import HTTP_ERRORS
 from eclose.models.openai.failures import (
     CallFailure,
     CallFailureKind,
     HttpResponse,
-    UnreadableBody,
+    classify_http_exception,
+    classify_http_status,
     excerpt_server_text,
 )
-from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
+
+    from eclose.models.openai.endpoint import ModelRoute
 
 T = TypeVar("T")
 
@@ -50,8 +49,6 @@ _RETRYABLE = frozenset(
 )
 # A rate limit is answered before the request is executed, so repeating it cannot create a second batch.
 _NOT_EXECUTED = frozenset({CallFailureKind.RATE_LIMIT})
-# The parser of replies wants the request it belongs to; for failures only the response matters.
-_NO_REQUEST = Request(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +75,23 @@ class BatchProvider:
     """Client for the files and batches of one route."""
 
     def __init__(self, route: ModelRoute, *, deadline: float, attempts: int, first_wait: float, largest: int) -> None:
-        self._route = route
         self._deadline = deadline
         self._attempts = attempts
         self._first_wait = first_wait
-        self._client = build_openai_client(
-            route, EndpointLimits(deadline=deadline, connections=4, largest_reply=largest)
-        )
+        self._client = route.open_client(largest)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._client.close()
+        await self._client.aclose()
 
     async def upload(self, path: Path) -> str:
         """Upload a file and return its id. Repeating an upload costs nothing."""
 
         async def send() -> str:
+            form = aiohttp.FormData({"purpose": "batch"})
             with path.open("rb") as file:
-                response = await self._client.post(
-                    "/files",
-                    cast_to=httpx2.Response,
-                    body={"purpose": "batch"},
-                    files=[("file", (path.name, file))],
-                    options={"headers": {"Content-Type": "multipart/form-data"}},
-                )
-            return _parse_id(parse_json_object(response.content))
+                form.add_field("file", file, filename=path.name, content_type="application/octet-stream")
+                return _parse_id(await self._request("POST", "/files", form=form))
 
         return await self._send(f"cannot upload {path.name}", send)
 
@@ -116,8 +105,7 @@ class BatchProvider:
         }
 
         async def send() -> ProviderBatch:
-            response = await self._client.post("/batches", cast_to=httpx2.Response, body=body)
-            return _parse_batch(parse_json_object(response.content))
+            return _parse_batch(await self._request("POST", "/batches", body))
 
         return await self._send("cannot create a batch", send, retryable=_NOT_EXECUTED)
 
@@ -125,7 +113,7 @@ class BatchProvider:
         """Return a batch with its current status."""
 
         async def send() -> ProviderBatch:
-            return _parse_batch(await self._get(f"/batches/{quote(batch_id, safe='')}"))
+            return _parse_batch(await self._request("GET", f"/batches/{quote(batch_id, safe='')}"))
 
         return await self._send(f"cannot read the status of batch {batch_id}", send)
 
@@ -134,16 +122,16 @@ class BatchProvider:
 
         async def send() -> list[ProviderBatch]:
             batches: list[ProviderBatch] = []
-            after: dict[str, str | int] = {}
+            after: tuple[tuple[str, str], ...] = ()
             while True:
-                page = await self._get("/batches", {"limit": _PAGE, **after})
+                page = await self._request("GET", "/batches", query=(("limit", str(_PAGE)), *after))
                 # A malformed answer must not count as an empty list: unlisted batches are created and paid again.
                 if not isinstance(page.get("data"), list):
                     raise _MalformedAnswerError("the server's answer is not a list.")
                 batches += [_parse_batch(batch) for batch in page["data"]]
                 if not page.get("has_more") or not page["data"]:
                     return batches
-                after = {"after": batches[-1].id}
+                after = (("after", batches[-1].id),)
 
         return await self._send("cannot list the batches", send)
 
@@ -151,12 +139,16 @@ class BatchProvider:
         """Download a file; return False where the provider no longer has it."""
 
         async def send() -> None:
-            async with self._client.files.with_streaming_response.content(file_id) as response:
+            async with self._client.stream("GET", f"/files/{quote(file_id, safe='')}/content") as response:
+                if response.status != 200:
+                    raise _RefusedError(await response.read())
                 # A proxy may answer 200 with a login or error page, which would be stored as the results of a paid
                 # batch.
                 if response.headers.get("content-type", "").startswith("text/html"):
                     raise _MalformedAnswerError("the server sent an HTML page, not a file.")
-                await _save(response.iter_bytes(), path)
+                with AtomicFile(path) as file:
+                    async for piece in response.pieces:
+                        file.write(piece)
 
         try:
             await self._send(f"cannot download {file_id}", send)
@@ -164,9 +156,11 @@ class BatchProvider:
             return False
         return True
 
-    async def _get(self, path: str, query: dict[str, str | int] | None = None) -> JsonObject:
-        response = await self._client.get(path, cast_to=httpx2.Response, options={"params": query or {}})
-        return parse_json_object(response.content)
+    async def _request(self, method: str, path: str, body: object = None, **details: Any) -> JsonObject:
+        response = await self._client.send(method, path, body, **details)
+        if not 200 <= response.status < 300:
+            raise _RefusedError(response)
+        return parse_json_object(response.body)
 
     async def _send(
         self, problem: str, send: Callable[[], Awaitable[T]], retryable: frozenset[CallFailureKind] = _RETRYABLE
@@ -185,20 +179,24 @@ class BatchProvider:
         return outcome
 
     async def _try(self, send: Callable[[], Awaitable[T]]) -> T | CallFailure:
-        outcome: HttpResponse | Exception
         try:
             async with asyncio.timeout(self._deadline):
                 return await send()
+        except _RefusedError as refusal:
+            failure = classify_http_status(refusal.response, time.time(), self._client.secrets)
+        except (*HTTP_ERRORS, RecordError) as error:
+            failure = classify_http_exception(error, self._client.secrets)
         except TimeoutError:
-            return CallFailure(CallFailureKind.TIMEOUT, f"no complete reply within {self._deadline:g} s.")
-        except openai.APIStatusError as error:
-            response = error.response
-            outcome = HttpResponse(response.status_code, dict(response.headers), response.content)
-        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody, RecordError) as error:
-            outcome = error
-        failure = parse_http_reply(outcome, _NO_REQUEST, now=time.time(), key=self._route.key)
-        assert isinstance(failure, CallFailure)
+            failure = CallFailure(CallFailureKind.TIMEOUT, f"no complete reply within {self._deadline:g} s.")
         return failure
+
+
+class _RefusedError(Exception):
+    """A response with a status other than 2xx."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        self.response = response
+        super().__init__()
 
 
 class _NotFoundError(ServiceDown):
@@ -207,12 +205,6 @@ class _NotFoundError(ServiceDown):
 
 class _MalformedAnswerError(RecordError):
     """An answer of the provider in an unexpected form."""
-
-
-async def _save(chunks: AsyncIterator[bytes], path: Path) -> None:
-    with AtomicFile(path) as file:
-        async for chunk in chunks:
-            file.write(chunk)
 
 
 def _parse_id(fields: Any) -> str:

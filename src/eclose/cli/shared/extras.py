@@ -13,14 +13,12 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "fastapi": ("annotate",),
     "genai_prices": ("prices",),
     "h11": ("annotate",),  # comes with uvicorn
-    "httpx2": ("chat",),  # comes with openai
     "huggingface_hub": ("train",),  # comes with transformers
     "inspect_ai": ("inspect",),
     "jsonschema_rs": ("chat", "inspect"),
     "limits": ("annotate",),
     "markdown_it": ("annotate",),
     "matplotlib": ("figures",),
-    "openai": ("chat",),
     "opentelemetry": ("otel",),
     "peft": ("train",),
     "psycopg": ("postgres",),

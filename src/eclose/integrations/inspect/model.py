@@ -25,8 +25,9 @@ from eclose.models.openai.failures import (
     CallFailureKind,
     HttpResponse,
     excerpt_server_text,
+    find_secret_texts,
     iterate_exception_causes,
-    mask_api_key,
+    mask_secrets,
 )
 from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.protocol.structured import inline_schema_definitions
@@ -91,11 +92,11 @@ class InspectModel:
 
     def _mask_key(self, error: Exception) -> CallFailure | None:
         """Return a failure with masked text for an error that contains the key; None for other errors."""
-        secret = self._key.get_secret_value() if self._key is not None else ""
+        secrets = () if self._key is None else find_secret_texts(self._key.get_secret_value())
         text = "\n".join(str(cause) for cause in iterate_exception_causes(error))
-        if mask_api_key(text, secret) == text:
+        if mask_secrets(text, secrets) == text:
             return None
-        return CallFailure(CallFailureKind.PERMANENT, f"{type(error).__name__}: {excerpt_server_text(text, secret)}")
+        return CallFailure(CallFailureKind.PERMANENT, f"{type(error).__name__}: {excerpt_server_text(text, secrets)}")
 
     def _classify(self, error: Exception, request: Request) -> Reply | CallFailure | None:
         """Return the outcome that an error of a provider stands for; None for any other error."""

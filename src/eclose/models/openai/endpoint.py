@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from eclose.errors import SettingError, UserError
+from eclose.models.http import HTTP_ERRORS, LARGEST_BODY, HttpClient
 from eclose.models.openai.dialect import RequestDialect
 from eclose.models.openai.failures import (
     CallFailure,
     CallFailureKind,
     HttpResponse,
-    UnreadableBody,
     classify_http_exception,
     classify_http_status,
     excerpt_server_text,
@@ -40,13 +40,6 @@ from eclose.models.openai.providers import (
 )
 from eclose.store.records.strict_json import parse_json_object
 
-try:
-    import aiohttp
-    import httpx2
-    import openai
-except ImportError as missing:
-    raise UserError("talking to a model server needs openai and aiohttp. Run: pip install 'eclose[chat]'") from missing
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
@@ -54,12 +47,8 @@ if TYPE_CHECKING:
     from eclose.models.interface import Reply, Request
     from eclose.models.openai.providers import ModelProvider
 
-_CONNECT_SECONDS = 10.0
-# The client demands a key; servers without keys ignore this one.
 _NO_KEY = "none"
-# The only headers that are sent. The client would also describe this machine, and would send an organisation and
-# custom headers from the environment to any server.
-_SENT_HEADERS = frozenset({"accept", "authorization", "content-length", "content-type", "host", "user-agent"})
+"""Sent where there is no key: some servers demand a key and take any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +82,12 @@ class ModelRoute:
         """Find the provider by the base URL where none is named."""
         if self.provider is None:
             object.__setattr__(self, "provider", find_provider_by_url(self.base_url))
+
+    def open_client(self, largest: int = LARGEST_BODY) -> HttpClient:
+        """Return a client of the server, which sends the key; ``largest`` is the limit of a body in bytes."""
+        key = _NO_KEY if self.key is None else self.key.get_secret_value()
+        value = f"Bearer {key}" if self.key_header == BEARER_HEADER else key
+        return HttpClient(self.base_url, {self.key_header: value}, query=self.query, largest=largest)
 
     @property
     def service(self) -> ModelProvider | None:
@@ -250,15 +245,13 @@ class EndpointLimits:
 
     deadline: float = 120.0
     """Seconds for a call, from the first byte sent to the last byte received."""
-    connections: int = 64
-    """Largest number of open connections; at least the number of concurrent requests."""
-    largest_reply: int = 8 * 2**20
+    largest_reply: int = LARGEST_BODY
     """Largest size of a body in bytes after decompression."""
 
     def __post_init__(self) -> None:
         """Refuse limits that are not positive."""
-        if not (self.deadline > 0 and self.connections >= 1 and self.largest_reply >= 1):
-            raise SettingError("deadline, connections and largest_reply must be positive.")
+        if not (self.deadline > 0 and self.largest_reply >= 1):
+            raise SettingError("deadline and largest_reply must be positive.")
 
 
 class Endpoint:
@@ -270,7 +263,7 @@ class Endpoint:
         self._route = route
         self._settings = settings or EndpointLimits()
         self._dialect = route.dialect
-        self._client = build_openai_client(route, self._settings)
+        self._client = route.open_client(self._settings.largest_reply)
 
     @property
     def name(self) -> str:
@@ -293,7 +286,7 @@ class Endpoint:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._client.close()
+        await self._client.aclose()
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply; raise ``CallFailure`` where there is no usable one."""
@@ -329,12 +322,9 @@ class Endpoint:
 
     async def _post(self, body: dict[str, Any]) -> HttpResponse | Exception:
         try:
-            response = await self._client.post("/chat/completions", cast_to=httpx2.Response, body=body)
-        except openai.APIStatusError as error:
-            response = error.response
-        except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
+            return await self._client.send("POST", "/chat/completions", body)
+        except HTTP_ERRORS as error:
             return error
-        return HttpResponse(response.status_code, dict(response.headers), response.content)
 
 
 async def open_endpoint(route: ModelRoute, settings: EndpointLimits | None = None) -> Endpoint:
@@ -349,58 +339,22 @@ async def open_endpoint(route: ModelRoute, settings: EndpointLimits | None = Non
 
 async def _list_models(route: ModelRoute, settings: EndpointLimits) -> list[str]:
     """Return the names of the models that a server lists; raise with the reason where it lists none."""
-    secret = route.key.get_secret_value() if route.key else ""
-    try:
-        async with build_openai_client(route, settings) as client, asyncio.timeout(settings.deadline):
-            response = await client.get("/models", cast_to=httpx2.Response)
-        models = parse_json_object(response.content)["data"]
-        return [str(model["id"]) for model in models]
-    except TimeoutError:
-        problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"
-    except openai.APIStatusError as error:
-        refusal = HttpResponse(error.response.status_code, dict(error.response.headers), error.response.content)
-        reason = classify_http_status(refusal, time.time(), secret).problem.rstrip(".")
-        problem = f"cannot list its models ({reason}). Name one."
-    except (openai.OpenAIError, httpx2.HTTPError, aiohttp.ClientError, UnreadableBody) as error:
-        failure = classify_http_exception(error, secret)
-        if failure.kind is CallFailureKind.CONNECTION:
-            problem = f"cannot connect: {failure.problem} Is the server running, and is this its port?"
-        else:
-            problem = f"cannot list its models ({failure.problem.rstrip('.')}). Name one."
-    except (UserError, LookupError, TypeError):
-        problem = "cannot list its models (the answer is not a list of models). Name one."
+    async with route.open_client(settings.largest_reply) as client:
+        try:
+            async with asyncio.timeout(settings.deadline):
+                response = await client.send("GET", "/models")
+            if response.status == 200:
+                return [str(model["id"]) for model in parse_json_object(response.body)["data"]]
+            failure = classify_http_status(response, time.time(), client.secrets)
+        except HTTP_ERRORS as error:
+            failure = classify_http_exception(error, client.secrets)
+        except TimeoutError:
+            problem = f"no answer within {settings.deadline:g} s. Is this the address of a model server?"
+            raise SettingError(f"{route.base_url}: {problem}") from None
+        except (UserError, LookupError, TypeError):
+            failure = CallFailure(CallFailureKind.DENIED, "the answer is not a list of models")
+    if failure.kind is CallFailureKind.CONNECTION:
+        problem = f"cannot connect: {failure.problem} Is the server running, and is this its port?"
+    else:
+        problem = f"cannot list its models ({failure.problem.rstrip('.')}). Name one."
     raise SettingError(f"{route.base_url}: {problem}")
-
-
-def build_openai_client(route: ModelRoute, settings: EndpointLimits) -> openai.AsyncOpenAI:
-    """Return an OpenAI client without retries, redirects or extra headers, with bodies of bounded size."""
-    from eclose.models.openai.response_body import bound_response_body  # noqa: PLC0415 - imports the packages checked above
-
-    key = route.key.get_secret_value() if route.key is not None else _NO_KEY
-
-    async def strip_headers(request: httpx2.Request) -> None:
-        for name in [name for name in request.headers if name not in _SENT_HEADERS]:
-            del request.headers[name]
-        # The client has set its own header; a key in another header must not go out twice.
-        request.headers.pop(BEARER_HEADER, None)
-        request.headers[route.key_header] = f"Bearer {key}" if route.key_header == BEARER_HEADER else key
-        # Compression is declined; some proxies compress anyway, which bound_response_body handles.
-        request.headers["accept-encoding"] = "identity"
-
-    async def limit_body(response: httpx2.Response) -> None:
-        bound_response_body(response, settings.largest_reply)
-
-    http = openai.DefaultAioHttpClient(
-        # A redirect may lead to another host, which would receive the key.
-        follow_redirects=False,
-        # Only connecting has its own limit. The deadline of the whole call is the timeout in complete.
-        timeout=httpx2.Timeout(None, connect=min(_CONNECT_SECONDS, settings.deadline)),
-        limits=httpx2.Limits(
-            max_connections=settings.connections, max_keepalive_connections=settings.connections, keepalive_expiry=30.0
-        ),
-        event_hooks={"request": [strip_headers], "response": [limit_body]},
-    )
-    # The client's retries are off: calls.retry is the only layer that retries.
-    return openai.AsyncOpenAI(
-        api_key=key, base_url=route.base_url, default_query=dict(route.query), max_retries=0, http_client=http
-    )

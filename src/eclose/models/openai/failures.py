@@ -5,13 +5,19 @@ Classification is a pure function of what arrived. API keys are masked in every 
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import re
-from collections.abc import Iterator, Mapping
+from binascii import Error as Base64Error
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import lru_cache
 from math import isfinite
+from urllib.parse import quote
 
 from eclose.errors import EcloseError, UserError
 from eclose.models.interface import Reply, TokenUsage
@@ -104,16 +110,48 @@ class UnreadableBody(Exception):  # noqa: N818
     """A body that is too large, damaged or in an unsupported encoding: a transport failure, not a reply."""
 
 
-def mask_api_key(text: str, secret: str) -> str:
-    """Return a text with the key replaced by ``[key]``; nothing else is changed."""
-    return text.replace(secret, "[key]") if len(secret) >= _SHORTEST_KEY else text
+class UnsentRequest(Exception):  # noqa: N818
+    """A request that no server can receive, because of an address or header; nothing was sent."""
 
 
-def _excerpt_without_keys(text: str, secret: str = "", most: int = LONGEST_RAW) -> str:
-    """Return the beginning of a text, with the key and everything that looks like a key masked."""
-    window = _KEYLIKE.sub("[key]", mask_api_key(text[:most], secret))
+class UnencodableRequest(UnsentRequest):
+    """A request that cannot be written as JSON in UTF-8, because of its own content; nothing was sent."""
+
+
+@lru_cache(maxsize=64)
+def find_secret_texts(*values: str) -> tuple[str, ...]:
+    """Return every text in which the values of secret headers may come back, the longest first."""
+    words = {word for value in values for word in (value, *value.split())}
+    for word in tuple(words):
+        with suppress(Base64Error, UnicodeDecodeError):  # name and password of a login
+            login = base64.b64decode(word, validate=True).decode()
+            words |= {login, *login.split(":")}
+    texts = {text for word in words if len(word) >= _SHORTEST_KEY for text in _encode_secret(word)}
+    return tuple(sorted(texts, key=len, reverse=True))
+
+
+def _encode_secret(word: str) -> Iterator[str]:
+    data = word.encode("utf-8", "surrogatepass")
+    yield from (word, quote(word, safe=""), html.escape(word), json.dumps(word)[1:-1], data.hex())
+    # In base64 a text looks different at each of three offsets; its ends also depend on what stands around it.
+    for offset, start in enumerate((0, 2, 3)):
+        end = (offset + len(data)) * 8 // 6
+        yield base64.b64encode(bytes(offset) + data).decode()[start:end]
+        yield base64.urlsafe_b64encode(bytes(offset) + data).decode()[start:end]
+
+
+def mask_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Return a text with each of the secrets replaced by ``[key]``; nothing else is changed."""
+    for secret in secrets:
+        text = text.replace(secret, "[key]")
+    return text
+
+
+def _excerpt_without_keys(text: str, secrets: Sequence[str] = (), most: int = LONGEST_RAW) -> str:
+    """Return the beginning of a text, with the secrets and everything that looks like a key masked."""
+    window = _KEYLIKE.sub("[key]", mask_secrets(text[:most], secrets))
     # A key that the window cuts in two is not matched: drop as many characters as a key may have.
-    return window if len(text) <= most else window[: -max(len(secret), _LONG_KEY)]
+    return window if len(text) <= most else window[: -max(len(max(secrets, key=len, default="")), _LONG_KEY)]
 
 
 # Prefixes of the providers' keys, and any bearer token: a body may hold a key other than the one sent.
@@ -123,9 +161,9 @@ _KEYLIKE = re.compile(
 )
 
 
-def excerpt_server_text(text: str, secret: str = "") -> str:
+def excerpt_server_text(text: str, secrets: Sequence[str] = ()) -> str:
     """Return the beginning of a server's text on one line, without HTML tags and keys."""
-    plain = " ".join(_TAG.sub(" ", _excerpt_without_keys(text, secret, _READ_FOR_PROBLEM)).split())
+    plain = " ".join(_TAG.sub(" ", _excerpt_without_keys(text, secrets, _READ_FOR_PROBLEM)).split())
     return plain if len(plain) <= MAX_PROBLEM_CHARS else plain[:MAX_PROBLEM_CHARS] + " …"
 
 
@@ -156,14 +194,21 @@ def _wait(seconds: float) -> float | None:
     return seconds if isfinite(seconds) and seconds >= 0 else None
 
 
-def classify_http_exception(error: Exception, secret: str) -> CallFailure:
+def classify_http_exception(error: Exception, secrets: Sequence[str]) -> CallFailure:
     """Return the failure for an exception of the HTTP client."""
     chain = list(iterate_exception_causes(error))
     # The causes decide: the transport reports a closed connection as a time-out, for example. Classes are compared by
-    # name, because two HTTP libraries lie below the client and classification should import neither.
+    # name, because two HTTP libraries lie below the client and classification imports neither.
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
-    reason = excerpt_server_text(str(chain[-1]) or type(chain[-1]).__name__, secret)
+    reason = excerpt_server_text(str(chain[-1]) or type(chain[-1]).__name__, secrets)
+    if "UnsentRequest" in names:
+        kind = CallFailureKind.PERMANENT if "UnencodableRequest" in names else CallFailureKind.DENIED
+        return CallFailure(kind, f"the request cannot be sent ({reason}).", unpaid=True)
     # From the most specific class to the most general: the chain of nearly every failure has an APIConnectionError too.
+    if names & {"CertificateError", "SSLCertVerificationError", "ClientConnectorCertificateError"}:
+        return CallFailure(
+            CallFailureKind.DENIED, f"the certificate of the server is not accepted ({reason}).", unpaid=True
+        )
     if "UnreadableBody" in names:
         return CallFailure(CallFailureKind.TRANSIENT, f"the reply cannot be read ({reason}).")
     if "ClientPayloadError" in names or "ReadError" in names:
@@ -230,22 +275,22 @@ _BODY_KINDS = (
 """Kinds that the words of a body decide for these statuses; the first match counts."""
 
 
-def classify_http_status(response: HttpResponse, now: float, secret: str) -> CallFailure:
+def classify_http_status(response: HttpResponse, now: float, secrets: Sequence[str]) -> CallFailure:
     """Return the failure for a response with a status other than 2xx, from its status and body."""
     text = _text(response.body)
-    message = excerpt_server_text(_error_message(response.body) or text, secret) or "no reason given"
+    message = excerpt_server_text(_error_message(response.body) or text, secrets) or "no reason given"
     # An HTML page comes from a proxy, so its words say nothing about the model.
     body_text = "" if _is_page(response.headers, text) else text[:LONGEST_RAW]
     kind, advice = _kind_of_status(response.status, body_text), _ADVICE.get(response.status, "")
     if 300 <= response.status < 400:
-        target = excerpt_server_text(response.headers.get("location", "elsewhere"), secret)
+        target = excerpt_server_text(response.headers.get("location", "elsewhere"), secrets)
         message, advice = f"redirects are not followed, and this one leads to {target}.", "Use the final base URL."
     return CallFailure(
         kind,
         f"HTTP {response.status}: {message} {advice}".rstrip(),
         status=response.status,
         retry_after=parse_retry_after(response.headers, now),
-        raw=excerpt_failure_body(response.body, secret),
+        raw=excerpt_failure_body(response.body, secrets),
         unpaid=True,
     )
 
@@ -284,6 +329,6 @@ def _text(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def excerpt_failure_body(body: bytes, secret: str) -> str:
+def excerpt_failure_body(body: bytes, secrets: Sequence[str]) -> str:
     """Return the text of a body as it is stored with a failure: bounded, keys masked."""
-    return _excerpt_without_keys(_text(body), secret)
+    return _excerpt_without_keys(_text(body), secrets)

@@ -25,13 +25,14 @@ from eclose.models.openai.failures import (
     classify_http_status,
     excerpt_failure_body,
     excerpt_server_text,
-    mask_api_key,
+    find_secret_texts,
+    mask_secrets,
 )
 from eclose.models.token_estimates import bound_request_usage
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jsonschema_rs import Validator
     from pydantic import SecretStr
@@ -48,13 +49,13 @@ def parse_http_reply(
     key: SecretStr | None = None,
 ) -> Reply | CallFailure:
     """Return the reply, or the failure. ``now`` is the time in seconds, for a ``Retry-After`` with a date."""
-    secret = key.get_secret_value() if key is not None else ""
+    secrets = () if key is None else find_secret_texts(key.get_secret_value())
     try:
         if isinstance(outcome, Exception):
-            return classify_http_exception(outcome, secret)
+            return classify_http_exception(outcome, secrets)
         if 200 <= outcome.status < 300:
-            return _ReplyParser(outcome, request, by_tool, now, secret).parse()
-        return classify_http_status(outcome, now, secret)
+            return _ReplyParser(outcome, request, by_tool, now, secrets).parse()
+        return classify_http_status(outcome, now, secrets)
     except CallFailure as failure:
         # The frames of its traceback hold the key, and some error reporters print local variables.
         failure.__context__ = None
@@ -77,12 +78,14 @@ _INVISIBLE = re.compile(r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\u00ad
 class _ReplyParser:
     """Parser of one response. A broken envelope is a failure of the service, a broken text one of the model."""
 
-    def __init__(self, response: HttpResponse, request: Request, by_tool: bool, now: float, secret: str) -> None:
+    def __init__(
+        self, response: HttpResponse, request: Request, by_tool: bool, now: float, secrets: Sequence[str]
+    ) -> None:
         self._response = response
         self._request = request
         self._by_tool = by_tool
         self._now = now
-        self._secret = secret
+        self._secrets = secrets
         self._reply: Reply | None = None
 
     def parse(self) -> Reply:
@@ -92,7 +95,7 @@ class _ReplyParser:
         message: JsonObject = choice["message"]
         finish = str(choice.get("finish_reason"))
         text, logprobs = self._text_of(message), _logprobs(choice)
-        if text is not None and (masked := mask_api_key(text, self._secret)) != text:
+        if text is not None and (masked := mask_secrets(text, self._secrets)) != text:
             text, logprobs = masked, None  # the tokens would spell the key
         reason = _FINISH_REASONS.get(finish, FinishReason.OTHER)
         if self._by_tool and finish in _TOOL_FINISHES:
@@ -123,7 +126,7 @@ class _ReplyParser:
             code = int(code)
         # Without a usable code it is treated as a bad gateway, which is retried.
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise classify_http_status(replace(self._response, status=status), self._now, self._secret)
+        raise classify_http_status(replace(self._response, status=status), self._now, self._secrets)
 
     def _choice(self, envelope: JsonObject) -> JsonObject:
         choices = envelope.get("choices")
@@ -156,13 +159,13 @@ class _ReplyParser:
             refusal = message.get("refusal") or "stopped by a content filter"
             self._fail(
                 CallFailureKind.REFUSAL,
-                f"the model refused to answer: {excerpt_server_text(str(refusal), self._secret)}",
+                f"the model refused to answer: {excerpt_server_text(str(refusal), self._secrets)}",
             )
         if reason is FinishReason.LENGTH:
             limit = self._request.decoding.max_tokens
             self._fail(CallFailureKind.LENGTH, f"the reply was cut off after max_tokens = {limit}. Allow more")
         if reason is not FinishReason.STOP:
-            shown_finish = excerpt_server_text(finish, self._secret)
+            shown_finish = excerpt_server_text(finish, self._secrets)
             self._fail(CallFailureKind.INVALID, f"the reply ended with {shown_finish!r}, not with 'stop'")
 
     def _check_text(self, text: str | None, message: JsonObject) -> None:
@@ -177,12 +180,12 @@ class _ReplyParser:
         if not _storable(text):
             self._fail(CallFailureKind.INVALID, "the reply holds half a character (a lone surrogate)")
         if self._request.schema is not None and (problem := find_schema_error(text, self._request.schema.schema)):
-            self._fail(CallFailureKind.INVALID, f"the reply {excerpt_server_text(problem, self._secret)}")
+            self._fail(CallFailureKind.INVALID, f"the reply {excerpt_server_text(problem, self._secrets)}")
         if self._request.decoding.top_logprobs is not None and self._reply is not None and not self._reply.logprobs:
             self._fail(CallFailureKind.INVALID, "the server reported no log-probabilities, though they were requested")
 
     def _fail(self, kind: CallFailureKind, problem: str) -> Never:
-        raw = excerpt_failure_body(self._response.body, self._secret)
+        raw = excerpt_failure_body(self._response.body, self._secrets)
         raise CallFailure(kind, f"{problem.rstrip('.')}.", status=self._response.status, reply=self._reply, raw=raw)
 
 

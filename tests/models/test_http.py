@@ -5,33 +5,32 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
+from contextlib import suppress
 from random import Random
 
-import httpx2
 import pytest
+from aiohttp import web
+from tests.models.site import site
 
+from eclose.models.http import HttpClient
 from eclose.models.openai.failures import UnreadableBody
-from eclose.models.openai.response_body import bound_response_body
 
 RNG = Random(7)
 TEXTS = [b"", b"x", b"{}" * 50_000, RNG.randbytes(200_000), b" " * 2**16, b" " * (2**16 + 258), b"ab" * 2**17]
 
 
-class Pieces(httpx2.AsyncByteStream):
-    def __init__(self, data: bytes, size: int) -> None:
-        self._data, self._size = data, size
-
-    async def __aiter__(self):
-        for start in range(0, len(self._data), self._size):
-            yield self._data[start : start + self._size]
-
-
 def read(data: bytes, encoding: str | None, *, size: int = 1000, most: int = 10**7, status: int = 200) -> bytes:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status, headers={} if encoding is None else {"content-encoding": encoding})
+        await response.prepare(request)
+        with suppress(ConnectionError):  # the client leaves where it has read enough
+            for start in range(0, len(data), size):
+                await response.write(data[start : start + size])
+        return response
+
     async def main() -> bytes:
-        headers = {} if encoding is None else {"content-encoding": encoding}
-        response = httpx2.Response(status, headers=headers, stream=Pieces(data, size))
-        bound_response_body(response, most)
-        return await response.aread()
+        async with site(handle) as url, HttpClient(url, largest=most) as client:
+            return (await client.send("GET", "/")).body
 
     return asyncio.run(main())
 
