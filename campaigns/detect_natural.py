@@ -24,8 +24,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
 from campaigns.detect_verifier import LabelledSet, evaluate_set, format_evaluation, format_results, score_set
+from campaigns.detection_claims import list_natural_claims, print_claims
 from campaigns.natural_failures import VERDICTS_FILE, name_group
-from perf.result import print_result
 from perf.tree_cost import packaged_weights
 
 from eclose.core.instance import Instance
@@ -59,8 +59,6 @@ TRAINING_SEED = 8
 PROFILES = ("short-easy", "short-hard")
 SIZES = (4, 8)
 """Numbers of responses to choose from."""
-NAME = "reliable responses by majority then verifier, over majority"
-UNIT = "points, smallest over runs and sizes"
 
 
 class ChoiceRow(NamedTuple):
@@ -194,7 +192,7 @@ def format_choices(rows: Sequence[ChoiceRow]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Evaluate a linear verifier on every run; the goal holds where no choice is worse than the majority."""
+    """Evaluate a linear verifier on every run; no choice may be worse than the majority or a random one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="*", help="folders of natural responses; runs/natural-* by default")
     parser.add_argument("--families", type=int, default=250, help="training families of each profile")
@@ -206,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folders = options.runs or sorted(Path("runs").glob("natural-*"))
     if not folders:
         print("There are no natural responses: make them with campaigns/natural_failures.py --out runs/natural-42.")
-        return print_result(name=NAME, value=None, unit=UNIT, goal=">= 0", holds=None)
+        return 1
     families = chain.from_iterable(
         islice(make_world_families(profile, TRAINING_SEED), options.families) for profile in PROFILES
     )
@@ -232,20 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(compare_with_asking(asked_set, *parts), "\n", flush=True)
         ranks = {response_id: record.score for response_id, record in records.items()}
         choices += choose_of_run(test_set, ranks, number)
-    print(format_choices(choices))
-    shares = {(row.run, row.size, row.strategy): row.reliable for row in choices}
-    gains = [
-        shares[run, size, ChoiceStrategy.MAJORITY_VERIFIER] - shares[run, size, ChoiceStrategy.MAJORITY]
-        for run, size in dict.fromkeys((row.run, row.size) for row in choices)
-    ]
-    return print_result(
-        name=NAME,
-        value=round(min(gains), 1),
-        unit=UNIT,
-        goal=">= 0",
-        holds=min(gains) >= 0,
-        gains=[round(gain, 1) for gain in gains],
-    )
+    table = format_choices(choices)
+    print(table)
+    return print_claims(list_natural_claims(table))
 
 
 if __name__ == "__main__":

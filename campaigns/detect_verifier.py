@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
+from campaigns.detection_claims import GOALS, list_verifier_claims, print_claims
 from campaigns.real_gaps.records import read_real_gaps
-from perf.result import print_result
 
 from eclose.core.instance import Instance
 from eclose.core.response import Response
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from eclose.stats.intervals import Estimate
 
 TRAINING_SEED, CALIBRATION_SEED, DEVELOPMENT_SEED, TEST_SEED = 7, 21, 31, 23
-GOALS = {"confusable-short": (85, 75), "confusable-long": (80, 60)}
-"""Least recall of the gap and of path deviations in percent, by profile."""
 GROUPS = (
     StudyGroup.GAP,
     StudyGroup.PATH_DEVIATION,
@@ -146,7 +144,7 @@ def format_evaluation(name: str, evaluation: DetectorEvaluation) -> str:
     rates = {group: evaluation.flagged[group] for group in (StudyGroup.RELIABLE, *GROUPS)}
     cells = [f"{group} {_percent(rate)}" for group, rate in rates.items()]
     lines = [f"\n## {name}", f"n = {evaluation.responses}; flagged at the calibrated threshold: {'; '.join(cells)}"]
-    verifier = _find_verifier(evaluation)
+    verifier = next(row for row in evaluation.study.results if row.detector.model == evaluation.calibration.model)
     lines.append(
         f"cross-fitted over questions: gap {_percent(verifier.held_out_recall)};"
         f" reliable {_percent(verifier.held_out_false_positive_rate)}\n"
@@ -180,21 +178,6 @@ def _percent(estimate: Estimate) -> str:
     interval = estimate.interval
     bounds = "" if interval is None else f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
     return "-" if estimate.value is None else f"{100 * estimate.value:.1f}{bounds}"
-
-
-def _find_verifier(evaluation: DetectorEvaluation) -> DetectorResult:
-    """Return the result of the verifier among those of the controls."""
-    return next(row for row in evaluation.study.results if row.detector.model == evaluation.calibration.model)
-
-
-def _list_rates(evaluation: DetectorEvaluation) -> tuple[float | None, float | None, float | None]:
-    """Return the cross-fitted recall and false positive rate of the gap, and path deviations at the threshold."""
-    verifier = _find_verifier(evaluation)
-    return (
-        verifier.held_out_recall.value,
-        evaluation.flagged[StudyGroup.PATH_DEVIATION].value,
-        verifier.held_out_false_positive_rate.value,
-    )
 
 
 def make_sets(groups: int, *, test: bool) -> list[tuple[LabelledSet, LabelledSet]]:
@@ -232,26 +215,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "all features": train_linear_verifier(rows),
         "without shortcuts": train_linear_verifier(rows, shortcuts=False),
     }
-    recalls: dict[str, tuple[float | None, float | None, float | None]] = {}
+    sections: list[str] = []
     for calibration_set, test_set in pairs:
         for features, verifier in verifiers.items():
             evaluation = evaluate_set(verifier, calibration_set, test_set, options.heads)
-            print(format_evaluation(f"{test_set.name}, {features}", evaluation), flush=True)
-            if test_set.name in GOALS and features == "all features":
-                recalls[test_set.name] = _list_rates(evaluation)
-    reached = {
-        profile: 100 * (gap or 0) >= least and 100 * (path or 0) >= least_path and 100 * (false or 0) <= 6
-        for (profile, (gap, path, false)), (least, least_path) in zip(recalls.items(), GOALS.values(), strict=True)
-    }
-    lowest = min(gap or 0 for gap, _, _ in recalls.values())
-    return print_result(
-        name="recall of the gap in the harder world at 5 % false positives",
-        value=round(100 * lowest, 1),
-        unit="%",
-        goal=f"gap and path by profile: {GOALS}, false positives <= 6 %",
-        holds=all(reached.values()),
-        recalls={profile: [None if v is None else round(100 * v, 1) for v in row] for profile, row in recalls.items()},
-    )
+            sections.append(format_evaluation(f"{test_set.name}, {features}", evaluation))
+            print(sections[-1], flush=True)
+    return print_claims(list_verifier_claims("\n".join(sections)))
 
 
 if __name__ == "__main__":

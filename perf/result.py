@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 
 def print_result(*, name: str, value: float | None, unit: str, goal: str, holds: bool | None, **details: Any) -> int:
-    """Print the result as one line of JSON and return the exit code of the script.
+    """Print the result as one line of JSON, with the day and the commit, and return the exit code of the script.
 
     Args:
         name: What was measured.
@@ -20,5 +23,12 @@ def print_result(*, name: str, value: float | None, unit: str, goal: str, holds:
     Returns:
         0 where the goal is reached, otherwise 1.
     """
-    print(json.dumps({"name": name, "value": value, "unit": unit, "goal": goal, "holds": holds, **details}))
+    claim = {"name": name, "value": value, "unit": unit, "goal": goal, "holds": holds, **details}
+    print(json.dumps({**claim, "date": datetime.now(UTC).date().isoformat(), "commit": _find_commit()}))
     return 0 if holds else 1
+
+
+def _find_commit() -> str:
+    """Return the abbreviated commit of the code, with a plus sign where it was changed since; empty outside git."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

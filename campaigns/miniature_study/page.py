@@ -30,9 +30,17 @@ python campaigns/miniature.py --out runs/miniature
 
 makes and reports it; it may be stopped and started again. The record has
 [all tables](records/miniature/report/experiment.md). A claim *holds* where the 95 % interval of every
-comparison lies on its side, *does not hold* where one lies on the other side, and else *cannot be told here*. Intervals
-resample questions, and families for switch tests, with all seeds and backbones of a question together, as the paper
-draws them. A model this small, trained on a few dozen families, says nothing about the size of effects in the paper.
+comparison lies on its side, *does not hold* where one lies on the other side, and else *cannot be told here*. That there
+is a gap at all is shown by one response in it, since the oracle's labels are exact. Intervals are drawn as in the paper:
+for responses, backbones, then for each its own questions within each profile and its own seeds (D.2); for ablations,
+questions of all profiles together and seeds (D.6); for switch tests, families that all backbones share, and seeds within
+each backbone (D.7). A model this small, trained on a few dozen families, says nothing about the size of effects in the
+paper.
+
+Three rules were changed after these results were first seen, and the claims checked again on the same responses: existence
+is decided by a case and not by an interval; a left-out edge must lower trace reliability, which is what the paper claims,
+and not the metric of its own edge; and the agreement of the judge with simulated people is no claim any more, since those
+people are made from the judge's labels.
 """
 
 REASONS = """
@@ -49,8 +57,8 @@ REASONS = """
   of the question, so a model needs only to copy it. RM has no way to fail there.
 - **Difficulty and counterfactual inputs** were varied: three profiles (table by difficulty), and supervised training
   without and with counterfactual inputs (SFT and CF-SFT). {variants}
-- **People are simulated**: they err around the labels of the oracle as often as the paper's people erred. Their
-  agreement with the oracle shows that the protocol and its statistics work. It says nothing of judges of real text.
+- **People are simulated**: they err around the labels of the oracle as often as the paper's people erred, so their
+  agreement with it is a test of the protocol and decides no claim.
 """
 
 VARIED = """E-Closure was also trained with {titles},

@@ -7,13 +7,11 @@ from functools import cache
 
 import pytest
 from tests.experiments.report.paper_results import paper_results
-from tests.experiments.report.test_evaluator import paper_cases
 
 from eclose.core.response import UNTUNED_METHOD
 from eclose.experiments.bootstrap_plan import BootstrapDraws, BootstrapPlan
 from eclose.experiments.report.build import build_experiment_report
-from eclose.experiments.report.claims import Claim, ClaimComparison, ClaimOutcome, _compare_with_people
-from eclose.experiments.report.evaluator import EvaluatorLabels, summarize_evaluator
+from eclose.experiments.report.claims import Claim, ClaimComparison, ClaimOutcome
 from eclose.experiments.report.study_tables import build_experiment_tables
 from eclose.stats.intervals import Estimate, Interval
 
@@ -43,6 +41,12 @@ def test_a_claim_is_decided_by_the_intervals_of_all_its_comparisons(intervals, o
     assert Claim("x", tuple(comparison(*interval) for interval in intervals)).outcome is outcome
 
 
+@pytest.mark.parametrize(("share", "outcome"), [(0.01, HOLDS), (0.0, OPEN), (None, OPEN)])
+def test_existence_is_decided_by_one_case_and_not_by_the_interval(share, outcome):
+    existence = ClaimComparison(name="x", difference=Estimate(share, Interval(0.0, 0.1)), n=9, by_witness=True)
+    assert existence.outcome is outcome
+
+
 DRAWS = BootstrapDraws(resamples=200, seed=1)
 FEW = BootstrapPlan(main=DRAWS, ablations=DRAWS, switches=DRAWS)
 
@@ -54,10 +58,14 @@ def claims(results=None):
 
 
 @pytest.mark.slow
-def test_no_claim_of_the_paper_fails_in_the_paper():
+def test_all_claims_but_one_hold_in_the_data_of_the_paper():
     checked, report = claims()
-    assert len(checked) == 10
-    assert [title for title, claim in checked.items() if claim.outcome is FAILS] == []
+    assert len(checked) == 9
+    # The paper's own interval for the loss of closure has zero in it.
+    assert [title for title, claim in checked.items() if claim.outcome is not HOLDS] == [
+        "Supervised fine-tuning lowers closure."
+    ]
+    assert checked["Supervised fine-tuning lowers closure."].outcome is OPEN
     # An untuned backbone has a small gap because it is seldom sound, so the paper compares tuned methods.
     gap = checked["E-Closure has the smallest gap of all tuned methods."]
     assert (gap.outcome, len(gap.comparisons)) == (HOLDS, 3)
@@ -79,7 +87,7 @@ def test_a_claim_whose_methods_are_missing_stays_open():
     for title in (
         "The untuned backbones have a local-global gap.",
         "Supervised fine-tuning lowers closure.",
-        "Every ablation loses on the metric of its own edge.",
+        "Every edge that is left out lowers trace reliability.",
         "T is the edge on which E-Closure is weakest.",
     ):
         assert checked[title].comparisons == ()
@@ -98,17 +106,3 @@ def test_a_claim_stays_open_where_many_responses_have_no_label():
     assert closure.outcome is OPEN
     assert all("too few responses judged" in row.name for row in closure.comparisons)
     assert checked["Supervised fine-tuning raises local soundness."].outcome is HOLDS
-
-
-@pytest.mark.slow
-def test_the_judge_of_the_paper_is_close_to_people_and_its_opposite_is_not():
-    cases = paper_cases()
-    wrong = [
-        case._replace(judge=replace(case.judge, correct=not case.human.correct, closed=not case.human.closed))
-        for case in cases
-    ]
-    for rows, outcome in ((cases, HOLDS), (wrong, FAILS)):
-        results = summarize_evaluator(EvaluatorLabels(name="high", cases=rows), DRAWS)
-        compared = _compare_with_people(results.agreement.overall)
-        assert compared.outcome is outcome
-        assert compared.n == len(cases)

@@ -57,7 +57,7 @@ class ExperimentReport:
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """The claims of the paper, checked against these results."""
-        return check_claims(self.main, self.ablations, self.switches, self.evaluator)
+        return check_claims(self.main, self.ablations, self.switches)
 
     @property
     def missing(self) -> tuple[str, ...]:
