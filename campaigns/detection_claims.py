@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
@@ -28,6 +29,18 @@ MOST_FALSE_POSITIVES = 6
 """Largest share in percent of reliable responses flagged at a calibrated threshold of 5 %."""
 LEAST_REAL_AUROC, LEAST_REAL_RECALL = 0.85, 50
 """Goals on the half of the real traces that no choice was made on: AUROC, and R@95 in percent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim: the arguments of a result line."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str
+    holds: bool
+
 
 _CELL = re.compile(r"(\d[\d.]*)(?: \[([\d.]+), ([\d.]+)\])?")
 
@@ -58,45 +71,45 @@ def read_verifier_row(section: str) -> list[str]:
     return [cell.strip() for cell in row.strip("| ").split("|")]
 
 
-def list_verifier_claims(text: str) -> Iterator[dict[str, Any]]:
+def list_verifier_claims(text: str) -> Iterator[Claim]:
     """Yield the claims of `detect_verifier.py`: the harder world at calibrated thresholds, and real text."""
     for profile, (least, least_path) in GOALS.items():
         section = find_section(text, f"{profile}, all features")
         gap, path, false = (read_flagged(section, group) for group in ("gap", "path_deviation", "reliable"))
-        yield {
-            "name": f"gap found in the harder world, {profile}, at a calibrated threshold of 5 %",
-            "value": gap,
-            "unit": f"%; {path} % of path deviations; {false} % of reliable responses flagged",
-            "goal": f">= {least} %, >= {least_path} %, <= {MOST_FALSE_POSITIVES} %",
-            "holds": gap >= least and path >= least_path and false <= MOST_FALSE_POSITIVES,
-        }
+        yield Claim(
+            name=f"gap found in the harder world, {profile}, at a calibrated threshold of 5 %",
+            value=gap,
+            unit=f"%; {path} % of path deviations; {false} % of reliable responses flagged",
+            goal=f">= {least} %, >= {least_path} %, <= {MOST_FALSE_POSITIVES} %",
+            holds=gap >= least and path >= least_path and false <= MOST_FALSE_POSITIVES,
+        )
     if "## real text (test)" not in text:
         return
     for features in ("all features", "without shortcuts"):
         section = find_section(text, f"real text (test), {features}")
         _, auroc, recall, *_ = read_verifier_row(section)
-        yield {
-            "name": f"gap found on real text that no choice was made on, linear verifier, {features}",
-            "value": read_value(auroc),
-            "unit": f"AUROC, {auroc}; R@95 {recall} %",
-            "goal": f">= {LEAST_REAL_AUROC}; >= {LEAST_REAL_RECALL} %",
-            "holds": read_value(auroc) >= LEAST_REAL_AUROC and read_value(recall) >= LEAST_REAL_RECALL,
-        }
+        yield Claim(
+            name=f"gap found on real text that no choice was made on, linear verifier, {features}",
+            value=read_value(auroc),
+            unit=f"AUROC, {auroc}; R@95 {recall} %",
+            goal=f">= {LEAST_REAL_AUROC}; >= {LEAST_REAL_RECALL} %",
+            holds=read_value(auroc) >= LEAST_REAL_AUROC and read_value(recall) >= LEAST_REAL_RECALL,
+        )
 
 
-def list_natural_claims(text: str) -> Iterator[dict[str, Any]]:
+def list_natural_claims(text: str) -> Iterator[Claim]:
     """Yield the claim of `detect_natural.py`: choices by majority then verifier, against simpler ones."""
     rows = re.findall(r"^\| natural-\d+ \| \d+ \| (.+) \|$", text, re.MULTILINE)
     shares = [[float(cell.split()[0]) for cell in row.split(" | ")] for row in rows]
     over_majority = [round(chosen - majority, 1) for chosen, _, majority, _ in shares]
     over_random = [round(chosen - random, 1) for chosen, _, _, random in shares]
-    yield {
-        "name": "reliable responses by majority then verifier, over majority and over a random choice",
-        "value": min(*over_majority, *over_random),
-        "unit": f"points, smallest of {len(rows)} runs and sizes; over majority {over_majority}, random {over_random}",
-        "goal": ">= 0 over both",
-        "holds": min(*over_majority, *over_random) >= 0,
-    }
+    yield Claim(
+        name="reliable responses by majority then verifier, over majority and over a random choice",
+        value=min(*over_majority, *over_random),
+        unit=f"points, smallest of {len(rows)} runs and sizes; over majority {over_majority}, random {over_random}",
+        goal=">= 0 over both",
+        holds=min(*over_majority, *over_random) >= 0,
+    )
 
 
 def read_value(cell: str) -> float:
@@ -107,9 +120,9 @@ def read_value(cell: str) -> float:
     return float(match[1])
 
 
-def print_claims(claims: Iterator[dict[str, Any]]) -> int:
-    """Print a result line for each claim and return 0 where all hold, otherwise 1."""
-    return max([print_result(**claim) for claim in claims], default=1)
+def print_claims(claims: Iterator[Claim], **details: str) -> int:
+    """Print a result line with further fields for each claim and return 0 where all hold, otherwise 1."""
+    return max([print_result(**asdict(claim), **details) for claim in claims], default=1)
 
 
 CLAIMS = {"detect_verifier": list_verifier_claims, "detect_natural": list_natural_claims}
@@ -120,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", type=Path, nargs="?", default=Path("docs/records/detect_verifier.txt"))
     path = parser.parse_args(arguments).record
-    return print_claims(CLAIMS[path.stem](path.read_text("utf-8").replace("\u00a0", " ")))
+    text = path.read_text("utf-8").replace("\u00a0", " ")
+    # The tables keep their day and commit, which stand in the record.
+    return print_claims(CLAIMS[path.stem](text), date="", commit="")
 
 
 if __name__ == "__main__":

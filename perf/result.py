@@ -23,8 +23,8 @@ def print_result(*, name: str, value: float | None, unit: str, goal: str, holds:
     Returns:
         0 where the goal is reached, otherwise 1.
     """
-    claim = {"name": name, "value": value, "unit": unit, "goal": goal, "holds": holds, **details}
-    print(json.dumps({**claim, "date": datetime.now(UTC).date().isoformat(), "commit": _find_commit()}))
+    origin = {"date": datetime.now(UTC).date().isoformat(), "commit": _find_commit()}
+    print(json.dumps({"name": name, "value": value, "unit": unit, "goal": goal, "holds": holds, **origin, **details}))
     return 0 if holds else 1
 
 

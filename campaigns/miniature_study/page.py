@@ -28,19 +28,19 @@ decides; where it cannot, a response is unjudged, never wrong. The plan is `reci
 python campaigns/miniature.py --out runs/miniature
 ```
 
-makes and reports it; it may be stopped and started again. The record has
-[all tables](records/miniature/report/experiment.md). A claim *holds* where the 95 % interval of every
-comparison lies on its side, *does not hold* where one lies on the other side, and else *cannot be told here*. That there
-is a gap at all is shown by one response in it, since the oracle's labels are exact. Intervals are drawn as in the paper:
-for responses, backbones, then for each its own questions within each profile and its own seeds (D.2); for ablations,
-questions of all profiles together and seeds (D.6); for switch tests, families that all backbones share, and seeds within
-each backbone (D.7). A model this small, trained on a few dozen families, says nothing about the size of effects in the
-paper.
+makes and reports it; it may be stopped and started again. The record has [all
+tables](records/miniature/report/experiment.md). A claim *holds* where the 95 % interval of every comparison lies on
+its side, *does not hold* where one lies on the other side, and else *cannot be told here*. That there is a gap at all
+is shown by one response in it, since the oracle's labels are exact. Intervals are drawn as in the paper: for
+responses, backbones, then for each its own questions within each profile and its own seeds (D.2); for ablations,
+questions of all profiles together and seeds (D.6); for switch tests, families that all backbones share, and seeds
+within each backbone (D.7). A model this small, trained on a few dozen families, says nothing about the size of
+effects in the paper.
 
-Three rules were changed after these results were first seen, and the claims checked again on the same responses: existence
-is decided by a case and not by an interval; a left-out edge must lower trace reliability, which is what the paper claims,
-and not the metric of its own edge; and the agreement of the judge with simulated people is no claim any more, since those
-people are made from the judge's labels.
+Three rules were changed after these results were first seen, and the claims checked again on the same responses:
+existence is decided by a case and not by an interval; a left-out edge must lower trace reliability, which is what the
+paper claims, and not the metric of its own edge; and the agreement of the judge with simulated people is no claim any
+more, since those people are made from the judge's labels.
 """
 
 REASONS = """
