@@ -1,7 +1,7 @@
 """The page of claims: result lines of the records, each with its day, its commit and the command that printed it.
 
-A record is the output of a script below its command (``$ python …``). A line
-``# recorded: DAY in commit HASH`` stands for these two where the result line is older than its fields for them. Claims below a line ``# history: REASON`` are superseded.
+A record is the output of a script below its command (``$ python …``). A line ``# recorded: DAY in commit HASH`` stands
+for the two fields that result lines of earlier runs lack. Claims below a line ``# history: REASON`` are superseded.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ HEAD = """\
 
 Each row is a claim of this project, held against a goal by a script whose last line of output is the row. A missed goal
 stands here like a met one. The [record](https://github.com/eclose/eclose/tree/main/docs/records) has the whole output.
-Day and commit are those of the run; of runs before 19 November 2026, those of their record. `make figures` and `make campaigns` measure the claims on your machine; the scripts
-fail where a goal is missed.
+Day and commit are those of the run; of runs before 19 November 2026, those of their record. `make figures` and
+`make campaigns` measure the claims on your machine; the scripts fail where a goal is missed.
 
 """
 HISTORY = """

@@ -11,7 +11,7 @@ from campaigns.detection_claims import list_natural_claims, list_verifier_claims
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "docs"))
 
-from evidence_page import RECORDS, find_problems, make_pages, read_all_claims, read_claims  # noqa: E402
+from evidence_page import RECORDS, find_problems, make_pages, read_all_claims, read_claims
 
 RESULT = '{"name": "speed", "value": 2, "unit": "x", "goal": ">= 1", "holds": true}\n'
 DATED = "# recorded: 2026-11-15 in commit 0123abcd\n"
