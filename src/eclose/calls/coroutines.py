@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncGenerator, Coroutine, Iterator
 
 T = TypeVar("T")
 
@@ -23,3 +23,21 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     # caller's context variables.
     with ThreadPoolExecutor(1, thread_name_prefix="eclose") as pool:
         return pool.submit(copy_context().run, asyncio.run, coroutine).result()
+
+
+def iterate_async(items: AsyncGenerator[T, None]) -> Iterator[T]:
+    """Yield the items of an asynchronous generator, whose event loop runs in a thread of its own."""
+
+    async def take() -> list[T]:
+        async for item in items:
+            return [item]
+        return []
+
+    runner = asyncio.Runner()
+    with ThreadPoolExecutor(1, thread_name_prefix="eclose") as pool:
+        try:
+            while batch := pool.submit(runner.run, take()).result():
+                yield from batch
+        finally:
+            pool.submit(runner.run, items.aclose()).result()
+            pool.submit(runner.close).result()

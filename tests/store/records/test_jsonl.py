@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,7 @@ from eclose.store.records.jsonl import (
     unwrap_records,
     write_records,
 )
+from eclose.store.records.strict_json import parse_json_object
 
 # Anything a file can hold: right-to-left marks, combining characters, private use, line separators, emoji.
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
@@ -221,3 +223,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written here"):
         AtomicFile(tmp_path / "file" / "a.jsonl")
+
+
+def test_an_object_of_many_keys_with_the_last_repeated_is_refused_in_linear_time():
+    line = json.dumps({f"k{number}": 1 for number in range(20_000)})[:-1] + ', "k19999": 2}'
+    started = time.process_time()
+    with pytest.raises(RecordError, match="the key 'k19999' twice"):
+        parse_json_object(line.encode())
+    assert time.process_time() - started < 0.5

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from eclose.errors import SettingError
+from eclose.errors import RecordError, SettingError
 from eclose.integrations.export.scores import (
     UNJUDGED_LABEL,
     Delivery,
@@ -24,6 +24,7 @@ from eclose.integrations.export.scores import (
     VerdictScoreTable,
     derive_hex_id,
 )
+from eclose.models.openai.failures import excerpt_server_text
 from eclose.store.records.atomic import AtomicFile
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 EVENT_NAME = "gen_ai.evaluation.result"
 SPAN_NAME = "eclose judge"
 _BATCH = 100
-"""Responses of one request, or of one line of a file."""
+"""Responses of one line of a file."""
 _HEX = re.compile(r"[0-9a-f]+")
 _INFO, _ERROR = 9, 17
 """Severity numbers of OpenTelemetry."""
@@ -40,16 +41,8 @@ _INTERNAL = 1
 _STATUS_ERROR = 2
 
 
-def is_url(target: str) -> bool:
-    """Return whether a target is an address rather than a file."""
-    return target.lower().startswith(("http://", "https://"))
-
-
-def export_otlp(table: VerdictScoreTable, target: str, environ: Mapping[str, str]) -> Iterator[Delivery]:
-    """Write the scores to a file of OTLP JSON Lines, or send them to an OTLP/HTTP endpoint."""
-    if is_url(target):
-        yield from _send(table, target, environ)
-        return
+def export_otlp_file(table: VerdictScoreTable, target: str) -> Iterator[Delivery]:
+    """Write the scores to a file of OTLP JSON Lines."""
     with AtomicFile(Path(target)) as file:
         for rows in table.batch_rows(_BATCH):
             for request in (build_log_request(table, rows), build_span_request(table, rows)):
@@ -57,29 +50,14 @@ def export_otlp(table: VerdictScoreTable, target: str, environ: Mapping[str, str
             yield from (Delivery(row.response_id, len(row.scores)) for row in rows)
 
 
-def _send(table: VerdictScoreTable, url: str, environ: Mapping[str, str]) -> Iterator[Delivery]:
-    from eclose.integrations.export.http_client import StoreClient, StoreRefusal  # noqa: PLC0415 - an extra
-
-    # The variable of every OpenTelemetry exporter: key=value, separated by commas.
-    headers = _parse_headers(environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""))
-    with ExitStack() as stack:
-        client = stack.enter_context(StoreClient(url, headers, secret=max(headers.values(), key=len, default="")))
-        for rows in table.batch_rows(_BATCH):
-            try:
-                logs = client.post("/v1/logs", build_log_request(table, rows))
-                spans = client.post("/v1/traces", build_span_request(table, rows))
-            except StoreRefusal as refusal:
-                yield from (
-                    Delivery(row.response_id, len(row.scores), DeliveryStatus.REFUSED, str(refusal)) for row in rows
-                )
-                continue
-            yield from _count_accepted(rows, logs, spans)
-
-
-def _count_accepted(
+def count_accepted(
     rows: Sequence[ScoredResponse], logs: Mapping[str, Any], spans: Mapping[str, Any]
 ) -> Iterator[Delivery]:
-    """Yield the deliveries of a batch that a server took in full or in part."""
+    """Yield the deliveries of a batch that a server took in full or in part.
+
+    Raises:
+        RecordError: The reply does not say how many records were rejected.
+    """
     rejected, problem = _read_partial_success(logs, "rejectedLogRecords")
     rejected_spans, span_problem = _read_partial_success(spans, "rejectedSpans")
     for row in rows:
@@ -96,22 +74,27 @@ def _count_accepted(
 
 
 def _read_partial_success(reply: Mapping[str, Any], name: str) -> tuple[int, str]:
-    partial = reply.get("partialSuccess")
-    if not isinstance(partial, dict):
-        return 0, ""
-    try:
-        return int(partial.get(name) or 0), str(partial.get("errorMessage") or "no reason given")
-    except (TypeError, ValueError):
-        return 0, ""
+    """Return the number of rejected records and the reason."""
+    partial = reply.get("partialSuccess") or {}
+    # 64-bit integers are texts in the JSON of protocol buffers; some servers write numbers.
+    count = str(partial.get(name) or 0) if isinstance(partial, dict) else ""
+    if not re.fullmatch(r"[0-9]{1,18}", count, re.ASCII):
+        raise RecordError(f"the reply does not say how many records were rejected (partialSuccess.{name})")
+    return int(count), excerpt_server_text(str(partial.get("errorMessage") or "no reason given"))
 
 
-def _parse_headers(text: str) -> dict[str, str]:
+def parse_otlp_headers(text: str) -> dict[str, str]:
+    """Return the headers in the variable of every OpenTelemetry exporter: name=value, separated by commas."""
     headers = {}
     for pair in filter(None, map(str.strip, text.split(","))):
         name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise SettingError("OTEL_EXPORTER_OTLP_HEADERS: write name=value pairs, separated by commas.")
-        headers[name.strip()] = value.strip()
+        # Values are percent-encoded, as in the header Baggage.
+        value = unquote(value.strip())
+        if not equals or not re.fullmatch(r"[!#$%&'*+.^`|~\w-]+", name.strip(), re.ASCII) or not value.isprintable():
+            raise SettingError(
+                "OTEL_EXPORTER_OTLP_HEADERS: write name=value pairs, separated by commas and percent-encoded."
+            )
+        headers[name.strip().lower()] = value
     return headers
 
 

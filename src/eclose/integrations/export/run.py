@@ -10,9 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
+from eclose.calls.coroutines import iterate_async
 from eclose.errors import SettingError
-from eclose.integrations.export.otlp import export_otlp, is_url
+from eclose.integrations.export.otlp import export_otlp_file
 from eclose.integrations.export.scores import Delivery, DeliveryStatus, VerdictScoreTable, read_score_table
+from eclose.integrations.export.stores import TRACE_STORES, send_scores
 from eclose.integrations.export.tables import export_csv, export_parquet
 from eclose.judged_cases import LeftOutResponse
 
@@ -32,20 +34,7 @@ class ExportTarget(StrEnum):
     PARQUET = "parquet"
 
 
-# Variables that hold the address of a store, in the order in which they are read.
-_ADDRESS_VARIABLES = {
-    ExportTarget.OTLP: ("OTEL_EXPORTER_OTLP_ENDPOINT",),
-    ExportTarget.MLFLOW: ("MLFLOW_TRACKING_URI",),
-    ExportTarget.LANGFUSE: ("LANGFUSE_BASE_URL", "LANGFUSE_HOST"),
-    ExportTarget.PHOENIX: ("PHOENIX_COLLECTOR_ENDPOINT",),
-    ExportTarget.LANGSMITH: ("LANGSMITH_ENDPOINT",),
-}
-_DEFAULT_ADDRESSES = {
-    ExportTarget.LANGFUSE: "https://cloud.langfuse.com",
-    ExportTarget.PHOENIX: "http://127.0.0.1:6006",
-    ExportTarget.LANGSMITH: "https://api.smith.langchain.com",
-}
-_FILES = (ExportTarget.CSV, ExportTarget.PARQUET)
+_WRITERS = {ExportTarget.OTLP: export_otlp_file, ExportTarget.CSV: export_csv, ExportTarget.PARQUET: export_parquet}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,37 +125,30 @@ def export(
 
 def _find_address(to: ExportTarget, target: str | None, environ: Mapping[str, str]) -> str:
     """Return the file or URL to export to."""
-    variables = _ADDRESS_VARIABLES.get(to, ())
+    store = TRACE_STORES.get(to)
+    variables = () if store is None else store.address_variables
     address = target or next((value for name in variables if (value := environ.get(name, "").strip())), None)
-    if (address := address or _DEFAULT_ADDRESSES.get(to)) is None:
-        request = "name the file to write" if to in _FILES else f"name the address, or set {' or '.join(variables)}"
+    if (address := address or (None if store is None else store.default_address)) is None:
+        request = f"name the address, or set {' or '.join(variables)}" if store else "name the file to write"
         raise SettingError(f"--to {to}: {request}.")
-    if to in _FILES and is_url(address):
+    if store is None and _is_url(address):
         raise SettingError(f"--to {to}: is written to a file, not to a URL. Name a file.")
-    if to not in _FILES and to is not ExportTarget.OTLP and not is_url(address):
+    if to not in _WRITERS and not _is_url(address):
         raise SettingError(f"--to {to}: {address!r} is no URL. Give the http:// or https:// address of the server.")
     return address
+
+
+def _is_url(target: str) -> bool:
+    return target.lower().startswith(("http://", "https://"))
 
 
 def _deliver(
     to: ExportTarget, table: VerdictScoreTable, address: str, environ: Mapping[str, str]
 ) -> Iterator[Delivery]:
-    """Return the deliveries to a target. Modules that need an extra are imported here."""
-    if to is ExportTarget.OTLP:
-        return export_otlp(table, address, environ)
-    if to is ExportTarget.CSV:
-        return export_csv(table, address)
-    if to is ExportTarget.PARQUET:
-        return export_parquet(table, address)
-    if to is ExportTarget.MLFLOW:
-        from eclose.integrations.export.mlflow import export_mlflow as send  # noqa: PLC0415 - an extra
-    elif to is ExportTarget.LANGFUSE:
-        from eclose.integrations.export.langfuse import export_langfuse as send  # noqa: PLC0415
-    elif to is ExportTarget.PHOENIX:
-        from eclose.integrations.export.phoenix import export_phoenix as send  # noqa: PLC0415
-    else:
-        from eclose.integrations.export.langsmith import export_langsmith as send  # noqa: PLC0415
-    return send(table, address, environ)
+    """Return the deliveries to a target."""
+    if _is_url(address):
+        return iterate_async(send_scores(TRACE_STORES[to], table, address, environ))
+    return _WRITERS[to](table, address)
 
 
 def _count(to: ExportTarget, target: str, table: VerdictScoreTable, deliveries: Iterable[Delivery]) -> ExportResult:

@@ -168,6 +168,23 @@ def find_provider_address(name: str, model: str, environ: Mapping[str, str]) -> 
     return ProviderAddress(base_url, (("api-version", version),) if version else ())
 
 
+def read_key(environ: Mapping[str, str], variable: str) -> str:
+    """Return a key of the environment without blanks around it; empty where it is not set.
+
+    Raises:
+        SettingError: The value holds a character that no header can carry.
+    """
+    # Files from other systems bring a byte order mark or a carriage return.
+    key = environ.get(variable, "").strip("\ufeff\u200b \t\r\n")
+    for position, character in enumerate(key, start=1):
+        if not "!" <= character <= "~":
+            raise SettingError(
+                f"{variable}: character {position} of {len(key)} is U+{ord(character):04X}, which no key holds. Copy "
+                "the key again."
+            )
+    return key
+
+
 def _first_value(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the first variable that is set and its value; two empty texts where none is."""
     return next(((name, value) for name in variables if (value := environ.get(name, "").strip())), ("", ""))

@@ -128,8 +128,8 @@ def _refuse_foreign_bytes(text: str) -> None:
 def _unique_keys(pairs: list[tuple[str, object]]) -> JsonObject:
     value = dict(pairs)
     if len(value) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        keys: set[str] = set()
+        twice = next(key for key, _ in pairs if key in keys or keys.add(key))  # type: ignore[func-returns-value]
         raise RecordError(f"has the key {twice!r} twice in one object. Keep one of them.")
     return value
 
