@@ -14,7 +14,7 @@ import re
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the helpers of perf, campaigns and tests
 
@@ -120,7 +120,7 @@ def read_value(cell: str) -> float:
     return float(match[1])
 
 
-def print_claims(claims: Iterator[Claim], **details: str) -> int:
+def print_claims(claims: Iterator[Claim], **details: Any) -> int:
     """Print a result line with further fields for each claim and return 0 where all hold, otherwise 1."""
     return max([print_result(**asdict(claim), **details) for claim in claims], default=1)
 

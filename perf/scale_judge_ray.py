@@ -243,22 +243,22 @@ def stop_at_budget(job: Job, cost: float) -> bool:
     return code == RESUMABLE and 0 < spent <= budget
 
 
-def compare_throughput(prepare: Callable[[str], Job], rounds: int) -> tuple[float, Job]:
-    """Judge by bare processes and by Ray workers; return the share of the bare throughput, and a bare run."""
-    bare_walls, ray_walls = [], []
+def compare_throughput(prepare: Callable[[str], Job], rounds: int) -> tuple[list[float], Job]:
+    """Judge by bare processes and by Ray workers; return the share of the bare throughput by round, and a bare run."""
+    shares = []
     for number in range(rounds):  # by turns, since the load of a machine changes
         bare, ray = prepare(f"bare-{number}"), prepare(f"ray-{number}")
-        bare_walls.append(time_processes(bare, [str(part) for part in range(WORKERS)])[0])
+        bare_wall, _ = time_processes(bare, [str(part) for part in range(WORKERS)])
         calls = len(read_bill(bare.base_url, keys=True, reset=True))
         wall, start_up = time_processes(ray, ["ray"])
-        ray_walls.append(wall)
+        shares.append(bare_wall / wall)
         read_bill(bare.base_url, reset=True)
         print(
-            f"round {number + 1}: {calls:,} calls, {bare_walls[-1]:.1f} s by {WORKERS} processes, "
+            f"round {number + 1}: {calls:,} calls, {bare_wall:.1f} s by {WORKERS} processes, "
             f"{wall:.1f} s by {WORKERS} Ray workers after {start_up:.1f} s of start-up; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
-    return min(bare_walls) / min(ray_walls), bare
+    return shares, bare
 
 
 def measure(responses: int, timed: int, rounds: int, folder: Path) -> int:
@@ -273,7 +273,7 @@ def measure(responses: int, timed: int, rounds: int, folder: Path) -> int:
             concurrency = min(64, max(8, count // 10))
             return Job(str(folder / name), base_url, fresh_database(), str(prices), concurrency)
 
-        share, bare = compare_throughput(prepare, rounds)
+        shares, bare = compare_throughput(prepare, rounds)
         expected, cost = write_judgments(bare)
         read_bill(base_url, reset=True)
         killed = prepare("killed", responses)
@@ -294,11 +294,11 @@ def measure(responses: int, timed: int, rounds: int, folder: Path) -> int:
     )
     return print_result(
         name=f"judging {responses:,} responses on {WORKERS} Ray workers, {kills} kills",
-        value=round(share, 2),
-        unit=f"x the throughput of {WORKERS} bare processes on {timed:,} responses, start-up apart; {lost} lost, "
-        f"{twice} paid twice",
+        value=round(min(shares), 2),
+        unit=f"x the throughput of {WORKERS} bare processes on {timed:,} responses, start-up apart, in the worst of "
+        f"{rounds} rounds; {lost} lost, {twice} paid twice",
         goal=f">= {GOAL}; 0 lost, 0 paid twice, one budget kept, judgments the same bytes, labels as planted",
-        holds=share >= GOAL and not lost and not twice and same and within and kills == 2 * KILLS,
+        holds=min(shares) >= GOAL and not lost and not twice and same and within and kills == 2 * KILLS,
     )
 
 
