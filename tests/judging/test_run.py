@@ -126,6 +126,69 @@ def test_another_tools_file_is_taken_apart(tmp_path):
     assert [record.value for record in scan_instances(sources.instances)] == [pair.instance]
 
 
+def write_rows(path, planted):
+    """Write questions and responses side by side, as another tool does."""
+    rows = [
+        {
+            "user_input": instance.question,
+            "retrieved_contexts": [passage.text for passage in instance.evidence],
+            "response": "\n".join(
+                [f"{number}. {step.text}" for number, step in enumerate(made.response.trace.steps, 1)]
+                + [f"Final answer: {made.response.answer}"]
+            ),
+            "reference": instance.reference_answer,
+        }
+        for instance, made in planted
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+@pytest.mark.slow
+def test_dry_run_over_another_tools_file_writes_nothing(tmp_path, planted):
+    write_rows(tmp_path / "rows.jsonl", planted[:2])
+    words = (tmp_path / "rows.jsonl", "--judge", "openai/gpt-x", "--no-price", "--dry-run", "--out")
+    assert "openai/gpt-x: " in command(*words, tmp_path / "run").output
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+    # Files of an earlier run stay as they are, and the forecast says that the run would be refused.
+    find_judge_inputs(tmp_path / "rows.jsonl", tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    write_rows(tmp_path / "rows.jsonl", planted[:3])
+    refused = CliRunner().invoke(app, ["judge", *map(str, words), str(tmp_path / "run")])
+    assert "rows.jsonl has changed" in str(refused.exception)
+    command(*words, tmp_path / "run", "--force")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+@pytest.mark.slow
+def test_forced_run_over_a_file_that_grew_pays_for_the_new_responses_alone(tmp_path, planted):
+    rows, folder = tmp_path / "rows.jsonl", tmp_path / "run"
+    write_rows(rows, planted[:2])
+    with ModelServerThread(build_world_handlers()) as server:
+        words = (rows, "--judge", server.base_url, "--no-price", "--out", folder)
+        command(*words)
+        before = server.bill(keys=False)["totals"]["paid"]
+        write_rows(rows, planted[:4])
+        refused = CliRunner().invoke(app, ["judge", *map(str, words)])
+        assert "rows.jsonl has changed" in str(refused.exception)
+        assert "--force" in str(refused.exception)
+        command(*words, "--force")
+        bill = server.bill(keys=False)["totals"]
+    assert len(judgments(folder)) == 4
+    assert bill["distinct"] == bill["paid"]
+    assert before < bill["paid"] < 3 * before
+    assert len(read_judged_cases(folder).cases) == 4
+
+
+@pytest.mark.slow
+def test_forced_run_over_files_of_responses_replaces_their_copies(run, tmp_path, planted):
+    words = (run / "responses.jsonl", "--instances", run / "instances.jsonl", "--no-price", "--out", tmp_path / "out")
+    with ModelServerThread(build_world_handlers()) as server:
+        command(*words, "--judge", server.base_url)
+        jsonl.write_records(run / "responses.jsonl", (made.response for _, made in planted[:3]))
+        command(*words, "--judge", server.base_url, "--force")
+    assert len(read_judged_cases(tmp_path / "out").cases) == 3
+
+
 def test_responses_alone_do_not_say_what_they_answer(run, tmp_path):
     with pytest.raises(SettingError, match="the questions of these responses are missing"):
         find_judge_inputs(run / "responses.jsonl", tmp_path)

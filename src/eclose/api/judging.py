@@ -61,8 +61,10 @@ async def aevaluate(
     with TemporaryDirectory(prefix="eclose-") as scratch:
         # The scratch folder is made in any case and used only where nothing is to be kept.
         folder = Path(out) if out is not None else _folder_of(data) or Path(scratch)
-        path = ensure_data_file(data, folder)
-        sources = find_judge_inputs(path, folder, None if questions is None else Path(questions), layout, imported)
+        force = options is not None and options.force
+        path = ensure_data_file(data, folder, force=force)
+        questions = None if questions is None else Path(questions)
+        sources = find_judge_inputs(path, folder, questions, layout, imported, force=force)
         model = resolve(judge, base_url, keyless=options is not None and options.replay)
         await judge_responses(sources, model, folder, settings, add_budget(calls, budget), options, only=only)
         results = diagnose(folder)

@@ -6,8 +6,9 @@ The module imports no client packages, so responses can be read where none are i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from eclose.benchmarks.import_settings import ImportSettings
 from eclose.benchmarks.layouts import RecordLayout
@@ -17,6 +18,11 @@ from eclose.store.records.json_reader import read_json_objects, require_regular_
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.folder import INSTANCES_FILE, RESPONSES_FILE
 from eclose.store.runs.step import PipelineStep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eclose.store.records.jsonl import ReadRecord
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,9 @@ def find_judge_inputs(
     instances: Path | None = None,
     layout: RecordLayout = RecordLayout.AUTO,
     settings: ImportSettings | None = None,
+    *,
+    force: bool = False,
+    scratch: Path | None = None,
 ) -> JudgeInputFiles:
     """Return the files of a run's folder, of a file of responses, or written from another tool's file.
 
@@ -44,6 +53,9 @@ def find_judge_inputs(
         instances: File of the questions; needed for a file of responses.
         layout: Layout of another tool's file.
         settings: Settings of reading another tool's file.
+        force: Whether to write the two files anew where they were made from another file, or from an earlier state of
+            this one.
+        scratch: Folder for the two files in place of ``out``, for a forecast that leaves ``out`` as it is.
 
     Raises:
         SettingError: ``path`` is a file of responses, and ``instances`` is missing; or ``settings`` do nothing there.
@@ -56,7 +68,7 @@ def find_judge_inputs(
     require_regular_file(path)
     # A mapping or a converter says what is where, whatever the keys of the records.
     if settings.columns or settings.converter or not _holds_responses(path):
-        return _split_file(path, out, resolve_file_layout(path, layout, settings), settings)
+        return _split_file(path, out, resolve_file_layout(path, layout, settings), settings, force, scratch)
     _refuse_settings(path, settings)
     if instances is None:
         raise SettingError(f"{path}: the questions of these responses are missing. Name their file with --instances.")
@@ -92,19 +104,19 @@ def _require_files(inputs: JudgeInputFiles) -> JudgeInputFiles:
     return inputs
 
 
-def _split_file(path: Path, out: Path, layout: RecordLayout, imported: ImportSettings) -> JudgeInputFiles:
+def _split_file(
+    path: Path, out: Path, layout: RecordLayout, imported: ImportSettings, force: bool, scratch: Path | None
+) -> JudgeInputFiles:
     """Write the questions and the responses of one file into two, and count its records."""
     settings = {"format": layout.value, **imported.identity}
     questions = PipelineStep("judge instances", settings, (path,), out / INSTANCES_FILE)
     responses = PipelineStep("judge responses", settings, (path,), out / RESPONSES_FILE, explains_rejected=True)
-    # ``claim`` returns the manifest of an earlier run over the same file, and the step is then skipped.
-    manifest = questions.claim()
-    question_counts = (
-        manifest.counts if manifest else questions.write(scan_instances(path, layout=layout, settings=imported))
+    questions, question_counts = _write_part(
+        questions, scan_instances(path, layout=layout, settings=imported), force, scratch
     )
-    manifest = responses.claim()
-    records = scan_recorded_responses(path, layout=layout, settings=imported)
-    response_counts = manifest.counts if manifest else responses.write(records)
+    responses, response_counts = _write_part(
+        responses, scan_recorded_responses(path, layout=layout, settings=imported), force, scratch
+    )
     if not response_counts.accepted:
         raise UserError(
             f"{path}: holds no response to judge. Questions: {question_counts}. Responses: {response_counts}. "
@@ -112,3 +124,15 @@ def _split_file(path: Path, out: Path, layout: RecordLayout, imported: ImportSet
         )
     counts = {f"questions in {path.name}": question_counts, f"responses in {path.name}": response_counts}
     return JudgeInputFiles(questions.out, responses.out, counts)
+
+
+def _write_part(
+    step: PipelineStep, records: Iterable[ReadRecord[Any]], force: bool, scratch: Path | None
+) -> tuple[PipelineStep, RecordCounts]:
+    """Write one of the two files unless the same work has written it; return the step and its counts."""
+    # Claimed in ``out`` for a forecast too, which then says that the run would be refused.
+    if (manifest := step.claim(force=force)) is not None:
+        return step, manifest.counts
+    if scratch is not None:
+        step = replace(step, out=scratch / step.out.name)
+    return step, step.write(records)

@@ -115,14 +115,15 @@ class JudgeRun(ModelRun[ResponseTask]):
     async def _judge(self, task: ResponseTask, judge: ChatModel) -> Judgment:
         return await judge_response(task.instance, task.response, judge, self.settings)
 
-    def write_inputs(self, *, force: bool) -> None:  # noqa: ARG002 - files of that name are never replaced
+    def write_inputs(self, *, force: bool) -> None:
         """Copy questions and responses beside the judgments, so that the folder alone can be diagnosed.
 
-        A file that is there already stays: reading the run compares its hash with that of the judged file.
+        Unless forced, a file that is there already stays: reading the run compares its hash with that of the judged
+        file.
         """
         for source, name in ((self.inputs.instances, INSTANCES_FILE), (self.inputs.responses, RESPONSES_FILE)):
             target = self.stage.out.with_name(name)
-            if not target.exists():
+            if not target.exists() or (force and not target.samefile(source)):
                 _copy_file(source, target)
                 if name == RESPONSES_FILE:
                     _copy_conversion(source, target)

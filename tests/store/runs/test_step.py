@@ -247,7 +247,7 @@ def test_other_settings_are_refused_by_name_until_the_result_is_written(tmp_path
 def test_other_inputs_are_refused_and_force_begins_anew(tmp_path):
     started_step(tmp_path, model="m").note_start()
     (tmp_path / "in.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match="other inputs"):
+    with pytest.raises(UserError, match="its input has changed since"):
         started_step(tmp_path, model="m").note_start()
     started_step(tmp_path, model="m").note_start(force=True)
     started_step(tmp_path, model="m").note_start()

@@ -152,6 +152,7 @@ def judge(
     import asyncio
     from dataclasses import replace
     from functools import partial
+    from tempfile import TemporaryDirectory
 
     from eclose.cli.shared.progress import show_run_progress
     from eclose.judging.find_inputs import find_judge_inputs
@@ -160,7 +161,10 @@ def judge(
 
     # Judgments lie beside the responses they judge, where diagnose and gate look for them.
     folder = out or (responses if responses.is_dir() else responses.parent)
-    sources = find_judge_inputs(responses, folder, instances, layout, imported)
+    find_inputs = partial(find_judge_inputs, responses, folder, instances, layout, imported, force=options.force)
+    find_bands = partial(
+        _read_bands, only=only, calibration=calibration, scores=scores, other_benchmark=other_benchmark
+    )
     settings = JudgeSettings(
         reference_free=reference_free,
         joint=joint,
@@ -171,11 +175,14 @@ def judge(
         temperature=temperature,
         step_window=step_window,
     )
-    bands = _read_bands(sources, only, calibration, scores, other_benchmark=other_benchmark)
     model = options.model(judge_model)
     if options.dry_run:
-        asyncio.run(_print_forecast(sources, model, settings, options.calls, bands))
+        with TemporaryDirectory(prefix="eclose-") as scratch:
+            sources = find_inputs(scratch=Path(scratch))
+            asyncio.run(_print_forecast(sources, model, settings, options.calls, find_bands(sources)))
         return
+    sources = find_inputs()
+    bands = find_bands(sources)
     # Such a judge may be too lenient. Only people's labels can show whether it is, so the run goes on.
     if related := find_same_family_models(sources, model.name):
         print_line(

@@ -216,7 +216,9 @@ def _read_options(
             min=0,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace output that other settings wrote.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace output of other settings or inputs; paid replies are used again.")
+    ] = False,
 ) -> ModelOptions:
     """Return the options of a command line as one value."""
     from eclose.calls.batch.run import BatchSettings

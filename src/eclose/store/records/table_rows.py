@@ -17,19 +17,19 @@ Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
 """A list of dicts, a list of records such as ``Instance``, or a table of pandas, Polars, PyArrow or ``datasets``."""
 
 
-def ensure_data_file(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl") -> Path:
+def ensure_data_file(data: Path | str | Rows, folder: Path, name: str = "rows.jsonl", *, force: bool = False) -> Path:
     """Return the path that ``data`` is, or write its rows to ``folder`` and return the path of the file.
 
     Raises:
         SettingError: ``data`` is neither a path nor rows.
-        UserError: The file exists with other rows: a run's folder belongs to one input.
+        UserError: Unless forced, the file exists with other rows: a run's folder belongs to one input.
     """
     if isinstance(data, str | Path):
         return Path(data)
     path = folder / name
     content = "".join(f"{line}\n" for line in _lines(data)).encode()
     # The same rows again are the same run, which continues; other rows would mix two inputs in one folder.
-    if path.exists() and path.read_bytes() != content:
+    if path.exists() and path.read_bytes() != content and not force:
         raise UserError(f"{path}: holds other rows. Choose another folder for other data, or remove this one.")
     folder.mkdir(parents=True, exist_ok=True)
     with AtomicFile(path) as file:

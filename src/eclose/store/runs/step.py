@@ -142,9 +142,14 @@ class PipelineStep:
         if earlier.get("work") == self.work_id:
             return
         if earlier and not force:
+            if not (changes := _list_differences(earlier.get("settings"), self.settings)):
+                raise UserError(
+                    f"{self.out}: a run was begun here and is not finished, and its input has changed since. Pass "
+                    "--force to go on with the input as it is now; paid replies are used again."
+                )
             raise UserError(
                 f"{self.out}: a run with other settings was begun here and is not finished "
-                f"({_list_differences(earlier.get('settings'), self.settings)}). Give the earlier settings to go on, "
+                f"({'; '.join(changes)}). Give the earlier settings to go on, "
                 "or pass --force to begin anew. If it is the same server at a new address, give its earlier name: "
                 "--server-name."
             )
@@ -167,7 +172,12 @@ class PipelineStep:
             raise self._refusal(self.out, "has no manifest, so it is not known what it was made from")
         manifest = read_manifest(self.manifest_path)
         if manifest.work_id != self.work_id:
-            raise self._refusal(self.out, "was made from other inputs or with other settings")
+            changes = [
+                f"{name} has changed" for name, hash_ in self.input_hashes.items() if hash_ != manifest.inputs.get(name)
+            ]
+            changes += _list_differences(manifest.settings, self.settings)
+            what = f"was made from other inputs or with other settings ({'; '.join(changes) or 'another command'})"
+            raise self._refusal(self.out, what)
         if manifest.outputs.get(self.out.name) != hash_file(self.out):
             raise self._refusal(self.out, "was changed after it was written")
         return manifest
@@ -313,8 +323,8 @@ def _read_start_note(path: Path) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
-def _list_differences(earlier: object, settings: Mapping[str, Any]) -> str:
+def _list_differences(earlier: object, settings: Mapping[str, Any]) -> list[str]:
     before = earlier if isinstance(earlier, dict) else {}
     after = json.loads(json.dumps(dict(settings), default=str))  # as the note spells them
     names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
-    return "; ".join(f"{name}: {before.get(name)!r} then, {after.get(name)!r} now" for name in names) or "other inputs"
+    return [f"{name}: {before.get(name)!r} then, {after.get(name)!r} now" for name in names]
