@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import replace
 from decimal import Decimal
-from itertools import count
+from itertools import count, cycle
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +172,36 @@ def test_without_a_cap_it_only_counts():
     assert str(budget) == "2.50 USD spent"
     with pytest.raises(SettingError):
         RunBudget(-1)
+
+
+def test_sums_of_one_process_never_count_a_settled_call_twice(tmp_path):
+    """The totals that the ledger returns with a new intent may be older or newer than a reply that is being settled."""
+
+    async def main() -> None:
+        budget, seen, delays = RunBudget(None), [], cycle((0.0, 0.001, 0.003))
+
+        async def reply(_: Request) -> Reply:
+            await asyncio.sleep(next(delays))
+            return await _reply(TokenUsage(10, 0))
+
+        server = SimpleNamespace(name="m", complete=reply)
+        async with Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
+            paid = paying(server, ledger, budget, lambda _: 384)
+
+            queue = asyncio.Semaphore(8)
+
+            async def call(number: int) -> None:
+                # New calls begin while others are being settled.
+                async with queue:
+                    await paid.complete(request(str(number)))
+                seen.append((budget.reserved, budget.spent))
+
+            await asyncio.gather(*(call(number) for number in range(60)))
+        assert min(reserved for reserved, _ in seen) >= 0
+        assert max(spent for _, spent in seen) == 600
+        assert (budget.reserved, budget.spent) == (0, 600)
+
+    asyncio.run(main())
 
 
 def test_a_server_that_charges_more_than_the_worst_case_stops_the_next_call(tmp_path):

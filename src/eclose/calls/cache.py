@@ -188,7 +188,9 @@ class IntentRecordingModel(ModelWrapper):
                 raise AnsweredByOtherProcess(settled) from None
             else:
                 if account is not None:
-                    budget.update(account)
+                    # In the order of the commits: a settlement is awaited through a shield, so its own change of the
+                    # sums would come one turn of the loop after totals that include it, and count it twice.
+                    asyncio.get_running_loop().call_soon(budget.update, account)
                 return call_key.key
 
 
