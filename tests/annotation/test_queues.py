@@ -7,7 +7,7 @@ import json
 import pytest
 from sqlalchemy import text
 from tests.annotation.projects import amend, filled, make_project, material, next_sheet, submit, who, work_off
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.annotation import dashboard, queues
 from eclose.annotation.adjudication import LabelOrigin
@@ -20,7 +20,7 @@ from eclose.annotation.results.export_files import export_annotations
 from eclose.annotation.results.export_project import load_annotations
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def project(request, tmp_path):
     project = make_project(
         tmp_path / "study", database=None if request.param == "sqlite" else fresh_database(), screeners=("sue", "sam")
@@ -145,7 +145,7 @@ def test_pace_is_known_from_the_second_task_on(project):
         submit(project, ann, sheet, filled(sheet))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def gated(request, tmp_path):
     """A project in which screening decides; sam finds every other question ill-posed."""
     project = make_project(

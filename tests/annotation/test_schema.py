@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 from tests.annotation.projects import join, make_project, next_sheet, submit, who
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.annotation import audit_log
 from eclose.annotation.accounts.people import PersonRole
@@ -23,7 +23,7 @@ TASK = """
 """
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=DATABASES)
 def project(request, tmp_path_factory):
     database = None if request.param == "sqlite" else fresh_database()
     project = make_project(tmp_path_factory.mktemp("project"), database=database, screeners=("sue", "sam"))

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import pytest
 from sqlalchemy import text
 from tests.annotation.projects import filled, make_project, next_sheet, submit, who, work_off
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.annotation import audit_log, queues, submissions
 from eclose.annotation.accounts import people
@@ -21,7 +21,7 @@ WHY = {"actor": "lead", "reason": "left"}
 SIX = ("ann", "bob", "cyd", "dan", "eda", "fay")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def database(request):
     return None if request.param == "sqlite" else fresh_database()
 

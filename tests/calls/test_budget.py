@@ -222,6 +222,7 @@ async def _reply(usage: TokenUsage) -> Reply:
     return Reply("x", FinishReason.STOP, usage)
 
 
+@pytest.mark.database
 def test_processes_that_share_a_ledger_share_the_cap():
     """Three openings of one run, each of which could spend the whole of it."""
     cap, url = 2_000, fresh_database()

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.calls.budget import RunBudget
 from eclose.calls.cache import (
@@ -41,7 +41,7 @@ SAID = Reply("Jewison", FinishReason.STOP, TokenUsage(5, 2), (TokenLogprob("J", 
 PRICE = ModelPrice.of(1, 2)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def where(request, tmp_path):
     return tmp_path / "ledger.db" if request.param == "sqlite" else fresh_database()
 
@@ -206,6 +206,7 @@ def test_the_intent_is_on_disk_before_the_request_leaves_and_the_reply_before_an
     assert seen == [1]
 
 
+@pytest.mark.database
 def test_workers_that_ask_the_same_at_the_same_time_go_on_with_one_answer():
     """On one ledger, in two openings: one is sent, the other waits for its answer."""
     url = fresh_database()
@@ -245,6 +246,7 @@ def test_what_waits_in_the_queue_is_not_noted(where):
     assert max(noted) <= 2 + 2  # with those whose answers are being written
 
 
+@pytest.mark.database
 def test_a_call_that_another_process_has_under_way_is_waited_for_and_never_sent_again():
     url = fresh_database()
 

@@ -218,6 +218,7 @@ async def three_at_once(folder, url, base_url, calls):
     return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 120)
 
 
+@pytest.mark.database
 def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_path):
     with ModelServerThread(registry(), ServerBehaviour(latency=0.1)) as server:
         calls = CallSettings(unpriced=True, concurrency=2)
@@ -228,6 +229,7 @@ def test_processes_on_one_ledger_ask_every_record_once_and_write_the_same(tmp_pa
     assert len({(tmp_path / f"{number}.jsonl").read_bytes() for number in range(3)}) == 1
 
 
+@pytest.mark.database
 def test_processes_on_one_ledger_keep_one_budget(tmp_path):
     prices, url = tmp_path / "prices.json", fresh_database()
     with ModelServerThread(registry(), ServerBehaviour(latency=0.05)) as server:
@@ -246,6 +248,7 @@ def test_processes_on_one_ledger_keep_one_budget(tmp_path):
     assert asyncio.run(look()) == (billed, 0, 0)
 
 
+@pytest.mark.database
 def test_the_same_work_with_another_file_is_written_without_asking(tmp_path):
     url, calls = fresh_database(), CallSettings(unpriced=True)
     with ModelServerThread(registry()) as server:

@@ -10,6 +10,8 @@ from eclose.experiments.folder import init_experiment
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.parametrize(("method", "reportable"), [("e_closure-S", False), ("sft", True), ("backbone", True)])
 def test_a_sitting_with_ablations_alone_is_not_reported(tmp_path, method, reportable):

@@ -13,6 +13,7 @@ from tests.store.postgres import fresh_database
 SCRIPT = Path(__file__).parents[2] / "campaigns" / "shared_budget.py"
 
 
+@pytest.mark.database
 @pytest.mark.slow
 def test_three_processes_keep_one_budget_while_the_database_is_restarted():
     fresh_database()  # skips where there is none

@@ -26,7 +26,7 @@ from eclose.world.server.app import ModelServerThread
 
 __all__ = ["cluster"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.database, pytest.mark.ray, pytest.mark.slow, pytest.mark.torch]
 RECORDS = 12
 
 

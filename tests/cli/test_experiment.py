@@ -18,6 +18,8 @@ from eclose.experiments.folder import load_experiment, write_failure, write_stag
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest
 
+pytestmark = pytest.mark.torch
+
 
 def command(*words):
     result = CliRunner().invoke(app, ["experiment", *map(str, words)], catch_exceptions=False)

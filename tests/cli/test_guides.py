@@ -150,6 +150,7 @@ def test_every_python_block_is_run():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # those of TRL
+@pytest.mark.torch
 def test_the_lines_that_mount_the_loss_run():
     pytest.importorskip("peft")
     pytest.importorskip("trl")
@@ -165,6 +166,7 @@ def test_the_lines_that_mount_the_loss_run():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # those of Transformers
+@pytest.mark.torch
 def test_the_lines_that_load_an_adapter_elsewhere_run(tmp_path, monkeypatch, capsys):
     peft = pytest.importorskip("peft")
     small = importlib.import_module("tests.training.small")
@@ -182,6 +184,7 @@ def test_the_lines_that_load_an_adapter_elsewhere_run(tmp_path, monkeypatch, cap
 
 
 @pytest.mark.slow
+@pytest.mark.torch
 def test_the_lines_that_train_on_a_dataset_run(tmp_path, monkeypatch):
     pytest.importorskip("peft")
     pytest.importorskip("datasets")
@@ -239,6 +242,7 @@ def test_the_lines_that_judge_one_response_run(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.torch
 def test_the_lines_that_train_run(tmp_path, monkeypatch):
     pytest.importorskip("peft")
     small = importlib.import_module("tests.training.small")

@@ -8,7 +8,7 @@ import sqlite3
 from itertools import islice
 
 import pytest
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 from typer.testing import CliRunner
 
 from eclose.calls.cache import compute_call_key, encode_stored_answer
@@ -31,7 +31,7 @@ def command(*arguments, code=0):
     return result.output
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def run(request, tmp_path):
     """A run's folder, and where its ledger is as commands are told."""
     made = [
@@ -114,7 +114,7 @@ async def _fill(where, *, runs=("a",)):
                     await ledger.conclude(RecordOutcome("ask", "r\x1b1", "accepted", None, b"{}"))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def small(request, tmp_path):
     where = tmp_path / "l.db" if request.param == "sqlite" else fresh_database()
     asyncio.run(_fill(where, runs=("a", "b")))

@@ -22,6 +22,8 @@ from eclose.store.records.jsonl import read_records
 from eclose.training.api import SwitchSettings, _Systems, require_torch
 from eclose.training.switch_test import FamilySwitchScores
 
+pytestmark = pytest.mark.torch
+
 runner = CliRunner()
 
 

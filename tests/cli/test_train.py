@@ -22,6 +22,8 @@ from eclose.training import run as training_run
 from eclose.training import trainer
 from eclose.training.api import forecast_training
 
+pytestmark = pytest.mark.torch
+
 runner = CliRunner()
 QUICK = {
     "--families-per-update": "2",

@@ -11,6 +11,8 @@ from eclose.construction.token_lengths import make_estimating_counter, make_path
 from eclose.likelihood.render import TokenPathRenderer
 from eclose.world.make.families import make_world_families
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(scope="module")
 def families():

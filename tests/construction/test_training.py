@@ -23,7 +23,7 @@ from eclose.world.make.instances import make_world_items
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 
 @pytest.fixture(scope="module")

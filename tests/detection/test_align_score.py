@@ -19,6 +19,8 @@ from eclose.detection.scores import DetectorKind
 from eclose.errors import SettingError, UserError
 from eclose.response_tasks import ResponseTask
 
+pytestmark = pytest.mark.torch
+
 POSITIONS = 120
 
 

@@ -14,6 +14,8 @@ from eclose.detection.scores import DetectorKind, Unscored
 from eclose.errors import RecordError
 from eclose.response_tasks import ResponseTask
 
+pytestmark = pytest.mark.torch
+
 PASSAGES = (
     Passage("p1", "The mill", "Ada built the mill in 1840. It burned down."),
     Passage("p2", "Eve", "Eve was born in Lund."),

@@ -10,6 +10,8 @@ from eclose.detection.entailment_model import PromptLayout, find_entailment_mode
 from eclose.detection.local_detector import score_pairs_by_length
 from eclose.errors import SettingError, UserError
 
+pytestmark = pytest.mark.torch
+
 PREMISES = [
     "Ada built the mill in 1840.",
     "Eve was born in Lund.\nShe sold the mill.",

@@ -22,6 +22,8 @@ from eclose.store.records.jsonl import read_records, write_records
 from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest, hash_files, read_manifest
 
+pytestmark = pytest.mark.torch
+
 QUESTIONS = [
     Instance(
         f"q{number}",

@@ -16,7 +16,7 @@ from eclose.experiments.folder import StageState, init_experiment, load_experime
 from eclose.experiments.results import collect_results
 from eclose.experiments.run import run_experiment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 TUNED = {"backbone": "Small", "method": "e_closure", "seed": 1}
 

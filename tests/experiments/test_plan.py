@@ -20,6 +20,8 @@ from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.manifest import Manifest
 from eclose.training.objective import TrainingMethod
 
+pytestmark = pytest.mark.torch
+
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "recipes" / "experiment" / "paper.yaml"
 

@@ -20,6 +20,8 @@ from eclose.experiments.results import report_experiment
 from eclose.experiments.run import run_experiment
 from eclose.store.ledger.database import WriterLock
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch):

@@ -30,7 +30,7 @@ from eclose.training.switch_test import FamilySwitchScores
 from eclose.world.server.app import ModelServerThread
 from eclose.world.server.chat_requests import HandlerRegistry
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 
 def test_an_experiment_runs_from_training_to_the_switch_test_and_only_once(write, tmp_path):

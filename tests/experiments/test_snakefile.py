@@ -22,7 +22,7 @@ from eclose.experiments.folder import StageState, init_experiment
 from eclose.experiments.results import report_experiment
 from eclose.experiments.run import run_experiment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,8 @@ from eclose.likelihood.score import (
     score_tree,
 )
 
+pytestmark = pytest.mark.torch
+
 CPU = torch.device("cpu")
 
 

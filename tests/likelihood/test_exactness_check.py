@@ -16,6 +16,8 @@ from eclose.likelihood import attention
 from eclose.likelihood.exactness_check import ScoringChoice, check_tree_exactness, choose_scoring_strategy
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, attention_implementation_name, mean_logprobs
 
+pytestmark = pytest.mark.torch
+
 
 def frozen(model):
     """A model that is scored and not trained, as FlexAttention allows on a CPU."""

@@ -10,6 +10,8 @@ from eclose.likelihood.prefix_tree import PrefixTree, ScoredTree, group_scores_b
 from eclose.likelihood.score import pack_family_forests
 from eclose.likelihood.spans import SpanScore, TokenPart, TokenPath
 
+pytestmark = pytest.mark.torch
+
 paths = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=8), min_size=1, max_size=7)
 
 

@@ -13,6 +13,8 @@ from eclose.likelihood.render import TokenPathRenderer, response_segments
 from eclose.likelihood.spans import ScoredTokens, TokenPart
 from eclose.protocol.response_prompt import PromptOrder, ResponsePrompt, format_completion
 
+pytestmark = pytest.mark.torch
+
 
 def packs(tokenizer, families, **settings):
     renderer = TokenPathRenderer(tokenizer, ResponsePrompt(**settings))

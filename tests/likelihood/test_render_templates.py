@@ -18,6 +18,8 @@ from eclose.models.load_weights import read_turn_markers, render_conversation
 from eclose.models.local.chat_template import decode_reply_tokens, find_stop_ids, tokenize_prompt
 from eclose.protocol.response_prompt import ResponsePrompt, format_completion
 
+pytestmark = pytest.mark.torch
+
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"

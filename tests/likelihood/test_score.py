@@ -19,6 +19,8 @@ from eclose.likelihood.score import (
     score_tree,
 )
 
+pytestmark = pytest.mark.torch
+
 WAYS = [
     (ScoringStrategy.DEDUP, AttentionBackend.SDPA),
     (ScoringStrategy.TREE, AttentionBackend.SDPA),

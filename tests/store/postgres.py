@@ -20,6 +20,9 @@ import pytest
 
 NO_POSTGRES = "PostgreSQL is not installed here, or psycopg is not"
 
+DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.database)]
+"""Parameters of tests that run on both: the cases on SQLite are in the fast lane."""
+
 _numbers = count()
 
 

@@ -19,6 +19,8 @@ from eclose.store.records.jsonl import write_records
 from eclose.training import admission
 from eclose.training.admission import TOO_LONG_REASON, admit_families
 
+pytestmark = pytest.mark.torch
+
 
 def renderer(limit=8_192):
     return TokenPathRenderer(small_tokenizer(), ResponsePrompt(0), limit)

@@ -21,6 +21,8 @@ from eclose.store.records.families_parquet import write_families_parquet
 from eclose.store.records.jsonl import read_records, write_records
 from eclose.world.make.families import make_world_families
 
+pytestmark = pytest.mark.torch
+
 __all__ = ["cluster"]
 
 
@@ -102,6 +104,7 @@ def test_two_devices_select_what_one_does(tmp_path):
         eclose.select(tmp_path / "two", families, max_new_tokens=7, devices=2, force=True)
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_ray_workers_select_what_one_process_does(cluster, tmp_path):
     _, families = write_checkpoints(tmp_path, ("one", "many"), (4, 8), families=1)

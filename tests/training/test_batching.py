@@ -29,6 +29,8 @@ from eclose.training.batching import (
 )
 from eclose.training.objective import TrainingMethod, build_objective
 
+pytestmark = pytest.mark.torch
+
 IDS = [f"family-{number}" for number in range(23)]
 
 

@@ -18,6 +18,8 @@ from eclose.training.config import EClosureConfig
 from eclose.training.objective import MarginHinge, TrainingMethod
 from eclose.training.recipe import MODEL_HELP, RESULT_NEUTRAL_SETTINGS, TrainedModelSettings
 
+pytestmark = pytest.mark.torch
+
 HELP = {
     field.name: field.metadata.get("help", "")
     for field in fields(EClosureConfig)

@@ -26,6 +26,8 @@ from tests.training.small import short_families
 from eclose.store.records.jsonl import write_records
 from eclose.training.recipe import read_recipe
 
+pytestmark = pytest.mark.torch
+
 ROOT = Path(__file__).parents[2]
 HELPER = Path(__file__).with_name("sharded.py")
 RECIPES = ROOT / "recipes"

@@ -23,6 +23,8 @@ from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.batching import order_epoch_families
 from eclose.training.objective import TrainingMethod, build_objective
 
+pytestmark = pytest.mark.torch
+
 LARGEST, ONE_SIDED = 3e-6, 1e-6
 PLAIN = {"strategy": "naive", "backend": "sdpa", "gradient_checkpointing": False}
 RAGGED = {"families_per_update": 2, "num_train_epochs": 2}

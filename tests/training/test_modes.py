@@ -17,6 +17,8 @@ from eclose.errors import SettingError
 from eclose.likelihood.exactness_check import choose_scoring_strategy
 from eclose.likelihood.score import AttentionBackend, ScoringStrategy, mean_logprobs
 
+pytestmark = pytest.mark.torch
+
 
 def trained(folder, backend="auto", **settings):
     settings = {"families_per_update": 2, "num_train_epochs": 1, **settings}

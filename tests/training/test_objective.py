@@ -18,6 +18,8 @@ from eclose.likelihood.spans import ScoredTokens
 from eclose.protocol.response_prompt import ResponsePrompt
 from eclose.training.objective import MarginHinge, TrainingMethod, TrainingObjective, build_objective, smooth_hinge
 
+pytestmark = pytest.mark.torch
+
 WITH_MARGINS = [method for method in TrainingMethod if method not in (TrainingMethod.SFT, TrainingMethod.CF_SFT)]
 
 

@@ -27,6 +27,8 @@ from eclose.training.config import EClosureConfig
 from eclose.training.recipe import TrainedModelSettings, read_recipe
 from eclose.training.run import find_last_checkpoint, run_training
 
+pytestmark = pytest.mark.torch
+
 QUICK = {
     "use_cpu": True,
     "families_per_update": 2,

@@ -16,6 +16,8 @@ from eclose.errors import UserError
 from eclose.training.log import TrainingMetricsWriter
 from eclose.training.run_page import read_metrics, render_run_page, write_run_page
 
+pytestmark = pytest.mark.torch
+
 
 def log_lines(updates=4):
     for step in range(1, updates + 1):

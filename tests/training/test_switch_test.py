@@ -31,6 +31,8 @@ from eclose.training.switch_test import (
 )
 from eclose.world.make.families import make_world_families
 
+pytestmark = pytest.mark.torch
+
 S, T, C = Edge
 O, R = Direction  # noqa: E741 - the paper's letter
 SIDES = [

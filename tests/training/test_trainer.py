@@ -22,6 +22,8 @@ from eclose.training.log import TrainingLogMeans
 from eclose.training.model_card import render_model_card
 from eclose.training.objective import TrainingMethod, build_objective
 
+pytestmark = pytest.mark.torch
+
 
 def ran(tmp_path, **settings):
     trainer = small_trainer(tmp_path, short_families(3), families_per_update=2, **settings)

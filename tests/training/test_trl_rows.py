@@ -92,6 +92,7 @@ def test_the_prompt_is_a_setting(family):
     assert written(row)["prompt"] != asked(family.gold)
 
 
+@pytest.mark.torch
 def test_what_is_exported_is_what_is_rendered():
     """The template, given a row, writes what our renderer scores."""
     pytest.importorskip("torch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.annotation.accounts import passwords
 from eclose.annotation.schema import ANNOTATION_SCHEMA
@@ -31,7 +31,7 @@ def cheap(monkeypatch):
     passwords._hasher.cache_clear()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=DATABASES)
 def engine(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("accounts")
     engine = make_database_engine(folder / "project.db" if request.param == "sqlite" else fresh_database())

@@ -156,6 +156,7 @@ def without_policy(app):
     return stripped
 
 
+@pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [True, False], ids=["with policy", "without policy"])
 def test_nothing_runs_in_a_browser(browser, tmp_path, policy):

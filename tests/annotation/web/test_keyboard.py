@@ -11,7 +11,7 @@ from eclose.annotation.forms import AnnotationTaskKind
 from eclose.protocol.disclosure import SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 STEPS = 5
 
 

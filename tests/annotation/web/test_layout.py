@@ -11,7 +11,7 @@ from eclose.annotation.forms import AnnotationTaskKind
 from eclose.protocol.disclosure import SoundnessMaterial
 from eclose.protocol.material_json import DisclosedPassage, DisclosedStep
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 DESKTOP = {"width": 1400, "height": 900}
 WIDTHS = (900, 992, 1024, 1100, 1229, 1400, 1600)
 ZOOMS = (1.0, 1.25, 1.5, 1.75)

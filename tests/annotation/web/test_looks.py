@@ -12,7 +12,7 @@ from tests.annotation.web.test_keyboard import assert_calm, current, press, read
 
 from eclose.annotation.forms import AnnotationTaskKind
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 BOXES = """() => [

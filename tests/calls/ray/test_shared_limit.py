@@ -168,6 +168,7 @@ async def until(condition, within=10.0):
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.database
 def test_shares_follow_who_is_there():
     where = fresh_database()
 
@@ -199,6 +200,7 @@ def test_shares_follow_who_is_there():
     asyncio.run(main())
 
 
+@pytest.mark.database
 def test_those_who_join_at_the_same_moment_take_no_more_than_there_is(monkeypatch):
     where = fresh_database()
 
@@ -228,6 +230,7 @@ def test_those_who_join_at_the_same_moment_take_no_more_than_there_is(monkeypatc
     asyncio.run(main())
 
 
+@pytest.mark.database
 def test_rates_are_shared_with_one_request_a_minute_in_hand():
     where = fresh_database()
 
@@ -241,6 +244,7 @@ def test_rates_are_shared_with_one_request_a_minute_in_hand():
     asyncio.run(main())
 
 
+@pytest.mark.database
 def test_other_models_and_runs_have_limits_of_their_own():
     where = fresh_database()
 
@@ -253,6 +257,7 @@ def test_other_models_and_runs_have_limits_of_their_own():
     asyncio.run(main())
 
 
+@pytest.mark.database
 def test_requests_under_way_count_until_they_are_over():
     where = fresh_database()
 
@@ -272,6 +277,7 @@ def test_requests_under_way_count_until_they_are_over():
     asyncio.run(main())
 
 
+@pytest.mark.database
 @pytest.mark.timing
 def test_who_leaves_with_requests_under_way_keeps_his_share_until_his_lease_is_over():
     where = fresh_database()
@@ -289,6 +295,7 @@ def test_who_leaves_with_requests_under_way_keeps_his_share_until_his_lease_is_o
     asyncio.run(main())
 
 
+@pytest.mark.database
 @pytest.mark.timing
 def test_what_a_killed_process_held_comes_back_when_its_lease_is_over():
     where = fresh_database()
@@ -310,6 +317,7 @@ def test_what_a_killed_process_held_comes_back_when_its_lease_is_over():
     asyncio.run(main())
 
 
+@pytest.mark.database
 @pytest.mark.timing
 def test_a_worker_that_cannot_renew_stops_before_its_lease_is_over(monkeypatch):
     where = fresh_database()
@@ -332,6 +340,7 @@ def unreachable(*_):
     raise UserError("the database is away.")
 
 
+@pytest.mark.database
 def test_a_worker_that_cannot_renew_for_long_gives_up(monkeypatch):
     where = fresh_database()
     monkeypatch.setattr(shared_limit, "_PATIENCE", 0)
@@ -348,6 +357,7 @@ def test_a_worker_that_cannot_renew_for_long_gives_up(monkeypatch):
         asyncio.run(main())
 
 
+@pytest.mark.database
 def test_an_error_of_the_block_stays_what_it_is():
     where = fresh_database()
 

@@ -207,6 +207,7 @@ def kill_driver(process) -> None:
         child.kill()
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_ray_on_one_machine_listens_on_loopback_alone(cluster):
     """Ray replaces the loopback address by the one in the network, unless it is told not to."""
@@ -252,6 +253,7 @@ def test_results_are_passed_on_in_order_as_soon_as_possible(tmp_path):
     assert received == list(range(6))
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_a_worker_is_killed_and_its_shard_goes_on(cluster, tmp_path):
     rig = Rig(tmp_path, 400)
@@ -272,6 +274,7 @@ def test_a_worker_is_killed_and_its_shard_goes_on(cluster, tmp_path):
         assert 8 < rig.server.bill(keys=False)["totals"]["peak_in_flight"] <= 16
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_the_driver_is_killed_and_the_next_one_goes_on(cluster, tmp_path):
     """The first has a Ray of its own, which dies with it."""
@@ -296,6 +299,7 @@ def test_the_driver_is_killed_and_the_next_one_goes_on(cluster, tmp_path):
         assert len(rig.asked) == count
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_a_shard_that_kills_its_workers_is_left_and_the_others_are_finished(cluster, tmp_path):
     rig = Rig(tmp_path, 80)
@@ -312,6 +316,7 @@ def test_a_shard_that_kills_its_workers_is_left_and_the_others_are_finished(clus
         rig.check(done, most_again=32)
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_an_error_in_one_shard_stops_all_once_what_is_under_way_is_done(cluster, tmp_path):
     rig = Rig(tmp_path, 400)
@@ -325,6 +330,7 @@ def test_an_error_in_one_shard_stops_all_once_what_is_under_way_is_done(cluster,
         assert orphans == {}
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_asked_to_stop_it_finishes_what_is_under_way(cluster, tmp_path, number):

@@ -11,7 +11,7 @@ from eclose.detection.scores import DetectorKind, DetectorScore
 from eclose.store.records.jsonl import read_records
 
 __all__ = ["responses", "run"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 
 @pytest.fixture(scope="module")

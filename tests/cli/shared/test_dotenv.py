@@ -249,6 +249,8 @@ def test_theft_f_the_password_of_the_users_database(folder, ledger):
     assert code != -9
 
 
+@pytest.mark.database
+@pytest.mark.ray
 @pytest.mark.slow
 def test_theft_f_the_cluster_that_runs_our_code(folder):
     ledger = fresh_database()

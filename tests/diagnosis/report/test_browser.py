@@ -15,7 +15,7 @@ from eclose.diagnosis.report.explorer.filters import OUTCOME_WORDS, derive_respo
 from eclose.diagnosis.report.first_screen import find_worst_example
 from eclose.diagnosis.report.html import render_report_page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 380, "height": 800}
 WATCH = """
 window.pwned = []; window.violations = [];

@@ -20,7 +20,7 @@ from eclose.diagnosis.report.comparison import compare_with_base_run
 from eclose.diagnosis.report.context import ReportContext
 from eclose.diagnosis.report.html import render_report_page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # What the highlighted row says, and what the pane says: question, outcome, answer, dataset and model.
 ROW = """() => {

@@ -11,7 +11,7 @@ from tests.diagnosis.report.test_browser import PHONE, assert_in_shape, opened
 from eclose.diagnosis.report.explorer.filters import get_response_group
 from eclose.diagnosis.report.html import render_report_page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_on_a_phone_words_stay_whole_and_wide_tables_say_that_they_scroll(browser, report):

@@ -11,6 +11,8 @@ from transformers.cache_utils import DynamicLayer
 from eclose.models.local import fast_decoding
 from eclose.models.local.fast_decoding import BufferedLayer, build_buffered_cache, decode_fast
 
+pytestmark = pytest.mark.torch
+
 PROMPTS, NEW = 5, 12
 
 

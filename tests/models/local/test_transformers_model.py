@@ -20,6 +20,8 @@ from eclose.models.local.chat_template import PromptTooLongError, find_stop_ids,
 from eclose.models.local.transformers_model import TransformersModel, _draw
 from eclose.world.make.families import make_world_families
 
+pytestmark = pytest.mark.torch
+
 WORDS = ["river", "stone", "lamp", "letter", "harbour", "winter", "engine", "orchard"]
 
 

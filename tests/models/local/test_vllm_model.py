@@ -14,6 +14,8 @@ from eclose.models.interface import Decoding, FinishReason, Request, TokenUsage
 from eclose.models.local.chat_template import PromptTooLongError, tokenize_prompt
 from eclose.models.local.vllm_model import VllmModel, read_adapter_rank
 
+pytestmark = pytest.mark.torch
+
 
 class SamplingParams:
     def __init__(self, **settings):

@@ -60,6 +60,7 @@ def test_a_system_without_any_locks_is_refused_in_one_sentence(tmp_path, monkeyp
         WriterLock(tmp_path / "ledger.db", "x")
 
 
+@pytest.mark.database
 def test_a_statement_and_a_silent_connection_are_given_up():
     url = fresh_database()
     engine = make_database_engine(url)

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from sqlalchemy import event
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.core.identity import canonical_bytes, content_hash
 from eclose.errors import RecordError, SettingError, UserError
@@ -31,7 +31,7 @@ from eclose.store.ledger.ledger import (
 REQUEST = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "decoding": {"seed": 1}, "replica": 0}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def where(request, tmp_path):
     return tmp_path / "ledger.db" if request.param == "sqlite" else fresh_database()
 
@@ -363,6 +363,7 @@ def test_a_dead_workers_records_are_given_back(where):
     assert asyncio.run(main()) == ([], ["x"])
 
 
+@pytest.mark.database
 def test_many_workers_share_the_records_and_get_each_once():
     where = fresh_database()
     ids = [f"r{number}" for number in range(200)]
@@ -393,6 +394,7 @@ def test_many_workers_share_the_records_and_get_each_once():
     assert problems(where) == []
 
 
+@pytest.mark.database
 def test_workers_that_wait_for_each_other_both_get_done():
     """Each writes what the other has written, in the other order, within one transaction."""
     where = fresh_database()
@@ -589,6 +591,7 @@ def test_a_refused_call_adds_up_no_rows(where, monkeypatch):
     assert using(where, work) == [((0, 40, 0), 0)]
 
 
+@pytest.mark.database
 def test_what_a_process_that_is_alive_has_under_way_is_not_sent_by_another(monkeypatch):
     for module in (accounts, ledger_module):
         monkeypatch.setattr(module, "LEASE_SECONDS", 1.5)
@@ -616,6 +619,7 @@ def test_what_a_process_that_is_alive_has_under_way_is_not_sent_by_another(monke
     assert asyncio.run(main()) == (0, 50 + 8, 8)
 
 
+@pytest.mark.database
 @pytest.mark.slow
 def test_a_reply_does_not_deadlock_with_another_process_that_sends_the_same_call():
     """Two records in different shards may ask the same question; with a price, both change one account."""
@@ -684,6 +688,7 @@ def test_the_totals_that_are_kept_are_those_of_the_rows_however_a_call_went(wher
     assert (kept[0][0], sum(kept[0][1:])) == (account.spent, account.reserved + account.assumed)
 
 
+@pytest.mark.database
 def test_a_call_with_a_budget_takes_few_statements_while_it_holds_the_account():
     """All processes of a run write one after the other, so each statement in between costs all of them."""
     where = fresh_database()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from tests.store.ledger import ledger_child as child
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import database
@@ -27,7 +27,7 @@ from eclose.store.ledger.ledger import Ledger, RecordOutcome
 CHILD = Path(child.__file__)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def where(request, tmp_path):
     return tmp_path / "ledger.db" if request.param == "sqlite" else fresh_database()
 
@@ -176,6 +176,7 @@ def ask(where, question):
     return answer
 
 
+@pytest.mark.database
 def test_a_server_that_answers_too_early_is_told_to_wait():
     where = fresh_database()
     for given, used in [("off", "on"), ("remote_apply", "remote_apply")]:

@@ -238,7 +238,7 @@ class PostgresModel(Model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model, examples", [(Model, 25), (PostgresModel, 8)])
+@pytest.mark.parametrize("model, examples", [(Model, 25), pytest.param(PostgresModel, 8, marks=pytest.mark.database)])
 def test_the_ledger_does_as_the_dictionaries_do(model, examples):
     if model is PostgresModel:
         fresh_database()

@@ -24,6 +24,7 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.records.jsonl import ReadRecord
 from eclose.store.runs.runner import JobRunner, RecordJob, RunStoppedError
 
+pytestmark = pytest.mark.database
 RECORDS = 300
 
 

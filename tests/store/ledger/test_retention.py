@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import text
 from tests.store.ledger import ledger_child as child
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.calls.ledger_tools import delete_ledger_runs, parse_age, plan_ledger_retention
 from eclose.errors import SettingError
@@ -19,7 +19,7 @@ from eclose.store.ledger.ledger import Ledger, RecordOutcome
 DAY = 86_400
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def where(request, tmp_path):
     return tmp_path / "ledger.db" if request.param == "sqlite" else fresh_database()
 

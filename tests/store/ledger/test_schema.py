@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import inspect, text
 from tests.store.ledger import ledger_child as child
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.errors import UserError
 from eclose.store.ledger import queries as sql
@@ -17,7 +17,7 @@ from eclose.store.ledger.ledger import Ledger
 from eclose.store.ledger.schema import LEDGER_SCHEMA
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def where(request, tmp_path):
     return tmp_path / "ledger.db" if request.param == "sqlite" else fresh_database()
 
@@ -88,6 +88,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     engine.dispose()
 
 
+@pytest.mark.database
 def test_workers_that_open_a_new_database_at_once_all_can():
     where = fresh_database()
 

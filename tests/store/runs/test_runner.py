@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.errors import RecordError, Resumable, UserError
 from eclose.store.ledger.ledger import Ledger
@@ -34,7 +34,7 @@ class Number:
     value: int
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def where(request, tmp_path):
     return tmp_path / "ledger.db" if request.param == "sqlite" else fresh_database()
 
@@ -319,6 +319,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.database
 @pytest.mark.slow
 def test_the_records_of_a_killed_process_are_taken_over_when_its_lease_is_over():
     """By a process that works at the same time and leaves them alone until then."""
@@ -345,6 +346,7 @@ def test_the_records_of_a_killed_process_are_taken_over_when_its_lease_is_over()
     assert time.monotonic() - began > 5
 
 
+@pytest.mark.database
 def test_processes_at_one_run_share_the_records_and_all_see_everything_done():
     where, works = fresh_database(), [Work() for _ in range(3)]
 
@@ -358,6 +360,7 @@ def test_processes_at_one_run_share_the_records_and_all_see_everything_done():
     assert sum(runner.progress.finished_before for runner in runners) == 2 * 60
 
 
+@pytest.mark.database
 def test_a_run_that_is_stopped_gives_its_records_back_at_once():
     where = fresh_database()
     broken = Work(fail={("add", "n0003"): Resumable("down")})

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.store.postgres import fresh_database
+from tests.store.postgres import DATABASES, fresh_database
 
 RIG = Path(__file__).parents[3] / "campaigns" / "runner_faults.py"
 
@@ -22,7 +22,7 @@ def rig(*arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("ledger", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("ledger", DATABASES)
 def test_killed_again_and_again_a_pipeline_loses_nothing_and_pays_nothing_twice(ledger):
     if ledger == "postgresql":
         fresh_database()  # skips where there is none

@@ -27,6 +27,8 @@ from eclose.training.row_formats import ExportedEdits
 from eclose.training.run import TrainingTerminatedError
 from eclose.training.session_times import TerminationCheckpoint
 
+pytestmark = pytest.mark.torch
+
 QUICK = {
     "use_cpu": True,
     "families_per_update": 2,

@@ -21,6 +21,8 @@ from eclose.training.evaluation.held_out_replies import choose_held_out_families
 from eclose.world.roles.request_handlers import build_world_handlers
 from eclose.world.server.app import ModelServerThread
 
+pytestmark = pytest.mark.torch
+
 NEW_TOKENS = 120
 QUICK = {
     "use_cpu": True,

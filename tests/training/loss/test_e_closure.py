@@ -21,6 +21,8 @@ from eclose.store.records.families_parquet import write_families_parquet
 from eclose.store.records.jsonl import encode_json_line, write_records
 from eclose.training.trainer import EClosureTrainer
 
+pytestmark = pytest.mark.torch
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 TOLERANCE = 2e-6
 """Largest difference of two gradients, relative to the norm of one; float32 sums in another order."""

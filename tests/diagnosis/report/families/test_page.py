@@ -18,6 +18,8 @@ from eclose.diagnosis.report import html_template as module
 from eclose.diagnosis.report.families.view import make_family_display, render_family_page
 from eclose.diagnosis.report.html_template import csp_source_hash
 
+pytestmark = pytest.mark.browser
+
 TEXTS = files(module.__package__) / "texts"
 
 

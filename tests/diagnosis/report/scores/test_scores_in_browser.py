@@ -18,7 +18,7 @@ from eclose.diagnosis.report.html import render_report_page
 from eclose.diagnosis.report.scores.columns import ScoreColumn
 
 __all__ = ["browser", "cases", "diagnosis"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 TABLET = {"width": 1000, "height": 800}
 
 

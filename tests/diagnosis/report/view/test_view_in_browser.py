@@ -17,7 +17,7 @@ from eclose.diagnosis.report.view.server import serve_view
 from eclose.diagnosis.results import Results
 from eclose.diagnosis.view_run import write_view_index
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 __all__ = ["browser", "cases", "diagnosis"]
 ROWS = 40
 
