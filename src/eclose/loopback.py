@@ -12,6 +12,7 @@ from eclose.errors import SettingError
 
 if TYPE_CHECKING:
     from aiohttp import web
+    from aiohttp.typedefs import Handler
 
 
 def require_loopback(host: str, server: str) -> str:
@@ -32,6 +33,30 @@ def require_loopback(host: str, server: str) -> str:
     raise SettingError(
         f"host = {host!r}: the {server} has no authentication. Use a loopback address such as 127.0.0.1."
     )
+
+
+def list_own_hosts(address: str, port: int) -> frozenset[str]:
+    """Return the values of the Host header that name a server at an address of this machine.
+
+    A server answers to no other: by DNS rebinding, the page of another site reaches it under a name of its own.
+    """
+    hosts = {"127.0.0.1", "localhost", f"[{address}]" if ":" in address else address}
+    # Browsers leave the port 80 out.
+    return frozenset(hosts if port == 80 else {f"{host}:{port}" for host in hosts})
+
+
+def refuse_other_hosts(app: web.Application) -> None:
+    """Let an application answer only requests for a host name of this machine."""
+    from aiohttp import web  # noqa: PLC0415 - of an extra
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        listening = request.get_extra_info("sockname")
+        if listening is not None and request.host.lower() not in list_own_hosts(*listening[:2]):
+            raise web.HTTPMisdirectedRequest(text="This server does not answer to that host name.")
+        return await handler(request)
+
+    app.middlewares.append(check)
 
 
 async def start_listening(runner: web.AppRunner, address: str, port: int) -> str:

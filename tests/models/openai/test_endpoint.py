@@ -676,6 +676,37 @@ def test_routes(name, environ, expected):
     assert (route.base_url, route.model, key, route.name) == expected
 
 
+@pytest.mark.parametrize("key", ["abc\r", "\ufeffabc", " abc\n"])
+def test_a_key_is_stripped_of_what_a_file_adds(key):
+    route = find_model_route("openai/gpt-x", environ={"OPENAI_API_KEY": key})
+    assert route.key is not None
+    assert route.key.get_secret_value() == "abc"
+
+
+@pytest.mark.parametrize("variable", ["ECLOSE_API_KEY", "GROQ_API_KEY", "AZURE_OPENAI_AD_TOKEN"])
+@pytest.mark.parametrize("character", ["\r", "\n", "é", " ", "\x00", "\udcff"])
+def test_a_key_that_no_header_can_hold_is_refused_by_its_variable(variable, character):
+    name = {"ECLOSE_API_KEY": OWN, "GROQ_API_KEY": "groq/m"}.get(variable, "azure/m")
+    environ = {variable: f"sk-0123456789{character}abc", "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
+    with pytest.raises(SettingError, match=f"{variable}: character 14 of 17 is U\\+") as raised:
+        find_model_route(name, environ=environ)
+    assert "0123" not in str(raised.value)
+
+
+def test_a_request_that_cannot_be_encoded_or_sent_is_unpaid():
+    async def main() -> None:
+        async with wire(_stall) as url:
+            async with endpoint(url) as model:
+                failure = await failure_of(model.complete(request("half a \ud83c character")))
+                assert (failure.kind, failure.unpaid) == (K.PERMANENT, True)
+            async with Endpoint(ModelRoute(url, "world", SecretStr("a key\r\nx: y"))) as model:
+                failure = await failure_of(model.complete(request()))
+                assert (failure.kind, failure.unpaid) == (K.DENIED, True)
+                assert "a key" not in str(failure)
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     ("url", "name"),
     [

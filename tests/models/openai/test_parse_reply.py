@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from typing import Any
 
 import aiohttp
@@ -197,6 +198,10 @@ OTHERS: dict[str, tuple[HttpResponse | Exception, CallFailureKind]] = {
     ),
     "hung up": (caused(openai.APITimeoutError(SENT), aiohttp.ServerDisconnectedError()), K.CONNECTION),
     "reset": (caused(openai.APIConnectionError(request=SENT), aiohttp.ClientOSError(104, "reset")), K.CONNECTION),
+    "not certified": (
+        aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError(1, "self-signed certificate")),
+        K.DENIED,
+    ),
     "slow to connect": (caused(openai.APITimeoutError(SENT), aiohttp.ConnectionTimeoutError()), K.CONNECTION),
     "silent": (caused(openai.APITimeoutError(SENT), aiohttp.SocketTimeoutError()), K.TIMEOUT),
     "cut off": (caused(openai.APIConnectionError(request=SENT), aiohttp.ClientPayloadError()), K.TRANSIENT),

@@ -369,3 +369,18 @@ def test_a_run_that_is_stopped_gives_its_records_back_at_once():
     began = time.monotonic()
     assert asyncio.run(go(where, Work(), numbers(10))).progress.finished == {"accepted": 10}
     assert time.monotonic() - began < 10
+
+
+def test_a_run_stops_with_the_cause_when_the_same_bug_ends_twenty_records_in_a_row(tmp_path):
+    work = Work(fail={("double", f"n{n:04}"): ValueError(f"line {n}: bad header") for n in range(100)})
+    with pytest.raises(
+        RunStoppedError, match=r"double: the same error ended 20 records.*ValueError: line \d+: bad header"
+    ):
+        asyncio.run(go(tmp_path / "ledger.db", work, numbers(100), workers=1))
+    assert len(work.done) == 20
+
+
+def test_a_run_goes_on_when_other_records_succeed_between_bugs(tmp_path):
+    work = Work(fail={("double", f"n{n:04}"): ValueError("bad record") for n in range(100) if n % 10})
+    runner = asyncio.run(go(tmp_path / "ledger.db", work, numbers(100), workers=1))
+    assert runner.progress.finished == {"accepted": 10, "quarantined": 90}

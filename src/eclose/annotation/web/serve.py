@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 from eclose.annotation.audit_log import LEAD_NAME, AuditedKind, append_audit_event
 from eclose.errors import SettingError, UserError
+from eclose.loopback import list_own_hosts
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.private import owner_only
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8300
 """Fixed, because the invitation links that init prints must name the port that serve opens later."""
-_LOCAL_NAMES = ("127.0.0.1", "localhost")
 BROWSER_FILE = "open.html"
 """File that leads the browser to a URL with a secret."""
 _POLL, _LINGER = 1.0, 3.0
@@ -85,7 +85,7 @@ def build_server_url(public_url: str | None, port: int, *, insecure_http: bool =
         raise SettingError(
             f"--public-url {public_url}: is not the URL of a server. Write it like https://annotate.example.org"
         )
-    if parts.scheme == "http" and parts.hostname not in (*_LOCAL_NAMES, "::1") and not insecure_http:
+    if parts.scheme == "http" and parts.hostname not in (LOOPBACK, "localhost", "::1") and not insecure_http:
         raise SettingError(
             f"--public-url {public_url}: passwords and cookies would cross the network in clear text. Use https://,"
             " or add --insecure-http in a network that you trust."
@@ -152,8 +152,7 @@ def open_in_browser(url: str, folder: Path) -> None:
 
 def _host_names(public_url: str | None, port: int) -> tuple[str, ...]:
     """Return the values of the Host header that name this server."""
-    # Browsers leave the port 80 out.
-    names = tuple(name if port == 80 else f"{name}:{port}" for name in _LOCAL_NAMES)
+    names = tuple(list_own_hosts(LOOPBACK, port))
     if public_url is None:
         return names
     parts = urlsplit(public_url)

@@ -16,7 +16,6 @@ import aiohttp
 from eclose.calls.batch.files import CHAT_COMPLETIONS_PATH
 from eclose.calls.retry import ServiceDown
 from eclose.errors import RecordError
-from eclose.models.http import HTTP_ERRORS
 from eclose.models.openai.failures import (
     CallFailure,
     CallFailureKind,
@@ -25,6 +24,7 @@ from eclose.models.openai.failures import (
     classify_http_status,
     excerpt_server_text,
 )
+from eclose.models.openai.http_client import HTTP_ERRORS
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.strict_json import JsonObject, parse_json_object
 

@@ -46,7 +46,7 @@ from eclose.store.records.strict_json import parse_json_object
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from eclose.models.http import HttpClient
+    from eclose.models.openai.http_client import HttpClient
 
 _ATTEMPTS = 5
 _LONGEST_WAIT = 30.0
@@ -82,7 +82,7 @@ class StoreClient:
             SettingError: The store refuses the key.
             UserError: The store cannot be reached, or fails at every attempt.
         """
-        from eclose.models.http import HTTP_ERRORS  # noqa: PLC0415 - an extra
+        from eclose.models.openai.http_client import HTTP_ERRORS  # noqa: PLC0415 - an extra
 
         problem, pause = "", 0.0
         for attempt in range(_ATTEMPTS):
@@ -150,8 +150,8 @@ async def send_scores(
     store: TraceStore, table: VerdictScoreTable, address: str, environ: Mapping[str, str]
 ) -> AsyncGenerator[Delivery, None]:
     """Yield the deliveries of each response, several responses at a time, in the order of the rows."""
-    from eclose.models.http import HttpClient  # noqa: PLC0415 - an extra
     from eclose.models.openai.endpoint import check_base_url  # noqa: PLC0415 - an extra
+    from eclose.models.openai.http_client import HttpClient  # noqa: PLC0415 - an extra
 
     base_url = check_base_url(address)
     async with HttpClient(base_url, store.read_headers(environ)) as http:

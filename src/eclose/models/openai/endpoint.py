@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from eclose.errors import SettingError, UserError
-from eclose.models.http import HTTP_ERRORS, LARGEST_BODY, HttpClient
 from eclose.models.openai.dialect import RequestDialect
 from eclose.models.openai.failures import (
     CallFailure,
@@ -29,6 +28,7 @@ from eclose.models.openai.failures import (
     classify_http_status,
     excerpt_server_text,
 )
+from eclose.models.openai.http_client import HTTP_ERRORS, LARGEST_BODY, HttpClient
 from eclose.models.openai.parse_reply import parse_http_reply
 from eclose.models.openai.providers import (
     BEARER_HEADER,
@@ -37,6 +37,7 @@ from eclose.models.openai.providers import (
     find_provider_address,
     find_provider_by_url,
     find_resource_name,
+    read_key,
 )
 from eclose.store.records.strict_json import parse_json_object
 
@@ -189,9 +190,9 @@ def _add_key(route: ModelRoute, variable: str | None, environ: Mapping[str, str]
     """Return the route with its key from the environment; raise where a provider's key is missing."""
     service = route.service
     key_variable = variable if service is None else service.key_variable
-    key = environ.get(key_variable or "")
+    key = read_key(environ, key_variable) if key_variable else ""
     token_variable = None if service is None else service.token_variable
-    if not key and token_variable and (token := environ.get(token_variable)):
+    if not key and token_variable and (token := read_key(environ, token_variable)):
         return replace(route, key=SecretStr(token), key_header=BEARER_HEADER)
     if service is not None and key_variable and not key and not keyless:
         variables = [name for name in (key_variable, token_variable) if name]
@@ -201,7 +202,7 @@ def _add_key(route: ModelRoute, variable: str | None, environ: Mapping[str, str]
         )
     # ECLOSE_API_KEY is for self-hosted servers: it never goes to a provider with its own variable.
     if not (service is not None and key_variable):
-        key = key or environ.get("ECLOSE_API_KEY")
+        key = key or read_key(environ, "ECLOSE_API_KEY")
     return replace(route, key=SecretStr(key) if key else None)
 
 

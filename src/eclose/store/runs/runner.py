@@ -37,6 +37,8 @@ DEFAULT_WORKERS = 128
 """Records that are processed at the same time."""
 POLL_SECONDS = 1.0
 """Pause between two checks of the records that other processes work on."""
+_EQUAL_ERRORS = 20
+"""Records in a row that the same bug ends until the run stops: no further record would fare better."""
 _POLL_RECORDS = 256
 """Records per check, which bounds the queries in flight."""
 
@@ -110,6 +112,9 @@ class JobRunner(Generic[T]):
         self._rereads = True
         """Whether the input can be iterated again."""
         self._claims = RecordClaims(ledger)
+        self._last_bug = ""
+        self._equal_bugs = 0
+        """Records in a row that ended with the last bug."""
 
     def stop(self) -> None:
         """Start no further record; records in progress are finished."""
@@ -235,11 +240,28 @@ class JobRunner(Generic[T]):
             raise  # not the record's fault: the service is down, the budget is spent, the disk is full
         except Exception as error:
             # A bug that one record triggers must not stop the others.
+            self._count_bug(job.name, error)
             return _quarantine(job.name, record_id, error), None
+        self._equal_bugs = 0
         if isinstance(result, RecordRejection):
             body = None if result.value is None else encode_json_line(result.value)
             return RecordOutcome(job.name, record_id, "rejected", result.reason, body), None
         return RecordOutcome(job.name, record_id, "accepted", None, encode_json_line(result)), result
+
+    def _count_bug(self, job: str, error: Exception) -> None:
+        """Count an error that is no failure of a call, and stop the run where the same one ends every record."""
+        if isinstance(error, EcloseError):
+            return
+        # The place of the error and not its message, which may quote the record.
+        bug = f"{job} {type(error).__name__} {traceback.extract_tb(error.__traceback__)[-1:]}"
+        self._last_bug, self._equal_bugs = bug, self._equal_bugs + 1 if bug == self._last_bug else 1
+        if self._equal_bugs == _EQUAL_ERRORS:
+            self._stop_for(
+                RunStoppedError(
+                    f"{job}: the same error ended {_EQUAL_ERRORS} records in a row ({type(error).__name__}: {error}). "
+                    "Correct its cause and run the same command with --retry."
+                )
+            )
 
     async def _set_aside(self, record: ReadRecord[T]) -> None:
         """Record the outcome of a record that was unreadable or rejected when read; its location is its id."""

@@ -17,7 +17,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from eclose.errors import UserError
-from eclose.loopback import listen_for_stop_signals, require_loopback, start_listening
+from eclose.loopback import listen_for_stop_signals, refuse_other_hosts, require_loopback, start_listening
 from eclose.models.prefix_cache import PromptPrefixCache
 from eclose.world.server import send_body, wire
 from eclose.world.server.batches import BatchBehaviour, BatchEndpoints
@@ -90,6 +90,7 @@ class ModelServer:
     def application(self) -> web.Application:
         """Return the application with its routes."""
         app = web.Application(client_max_size=MAX_REQUEST_BYTES)
+        refuse_other_hosts(app)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
         self._batch_endpoints.mount(app.router)

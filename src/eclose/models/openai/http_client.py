@@ -165,7 +165,7 @@ class StreamedResponse:
 def _encode_body(body: object) -> bytes | BytesIO:
     try:
         data = _ENCODER.encode(body).encode()
-    except ValueError as error:  # half a character, infinity
+    except (RecursionError, TypeError, ValueError) as error:  # half a character, infinity
         raise UnencodableRequest(f"its content cannot be encoded: {error}") from None
     return data if len(data) < _LARGE_BODY else BytesIO(data)
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from tests.models.site import site
 
-from eclose.models.http import HttpClient
 from eclose.models.openai.failures import UnreadableBody
+from eclose.models.openai.http_client import HttpClient
 
 RNG = Random(7)
 TEXTS = [b"", b"x", b"{}" * 50_000, RNG.randbytes(200_000), b" " * 2**16, b" " * (2**16 + 258), b"ab" * 2**17]
