@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from tests.store.postgres import fresh_database
@@ -23,6 +24,7 @@ from eclose.models.resolve import find_model_ref
 from eclose.store.ledger.ledger import Ledger
 from eclose.store.ledger.reader import read_ledger_calls
 from eclose.store.records.jsonl import ReadRecord
+from eclose.store.records.outcome_counts import RecordCounts
 from eclose.store.runs.runner import RunStoppedError
 from eclose.store.runs.step import PipelineStep
 from eclose.world.server.app import ModelServerThread
@@ -185,6 +187,59 @@ def test_a_run_is_not_taken_up_by_another_server_unless_it_goes_by_the_same_name
             go(named[1])
         assert go(named[1], force=True).manifest.counts.accepted == 8
     assert not list(tmp_path.glob("*.begun.json"))
+
+
+def start_and_stop(folder, models):
+    @contextmanager
+    def watch(runner, _connections, _total):
+        runner.progress.finished = Stopping(runner)
+        yield
+
+    calls = CallSettings(unpriced=True, concurrency=1)
+    with pytest.raises(RunStoppedError):
+        asyncio.run(run_models_on_records(pair_run(folder, models, []), calls, RunOptions(watch=watch)))
+
+
+def test_run_goes_on_with_the_ledger_it_was_begun_with_alone(tmp_path):
+    with ModelServerThread(registry()) as server:
+        models = [find_model_ref("world", base_url=server.base_url)] * 2
+        start_and_stop(tmp_path, models)
+        paid = server.bill(keys=False)["totals"]["paid"]
+        run = partial(run_models_on_records, pair_run(tmp_path, models, []), CallSettings(unpriced=True))
+        with pytest.raises(UserError, match=r"not the ledger that this run was begun with.*-wal.*--force"):
+            asyncio.run(run(RunOptions(ledger=tmp_path / "other.sqlite")))
+        (tmp_path / "ledger.sqlite").rename(tmp_path / "copy.sqlite")
+        with pytest.raises(UserError, match="not the ledger that this run was begun with"):
+            asyncio.run(run())
+        assert server.bill(keys=False)["totals"]["paid"] == paid
+        assert asyncio.run(run(RunOptions(ledger=tmp_path / "copy.sqlite"))).manifest.counts.accepted == 8
+        assert server.bill(keys=False)["totals"]["paid"] == 8
+
+
+def test_retry_is_refused_where_the_ledger_has_lost_the_run(tmp_path):
+    with ModelServerThread(registry()) as server:
+        models = [find_model_ref("world", base_url=server.base_url)] * 2
+        run = pair_run(tmp_path, models, [])
+        done = asyncio.run(run_models_on_records(run, CallSettings(unpriced=True)))
+        quarantined = replace(done.manifest, counts=RecordCounts(8, 7, quarantined={"x": 1}))
+        quarantined.write(run.stage.manifest_path)
+        (tmp_path / "ledger.sqlite").unlink()
+        with pytest.raises(UserError, match="not the ledger that this run was begun with"):
+            asyncio.run(run_models_on_records(run, CallSettings(unpriced=True), RunOptions(retry=True)))
+        assert server.bill(keys=False)["totals"]["paid"] == 8
+    assert run.stage.manifest_path.exists()
+
+
+def test_versions_that_worked_on_a_run_are_in_its_manifest(tmp_path, monkeypatch, caplog):
+    with ModelServerThread(registry()) as server:
+        models = [find_model_ref("world", base_url=server.base_url)] * 2
+        monkeypatch.setattr("eclose.__version__", "0.0.9")
+        start_and_stop(tmp_path, models)
+        assert "0.0.9" not in caplog.text
+        monkeypatch.setattr("eclose.__version__", "0.1.0")
+        done = asyncio.run(run_models_on_records(pair_run(tmp_path, models, []), CallSettings(unpriced=True)))
+    assert (done.manifest.version, done.manifest.earlier_versions) == ("0.1.0", ("0.0.9",))
+    assert "eclose 0.0.9 worked on this run before eclose 0.1.0" in caplog.text
 
 
 class Stopping(Counter):

@@ -6,6 +6,7 @@ to an output file. A subclass of ``ModelRun`` says what is asked about a record 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
+import eclose
 from eclose.calls.batch.prefetch import BatchRoute, prefetch_replies
 from eclose.calls.batch.run import BatchSettings
 from eclose.calls.cache import build_replay_model
@@ -28,13 +30,15 @@ from eclose.store.runs.folder import RUN_LEDGER_FILE
 from eclose.store.runs.manifest import Manifest
 from eclose.store.runs.runner import JobRunner, RecordJob
 from eclose.store.runs.step import PipelineStep
-from eclose.store.runs.write_results import write_run_results
+from eclose.store.runs.write_results import list_earlier_versions, write_run_results
 
 if TYPE_CHECKING:
     from eclose.calls.prices import ModelPrice
     from eclose.store.records.jsonl import ReadRecord
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 RunObserver: TypeAlias = Callable[[JobRunner[Any], Sequence[ModelConnection], int], AbstractContextManager[None]]
 """A context that is entered for the length of a run, with the runner, the connections (none for a replay) and the
@@ -250,9 +254,16 @@ def _is_interrupted(stage: PipelineStep, *, force: bool) -> bool:
 async def begin_model_run(run: ModelRun[Any], ledger: Ledger, options: RunOptions) -> None:
     """Refuse an output file of another run, write the start note, and reopen quarantined records for a retry."""
     stage, names = run.stage, [job.name for job in run.jobs]
-    if _is_interrupted(stage, force=options.force) and not any([await ledger.count_outcomes(name) for name in names]):
-        stage.claim()  # raises: the file is not of this run
-    stage.note_start(force=options.force)
+    if stage.out.exists() and not options.force and not any([await ledger.count_outcomes(name) for name in names]):
+        stage.claim()  # raises where the file is not of this run
+        raise stage.lost_ledger()
+    stage.note_start(ledger.id, force=options.force)
+    if earlier := await list_earlier_versions(ledger):
+        _log.warning(
+            "eclose %s worked on this run before eclose %s: its results may mix both.",
+            ", ".join(earlier),
+            eclose.__version__,
+        )
     run.write_inputs(force=options.force)
     if options.retry:
         # Without its manifest the run counts as unfinished: if it is stopped now, it continues without --retry.

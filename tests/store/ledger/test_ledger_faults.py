@@ -16,12 +16,15 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 from tests.store.ledger import ledger_child as child
 from tests.store.postgres import DATABASES, fresh_database
 
 from eclose.errors import UserError
-from eclose.store.ledger import database
+from eclose.store.ledger import database, group_commit
+from eclose.store.ledger import ledger as ledger_module
 from eclose.store.ledger.database import make_database_engine
+from eclose.store.ledger.group_commit import GroupCommitter
 from eclose.store.ledger.ledger import Ledger, RecordOutcome
 
 CHILD = Path(child.__file__)
@@ -216,7 +219,31 @@ def check_full(path, taken, number, there):
     connection.close()
 
 
+@pytest.mark.parametrize("code", ["53100", sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE])
+def test_reply_is_kept_while_the_disk_is_full(tmp_path, monkeypatch, caplog, code):
+    transact, failures = GroupCommitter._transact, iter(range(2))
+    full = sqlite3.OperationalError("disk is full") if isinstance(code, int) else Exception("disk is full")
+    full.sqlite_errorcode = full.sqlstate = code
+
+    def fail_twice(self, batch):
+        if next(failures, None) is not None:
+            raise OperationalError("INSERT", None, full)
+        return transact(self, batch)
+
+    async def settle_on_full_disk():
+        async with Ledger.open(tmp_path / "ledger.db", run="a") as ledger:
+            await ledger.intend(child.call(0))
+            monkeypatch.setattr(GroupCommitter, "_transact", fail_twice)
+            monkeypatch.setattr(group_commit, "_PAUSE", 0.01)
+            await ledger.settle(child.reply(0))
+            return await ledger.find_reply(child.call(0).key)
+
+    assert asyncio.run(settle_on_full_disk()) == child.reply(0)
+    assert "cannot be used now (disk is full). Waiting up to 120 s" in caplog.text
+
+
 def test_a_full_database_refuses_whole_batches_and_goes_on_when_there_is_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 0.0)
     path = tmp_path / "ledger.db"
     monkeypatch.setattr(database, "_PRAGMAS", (*database._PRAGMAS, "max_page_count = 200"))
     taken, number, there = asyncio.run(fill_up(path))
@@ -245,7 +272,8 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk_refuses_whole_batches_and_a_larger_one_goes_on(small_disk):
+def test_a_full_disk_refuses_whole_batches_and_a_larger_one_goes_on(small_disk, monkeypatch):
+    monkeypatch.setattr(ledger_module, "MAX_OUTAGE_SECONDS", 0.0)
     path = small_disk / "ledger.db"
     taken, number, there = asyncio.run(fill_up(path))
     check_full(path, taken, number, there)

@@ -88,7 +88,7 @@ def test_a_server_that_is_started_again_is_waited_for_and_nothing_is_paid_twice(
     model = Model()
     check(model, *asyncio.run(go(server.fresh_database(), model, restart)))
     messages = [record.getMessage() for record in caplog.records]
-    assert any("cannot be reached" in message and "Waiting up to" in message for message in messages)
+    assert any("cannot be used now" in message and "Waiting up to" in message for message in messages)
     assert messages[-1].endswith("answers again.")
 
 
@@ -145,6 +145,89 @@ def test_a_run_that_is_asked_to_stop_does_not_wait_long_for_a_frozen_server(serv
     assert raised.value.exit_code == 75
     assert isinstance(raised.value, RunStoppedError) or "did not answer" in str(raised.value)
     assert time.monotonic() - stopped[0] < 60
+
+
+def take_over(url, *, at=None):
+    """Replace the database at a URL, as a failover does: by a new one, or by one from before ``at`` was recorded."""
+    psycopg = pytest.importorskip("psycopg")
+    name, base = url.rpartition("dbname=")[2], url.rpartition("dbname=")[0]
+    with psycopg.connect(f"{base}dbname=postgres", autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        connection.execute(f"ALTER DATABASE {name} RENAME TO {name}_lost")
+        copy = f"ALTER DATABASE {at} RENAME TO {name}" if at else f"CREATE DATABASE {name}"
+        connection.execute(copy)
+
+
+def copy_database(url):
+    """Return the name of a copy of the database as it is now; the run goes on meanwhile."""
+    psycopg = pytest.importorskip("psycopg")
+    name, base = url.rpartition("dbname=")[2], url.rpartition("dbname=")[0]
+    with psycopg.connect(f"{base}dbname=postgres", autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        connection.execute(f"CREATE DATABASE {name}_old TEMPLATE {name}")
+        connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    return f"{name}_old"
+
+
+def test_commits_that_a_replica_lacks_are_repeated_when_it_takes_over(server, caplog):
+    url, model = server.fresh_database(), Model()
+
+    async def fail_over(_):
+        copy = await asyncio.to_thread(copy_database, url)
+        paid = sum(model.paid.values())
+        while sum(model.paid.values()) < paid + 60:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(take_over, url, at=copy)
+
+    check(model, *asyncio.run(go(url, model, fail_over)))
+    assert any("lacked the last" in record.getMessage() for record in caplog.records)
+
+
+def test_run_ends_with_75_when_an_empty_database_takes_over(server):
+    url = server.fresh_database()
+
+    async def fail_over(_):
+        await asyncio.to_thread(take_over, url)
+
+    with pytest.raises(Resumable, match=r"lost rows.*Bring it back"):
+        asyncio.run(go(url, Model(), fail_over))
+
+
+def test_run_ends_with_75_when_a_replica_lacks_more_than_can_be_repeated(server, monkeypatch):
+    monkeypatch.setattr(group_commit, "_MAX_JOURNAL", 16)
+    url, model = server.fresh_database(), Model()
+
+    async def fail_over(_):
+        copy = await asyncio.to_thread(copy_database, url)
+        paid = sum(model.paid.values())
+        while sum(model.paid.values()) < paid + 60:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(take_over, url, at=copy)
+
+    with pytest.raises(Resumable, match=r"lost rows.*Bring it back"):
+        asyncio.run(go(url, model, fail_over))
+
+
+def test_calls_get_through_while_connections_are_cut_every_three_seconds(server):
+    psycopg = pytest.importorskip("psycopg")
+    url, model = server.fresh_database(), Model()
+    name = url.rpartition("dbname=")[2]
+
+    async def cut(_):
+        async def keep_cutting():
+            while True:
+                with psycopg.connect(f"{server.url}&dbname=postgres", autocommit=True) as connection:
+                    connection.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+                    )
+                await asyncio.sleep(3)
+
+        cutting.append(asyncio.create_task(keep_cutting()))
+
+    cutting = []
+    check(model, *asyncio.run(go(url, model, cut)))
 
 
 def test_a_place_that_never_answered_is_refused_at_once():

@@ -234,27 +234,27 @@ def started_step(folder, **settings):
 
 
 def test_other_settings_are_refused_by_name_until_the_result_is_written(tmp_path):
-    started_step(tmp_path, model="a:1/m", order="x").note_start()
-    started_step(tmp_path, model="a:1/m", order="x").note_start()
+    started_step(tmp_path, model="a:1/m", order="x").note_start("L")
+    started_step(tmp_path, model="a:1/m", order="x").note_start("L")
     with pytest.raises(UserError, match=r"model: 'a:1/m' then, 'a:2/m' now\).*--force.*--server-name"):
-        started_step(tmp_path, model="a:2/m", order="x").note_start()
+        started_step(tmp_path, model="a:2/m", order="x").note_start("L")
     with pytest.raises(UserError, match="limit: None then, 3 now"):
-        started_step(tmp_path, model="a:1/m", order="x", limit=3).note_start()
+        started_step(tmp_path, model="a:1/m", order="x", limit=3).note_start("L")
     started_step(tmp_path, model="a:1/m", order="x").remove_start_note()
-    started_step(tmp_path, model="a:2/m", order="x").note_start()
+    started_step(tmp_path, model="a:2/m", order="x").note_start("L")
 
 
 def test_other_inputs_are_refused_and_force_begins_anew(tmp_path):
-    started_step(tmp_path, model="m").note_start()
+    started_step(tmp_path, model="m").note_start("L")
     (tmp_path / "in.jsonl").write_text("{}\n")
     with pytest.raises(UserError, match="its input has changed since"):
-        started_step(tmp_path, model="m").note_start()
-    started_step(tmp_path, model="m").note_start(force=True)
-    started_step(tmp_path, model="m").note_start()
+        started_step(tmp_path, model="m").note_start("L")
+    started_step(tmp_path, model="m").note_start("L", force=True)
+    started_step(tmp_path, model="m").note_start("L")
 
 
 def test_a_file_that_is_no_note_is_none(tmp_path):
     (tmp_path / "out.jsonl.begun.json").write_text("[]")
-    started_step(tmp_path, model="m").note_start()
+    started_step(tmp_path, model="m").note_start("L")
     (tmp_path / "out.jsonl.begun.json").write_text("{")
-    started_step(tmp_path, model="m").note_start()
+    started_step(tmp_path, model="m").note_start("L")

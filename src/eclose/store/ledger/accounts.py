@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import eclose
 from eclose.errors import RecordError, UserError
 from eclose.store.ledger import queries as sql
 from eclose.store.ledger.database import read_database_time
@@ -131,7 +132,16 @@ class WriterAccounting:
             self._observed_since = now
         self._beat_server_time, self._beat_local_time = now, time.monotonic()
         times = {"now": now, "expires": now + LEASE_SECONDS}
-        connection.execute(sql.JOIN_WRITER, {"writer": self._writer, "run": self._run, **times})
+        row = {"writer": self._writer, "run": self._run, "version": encode_utf8_text(eclose.__version__)}
+        connection.execute(sql.JOIN_WRITER, {**row, **times})
+
+    def read_commits(self, connection: Connection) -> int:
+        """Return the number of this writer's last commit that the database has."""
+        return int(connection.execute(sql.COMMITS, {"writer": self._writer}).scalar_one_or_none() or 0)
+
+    def number_commit(self, connection: Connection, number: int) -> bool:
+        """Write the number of the current commit; return False where its transaction has only read."""
+        return bool(connection.execute(sql.SET_COMMITS, {"writer": self._writer, "number": number}).rowcount)
 
     def leave(self, connection: Connection) -> None:
         """End the lease: this writer has nothing in flight any more."""

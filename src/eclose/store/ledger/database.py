@@ -286,6 +286,13 @@ def open_schema(connection: Connection, schema: DatabaseSchema, label: str) -> s
     return str(database_id)
 
 
+def read_database_id(connection: Connection, schema: DatabaseSchema) -> str | None:
+    """Return the id that a database got with its tables; None where it does not have them."""
+    if schema.table not in inspect(connection).get_table_names():
+        return None
+    return str(connection.execute(text(f"SELECT id FROM {schema.table}")).scalar_one())
+
+
 def detect_network_file_system(path: Path, mounts: Path = _MOUNTS) -> str | None:
     """Return the kind of network file system that holds a path; None for a local one or without a list of mounts."""
     try:

@@ -1,7 +1,8 @@
 """Group commit: one thread commits the writes of many tasks in shared transactions.
 
 A commit that reaches the disk takes milliseconds, however little it contains. Jobs are therefore queued, and every
-commit takes all jobs that are waiting. While a server is away the jobs stay queued, and are committed when it is back.
+commit takes all jobs that are waiting. While a server is away or a disk is full, the jobs stay queued, and are
+committed afterwards.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import asyncio
 import logging
 import os
 import socket
+import sqlite3
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -44,12 +47,17 @@ _MAX_BATCH = 512
 # Serialization failure and deadlock: processes wrote the same keys in different orders, and the server rolled one
 # transaction back. Jobs are then committed one by one, and a job that conflicts even so is repeated.
 _CONFLICTS = {"40001", "40P01"}
+_MAX_JOURNAL = 8_192
+"""Jobs that are held for a replica that takes over: three a call."""
 _MAX_CONFLICTS = 8
 """Conflicts of a single job in a row after which it fails. The server waits a second before it reports a deadlock."""
-# Errors that a job causes itself. All others would hit every job alike.
+# Errors that a job causes itself. All others would hit every job alike, as does a missing table (42P01).
 _JOB_ERRORS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
-# The server shuts down, starts up, has no free connection, or cancelled a statement. Class 08: connection errors.
-_AWAY = {"57P01", "57P02", "57P03", "57P05", "53300", "57014"}
+_NO_TABLE = "42P01"
+# The server shuts down, starts up, has no free connection or no space, or cancelled a statement. Class 08: connection
+# errors.
+_AWAY = {"57P01", "57P02", "57P03", "57P05", "53100", "53300", "57014", "58030"}
+_SQLITE_AWAY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
 _RESTARTING = {"57P01", "57P02", "57P03"}
 
 _log = logging.getLogger("eclose.ledger")
@@ -82,21 +90,84 @@ class _FaultyJobError(Exception):
         self.error = error
 
 
+class CommitJournal:
+    """The latest jobs of a committer: those that a replica lacks when it takes over are run again.
+
+    Args:
+        engine: The engine of the committer.
+        read: Returns the number of the last commit that the database has; None where it is another database.
+        write: Stores the number of the current commit; returns False where its transaction has only read.
+    """
+
+    def __init__(self, engine: Engine, read: DatabaseJob[int | None], write: Callable[[Connection, int], bool]) -> None:
+        self._read, self._write = read, write
+        self._commits: deque[tuple[int, list[DatabaseJob[Any]]]] = deque()
+        self._jobs = 0
+        self._dropped = 0
+        """Number of the last commit whose jobs are not held any more."""
+        self._last = 0
+        """Number of the last attempt to commit."""
+        self._is_new = False
+        """Whether nothing was committed over the current connection yet."""
+        event.listen(engine, "connect", self._connected)
+
+    def _connected(self, _driver: Any, _record: Any) -> None:
+        self._is_new = True
+
+    def restore(self, connection: Connection, label: str) -> None:
+        """Run the jobs again whose commits the database lacks; raise where they are not known any more."""
+        if not (self._is_new and self._commits):
+            return
+        stored = self._read(connection)
+        if stored is None or stored < self._dropped:
+            raise _lost_rows(label)
+        lost = [jobs for number, jobs in self._commits if number > stored]
+        for job in (job for jobs in lost for job in jobs):
+            with suppress(UserError):
+                job(connection)
+        if lost:
+            _log.warning("%s: lacked the last %d commits of this run, which were repeated.", label, len(lost))
+
+    def number(self, connection: Connection) -> int | None:
+        """Store a number for the current commit and return it; None where its transaction has only read."""
+        self._last += 1  # also after a failure: a commit in doubt keeps its number for itself
+        return self._last if self._write(connection, self._last) else None
+
+    def add(self, number: int | None, batch: list[_Queued[Any]]) -> None:
+        """Hold the jobs of a commit."""
+        self._is_new = False
+        if number is not None:
+            self._commits.append((number, [queued.job for queued in batch]))
+            self._jobs += len(batch)
+        while self._jobs > _MAX_JOURNAL and len(self._commits) > 1:
+            self._dropped, jobs = self._commits.popleft()
+            self._jobs -= len(jobs)
+
+
 class GroupCommitter:
     """Runs jobs in the order of their arrival, many in a transaction, in a thread of its own.
 
     A job may be executed more than once: after a rollback, and after a connection that was lost at the commit, which
     may have taken effect. A job refuses by raising a UserError for its own waiter; what it wrote before is committed.
-    After its first answer, a PostgreSQL server may be away for ``max_outage`` seconds.
+    After its first answer, a database may be away, or without space, for ``max_outage`` seconds.
     """
 
-    def __init__(self, engine: Engine, label: str, *, max_outage: float = 0.0, beat: PeriodicJob | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        label: str,
+        *,
+        max_outage: float = 0.0,
+        beat: PeriodicJob | None = None,
+        journal: CommitJournal | None = None,
+    ) -> None:
         self._engine = engine
         self._label = label
         self._queue: SimpleQueue[_Queued[Any] | None] = SimpleQueue()
         self._open = True
         self._outage = _Outage(engine, label, max_outage)
         self._beat = beat
+        self._journal = journal
         self._beat_at = time.monotonic() + (beat.seconds if beat else 0.0)
         # A daemon thread: a heartbeat must not keep a process alive whose main thread has ended.
         self._thread = Thread(target=self._work, name=f"commits of {label}", daemon=True)
@@ -167,6 +238,9 @@ class GroupCommitter:
                 self._outage.end()
                 batch.remove(faulty.queued)
                 _deliver_results([faulty.queued], [faulty.error])
+            except UserError as lost:
+                self._outage.end()
+                return _deliver_results(batch, [lost] * len(batch))
             except DBAPIError as error:
                 if self._outage.waits_after(error):
                     batch = [queued for queued in batch if not queued.withdrawn]
@@ -182,8 +256,15 @@ class GroupCommitter:
         return None
 
     def _transact(self, batch: list[_Queued[Any]]) -> list[Any]:
+        journal = self._journal
         with self._engine.begin() as connection:
-            return [_attempt(queued, connection) for queued in batch]
+            if journal is not None:
+                journal.restore(connection, self._label)
+            results = [_attempt(queued, connection) for queued in batch]
+            number = None if journal is None else journal.number(connection)
+        if journal is not None:
+            journal.add(number, batch)
+        return results
 
 
 class _Outage:
@@ -195,7 +276,7 @@ class _Outage:
 
     def __init__(self, engine: Engine, label: str, max_outage: float) -> None:
         self._label = label
-        self._max_outage = max_outage if engine.dialect.name == "postgresql" else 0.0
+        self._max_outage = max_outage
         self._answered = False
         """Whether the server ever answered; one that never did probably has a wrong URL, and is not waited for."""
         self._since: float | None = None
@@ -209,7 +290,7 @@ class _Outage:
         """The error that ends the run, set once the server is given up; all further jobs fail with it at once."""
         self._closed = Event()
         self._driver: Any = None
-        if self._max_outage:
+        if self._max_outage and engine.dialect.name == "postgresql":
             event.listen(engine, "connect", self._connected)
             Thread(target=self._watch, name=f"silence of {label}", daemon=True).start()
 
@@ -242,12 +323,14 @@ class _Outage:
         self._answered = self._answered or _is_restarting(error)
         if not (self._max_outage and self._answered and _is_away(error)) or time.monotonic() >= self._end():
             return False
-        self._warn(f"cannot be reached ({_sentence(error)})")
+        self._warn(f"cannot be used now ({_sentence(error)})")
         time.sleep(_PAUSE)
         return True
 
     def failure(self, error: DBAPIError) -> UserError:
         """Return the error for the waiting tasks."""
+        if _sqlstate(error) == _NO_TABLE:
+            return _lost_rows(self._label)
         if self._max_outage and self._answered and _is_away(error):
             seconds = time.monotonic() - (self._since or time.monotonic())
             self.end_of_run = Resumable(
@@ -298,12 +381,26 @@ class _Outage:
                     line.shutdown(socket.SHUT_RDWR)
 
 
+def _lost_rows(label: str) -> Resumable:
+    return Resumable(
+        f"{label}: the database was replaced by one that lost rows of this run, as by a failover. Bring it back and run"
+        " the same command again: without the rows, replies are paid again."
+    )
+
+
 def _is_away(error: DBAPIError) -> bool:
     """Return whether the error is due to the server and not to the statement."""
-    if isinstance(error, _JOB_ERRORS):
+    if _is_job_error(error):
         return False
+    if isinstance(error.orig, sqlite3.Error):
+        # The extended codes of a kind have its number in their last byte.
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _SQLITE_AWAY
     state = _sqlstate(error)
     return state is None or state.startswith("08") or state in _AWAY
+
+
+def _is_job_error(error: DBAPIError) -> bool:
+    return isinstance(error, _JOB_ERRORS) and _sqlstate(error) != _NO_TABLE
 
 
 def _is_restarting(error: DBAPIError) -> bool:
@@ -324,7 +421,7 @@ def _attempt(queued: _Queued[T], connection: Connection) -> T | UserError:
     except UserError as refusal:
         return refusal
     except Exception as error:
-        if isinstance(error, DBAPIError) and not isinstance(error, _JOB_ERRORS):
+        if isinstance(error, DBAPIError) and not _is_job_error(error):
             raise
         raise _FaultyJobError(queued, error) from error
 

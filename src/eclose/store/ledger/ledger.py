@@ -28,9 +28,10 @@ from eclose.store.ledger.database import (
     is_database_url,
     make_database_engine,
     open_schema,
+    read_database_id,
     read_database_time,
 )
-from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, GroupCommitter, PeriodicJob
+from eclose.store.ledger.group_commit import MAX_OUTAGE_SECONDS, CommitJournal, GroupCommitter, PeriodicJob
 from eclose.store.ledger.row_checks import ROW_CHECKS, describe_ledger_row, find_database_problems
 from eclose.store.ledger.rows import (
     CallIntent,
@@ -96,6 +97,8 @@ class Ledger:
         self._claim_commits: GroupCommitter | None = None
         self.shared = is_database_url(location)
         """Whether other processes may work on the same run at the same time (PostgreSQL)."""
+        self.id = ""
+        """Id of the database, which it got with its tables; empty before the ledger is entered."""
         self._accounts = WriterAccounting(encode_utf8_text(run), self._writer, self._label, shared=self.shared)
 
     @classmethod
@@ -109,7 +112,10 @@ class Ledger:
         if not self.shared:
             # Taken before the first connection: SQLite itself would let two processes write in turns.
             self._lock = WriterLock(Path(self._location), f"run {self._run}")
-        self._commits = GroupCommitter(engine, self._label, max_outage=MAX_OUTAGE_SECONDS, beat=self._beat())
+        journal = CommitJournal(engine, self._read_commits, self._accounts.number_commit) if self.shared else None
+        self._commits = GroupCommitter(
+            engine, self._label, max_outage=MAX_OUTAGE_SECONDS, beat=self._beat(), journal=journal
+        )
         try:
             await self._commits.run(self._join)
         except BaseException:
@@ -130,8 +136,13 @@ class Ledger:
         return PeriodicJob(self._accounts.beat, LEASE_SECONDS / _BEATS if self.shared else _FILE_BEAT)
 
     def _join(self, connection: Connection) -> None:
-        open_schema(connection, LEDGER_SCHEMA, self._label)
+        self.id = open_schema(connection, LEDGER_SCHEMA, self._label)
         self._accounts.join(connection)
+
+    def _read_commits(self, connection: Connection) -> int | None:
+        """Return the number of the last commit that the database has; None where it is not the one that was opened."""
+        same = read_database_id(connection, LEDGER_SCHEMA) == self.id
+        return self._accounts.read_commits(connection) if same else None
 
     def _close(self) -> None:
         for commits in (self._claim_commits, self._commits):
@@ -190,8 +201,10 @@ class Ledger:
         def job(connection: Connection) -> None:
             nonlocal target
             sends = self._accounts.read_sends(connection, key)
-            # Kept between executions: a repeated job must end the same send, not the one before it.
-            target = target or find_last_open_send(sends, writer)
+            # Kept between executions: a repeated job must end the same send, not the one before it. A database that
+            # lacked the send has it again under another number.
+            same = [send for send in sends.sends if target is not None and send.seq == target.seq]
+            target = same[0] if same else find_last_open_send(sends, writer)
             if target is not None and connection.execute(statement, {"intent": target.seq}).rowcount:
                 self._accounts.apply(connection, sends, sends.changed(target, **changes))
 
@@ -306,6 +319,12 @@ class Ledger:
         since they may have been billed. Returns the number of sends and the amount.
         """
         return await self._commits.run(lambda connection: self._accounts.release_orphans(connection, older_than))
+
+    async def list_versions(self) -> list[str]:
+        """Return the versions of the program that have worked on this run."""
+        run = {"run": encode_utf8_text(self._run)}
+        rows = await self._commits.run(lambda connection: list(connection.execute(sql.VERSIONS, run).scalars()))
+        return [decode_utf8_text(version) for version in rows]
 
     async def compute_usage(self) -> RunUsage:
         """Return the usage of this run so far, over all its processes."""

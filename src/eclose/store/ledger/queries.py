@@ -153,8 +153,15 @@ SETTLE_ONLY_SEND = text(f"""
 ACCOUNT = text("SELECT spent, reserved, assumed FROM ledger_accounts WHERE run = :run")
 RUNS = text("SELECT DISTINCT run FROM ledger_writers")
 JOIN_WRITER = text("""
-    INSERT INTO ledger_writers (writer, run, seen, expires, buried) VALUES (:writer, :run, :now, :expires, 0)
+    INSERT INTO ledger_writers (writer, run, seen, expires, buried, version)
+    VALUES (:writer, :run, :now, :expires, 0, :version)
     ON CONFLICT (writer) DO UPDATE SET seen = excluded.seen, expires = excluded.expires, buried = 0
+""")
+VERSIONS = text("SELECT DISTINCT version FROM ledger_writers WHERE run = :run ORDER BY version")
+COMMITS = text("SELECT commits FROM ledger_writers WHERE writer = :writer")
+# For PostgreSQL only. A transaction that only read gets no number, so that it stays one.
+SET_COMMITS = text("""
+    UPDATE ledger_writers SET commits = :number WHERE writer = :writer AND txid_current_if_assigned() IS NOT NULL
 """)
 END_LEASE = text("UPDATE ledger_writers SET expires = 0 WHERE writer = :writer")
 WRITER_ALIVE = text("SELECT 1 FROM ledger_writers WHERE writer = :writer AND expires > :horizon")

@@ -96,14 +96,17 @@ _TABLES = (
         PRIMARY KEY (run, model, worker)
     )
     """,
-    # A writer is alive while its lease runs, and buried once its open sends are marked as broken off.
+    # A writer is alive while its lease runs, and buried once its open sends are marked as broken off. "commits" is the
+    # number of its last commit, by which it notices that a replica that takes over lacks some.
     """
     CREATE TABLE ledger_writers (
         writer {bytes} PRIMARY KEY,
         run {bytes} NOT NULL,
         seen DOUBLE PRECISION NOT NULL,
         expires DOUBLE PRECISION NOT NULL,
-        buried SMALLINT NOT NULL CHECK (buried IN (0, 1))
+        buried SMALLINT NOT NULL CHECK (buried IN (0, 1)),
+        commits BIGINT NOT NULL DEFAULT 0,
+        version {bytes} NOT NULL
     )
     """,
     "CREATE INDEX ledger_writers_by_run ON ledger_writers (run)",

@@ -47,6 +47,8 @@ class Manifest:
     run: Mapping[str, Any] = field(default_factory=dict)
     """Resources used, where recorded: seconds of wall-clock time over all sessions, processes, device."""
     version: str = field(default_factory=lambda: eclose.__version__)
+    earlier_versions: tuple[str, ...] = ()
+    """Other versions that worked on the run before: its results may mix theirs."""
     python: str = field(default_factory=platform.python_version)
     written_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 

@@ -132,15 +132,18 @@ class PipelineStep:
             return False
         return self.out.name in outputs and outputs.get(path.name) == hash_file(path)
 
-    def note_start(self, *, force: bool = False) -> None:
-        """Write a note with the settings of the started work; raise where other work was started, unless forced.
+    def note_start(self, ledger: str, *, force: bool = False) -> None:
+        """Write a note with settings and ledger id of the started work; raise where they changed, unless forced.
 
-        Without the note, a run that stopped half way and is repeated with another server, model or setting would start
-        from the beginning and pay for everything again.
+        Without the note, a run that stopped half way and is repeated with another server, model, setting or ledger
+        would start from the beginning and pay for everything again.
         """
         earlier = _read_start_note(self._start_note_path)
-        if earlier.get("work") == self.work_id:
+        is_same_work = earlier.get("work") == self.work_id
+        if is_same_work and earlier.get("ledger") == ledger:
             return
+        if is_same_work and not force:
+            raise self.lost_ledger()
         if earlier and not force:
             if not (changes := _list_differences(earlier.get("settings"), self.settings)):
                 raise UserError(
@@ -154,9 +157,17 @@ class PipelineStep:
                 "--server-name."
             )
         self._start_note_path.parent.mkdir(parents=True, exist_ok=True)
-        note = {"work": self.work_id, "settings": dict(self.settings)}
+        note = {"work": self.work_id, "ledger": ledger, "settings": dict(self.settings)}
         with AtomicFile(self._start_note_path) as file:
             file.write(json.dumps(note, indent=2, default=str).encode() + b"\n")
+
+    def lost_ledger(self) -> UserError:
+        """Return the error for a ledger that does not hold this run."""
+        return UserError(
+            f"{self.out}: this is not the ledger that this run was begun with, or its file was copied without the one"
+            " that ends in -wal, so all calls would be paid again. Bring the ledger back or name it with --ledger; with"
+            " --force, begin anew and pay again."
+        )
 
     def remove_start_note(self) -> None:
         """Remove the note of started work, once its result is written."""

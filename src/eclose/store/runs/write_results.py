@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import eclose
 from eclose.core.identity import canonical_json
 from eclose.store.records.atomic import AtomicFile
 from eclose.store.records.outcome_counts import RecordCounts
@@ -47,6 +49,11 @@ def sum_run_funnel(stage_counts: Mapping[str, RecordCounts]) -> RecordCounts:
         for kind, reasons in set_aside.items():
             reasons.update({f"{name}: {reason}": count for reason, count in getattr(counts, kind).items()})
     return RecordCounts(stages[0].received, stages[-1].accepted, **set_aside)
+
+
+async def list_earlier_versions(ledger: Ledger) -> tuple[str, ...]:
+    """Return the versions other than this one that have worked on the run of a ledger."""
+    return tuple(version for version in await ledger.list_versions() if version != eclose.__version__)
 
 
 async def write_run_results(
@@ -91,7 +98,9 @@ async def write_run_results(
         if path not in files.written:
             # Written by an earlier export of this run, before its quarantined records were retried.
             path.unlink(missing_ok=True)
-    manifest = manifest.with_outputs(hash_files(files.written))
+    manifest = replace(
+        manifest, outputs=hash_files(files.written), earlier_versions=await list_earlier_versions(ledger)
+    )
     manifest.write(step.manifest_path)
     return manifest
 
