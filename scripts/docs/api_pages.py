@@ -26,7 +26,7 @@ PAGES = {
     "evaluate": ApiPage(
         "Evaluate",
         "Judge responses, read the results, hold them against limits, and send them on.",
-        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable view export judge_log
+        """evaluate aevaluate judge ajudge show_judgment diagnose compare gate assert_reliable export judge_log
         ajudge_log generate agenerate split_run Results RunResult Rates MetricRate Comparison BaseComparison GateResult
         ExportResult JudgmentTrail TraceGroup""",
     ),

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from eclose.diagnosis.results import MetricRate, Rates, Results, compare, diagnose
     from eclose.diagnosis.run_counts import split_run
     from eclose.diagnosis.run_gate import GateResult, gate
-    from eclose.diagnosis.view_run import view
     from eclose.errors import EcloseError, RecordError, SettingError, UserError
     from eclose.generation import GenerateSettings, SourceLabels
     from eclose.integrations.export.run import ExportResult, export
@@ -85,7 +84,6 @@ _HOMES = {
     "eclose.diagnosis.results": ("MetricRate", "Rates", "Results", "compare", "diagnose"),
     "eclose.diagnosis.run_counts": ("split_run",),
     "eclose.diagnosis.run_gate": ("GateResult", "gate"),
-    "eclose.diagnosis.view_run": ("view",),
     "eclose.errors": ("EcloseError", "RecordError", "SettingError", "UserError"),
     "eclose.generation": ("GenerateSettings", "SourceLabels"),
     "eclose.integrations.export.run": ("ExportResult", "export"),
@@ -189,7 +187,6 @@ __all__ = [
     "switch_test",
     "train",
     "train_verifier",
-    "view",
     "write_detector_report",
 ]
 

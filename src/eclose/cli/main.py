@@ -26,7 +26,6 @@ from eclose.cli import (
     switch,
     train,
     verifier,
-    view,
     world,
 )
 from eclose.cli.annotate import project
@@ -79,7 +78,6 @@ app.command(name="screen")(screen.screen)
 app.command(name="select")(select.select)
 app.command(name="switch")(switch.switch)
 app.command(name="train", context_settings=train.SETTINGS)(train.train)
-app.command(name="view")(view.view)
 
 
 def _print_version(requested: bool) -> None:

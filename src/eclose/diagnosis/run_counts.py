@@ -48,7 +48,7 @@ from eclose.store.records.json_reader import is_plain_json_lines
 from eclose.store.records.jsonl import ID_REUSED
 from eclose.store.records.seen_ids import hash64
 from eclose.store.runs.folder import INSTANCES_FILE, JUDGMENTS_FILE, RESPONSES_FILE
-from eclose.store.runs.parts import PartsFolder, get_remote_url, is_in_parts
+from eclose.store.runs.parts import get_remote_url, is_in_parts
 from eclose.store.runs.record_index import RecordIndex, UniqueScan
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ LARGE_RUN = 100_000
 """Responses above which a run is counted without being held in memory, which takes about 12 kB for each."""
 SAMPLE_SIZE = 5_000
 """Responses of a large run that a report shows."""
-# Rows of a part that are read at once where all are needed; a row group of a part has as many.
-_SCANNED_ROWS = 2_000
 _RUN_FILES = (INSTANCES_FILE, RESPONSES_FILE, JUDGMENTS_FILE)
 
 
@@ -261,23 +259,6 @@ class _RunInMemory:
 
     def read_cases(self, positions: Sequence[ResponsePosition]) -> JudgedCaseSet:
         return replace(self._case_set, cases=tuple(self._case_set.cases[position] for (position,) in positions))
-
-
-def scan_large_run(run: Path | str, *, allow_stale: bool = False) -> Iterator[JudgedCase]:
-    """Yield every judged response of a run in JSON Lines or in parts, one at a time."""
-    if is_in_parts(run):
-        from eclose.diagnosis.run_parts import read_part_cases  # noqa: PLC0415 - rarely needed
-
-        folder = PartsFolder(run)
-        for name, rows in folder.read_manifest().parts:
-            # Some rows at a time: the texts of a whole part may take half a gigabyte.
-            for first in range(0, rows, _SCANNED_ROWS):
-                yield from read_part_cases(folder, name, list(range(first, min(first + _SCANNED_ROWS, rows))))
-        return
-    run = Path(run)
-    with RecordIndex() as index:
-        files = _RunFiles(index, run, check_judged_run(run, allow_stale=allow_stale))
-        yield from (files.read_case(offset) for _, offset in files.join())
 
 
 def split_run(run: Path | str, out: Path | str, *, rows: int | None = None, allow_stale: bool = False) -> int:

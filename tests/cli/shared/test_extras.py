@@ -53,7 +53,6 @@ COMMANDS: dict[str, tuple[list[str], str | None]] = {
     "select": (["trained", "--families", "families.jsonl"], "train"),
     "switch": (["families.jsonl", "--model", "weights"], "train"),
     "train": (["families.jsonl", "--model", "weights", "--out", "new"], "train"),
-    "view": (["demo", "--no-browser"], "annotate"),
     "annotate agree": (["project"], "annotate"),
     "annotate export": (["project", "--out", "new"], "annotate"),
     "annotate import": (["said.csv", "--out", "new.jsonl"], "annotate"),

@@ -48,6 +48,22 @@ def test_every_response_is_there_in_order_with_its_question_and_passages(cases):
         assert index["models"][index["model"][number]] == entry.response.source.model
 
 
+def test_detail_gives_the_reason_where_the_evidence_has_no_label():
+    judgment = replace(case().judgment, evidence_sufficient=None, evidence_unjudged="refusal: no")
+    _, (detail,), _ = opened([replace(case(), judgment=judgment)])
+    assert detail["unjudged"]["evidence"] == "refusal: no"
+
+
+def test_every_facet_selects_the_responses_for_which_its_option_holds(cases):
+    facts = [derive_response_facts(entry) for entry in cases]
+    entries = {entry["name"]: entry for entry in opened(cases)[0]["facets"]}
+    for facet in EXPLORER_FACETS:
+        columns = {option.name: [option.holds(response) for response in facts] for option in facet.options}
+        listed = entries.get(facet.name, {"options": [], "column": [0] * len(cases)})
+        selected = {name: [bool(bits & bit) for bits in listed["column"]] for name, _, bit in listed["options"]}
+        assert selected == {name: column for name, column in columns.items() if any(column)}
+
+
 def test_votes_are_kept_where_they_differ():
     judgment = replace(case().judgment, votes={"A": (True, False, None), "C": (True, True, None)})
     _, (first, second), _ = opened([replace(case(), judgment=judgment), case(number=1)])

@@ -22,7 +22,7 @@ from eclose.diagnosis.report.comparison import describe_run_comparison, tabulate
 from eclose.diagnosis.report.context import NOT_VALIDATED, ReportContext
 from eclose.diagnosis.report.explorer import filters as explorer_filters
 from eclose.diagnosis.report.explorer.sample import RunSample, sample_report_cases
-from eclose.diagnosis.report.first_screen import WorstExample, compare_side_by_side, find_worst_example
+from eclose.diagnosis.report.first_screen import compare_side_by_side, find_worst_example
 from eclose.diagnosis.report.headline import PEOPLE_FIGURE, build_report_headline
 from eclose.diagnosis.report.html_template import csp_source_hash, load_page_template, read_page_text
 from eclose.diagnosis.report.plots.layout import (
@@ -32,7 +32,6 @@ from eclose.diagnosis.report.plots.layout import (
     layout_rate_plot,
 )
 from eclose.diagnosis.report.scores.explorer import (
-    ScorePlotRow,
     build_score_entries,
     build_unscored_facet,
     layout_score_plot,
@@ -114,14 +113,10 @@ def make_explorer_payload(
 
 def compress_json(value: object) -> str:
     """Return JSON, deflated, in base 64."""
+    # A lone surrogate cannot be encoded and stays an escape.
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     # Level 9: a report is written once and opened often.
-    return base64.b64encode(deflate_json(value, level=9)).decode("ascii")
-
-
-def deflate_json(value: object, level: int) -> bytes:
-    """Return JSON, deflated. A lone surrogate cannot be encoded and stays an escape."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return zlib.compress(text.encode("utf-8", "backslashreplace"), level)
+    return base64.b64encode(zlib.compress(text, level=9)).decode("ascii")
 
 
 class _Shared:
@@ -172,13 +167,7 @@ def _index(
         "judges": judges.names,
         "facets": [*explorer_filters.build_facet_columns(responses), *([unscored] if unscored else [])],
         "scores": entries,
-        **build_index_texts(),
-    }
-
-
-def build_index_texts() -> dict[str, Any]:
-    """Return the parts of the index that do not depend on the responses."""
-    return {
+        # From here on what does not depend on the responses.
         "chunks": {"details": RESPONSES_PER_CHUNK, "evidence": EVIDENCE_PER_CHUNK},
         "outcomes": list(explorer_filters.OUTCOME_WORDS.items()),
         "criteria": _criteria(),
@@ -326,42 +315,16 @@ def render_report_page(
         policy: Whether the page has its content security policy. Without it, it must be just as safe, and tests open
             it that way as well.
     """
+    from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only reports need
+
     context = context or ReportContext()
     sample = cases if isinstance(cases, RunSample) else sample_report_cases(cases)
     # The diagnosis of a large run counts responses that are not in memory.
     sample = replace(sample, left_out=max(0, diagnosis.overall.responses - len(sample.cases)))
     worst = find_worst_example(sample.cases)
     before = context.base.before(sample.cases) if context.base else None
-    position = None if worst is None else worst.position
-    payload = make_explorer_payload(sample.cases, before, context.scores, position)
-    page = ReportPage(payload, worst, layout_score_plot(context.scores, _list_cases(cases)), sample)
-    return render_page(diagnosis, page, context, policy=policy)
-
-
-def _list_cases(cases: Sequence[JudgedCase] | RunSample) -> Sequence[JudgedCase]:
-    return cases.cases if isinstance(cases, RunSample) else cases
-
-
-@dataclass(frozen=True, slots=True)
-class ReportPage:
-    """The parts of a page that come from the responses themselves."""
-
-    payload: ExplorerPayload
-    worst: WorstExample | None
-    scores: tuple[ScorePlotRow, ...]
-    sample: RunSample
-    served: bool = False
-    """Whether ``eclose view`` serves the responses; otherwise the page holds them."""
-
-
-def render_page(diagnosis: Diagnosis, page: ReportPage, context: ReportContext, *, policy: bool = True) -> str:
-    """Return the page of a diagnosis with its list of responses."""
-    from markupsafe import Markup  # noqa: PLC0415 - belongs to jinja2, which only reports need
-
     # Inline: the page must work from a mail attachment or an artefact store.
     script, style = read_page_text("explorer.js"), read_page_text("page.css")
-    if page.served:
-        script += read_page_text("view.js")
     allowed = CONTENT_SECURITY_POLICY.format(script=csp_source_hash(script), style=csp_source_hash(style))
     html: str = load_page_template("page.html").render(
         diagnosis=diagnosis,
@@ -373,7 +336,7 @@ def render_page(diagnosis: Diagnosis, page: ReportPage, context: ReportContext, 
         evidence=summary.describe_evidence_sufficiency(diagnosis),
         evidence_rates=summary.list_rates_by_evidence(diagnosis),
         evidence_note=summary.EVIDENCE_NOTE if context.corrected else "",
-        worst=page.worst,
+        worst=worst,
         sides=compare_side_by_side(diagnosis, context),
         cautions=summary.list_linked_cautions(diagnosis, context),
         # The second sentence lists all labels; the page has a table for these.
@@ -389,11 +352,10 @@ def render_page(diagnosis: Diagnosis, page: ReportPage, context: ReportContext, 
         base_sentences=describe_run_comparison(context.base) if context.base else (),
         base_tables=tabulate_run_comparison(context.base) if context.base else (),
         differences=layout_difference_plot(context.base.comparison) if context.base else None,
-        scores=page.scores,
-        payload=page.payload,
-        sample=page.sample,
-        served=page.served,
-        policy="" if not policy else allowed + ("; connect-src 'self'" if page.served else ""),
+        scores=layout_score_plot(context.scores, cases.cases if isinstance(cases, RunSample) else cases),
+        payload=make_explorer_payload(sample.cases, before, context.scores, None if worst is None else worst.position),
+        sample=sample,
+        policy=allowed if policy else "",
         # Part of the package, not values from files: inserted without escaping.
         script=Markup(script),
         style=Markup(style),

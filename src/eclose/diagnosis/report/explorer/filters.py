@@ -201,23 +201,14 @@ def get_response_group(case: JudgedCase, by: str) -> str:
 def build_facet_columns(responses: Sequence[ResponseFacts]) -> list[dict[str, Any]]:
     """Return each facet with its options and a number for each response; facets without a response are left out."""
     columns = {facet.name: [facet.bits(facts) for facts in responses] for facet in EXPLORER_FACETS}
-    used = {name: reduce(or_, column, 0) for name, column in columns.items()}
-    return [{**entry, "column": columns[entry["name"]]} for entry in list_used_facets(used)]
-
-
-def list_used_facets(used_bits: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the facets with their options, without any that no response has.
-
-    Args:
-        used_bits: For each facet, the bits that are set for at least one response.
-    """
     entries: list[dict[str, Any]] = []
     for facet in EXPLORER_FACETS:
+        column = columns[facet.name]
+        used = reduce(or_, column, 0)
         # Options without any response would only lengthen the menu.
-        bits = [bit for bit in range(len(facet.options)) if used_bits[facet.name] >> bit & 1]
-        if bits:
-            options = [[facet.options[bit].name, facet.options[bit].label, 1 << bit] for bit in bits]
-            entries.append({"name": facet.name, "label": facet.label, "options": options})
+        options = [[option.name, option.label, 1 << bit] for bit, option in enumerate(facet.options) if used >> bit & 1]
+        if options:
+            entries.append({"name": facet.name, "label": facet.label, "options": options, "column": column})
     # Search, dataset and model stand in the first row of the page as well, which holds five filters at most.
     names = [entry["name"] for entry in entries]
     first_row = ("outcome", "before" if "before" in names else "answer")

@@ -1,7 +1,7 @@
 """The responses that the page of a large run lists: failures first, spread over models, datasets and kinds of failure.
 
 The page of a small run lists every response. From ``MAX_PAGE_RESPONSES`` on, it would be too large to open quickly, so
-it lists a sample and says so; ``eclose view`` lists all responses of such a run.
+it lists a sample and says so.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def build_unscored_facet(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | 
     reasons = sorted({value for row in rows for value in row if isinstance(value, str)})
     if not reasons:
         return None
-    options = list_unscored_options(entries, reasons)
+    options = [("any", "by any detector")]
+    options += [(entry["key"], f"by {entry['name']}") for entry in entries]
+    options += [(f"because-{reason.replace(' ', '-')}", f"because: {reason}") for reason in reasons]
     bits = [sum(1 << bit for bit in _list_unscored_bits(row, reasons)) for row in rows]
     used = [bit for bit in range(len(options)) if any(value >> bit & 1 for value in bits)]
     return {
@@ -82,13 +84,6 @@ def build_unscored_facet(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | 
         "options": [[*options[bit], 1 << bit] for bit in used],
         "column": bits,
     }
-
-
-def list_unscored_options(entries: Sequence[dict[str, Any]], reasons: Sequence[str]) -> list[tuple[str, str]]:
-    """Return name and label of each option of that filter: any detector, each detector, each reason."""
-    options = [("any", "by any detector")]
-    options += [(entry["key"], f"by {entry['name']}") for entry in entries]
-    return options + [(f"because-{reason.replace(' ', '-')}", f"because: {reason}") for reason in reasons]
 
 
 def _list_unscored_bits(row: Sequence[float | str], reasons: Sequence[str]) -> set[int]:

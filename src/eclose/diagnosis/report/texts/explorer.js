@@ -45,15 +45,11 @@
   const flat = (text) => text.replace(UNSEEN, (match) => "\u27e8" + name(match) + "\u27e9").replace(/\s+/g, " ");
   const count = (number) => number.toLocaleString("en");
 
-  /* ---- data: JSON, deflated, in base 64 in the page, or as it is from eclose view ---- */
+  /* ---- data: JSON, deflated, in base 64 ---- */
   async function unpack(id) {
-    const block = byId(id);
-    let bytes;
-    if (block) {
-      const packed = atob(block.textContent.trim());
-      bytes = new Uint8Array(packed.length);
-      for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
-    } else bytes = await (await ask("block/" + id)).arrayBuffer();
+    const packed = atob(byId(id).textContent.trim());
+    const bytes = new Uint8Array(packed.length);
+    for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     return JSON.parse(await new Response(stream).text());
   }
@@ -75,13 +71,9 @@
     return;
   }
   const DAMAGED = " cannot be unpacked: the file was cut short or changed. Make the report again.";
-  const AWAY = " cannot be fetched: eclose view has ended. Start it again and open its new address.";
   const data = await unpack("index").catch(() => fail("The responses" + DAMAGED));
   if (!data) return;
-  /* Where eclose view serves the responses, the columns hold one page of the list at a time. */
-  const remote = data.total !== undefined;
-  if (remote) Object.assign(data, { ids: [], answers: [], question: [], questions: [] });
-  const total = remote ? data.total : data.ids.length;
+  const total = data.ids.length;
   const positions = new Map();
   for (let i = total - 1; i >= 0; i--) positions.set(data.ids[i], i);
 
@@ -193,11 +185,9 @@
   /* ---- the list ---- */
   /* active: the highlighted row. moved: whether the reader chose it. open: the response in the address, or -1. */
   let shown = [], active = -1, moved = false, open = -1, viewed = -1;
-  /* matches: responses in the whole list. first: place in it of the first row of this page. place: of the response that was asked for. */
-  let matches = 0, first = 0, place = -1, known = true, requests = 0;
   const wide = matchMedia("(min-width: 60.01rem)");
-  /* Fills the list from all responses, which the page holds. Returns the number of each option, and of responses without the chosen score. */
-  function selectHere() {
+  /* Fills the list. Returns the number of each option, and of responses without the chosen score. */
+  function select() {
     const choices = facets.map(chosenOption);
     const fits = matcher(), within = scoreTest();
     let unscored = 0;
@@ -219,35 +209,11 @@
     }
     const by = SORTS[sort.value][1];
     if (by) shown.sort(by);
-    matches = shown.length;
     return { counts, unscored };
   }
-  /* Fills the list with one page from eclose view. Returns null where a later request has overtaken this one. */
-  async function selectThere(wanted) {
-    const request = ++requests;
-    const params = new URLSearchParams({ first });
-    for (const [key, field] of fields) if (read(field)) params.set(key, read(field));
-    if (wanted) params.set("r", wanted);
-    status.textContent += status.textContent.endsWith("\u2026") ? "" : " \u2026";
-    const page = await (await ask("rows?" + params)).json();
-    if (request !== requests) return null;
-    const [openId, viewedId] = [open, viewed].map((i) => data.ids[i]);
-    for (const name of ["positions", "ids", "answers", "steps", "outcome", "question", "questions", "benchmark", "model", "judge"]) data[name] = page[name];
-    scores.forEach((entry, n) => { entry.column = page.scores[n]; });
-    [open, viewed] = [openId, viewedId].map((id) => data.ids.indexOf(id));
-    ({ matches, first, known } = page);
-    place = page.at ?? -1;
-    shown = data.ids.map((_, i) => i);
-    return page;
-  }
-  async function refresh(progress, wanted) {
-    const selectedId = moved && active >= 0 ? data.ids[shown[active]] : undefined;
-    let result;
-    if (remote) {
-      try { result = await selectThere(wanted); } catch (error) { list.ariaBusy = false; fail("The responses" + AWAY); return; }
-      if (!result) return;
-    } else result = selectHere();
-    const { counts, unscored } = result, within = scoreTest();
+  function refresh(progress) {
+    const selected = moved && active >= 0 ? shown[active] : -1;
+    const { counts, unscored } = select(), within = scoreTest();
     facets.forEach((facet, f) => {
       facet.select.classList.toggle("set", facet.select.value !== "");
       facet.options.forEach(([, text], o) => { facet.select.options[o + 1].textContent = `${text} (${count(counts[f][o])})`; });
@@ -260,11 +226,10 @@
       head.title = `sort by ${head.textContent}: ${head.dataset.sorted === "low" ? "highest" : "lowest"} first`;
       head.classList.toggle("chosen", head.dataset.key === scoreBy.value);
     }
-    active = selectedId === undefined ? -1 : shown.findIndex((i) => data.ids[i] === selectedId);
+    active = shown.indexOf(selected);
     if (active < 0) { moved = false; active = shown.length ? 0 : -1; }
-    status.textContent = `${count(matches)} of ${count(total)} responses` + (unscored ? ` · ${count(unscored)} without this score not shown` : "") + (!remote && busy() ? ` · ${progress || "reading all texts …"}` : "");
-    list.ariaBusy = !remote && Boolean(busy());
-    showPages();
+    status.textContent = `${count(shown.length)} of ${count(total)} responses` + (unscored ? ` · ${count(unscored)} without this score not shown` : "") + (busy() ? ` · ${progress || "reading all texts …"}` : "");
+    list.ariaBusy = Boolean(busy());
     rows.style.height = shown.length * ROW + "px";
     if (list.scrollTop > shown.length * ROW) list.scrollTop = 0;
     draw();
@@ -284,26 +249,7 @@
     else if (viewed !== i) view(i, true);
   }
   /* After a filter, the search or the order was changed by the reader. */
-  async function changed() { first = 0; await refresh(); reveal(); }
-  /* ---- pages of the list: eclose view serves one at a time ---- */
-  function showPages() {
-    byId("pages").hidden = matches <= shown.length;
-    byId("page-range").textContent = `${count(first + 1)}\u2013${count(first + shown.length)}`;
-    byId("page-back").disabled = first === 0;
-    byId("page-on").disabled = first + shown.length >= matches;
-    byId("page-first").max = matches;
-  }
-  /* Shows the page with the response at this place of the list, and returns its row. */
-  async function turn(to) {
-    first = to; moved = false;
-    await refresh();
-    list.scrollTop = 0;
-    return to - first;
-  }
-  byId("page-back").addEventListener("click", () => turn(first - 1).then((row) => turnTo(row)));
-  byId("page-on").addEventListener("click", () => turn(first + shown.length).then((row) => turnTo(row)));
-  byId("page-first").addEventListener("change", (event) => { if (event.target.valueAsNumber >= 1) turn(Math.min(event.target.valueAsNumber, matches) - 1).then((row) => turnTo(row)); });
-  const turnTo = (row) => go(row, { show: wide.matches });
+  function changed() { refresh(); reveal(); }
   function reveal() {
     const top = Math.max(active, 0) * ROW;
     if (top < list.scrollTop) list.scrollTop = top;
@@ -327,7 +273,7 @@
     node.id = "row-" + n;
     node.style.top = n * ROW + "px";
     node.dataset.n = n;
-    for (const [key, value] of Object.entries({ role: "option", "aria-selected": n === active, "aria-setsize": matches, "aria-posinset": first + n + 1 })) node.setAttribute(key, value);
+    for (const [key, value] of Object.entries({ role: "option", "aria-selected": n === active, "aria-setsize": shown.length, "aria-posinset": n + 1 })) node.setAttribute(key, value);
     const answer = data.answers[i] === null ? "no answer" : "\u201c" + flat(data.answers[i]) + "\u201d";
     node.append(make("p", "question", flat(data.questions[data.question[i]][0])), make("p", "meta", label + " \u00b7 " + answer), make("p", "meta", flat(data.benchmarks[data.benchmark[i]]) + " \u00b7 " + flat(data.models[data.model[i]])));
     node.querySelectorAll("p").forEach((p) => { p.dir = "auto"; });
@@ -342,10 +288,8 @@
     });
     return node;
   }
-  async function go(n, { show = wide.matches, scroll = true } = {}) {
+  function go(n, { show = wide.matches, scroll = true } = {}) {
     if (!shown.length) return;
-    const to = Math.min(Math.max(first + n, 0), matches - 1);
-    if (to < first || to >= first + shown.length) n = await turn(to);
     active = Math.min(Math.max(n, 0), shown.length - 1);
     moved = true;
     if (scroll) reveal(); else draw();
@@ -366,9 +310,8 @@
     viewed = i;
     if (!quietly) { open = i; remember(); }
     const q = data.questions[data.question[i]];
-    const id = data.ids[i];
-    const [entry, texts] = await Promise.all([stored("details", remote ? data.positions[i] : i), stored("evidence", q[4])]).catch(() => [fail("This response" + (remote ? AWAY : DAMAGED))]);
-    if (viewed !== i || data.ids[i] !== id || !entry) return;
+    const [entry, texts] = await Promise.all([stored("details", i), stored("evidence", q[4])]).catch(() => [fail("This response" + DAMAGED)]);
+    if (viewed !== i || !entry) return;
     detail.className = "k-" + outcomeOf(i)[0];
     detail.hidden = false;
     detail.replaceChildren(top(i), words("p", "broken", entry.broken), facts(i, q, entry), columns(i, q, entry, texts), criteria(i, entry), ...scoreTable(i), ...rawText(entry));
@@ -518,20 +461,20 @@
   }
   let touched = false;
   const KEYS = new Set(["r", ...fields.map(([key]) => key)]);
-  async function follow() {
+  function follow() {
     const params = new URLSearchParams(location.hash.slice(1)), wanted = params.get("r");
     if (![...params.keys()].some((key) => KEYS.has(key))) return false;
     fill(Object.fromEntries(params));
-    moved = false; first = 0;
+    moved = false;
     list.scrollTop = 0;
     byId("explorer-problem").hidden = true;
-    await refresh("", wanted);
+    refresh();
     byId("explorer").scrollIntoView();
     const position = positions.get(wanted);
-    if (remote ? known && wanted : position !== undefined) {
+    if (position !== undefined) {
       /* What was asked for by its id is shown, whatever the filters say. */
-      if (remote ? place < 0 : !shown.includes(position)) { fill({}); await refresh("", wanted); }
-      go(remote ? place - first : shown.indexOf(position), { show: true });
+      if (!shown.includes(position)) { fill({}); refresh(); }
+      go(shown.indexOf(position), { show: true });
     } else if (wanted !== null) fail("This report has no response of that id.");
     return true;
   }
@@ -556,8 +499,8 @@
       else return;
     } else if (field) {
       if (field !== search || (event.key !== "Enter" && event.key !== "ArrowDown")) return;
-      clearTimeout(typing); moved = false; first = 0;
-      refresh().then(() => { list.focus(); go(0); });
+      clearTimeout(typing); moved = false;
+      refresh(); list.focus(); go(0);
     } else if (event.key === "/") { byId("explorer").scrollIntoView(); search.focus(); search.select(); }
     else if (rowsOf(event.key) && (inList || event.key === "j" || event.key === "k")) {
       const onDetail = detail.contains(document.activeElement);
@@ -569,7 +512,7 @@
     event.preventDefault();
   });
 
-  if (!(await follow())) await refresh();
+  if (!follow()) refresh();
   document.documentElement.dataset.ready = "1";
   performance.mark("explorer-ready");
 })();
