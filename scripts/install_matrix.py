@@ -44,7 +44,6 @@ CHECKS = {
     "figures": "eclose report demo --format figures",
     "inspect": "eclose data to-inspect demo --out log",
     "local": "python -c 'import eclose.models.local.serve, xllamacpp'",
-    "otel": "python -c 'import eclose.traces.collector as c, aiohttp, opentelemetry.proto.collector.trace.v1'",
     "parquet": "eclose data split demo --out parts",
     "postgres": "python -c 'import psycopg; psycopg.pq.version()'",
     "prices": "python -c 'import eclose.calls.prices, genai_prices'",
@@ -55,7 +54,7 @@ CHECKS = {
 }
 """A command that works with the extra only, by extra; run where ``eclose demo`` has left its files."""
 NEEDS_TORCH = frozenset({"train", "trl"})
-LIGHT = ("annotate", "chat", "figures", "otel", "parquet", "postgres", "prices", "world")
+LIGHT = ("annotate", "chat", "figures", "parquet", "postgres", "prices", "world")
 """Extras of the lowest versions: without PyTorch, Ray, Snakemake, a native model server, and Inspect, which asks for
 newer versions of what the package itself needs."""
 TESTS = ("tests/core", "tests/stats", "tests/metrics", "tests/diagnosis")

@@ -233,7 +233,7 @@ def exported(kind):
 VERBS = {
     "aconstruct", "adetect", "aevaluate", "agenerate", "ajudge", "ajudge_log", "assert_reliable", "compare",
     "construct", "detect", "diagnose", "evaluate", "export", "gate", "generate", "judge", "judge_log", "select",
-    "split_run", "switch_test", "train", "view", "write_detector_report",
+    "split_run", "switch_test", "train", "write_detector_report",
 }  # fmt: skip
 
 

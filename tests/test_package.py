@@ -30,7 +30,7 @@ PUBLIC = {
     "ajudge", "assert_reliable", "check_family", "compare", "construct", "detect", "diagnose", "evaluate", "gate",
     "generate", "judge", "match_answer", "match_any_answer", "normalize_answer", "parse_agent_log", "parse_completion",
     "parse_response", "resolve", "select", "show_judgment", "split_run", "switch_test", "train", "train_verifier",
-    "view", "write_detector_report",
+    "write_detector_report",
 }  # fmt: skip
 """Names that users may import from ``eclose``. A change here is a change of the public interface."""
 

@@ -33,7 +33,7 @@ from eclose.cli.detect import scoring as detect
 from eclose.cli.experiment import commands as experiment
 from eclose.cli.families import commands
 from eclose.cli.judge import run as judge
-from eclose.cli.logs import collect, export, judge_log
+from eclose.cli.logs import export, judge_log
 from eclose.cli.shared.dotenv import load_env_file
 from eclose.cli.shared.extras import describe_missing_extra
 from eclose.cli.shared.output import escape_invisible
@@ -63,7 +63,6 @@ app.add_typer(judge.app, name="judge")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(verifier.app, name="verifier")
 app.add_typer(world.app, name="world")
-app.command(name="collect")(collect.collect)
 app.command(name="construct")(construct.construct)
 app.command(name="demo")(demo.demo)
 app.command(name="diagnose")(diagnose.diagnose)

@@ -1,1 +1,1 @@
-"""Traces of other tools: their spans, the cases in them, and a collector that writes them to a file."""
+"""Traces of other tools: their spans and the cases in them."""

@@ -35,7 +35,6 @@ MODEL = ["--base-url", "http://127.0.0.1:9/v1", "--no-price"]
 
 # Arguments with which a command reaches its work, and the extra it needs; None where it works without any.
 COMMANDS: dict[str, tuple[list[str], str | None]] = {
-    "collect": (["--out", "new.jsonl", "--port", "0"], "otel"),
     "construct": (["sources.jsonl", "--constructor", "m", "--verifier", "n", "--out", "new", *MODEL], "chat"),
     "demo": (["--out", "new", "--questions", "60"], None),
     "diagnose": (["demo", "--resamples", "100"], None),

@@ -7,7 +7,7 @@ import traceback
 # The extras of pyproject.toml that bring a module, by the name it is imported under.
 _EXTRAS: dict[str, tuple[str, ...]] = {
     "accelerate": ("train",),
-    "aiohttp": ("chat", "world", "otel"),
+    "aiohttp": ("chat", "world"),
     "argon2": ("annotate",),
     "datasets": ("trl",),  # comes with trl
     "fastapi": ("annotate",),
@@ -19,7 +19,6 @@ _EXTRAS: dict[str, tuple[str, ...]] = {
     "limits": ("annotate",),
     "markdown_it": ("annotate",),
     "matplotlib": ("figures",),
-    "opentelemetry": ("otel",),
     "peft": ("train",),
     "psycopg": ("postgres",),
     "pyarrow": ("parquet",),
